@@ -1,0 +1,320 @@
+"""The values that everything else passes around. All of them are immutable.
+
+`Call` and `Result` are made on every call and are named tuples for that reason; the others are
+frozen dataclasses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from toolcrib.errors import error_for
+
+if TYPE_CHECKING:
+    from toolcrib.protocols import Session
+
+JSON: TypeAlias = "None | bool | int | float | str | list[JSON] | dict[str, JSON]"
+"""A JSON value: finite numbers, text without lone surrogates, keys that are text."""
+
+Schema: TypeAlias = "dict[str, JSON] | bool"
+"""A JSON Schema, as it was written."""
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""The empty mapping that immutable values share."""
+
+
+class Outcome(StrEnum):
+    """How a call ended: a closed set. Each member has an error class and an exit code."""
+
+    OK = "ok"
+    TOOL_ERROR = "tool_error"
+    INVALID_ARGUMENTS = "invalid_arguments"
+    INVALID_RESULT = "invalid_result"
+    NOT_FOUND = "not_found"
+    UNAVAILABLE = "unavailable"
+    DENIED = "denied"
+    NEEDS_APPROVAL = "needs_approval"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    OVERLOADED = "overloaded"
+    LIMIT_EXCEEDED = "limit_exceeded"
+    TRANSPORT_ERROR = "transport_error"
+    UNKNOWN_OUTCOME = "unknown_outcome"
+    UNMATCHED_MOCK = "unmatched_mock"
+    INTERNAL = "internal"
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """One part of a result that is more than a value: what a model or a person is shown.
+
+    Attributes:
+        type: `text`, `image`, `audio` or `resource`.
+        text: The text of a text part or of a text resource.
+        data: Base64 of a binary part.
+        mime_type: Media type of the part.
+        uri: Where the part can be read, for resources and for images given by address.
+        title: Caption or name for people.
+    """
+
+    type: Literal["text", "image", "audio", "resource"]
+    text: str | None = None
+    data: str | None = None
+    mime_type: str | None = None
+    uri: str | None = None
+    title: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a running call is. `total` is in the unit of `progress`, where it is known."""
+
+    progress: float
+    total: float | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A piece of a result that arrives before the result."""
+
+    content: Content
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a call did not end `ok`.
+
+    Attributes:
+        code: Stable and machine-readable: the tool's own code, or the outcome and finer.
+        message: One text, written for the reader who can act on it.
+        details: Facts that belong to the code.
+        retryable: Whether the same call may succeed later.
+    """
+
+    code: str
+    message: str
+    details: Mapping[str, JSON] = NOTHING
+    retryable: bool = False
+
+
+class Usage(NamedTuple):
+    """What a call cost.
+
+    Attributes:
+        attempts: How often the runtime tried; 0 if it never got so far.
+        duration: Seconds on the call's clock, queueing and all attempts included.
+    """
+
+    attempts: int = 0
+    duration: float = 0.0
+
+
+NO_USAGE = Usage()
+
+
+class Result(NamedTuple):
+    """What came of a call.
+
+    Attributes:
+        outcome: How the call ended.
+        value: The tool's answer; None unless the outcome is `ok`.
+        content: Further parts: text, images, audio, resources.
+        message: One line for a person; empty when the outcome is `ok`.
+        error: Code, message, details; None when the outcome is `ok`.
+        usage: Attempts and duration.
+        meta: What the layers report: `repairs`, `mock`, `deprecated`, `warnings` ...
+        raw_value: What the tool really answered, where the result check refused or changed it.
+    """
+
+    outcome: Outcome
+    value: JSON = None
+    content: tuple[Content, ...] = ()
+    message: str = ""
+    error: Failure | None = None
+    usage: Usage = NO_USAGE
+    meta: Mapping[str, JSON] = NOTHING
+    raw_value: JSON = None
+
+    @classmethod
+    def ok(cls, value: JSON = None, *, content: tuple[Content, ...] = (), meta: Mapping[str, JSON] = NOTHING) -> Result:
+        """The result of a call that ended well."""
+        return cls(Outcome.OK, value, content, meta=meta)
+
+    @classmethod
+    def failed(
+        cls,
+        outcome: Outcome,
+        message: str,
+        *,
+        code: str | None = None,
+        details: Mapping[str, JSON] = NOTHING,
+        retryable: bool = False,
+        content: tuple[Content, ...] = (),
+        raw_value: JSON = None,
+    ) -> Result:
+        """The result of a call that did not; `code` is the outcome unless a finer one is given."""
+        failure = Failure(code or outcome.value, message, details, retryable)
+        return cls(outcome, None, content, message, failure, raw_value=raw_value)
+
+    def with_meta(self, **entries: JSON) -> Result:
+        """The same result with further entries in `meta`."""
+        return self._replace(meta={**self.meta, **entries})
+
+    def raise_for_outcome(self) -> Result:
+        """Return the result itself if its outcome is `ok`.
+
+        Raises:
+            CallError: The subclass that stands for the outcome.
+        """
+        if self.outcome is Outcome.OK:
+            return self
+        raise error_for(self.outcome)(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotations:
+    """What a tool does to the world; the meaning and defaults of MCP's tool annotations.
+
+    Attributes:
+        read_only: It changes nothing.
+        destructive: It may delete or overwrite; only meaningful when not `read_only`.
+        idempotent: Calling it again with the same arguments changes nothing more.
+        open_world: It reaches things outside a closed system.
+    """
+
+    read_only: bool = False
+    destructive: bool = True
+    idempotent: bool = False
+    open_world: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A call that the author shows, checked at load and played by `toolcrib run`."""
+
+    args: Mapping[str, JSON]
+    result: JSON = None
+    has_result: bool = False
+
+
+def _nowhere(_pointer: str) -> tuple[int, int]:
+    return (0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a descriptor or scenario came from.
+
+    Attributes:
+        source: The file as it was named, or the name given to a text from memory.
+        line: First line of the document, 1-based.
+        digest: SHA-256 of the document's content in canonical JSON, in hex.
+        pack: Name of the pack that holds it; empty outside packs.
+        folder: Relative paths in the document resolve against this; None for texts from memory.
+        root: A path in the document may not leave this folder.
+        locate: JSON Pointer -> (line, column), worked out when asked.
+    """
+
+    source: str = "<memory>"
+    line: int = 1
+    digest: str = ""
+    pack: str = ""
+    folder: Path | None = None
+    root: Path | None = None
+    locate: Callable[[str], tuple[int, int]] = field(default=_nowhere, compare=False, repr=False)
+
+    def place(self, pointer: str = "") -> str:
+        """`file:line` of a place in the document."""
+        line = self.locate(pointer)[0] or self.line
+        return f"{self.source}:{line}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Descriptor:
+    """A tool, as its file describes it.
+
+    Attributes:
+        name: Unique in a registry.
+        input_schema: JSON Schema of the arguments; a closed empty object unless given.
+        output_schema: JSON Schema of the result; None accepts any JSON value.
+        mode: The mode in force; None for an unbound tool.
+        bindings: Mode -> the block of that mode, as written.
+        timeout: Deadline of one call in seconds.
+        coerce: How far arguments are repaired: `off`, `safe`, `lenient`.
+        on_invalid_result: What becomes of a result that the output schema refuses: `error`, `warn`, `pass`.
+        labels: Key -> value, for queries.
+        metadata: Anything; kept and shown, never interpreted.
+        origin: Where the descriptor came from.
+    """
+
+    name: str
+    title: str = ""
+    description: str = ""
+    version: str = ""
+    author: str = ""
+    help_url: str = ""
+    tags: tuple[str, ...] = ()
+    labels: Mapping[str, str] = NOTHING
+    category: str = ""
+    annotations: Annotations = Annotations()
+    input_schema: Schema = field(default_factory=lambda: {"type": "object", "additionalProperties": False})
+    output_schema: Schema | None = None
+    mode: str | None = None
+    bindings: Mapping[str, JSON] = NOTHING
+    timeout: float = 30.0
+    coerce: Literal["off", "safe", "lenient"] = "safe"
+    on_invalid_result: Literal["error", "warn", "pass"] = "error"
+    examples: tuple[Example, ...] = ()
+    deprecated: bool | str = False
+    experimental: bool = False
+    metadata: Mapping[str, JSON] = NOTHING
+    origin: Origin = Origin()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallContext:
+    """Who calls, and within what. Shared by the calls of one session and caller.
+
+    Attributes:
+        session: Memory of mocks, counters, clock and seed.
+        correlation: Ties calls of several systems together.
+        user: On whose behalf.
+        caller: Which agent, face or program.
+        grants: Permissions that were given for these calls.
+        trace: Trace headers to pass on (W3C trace context).
+        emit: Receives what arrives before the result.
+    """
+
+    session: Session
+    correlation: str = ""
+    user: str = ""
+    caller: str = ""
+    grants: frozenset[str] = frozenset()
+    trace: Mapping[str, str] = NOTHING
+    emit: Callable[[Progress | Partial], None] = field(default=lambda _event: None, compare=False)
+
+
+class Call(NamedTuple):
+    """One call on its way through the layers. A layer that changes it passes a replaced copy.
+
+    Attributes:
+        tool: The descriptor.
+        arguments: What the agent asked, then with defaults and repairs.
+        context: Who calls, and within what.
+        id: Unique within the runtime.
+        attempt: 1 for the first try of the runtime.
+        deadline: On the session's clock, in seconds; None for none.
+    """
+
+    tool: Descriptor
+    arguments: dict[str, JSON]
+    context: CallContext
+    id: str = ""
+    attempt: int = 1
+    deadline: float | None = None

@@ -1,0 +1,132 @@
+"""The contracts between the rooms: what an executor, a middleware, a clock, a session must be."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from toolcrib.errors import Problem
+from toolcrib.model import JSON, Call, Descriptor, Result, Schema
+
+T = TypeVar("T")
+
+CallNext = Callable[[Call], Awaitable[Result]]
+"""What a middleware calls to go on: the rest of the chain."""
+
+
+class Middleware(Protocol):
+    """A layer around every call of a tool: `async (call, call_next) -> Result`."""
+
+    def __call__(self, call: Call, call_next: CallNext, /) -> Awaitable[Result]:
+        """Answer the call, usually by awaiting `call_next(call)` once."""
+        ...
+
+
+class Clock(Protocol):
+    """The one source of time."""
+
+    def now(self) -> datetime:
+        """The time of day, timezone-aware, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; virtual time jumps instead when nothing waits on the world."""
+        ...
+
+    def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:
+        """Raise TimeoutError inside the block when it takes longer."""
+        ...
+
+    def working(self) -> AbstractContextManager[object]:
+        """A call is under way: virtual time waits until it sleeps."""
+        ...
+
+    def outside(self) -> AbstractContextManager[object]:
+        """A call waits on the world (socket, process): virtual time runs as real time."""
+        ...
+
+
+class Session(Protocol):
+    """An isolated memory: mock state, counters, clock and seed."""
+
+    @property
+    def id(self) -> str:
+        """Names the session; part of every keyed draw."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Seeds every keyed draw."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The session's time."""
+        ...
+
+    @property
+    def calls(self) -> int:
+        """How many calls the session has begun."""
+        ...
+
+    def slot(self, key: str, make: Callable[[], T]) -> T:
+        """The session's own copy of a piece of state, made at its first use."""
+        ...
+
+
+class BoundTool(Protocol):
+    """A descriptor's binding, compiled once: ready to be called any number of times.
+
+    Attributes:
+        waits: Whether a call may take time (then a deadline stands around it).
+    """
+
+    waits: bool
+
+    async def execute(self, call: Call) -> Result:
+        """Run one attempt. Foreign errors become outcomes here; cancellation passes through."""
+        ...
+
+    def explain(self, call: Call) -> JSON:
+        """What `execute` would do for this call, without doing it."""
+        ...
+
+
+class Executor(Protocol):
+    """A mode. One module and one entry point (group `toolcrib.executors`, name = the mode)."""
+
+    @property
+    def block_schema(self) -> Schema:
+        """JSON Schema of this mode's block in a descriptor; offers titles and descriptions to editors."""
+        ...
+
+    def check(self, descriptor: Descriptor) -> Sequence[Problem]:
+        """What the block's schema can't say, with pointers into the descriptor. The block itself is valid."""
+        ...
+
+    def bind(self, descriptor: Descriptor) -> BoundTool:
+        """Compile the binding. The descriptor passed `check` without errors."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give back connections and processes."""
+        ...
+
+
+class Kinds(Protocol):
+    """What loading has to know of modes; the engine supplies it."""
+
+    def schema_for(self, mode: str) -> Schema | None:
+        """The block schema of an installed mode, or None."""
+        ...
+
+    def check_binding(self, mode: str, descriptor: Descriptor) -> Sequence[Problem]:
+        """The mode's own check of a descriptor's block."""
+        ...
+

@@ -1,0 +1,131 @@
+"""JSON values and results as text, for models, digests and terminals."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from toolcrib.model import JSON, Content, Outcome, Result
+
+MODEL_LIMIT = 65536
+"""Bytes of a result that a model is shown unless somebody says otherwise."""
+
+_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+_CANONICAL = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, sort_keys=True)
+
+# Controls but newline and tab, marks that turn the direction of text, line separators, lone surrogates, tags.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def compact(value: JSON) -> str:
+    """The value as JSON without blanks, in its own key order.
+
+    Raises:
+        ValueError: A number is not finite, a text holds a lone surrogate, or the nesting is too deep.
+        TypeError: Something in it is no JSON value.
+    """
+    return _encode(_COMPACT, value)
+
+
+def canonical(value: JSON) -> str:
+    """The value as JSON without blanks and with sorted keys: equal texts for equal documents.
+
+    Raises:
+        ValueError: As `compact` does.
+        TypeError: As `compact` does.
+    """
+    return _encode(_CANONICAL, value)
+
+
+def _encode(encoder: json.JSONEncoder, value: JSON) -> str:
+    try:
+        text = encoder.encode(value)
+        if not text.isascii():
+            text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(error.object[error.start])
+        raise ValueError(f"a text with the lone surrogate `\\u{code:04x}` can't be written as JSON") from None
+    except RecursionError:
+        raise ValueError("a value that is nested so deeply can't be written as JSON") from None
+    return text
+
+
+def text_for_model(result: Result, limit: int = MODEL_LIMIT) -> str:
+    """What a model reads of a result, in at most `limit` bytes of UTF-8.
+
+    A text is given as it is, any other value as compact JSON; parts follow, one a line, without those that
+    only repeat the value. A failed call gives its message, led by the code where the code says more.
+    """
+    lead = _lead(result)
+    parts = [_part_text(part) for part in result.content if not _repeats(part, result, lead)]
+    return truncate("\n".join([lead, *parts] if lead or not parts else parts), limit)
+
+
+def _lead(result: Result) -> str:
+    if result.outcome is Outcome.OK:
+        if isinstance(result.value, str):
+            return result.value
+        return "" if result.value is None and result.content else compact(result.value)
+    code = result.error.code if result.error is not None else result.outcome.value
+    if not result.message:
+        return code
+    plain = code == result.outcome.value or code in result.message
+    return result.message if plain else f"{code}: {result.message}"
+
+
+def _repeats(part: Content, result: Result, lead: str) -> bool:
+    if part.type != "text" or part.text is None:
+        return False
+    if result.outcome is not Outcome.OK:
+        return part.text == result.message
+    if part.text == lead:
+        return True
+    if not part.text.lstrip().startswith(("{", "[")):
+        return False
+    try:
+        return canonical(json.loads(part.text)) == canonical(result.value)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _part_text(part: Content) -> str:
+    if part.text is not None:
+        return part.text
+    return "[" + " ".join(word for word in (part.type, part.mime_type, part.title, part.uri) if word) + "]"
+
+
+def truncate(text: str, limit: int) -> str:
+    """The text in at most `limit` bytes of UTF-8; what is cut ends with a note that says how much was shown.
+
+    A character is never split. Where not even the note fits, the text is cut without one.
+    """
+    raw = text.encode(errors="replace")
+    if len(raw) <= limit:
+        return text
+    room = limit - len(_note(len(raw), len(raw)).encode())
+    if room < 0:
+        return raw[: max(limit, 0)].decode(errors="ignore")
+    shown = raw[:room].decode(errors="ignore")
+    return shown + _note(len(shown.encode()), len(raw))
+
+
+def _note(shown: int, total: int) -> str:
+    return f"… [truncated: {shown:,} of {total:,} bytes shown]"
+
+
+def escape_terminal(text: str) -> str:
+    r"""The text with everything that could steer a terminal spelt out, e.g. ESC as `\x1b`.
+
+    Newlines and tabs stay. Controls, marks that change the direction of text, separators of lines, tag
+    characters and lone surrogates are shown as escapes.
+    """
+    return _UNSAFE.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,0 +1,129 @@
+"""Which places of a value are secret, and values without them.
+
+A place is secret where its schema says so (`writeOnly: true`, `format: password`,
+`x-secret: true`) or where its name does (`password`, `api_key`, `Authorization` ...). By name
+alone, numbers, booleans and null stay visible: `max_token: 4096` is a count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from toolcrib.model import JSON, Schema
+from toolcrib.subschemas import Path, SchemaIndex, Site
+
+HIDDEN: Final = "***"
+"""What stands in the place of a secret."""
+
+_DEPTH: Final = 100
+
+_WORDS: Final = frozenset(
+    ["authorization", "bearer", "cookie", "cookies", "credential", "credentials", "jwt", "passcode", "passphrase", "passwd", "password", "passwords", "pwd", "secret", "secrets", "token"]
+)
+_ENDINGS: Final = (
+    "accesskey",
+    "apikey",
+    "encryptionkey",
+    "passphrase",
+    "passwd",
+    "password",
+    "privatekey",
+    "secret",
+    "secretkey",
+    "signingkey",
+    "token",
+)
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a property, header or variable of this name holds a secret.
+
+    Words are told apart by case, digits and punctuation, so `apiKey`, `X-Api-Key`, `API_KEY` and
+    `apikey` are one; `key`, `monkey`, `tokens` and `max_tokens` are none.
+    """
+    words = [word.lower() for word in _WORD.findall(name)]
+    if not _WORDS.isdisjoint(words):
+        return True
+    joined = "".join(words)
+    return joined.endswith(_ENDINGS) and not words[-1:] == ["tokens"]
+
+
+def is_secret_schema(schema: Schema) -> bool:
+    """Whether a subschema marks its values as secret."""
+    return isinstance(schema, dict) and (
+        schema.get("writeOnly") is True
+        or schema.get("format") == "password"
+        or schema.get("x-secret") is True
+    )
+
+
+class SecretPlaces:
+    """The secret places of the values of one schema."""
+
+    def __init__(self, index: SchemaIndex | None = None) -> None:
+        marked = index is not None and any(is_secret_schema(site.schema) for site in index.everything())
+        self.index = index if marked else None
+
+    def hides(self, path: Path, value: object) -> bool:
+        """Whether the place `path` is secret; `value` is what stands there."""
+        sites = self.roots()
+        if _marked(sites):
+            return True
+        for position, key in enumerate(path, start=1):
+            named = isinstance(key, str) and is_secret_name(key)
+            if named and (position < len(path) or not _plain(value)):
+                return True
+            sites = self.under(sites, key)
+            if _marked(sites):
+                return True
+        return False
+
+    def roots(self) -> Sequence[Site]:
+        """The sites of the whole value; none where the schema marks nothing."""
+        return self.index.at(()) if self.index is not None else ()
+
+    def under(self, sites: Sequence[Site], key: str | int) -> Sequence[Site]:
+        """The sites of a member."""
+        return self.index.together(self.index.below(sites, key)) if self.index is not None else ()
+
+
+def _marked(sites: Sequence[Site]) -> bool:
+    return any(is_secret_schema(site.schema) for site in sites)
+
+
+def _plain(value: object) -> bool:
+    return value is None or isinstance(value, bool | int | float)
+
+
+def compile_redaction(
+    schema: Schema | None = None, remotes: Mapping[str, JSON] | None = None
+) -> Callable[[JSON], JSON]:
+    """A function that copies a value with `***` at every secret place. Made once for each schema.
+
+    Values nested deeper than 100 levels are hidden from there on.
+    """
+    places = SecretPlaces(SchemaIndex(schema, remotes or {}) if schema is not None else None)
+
+    def copy(value: JSON, sites: Sequence[Site], depth: int) -> JSON:
+        if _marked(sites) or depth > _DEPTH:
+            return HIDDEN
+        if isinstance(value, dict):
+            return {
+                key: HIDDEN
+                if not _plain(item) and isinstance(key, str) and is_secret_name(key)
+                else copy(item, places.under(sites, key), depth + 1)
+                for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [copy(item, places.under(sites, index), depth + 1) for index, item in enumerate(value)]
+        return value
+
+    return lambda value: copy(value, places.roots(), 1)
+
+
+def redact(value: JSON, schema: Schema | None = None) -> JSON:
+    """A deep copy of a value with `***` at every secret place; see `compile_redaction`."""
+    return compile_redaction(schema)(value)

@@ -1,0 +1,115 @@
+"""What is wrong with a value, one fault for each place and reason, written for who can mend it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from toolcrib.secrets import HIDDEN
+from toolcrib.subschemas import Path, pointer_to
+
+SHOWN: Final = 80
+"""Characters of a value or name that a text shows."""
+
+EXPECTED: Final = 300
+"""Characters that a text spends on what was expected."""
+
+REPORT: Final = 4096
+"""Bytes of UTF-8 that a report takes at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One reason why a value does not fit its schema.
+
+    Attributes:
+        pointer: JSON Pointer of the place within the value; of a missing property, where it should be.
+        keyword: The keyword of the schema that said no; `json` where the value is no JSON at all.
+        expected: What would fit, as a noun: `a string`, `at most 7`.
+        got: What is there, shortened; `***` where the place is secret.
+        hint: Near misses or the nearest value that is allowed; may be empty.
+        path: The place as keys and indexes.
+    """
+
+    pointer: str
+    keyword: str
+    expected: str
+    got: str
+    hint: str = ""
+    path: Path = ()
+
+    def for_model(self) -> str:
+        """One line: `/days: expected at most 7, got 9`."""
+        place = pointer_to([shorten(key) if isinstance(key, str) else key for key in self.path]) or "(root)"
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{place}: expected {self.expected}, got {self.got}{hint}"
+
+
+def fault(path: Path, keyword: str, expected: str, got: str, hint: str = "") -> Fault:
+    """A fault at a path, its texts cut to their bounds."""
+    return Fault(pointer_to(path), keyword, shorten(expected, EXPECTED), got, shorten(hint, EXPECTED), path)
+
+
+def report(faults: Iterable[Fault], *, most: int = REPORT) -> str:
+    """The faults, one line each, in at most `most` bytes of UTF-8; what does not fit is counted."""
+    lines = [fault.for_model() for fault in faults]
+    text = "\n".join(lines)
+    kept = len(lines)
+    while len(text.encode("utf-8", "replace")) > most and kept:
+        kept -= 1
+        text = "\n".join([*lines[:kept], f"... and {len(lines) - kept} more"])
+    return text
+
+
+def shorten(text: str, most: int = SHOWN) -> str:
+    """The text on one line, unprintable characters escaped, its middle left out where it is long."""
+    if len(text) > most:
+        tail = most // 4
+        text = f"{text[: most - tail - 3]}...{text[-tail:]}"
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def show(value: object, *, hidden: bool = False) -> str:
+    """A value in a few words: scalars as JSON, containers by their size, secrets as `***`."""
+    if hidden:
+        return HIDDEN
+    if isinstance(value, dict):
+        return f"an object with {count(len(value), 'key')}" if value else "an empty object"
+    if isinstance(value, list):
+        return f"an array of {count(len(value), 'item')}" if value else "an empty array"
+    if isinstance(value, str):
+        return f'"{shorten(json.dumps(value[:1000], ensure_ascii=False)[1:-1])}"'
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, int) and abs(value) > 10**SHOWN:
+        return f"an integer of {value.bit_length()} bits"
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return f"a Python `{type(value).__name__}`"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 key`, `2 keys`."""
+    many = f"{noun[:-1]}ies" if noun.endswith("y") and noun != "key" else f"{noun}s"
+    return f"{number} {noun if number == 1 else many}"
+
+
+_NOUNS: Final = {
+    "array": "an array",
+    "boolean": "true or false",
+    "integer": "an integer",
+    "null": "null",
+    "number": "a number",
+    "object": "an object",
+    "string": "a string",
+}
+
+
+def nouns(types: Sequence[str]) -> str:
+    """`a string or null`."""
+    return " or ".join(_NOUNS.get(name, name) for name in types)

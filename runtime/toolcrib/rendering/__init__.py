@@ -1,0 +1,22 @@
+"""Expressions in documents: `{{ ... }}` in values, and texts with statements.
+
+Jinja2's syntax, read by Jinja2's parser, checked when a document is loaded, worked out by our own
+closures. Data is never read as an expression.
+"""
+
+from toolcrib.rendering.expressions import Expression, compile_condition, compile_expression, is_expression
+from toolcrib.rendering.structures import Rendering, compile_value
+from toolcrib.rendering.texts import Text, compile_text
+from toolcrib.rendering.values import Scope
+
+__all__ = [
+    "Expression",
+    "Rendering",
+    "Scope",
+    "Text",
+    "compile_condition",
+    "compile_expression",
+    "compile_text",
+    "compile_value",
+    "is_expression",
+]

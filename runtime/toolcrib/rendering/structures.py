@@ -1,0 +1,183 @@
+"""Structures: JSON values whose texts may hold expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from toolcrib.errors import ExpressionError, Problem
+from toolcrib.model import JSON
+from toolcrib.rendering.braces import Body, split
+from toolcrib.rendering.closures import Part, Reader, always, joined
+from toolcrib.rendering.expressions import compile_node, too_deep
+from toolcrib.rendering.values import Run, Scope, shortened
+
+_MOST_NESTING = 128
+_OPENERS = ("{{", "{%", "{#")
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """A compiled structure.
+
+    Attributes:
+        constant: Whether it reads nothing from the scope.
+        names: The root names that it reads from the scope.
+    """
+
+    constant: bool
+    names: frozenset[str]
+    run: Run = field(repr=False, compare=False)
+
+    def render(self, scope: Scope) -> JSON:
+        """The structure with its expressions worked out.
+
+        A whole text `{{ ... }}` keeps the type of its value. Objects and lists that hold a computed
+        value are new each time; constant parts are the same objects each time, and what was read
+        from the scope is handed on: who changes a result copies it first.
+
+        Raises:
+            ExpressionError: With the pointer of the text that failed.
+        """
+        return self.run(scope)
+
+
+def compile_value(
+    value: JSON, names: Collection[str], problems: list[Problem], pointer: str = ""
+) -> Rendering:
+    """Compile a structure. Every text is read: `{{ ... }}` is an expression, `$${` a literal `${`.
+
+    Args:
+        value: The structure, at most 128 levels deep.
+        names: The root names that its expressions may read.
+        problems: Receives every fault; a text with a fault renders as it was written.
+        pointer: Where the structure stands; put before the pointers of problems and errors.
+    """
+    reader = _StructureReader(names, problems)
+    part = reader.read(value, pointer, 0)
+    return Rendering(part.constant, frozenset(reader.used), always(part.value) if part.constant else part.run)
+
+
+class _StructureReader:
+    def __init__(self, names: Collection[str], problems: list[Problem]) -> None:
+        self.used: set[str] = set()
+        self._names = names
+        self._problems = problems
+
+    def read(self, value: JSON, pointer: str, depth: int) -> Part:
+        if depth > _MOST_NESTING:
+            message = f"the structure is nested deeper than {_MOST_NESTING} levels"
+            self._problems.append(Problem(code="expression_too_large", message=message, pointer=pointer))
+            return _constant(value)
+        if isinstance(value, str):
+            return self._text(value.replace("$${", "${"), pointer)
+        if isinstance(value, list):
+            parts = [self.read(item, f"{pointer}/{place}", depth + 1) for place, item in enumerate(value)]
+            return _list_of(parts)
+        if isinstance(value, dict):
+            for key in value:
+                self._check_key(key, pointer)
+            return _object_of(
+                {key: self.read(item, _below(pointer, key), depth + 1) for key, item in value.items()}
+            )
+        return _constant(value)
+
+    def _check_key(self, key: str, pointer: str) -> None:
+        if any(opener in key for opener in _OPENERS):
+            self._problems.append(
+                Problem(
+                    code="expression_not_allowed",
+                    message=f"a key is literal text and can't be computed: `{shortened(key)}`",
+                    pointer=_below(pointer, key),
+                    hint="an object with computed keys is written as `{{ {args.name: 1} }}`, or with `for_each`",
+                )
+            )
+
+    def _text(self, text: str, pointer: str) -> Part:
+        if not any(opener in text for opener in _OPENERS):
+            return _constant(text)
+        try:
+            pieces = split(text)
+        except ExpressionError as error:
+            self._problems.append(_problem(error, pointer))
+            return _constant(text)
+        found = len(self._problems)
+        parts = [self._piece(piece, pointer) for piece in pieces]
+        if len(self._problems) > found:
+            return _constant(text)
+        try:
+            part = parts[0] if len(parts) == 1 else joined(parts)
+        except ExpressionError as error:
+            self._problems.append(_problem(error, pointer))
+            return _constant(text)
+        return part if part.constant else Part(_placed(part.run, pointer))
+
+    def _piece(self, piece: str | Body, pointer: str) -> Part:
+        if isinstance(piece, str):
+            return _constant(piece)
+        reader = Reader(self._names)
+        try:
+            part = compile_node(piece.source, reader)
+        except ExpressionError as error:
+            self._problems.append(_problem(error, pointer))
+            return _constant(piece.source)
+        self.used |= reader.used
+        return part
+
+
+def _constant(value: JSON) -> Part:
+    return Part(always(value), constant=True, value=value)
+
+
+def _problem(error: ExpressionError, pointer: str) -> Problem:
+    return Problem(code=error.code, message=error.message, pointer=pointer, hint=error.hint)
+
+
+def _below(pointer: str, key: str) -> str:
+    return f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}"
+
+
+def _placed(run: Run, pointer: str) -> Run:
+    """The same, with errors that say where. An error that has a place comes from a lazy scope and keeps it."""
+
+    def leaf(scope: Scope) -> JSON:
+        try:
+            return run(scope)
+        except ExpressionError as error:
+            raise (error if error.pointer else error.under(pointer)) from None
+        except RecursionError:
+            raise too_deep().under(pointer) from None
+
+    return leaf
+
+
+def _list_of(parts: list[Part]) -> Part:
+    values = [part.value for part in parts]
+    computed = [(place, part.run) for place, part in enumerate(parts) if not part.constant]
+    if not computed:
+        return _constant(values)
+
+    def run(scope: Scope) -> JSON:
+        result = values.copy()
+        for place, compute in computed:
+            result[place] = compute(scope)
+        return result
+
+    return Part(run)
+
+
+def _object_of(parts: dict[str, Part]) -> Part:
+    values = {key: part.value for key, part in parts.items()}
+    computed: list[tuple[str, Callable[[Scope], JSON]]] = [
+        (key, part.run) for key, part in parts.items() if not part.constant
+    ]
+    if not computed:
+        return _constant(values)
+
+    def run(scope: Scope) -> JSON:
+        result = values.copy()
+        for key, compute in computed:
+            result[key] = compute(scope)
+        return result
+
+    return Part(run)

@@ -1,0 +1,1 @@
+"""Reading descriptors: from files and texts to values that were checked."""

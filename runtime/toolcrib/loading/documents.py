@@ -1,0 +1,279 @@
+"""Text to documents, safely: YAML and JSON, bounded, with lines and columns for whoever asks.
+
+No text, however hostile, raises, hangs or takes the process down: what is wrong with it comes back as
+problems. Lines and columns are not kept while reading; they are worked out from the text when asked.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from operator import getitem
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from toolcrib.errors import Problem
+from toolcrib.loading import jsontext, yamltext
+from toolcrib.loading.marks import (
+    BYTES,
+    DEPTH,
+    INTEGER_DIGITS,
+    NODES,
+    Found,
+    Place,
+    Problems,
+    Stopped,
+    pointer_of,
+    roots,
+)
+from toolcrib.model import JSON
+from toolcrib.subschemas import children
+
+__all__ = [
+    "BYTES",
+    "DEPTH",
+    "INTEGER_DIGITS",
+    "NODES",
+    "Document",
+    "parse_documents",
+    "parse_json",
+    "read_documents",
+    "restore_text",
+]
+
+Steps: TypeAlias = tuple[str | int, ...]
+
+_OF_KEYS: Final = frozenset({"unknown_key", "not_supported_yet", "duplicate_key"})
+_NOT_BLOCKING: Final = getattr(os, "O_NONBLOCK", 0)
+
+
+class _Text:
+    """A file's text; the places in it are found when somebody asks, and then kept."""
+
+    def __init__(self, text: str = "", *, as_json: bool = False, whole: bool = False) -> None:
+        self.text = text
+        self.as_json = as_json
+        self.whole = whole
+
+    @cached_property
+    def roots(self) -> list[Place]:
+        """The places of its documents, by their index."""
+        if not self.as_json:
+            return roots(yamltext.marks(self.text))
+        whole = roots(jsontext.marks(self.text))
+        divided = jsontext.is_list(self.text) and not self.whole
+        return list(whole[0].parts.values()) if divided else whole
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a text.
+
+    Attributes:
+        source: The file, as it was named.
+        index: 0-based place among the documents of the file, empty and refused ones counted.
+        line: 1-based line where it begins.
+        value: What it says.
+    """
+
+    source: str
+    index: int
+    line: int
+    value: JSON
+    _text: _Text = field(default_factory=_Text, repr=False, compare=False)
+    _moves: tuple[Mapping[str, str], ...] = field(default=(), repr=False, compare=False)
+
+    def position(self, pointer: str, *, key: bool = False) -> tuple[int, int]:
+        """1-based line and column of a value, or of its key; of the nearest ancestor if it is absent."""
+        place = self._place(pointer)
+        if place is None:
+            return (self.line, 1)
+        mark = place.key if key and place.key is not None else place.mark
+        return (mark.line, mark.column)
+
+    def place(self, problem: Problem) -> Problem:
+        """The problem with file, line and column filled in; one that has a line keeps it."""
+        if problem.line:
+            return problem.at(problem.source or self.source, problem.line, problem.column)
+        line, column = self.position(problem.pointer, key=problem.code in _OF_KEYS)
+        return problem.at(self.source, line, column)
+
+    def moved(self, value: JSON, moves: Mapping[str, str]) -> Document:
+        """The same text with another value.
+
+        `moves` tells where its parts came from: new pointer -> old pointer, the longest prefix counts.
+        """
+        return replace(self, value=value, _moves=(*self._moves, moves))
+
+    def written(self, pointer: str) -> str | None:
+        """The characters of a YAML scalar without quotes (`1.10`); None for anything else."""
+        place = self._place(pointer)
+        exact = place is not None and not self._text.as_json and place.mark.plain
+        return place.mark.text if exact and place is not None else None
+
+    def _place(self, pointer: str) -> Place | None:
+        for moves in reversed(self._moves):
+            pointer = _came_from(pointer, moves)
+        known = self._text.roots
+        return known[self.index].nearest(pointer) if self.index < len(known) else None
+
+
+def _came_from(pointer: str, moves: Mapping[str, str]) -> str:
+    prefix = pointer
+    while prefix not in moves:
+        if not prefix:
+            return pointer
+        prefix = prefix.rpartition("/")[0]
+    return moves[prefix] + pointer[len(prefix) :]
+
+
+def parse_documents(
+    source: str, text: str | bytes, *, whole: bool = False
+) -> tuple[list[Document], list[Problem]]:
+    """The documents of a text that are without error, and everything that is wrong with the others.
+
+    A `source` that ends in `.json` is read as JSON, where a list stands for its elements unless it is
+    asked for as a `whole`; any other name as YAML, where `---` divides documents. Problems come placed:
+    file, line and column.
+    """
+    as_json = source.lower().endswith(".json")
+    problems = Problems()
+    decoded, found = _read(text, problems, as_json=as_json, whole=whole)
+    shared = _Text(decoded, as_json=as_json, whole=whole)
+    documents = [Document(source, index, line, value, shared) for index, line, value in found]
+    return documents, [problem.at(source, problem.line, problem.column) for problem in problems]
+
+
+def parse_json(source: str, text: str | bytes) -> tuple[JSON, list[Problem]]:
+    """The value of a JSON text, under the same bounds; None, with problems, where it is none."""
+    problems = Problems()
+    _, found = _read(text, problems, as_json=True, whole=True)
+    value = found[0].value if found else None
+    return value, [problem.at(source, problem.line, problem.column) for problem in problems]
+
+
+def _read(text: str | bytes, problems: Problems, *, as_json: bool, whole: bool) -> tuple[str, list[Found]]:
+    decoded = ""
+    try:
+        decoded = _decoded(text, problems)
+        if as_json:
+            return decoded, jsontext.read_json(decoded, problems, whole=whole)
+        return decoded, yamltext.read_yaml(decoded, problems)
+    except Stopped:
+        return decoded, []
+
+
+def _decoded(text: str | bytes, problems: Problems) -> str:
+    if len(text) > BYTES:
+        _refuse_size(len(text), problems)
+    try:
+        data = text.encode() if isinstance(text, str) else text
+    except UnicodeEncodeError as error:
+        message = f"the text holds half of a surrogate pair, U+{ord(error.object[error.start]):04X}"
+        line, column = _line_and_column(error.object[: error.start])
+        problems.report(Problem(code="lone_surrogate", message=message, line=line, column=column))
+        raise Stopped from None
+    if len(data) > BYTES:
+        _refuse_size(len(data), problems)
+    try:
+        return data.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        message = f"the byte 0x{data[error.start]:02x} is no UTF-8"
+        line, column = _line_and_column(data[: error.start].decode())
+        hint = "save the file as UTF-8"
+        problems.report(Problem(code="invalid_utf8", message=message, line=line, column=column, hint=hint))
+        raise Stopped from None
+
+
+def _line_and_column(before: str) -> tuple[int, int]:
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
+
+
+def _refuse_size(size: int, problems: Problems) -> None:
+    message = f"the text has {size:,} bytes or more; at most {BYTES:,} are read"
+    problems.report(
+        Problem(code="too_large", message=message, line=1, column=1, hint="divide it into several files")
+    )
+    raise Stopped
+
+
+def read_documents(path: Path, source: str) -> tuple[list[Document], list[Problem]]:
+    """The documents of a file, named `source` in problems; never more than `BYTES` are read of it.
+
+    A file that is gone is a notice, for folders change while they are read; a file that can't be read,
+    or is none (a folder, a pipe), is an error.
+    """
+    try:
+        data = _bytes_of(path)
+    except FileNotFoundError:
+        message = "the file is gone since its folder was listed"
+        return [], [Problem(code="file_vanished", message=message, severity="notice", source=source)]
+    except (OSError, ValueError) as error:
+        reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        message = f"the file can't be read: {reason}"
+        return [], [Problem(code="file_unreadable", message=message, source=source)]
+    return parse_documents(source, data)
+
+
+def _bytes_of(path: Path) -> bytes:
+    """The file's first bytes, one more than allowed where there are more."""
+    # Opening a pipe would wait for its writer, so nothing blocks before it is known to be a file.
+    opened = os.open(path, os.O_RDONLY | _NOT_BLOCKING)
+    with open(opened, "rb") as file:  # noqa: PTH123 -- a descriptor, not a path
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            raise OSError("it is not a regular file")
+        return file.read(BYTES + 1)
+
+
+def restore_text(document: Document, keys: Collection[str] = ()) -> JSON:
+    """The document's value with numbers put back as they were written where a text is meant.
+
+    YAML reads `1.10` as a number, which would show as `1.1`. A text is meant at the given top-level
+    `keys`, and for `const`, `default`, `enum` and `examples` in `input_schema` and `output_schema`
+    where `type` allows texts and no numbers. JSON numbers are numbers on purpose and stay.
+    """
+    value = document.value
+    if not isinstance(value, dict):
+        return value
+    paths: list[Steps] = [(key,) for key in keys if _is_number(value.get(key))]
+    for key in ("input_schema", "output_schema"):
+        paths += _numbers_for_texts(value.get(key), (key,))
+    texts = {path: document.written(pointer_of(path)) for path in paths}
+    if all(text is None for text in texts.values()):
+        return value
+    changed = deepcopy(value)
+    for path, text in texts.items():
+        if text is not None:
+            holder: Any = reduce(getitem, path[:-1], changed)  # type: ignore[arg-type]  # a path of keys fits
+            holder[path[-1]] = text
+    return changed
+
+
+def _is_number(value: JSON) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _numbers_for_texts(root: JSON, path: Steps) -> Iterator[Steps]:
+    """The paths of numbers that a schema gives for texts."""
+    rest: list[tuple[Steps, JSON]] = [(path, root)]
+    while rest:
+        at, schema = rest.pop()
+        if not isinstance(schema, dict):
+            continue
+        if _wants_text(schema.get("type")):
+            yield from ((*at, key) for key in ("const", "default") if _is_number(schema.get(key)))
+            for key in ("enum", "examples"):
+                items = schema.get(key)
+                if isinstance(items, list):
+                    yield from ((*at, key, i) for i, item in enumerate(items) if _is_number(item))
+        rest += [((*at, *step), part) for step, part in children(schema)]
+
+
+def _wants_text(kind: JSON) -> bool:
+    if isinstance(kind, list):
+        return "string" in kind and "number" not in kind and "integer" not in kind
+    return kind == "string"

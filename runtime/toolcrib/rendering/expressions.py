@@ -12,7 +12,8 @@ from jinja2.parser import Parser
 from toolcrib.errors import ExpressionError
 from toolcrib.model import JSON
 from toolcrib.rendering.braces import STRING, Body, check_escapes, split
-from toolcrib.rendering.closures import Part, Reader
+from toolcrib.rendering.closures import reader_for
+from toolcrib.rendering.reader import SPLIT, Part, Reader
 from toolcrib.rendering.values import Run, Scope, shortened
 
 T = TypeVar("T")
@@ -70,7 +71,7 @@ def compile_expression(source: str, names: Collection[str]) -> Expression:
         ExpressionError: `expression_syntax`, `unknown_name`, `unknown_function`,
             `expression_not_allowed`, `expression_too_large`; or a constant part that fails.
     """
-    reader = Reader(names)
+    reader = reader_for(names)
     part = compile_node(source, reader)
     return Expression(source.strip(), frozenset(reader.used), part.run)
 
@@ -120,7 +121,7 @@ def parsed(parse: Callable[[], T], source: str, *, template: bool = False) -> T:
         raise ExpressionError(
             f"{len(source):,} characters, and at most {MOST_SOURCE:,} are read",
             code="expression_too_large",
-            hint="name its pieces in `let`, or compute less in one place",
+            hint=SPLIT,
         )
     if any("\ud800" <= mark <= "\udfff" for mark in source):
         raise ExpressionError("the source holds half a surrogate pair", code="expression_syntax")

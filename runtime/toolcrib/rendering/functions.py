@@ -1,4 +1,4 @@
-"""The functions that expressions may call, and the tests behind `is`. All of them are pure.
+"""The functions that expressions may call. All of them are pure.
 
 Each function is written as a filter, `orders | find(id=1)`, or as a call, `find(orders, id=1)`: the
 value before the bar is the first argument. Where Jinja2's filter of the same name differs, Python's
@@ -60,26 +60,6 @@ _functions: dict[str, Function] = {}
 
 FUNCTIONS: Mapping[str, Function] = _functions
 """Name -> function. Filled while this module is read, never after."""
-
-INSTEAD: Mapping[str, str] = {
-    "attr": "`a.name` or `a['name']`",
-    "count": "`length`, or `count_of(value)` for equal elements",
-    "d": "`default`",
-    "dictsort": "`items` and `sort`",
-    "format": "`~`, which joins texts",
-    "json": "`tojson`",
-    "len": "`length`",
-    "map": "`pluck('field')`",
-    "select": "`where(field=value)`",
-    "selectattr": "`where(field=value)`",
-    "size": "`length`",
-    "sorted": "`sort`",
-    "str": "`string`",
-    "strip": "`trim`",
-    "to_json": "`tojson`",
-    "toJson": "`tojson`",
-}
-"""Names that people bring from elsewhere -> what to write here."""
 
 
 def _function(
@@ -300,7 +280,10 @@ def rounded(value: JSON, digits: JSON = None) -> JSON:
     places = _whole("round", digits)
     if not -400 <= places <= 400:
         raise ExpressionError(f"`round` to {places:,} digits: it takes -400 to 400")
-    return bounded_number(round(number, places))
+    try:
+        return bounded_number(round(number, places))
+    except OverflowError:
+        raise ExpressionError("the rounded number is beyond what a float can hold") from None
 
 
 @_function("sum", most=2)
@@ -315,9 +298,10 @@ def total(items: JSON, field: JSON = None) -> JSON:
 
 def _extreme(name: str, beats: Callable[[JSON, JSON], bool], candidates: tuple[JSON, ...]) -> JSON:
     listed = _list(name, candidates[0]) if len(candidates) == 1 else candidates
-    best: JSON = None
-    for place, candidate in enumerate(listed):
-        if place == 0 or beats(candidate, best):
+    best = next(iter(listed), None)
+    # The first is compared with itself: a list of one must be of numbers or texts too.
+    for candidate in listed:
+        if beats(candidate, best):
             best = candidate
     return best
 
@@ -445,40 +429,3 @@ def replace(value: JSON, old: JSON, new: JSON) -> JSON:
     if text_size(text) + text.count(gone) * text_size(come) > 2 * MOST_TEXT:
         raise ExpressionError(f"the result of `replace` would be longer than {MOST_TEXT // 1024} KiB")
     return bounded_text(text.replace(gone, come))
-
-
-# Tests: `value is name`.
-
-
-def _whole_for(name: str, value: JSON) -> int:
-    return _whole(f"is {name}", value)
-
-
-TESTS: Mapping[str, Callable[[JSON], bool]] = {
-    "boolean": lambda value: isinstance(value, bool),
-    "even": lambda value: _whole_for("even", value) % 2 == 0,
-    "false": lambda value: value is False,
-    "integer": lambda value: type(value) is int,
-    "list": lambda value: isinstance(value, list),
-    "mapping": lambda value: isinstance(value, dict),
-    "none": lambda value: value is None,
-    "number": is_number,
-    "object": lambda value: isinstance(value, dict),
-    "odd": lambda value: _whole_for("odd", value) % 2 == 1,
-    "sequence": lambda value: isinstance(value, list),
-    "string": lambda value: isinstance(value, str),
-    "true": lambda value: value is True,
-}
-"""Tests without an argument. `in` and `matching` take one and are read with the expression itself."""
-
-TESTS_INSTEAD: Mapping[str, str] = {
-    "defined": "`a['key'] is not none` or `'key' in a`",
-    "undefined": "`a['key'] is none` or `'key' not in a`",
-    "equalto": "`==`",
-    "eq": "`==`",
-    "null": "`none`",
-    "iterable": "`list`",
-    "float": "`number`",
-    "text": "`string`",
-}
-"""Tests that people bring from elsewhere -> what to write here."""

@@ -177,7 +177,8 @@ _OTHER_WAYS = {
 def missing_key(value: dict[str, JSON], name: str, place: str) -> ExpressionError:
     """The error of an object that has no such key."""
     there = f"it has {list_of_names(list(value))}" if value else "it is empty"
-    asks = f"where it may be absent write `[{name!r}]`, which gives none"
+    path = place.strip("`") if place.startswith("`") else ""
+    asks = f"where it may be absent write `{path}[{name!r}]`, which gives none"
     close = did_you_mean(name, value)
     return ExpressionError(
         f"{place} has no `{name}`: {there}", code="missing_key", hint=f"{close} {asks}" if close else asks

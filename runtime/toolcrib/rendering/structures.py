@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from toolcrib.errors import ExpressionError, Problem
 from toolcrib.model import JSON
 from toolcrib.rendering.braces import Body, split
-from toolcrib.rendering.closures import Part, Reader, always, joined
+from toolcrib.rendering.closures import joined, reader_for
 from toolcrib.rendering.expressions import compile_node, too_deep
+from toolcrib.rendering.reader import Part, literal
 from toolcrib.rendering.values import Run, Scope, shortened
 
 _MOST_NESTING = 128
@@ -55,7 +56,9 @@ def compile_value(
     """
     reader = _StructureReader(names, problems)
     part = reader.read(value, pointer, 0)
-    return Rendering(part.constant, frozenset(reader.used), always(part.value) if part.constant else part.run)
+    return Rendering(
+        part.constant, frozenset(reader.used), literal(part.value).run if part.constant else part.run
+    )
 
 
 class _StructureReader:
@@ -68,7 +71,7 @@ class _StructureReader:
         if depth > _MOST_NESTING:
             message = f"the structure is nested deeper than {_MOST_NESTING} levels"
             self._problems.append(Problem(code="expression_too_large", message=message, pointer=pointer))
-            return _constant(value)
+            return literal(value)
         if isinstance(value, str):
             return self._text(value.replace("$${", "${"), pointer)
         if isinstance(value, list):
@@ -80,7 +83,7 @@ class _StructureReader:
             return _object_of(
                 {key: self.read(item, _below(pointer, key), depth + 1) for key, item in value.items()}
             )
-        return _constant(value)
+        return literal(value)
 
     def _check_key(self, key: str, pointer: str) -> None:
         if any(opener in key for opener in _OPENERS):
@@ -95,38 +98,34 @@ class _StructureReader:
 
     def _text(self, text: str, pointer: str) -> Part:
         if not any(opener in text for opener in _OPENERS):
-            return _constant(text)
+            return literal(text)
         try:
             pieces = split(text)
         except ExpressionError as error:
             self._problems.append(_problem(error, pointer))
-            return _constant(text)
+            return literal(text)
         found = len(self._problems)
         parts = [self._piece(piece, pointer) for piece in pieces]
         if len(self._problems) > found:
-            return _constant(text)
+            return literal(text)
         try:
             part = parts[0] if len(parts) == 1 else joined(parts)
         except ExpressionError as error:
             self._problems.append(_problem(error, pointer))
-            return _constant(text)
+            return literal(text)
         return part if part.constant else Part(_placed(part.run, pointer))
 
     def _piece(self, piece: str | Body, pointer: str) -> Part:
         if isinstance(piece, str):
-            return _constant(piece)
-        reader = Reader(self._names)
+            return literal(piece)
+        reader = reader_for(self._names)
         try:
             part = compile_node(piece.source, reader)
         except ExpressionError as error:
             self._problems.append(_problem(error, pointer))
-            return _constant(piece.source)
+            return literal(piece.source)
         self.used |= reader.used
         return part
-
-
-def _constant(value: JSON) -> Part:
-    return Part(always(value), constant=True, value=value)
 
 
 def _problem(error: ExpressionError, pointer: str) -> Problem:
@@ -155,7 +154,7 @@ def _list_of(parts: list[Part]) -> Part:
     values = [part.value for part in parts]
     computed = [(place, part.run) for place, part in enumerate(parts) if not part.constant]
     if not computed:
-        return _constant(values)
+        return literal(values)
 
     def run(scope: Scope) -> JSON:
         result = values.copy()
@@ -172,7 +171,7 @@ def _object_of(parts: dict[str, Part]) -> Part:
         (key, part.run) for key, part in parts.items() if not part.constant
     ]
     if not computed:
-        return _constant(values)
+        return literal(values)
 
     def run(scope: Scope) -> JSON:
         result = values.copy()

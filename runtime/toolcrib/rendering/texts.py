@@ -17,7 +17,7 @@ from jinja2 import nodes
 from toolcrib.errors import ExpressionError
 from toolcrib.model import JSON
 from toolcrib.rendering.braces import check_escapes
-from toolcrib.rendering.closures import Reader
+from toolcrib.rendering.closures import reader_for
 from toolcrib.rendering.expressions import ENVIRONMENT, parsed, too_deep
 from toolcrib.rendering.values import MOST_ITEMS, MOST_TEXT, Run, Scope, as_text, kind, text_size
 
@@ -115,8 +115,15 @@ def _parse(source: str) -> nodes.Template:
     return ENVIRONMENT.parse(source)
 
 
+class _LineError(ExpressionError):
+    """An error whose message already begins with its line."""
+
+
 class _Line(AbstractContextManager[None]):
-    """Puts the line of the template before the message of an error."""
+    """Puts the line of the template before the message of an error.
+
+    An error that has a pointer comes from a lazy scope and has its own place.
+    """
 
     __slots__ = ("_line",)
 
@@ -124,9 +131,9 @@ class _Line(AbstractContextManager[None]):
         self._line = line
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, ExpressionError) and not error.pointer and not error.message.startswith("line "):
+        if isinstance(error, ExpressionError) and not isinstance(error, _LineError) and not error.pointer:
             told = f"line {self._line}: {error.message}"
-            raise ExpressionError(told, code=error.code, hint=error.hint) from None
+            raise _LineError(told, code=error.code, hint=error.hint) from None
 
 
 _REFUSED: Mapping[type[nodes.Node], str] = {
@@ -146,7 +153,7 @@ _REFUSED: Mapping[type[nodes.Node], str] = {
 
 class _TextReader:
     def __init__(self, names: Collection[str]) -> None:
-        self.expressions = Reader(names)
+        self.expressions = reader_for(names)
         self._loops = 0
 
     def body(self, statements: list[nodes.Node]) -> list[Piece]:

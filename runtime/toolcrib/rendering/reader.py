@@ -1,0 +1,142 @@
+"""What compiles the nodes of one syntax tree: the pieces, the bounds, the names that are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from jinja2 import nodes
+
+from toolcrib.errors import ExpressionError, did_you_mean
+from toolcrib.model import JSON, NOTHING
+from toolcrib.rendering.functions import FUNCTIONS
+from toolcrib.rendering.values import Run, list_of_names
+
+MOST_NODES = 2_000
+"""Nodes of the syntax tree of one expression or template."""
+
+MOST_NESTING = 64
+"""Levels of the syntax tree of one expression."""
+
+NOT_ALLOWED = "expression_not_allowed"
+
+SPLIT = "name its pieces in `let`, or compute less in one place"
+"""The way out of an expression that is too large."""
+
+
+class Part(NamedTuple):
+    """A compiled node.
+
+    Attributes:
+        run: Its closure.
+        constant: Whether it reads nothing from the scope.
+        value: What it is, if it is constant.
+        path: The root and the names behind it, where it is nothing but those: `args.city`.
+    """
+
+    run: Run
+    constant: bool = False
+    value: JSON = None
+    path: tuple[str, ...] = ()
+
+
+def always(value: JSON) -> Run:
+    """A closure that gives one value, the same object each time."""
+    return lambda _scope: value
+
+
+def literal(value: JSON) -> Part:
+    """A part that is the same value each time."""
+    return Part(always(value), constant=True, value=value)
+
+
+def combined(make: Callable[..., Run], *parts: Part) -> Part:
+    """A part made of others; worked out now if all of them are constant, so that its faults show now.
+
+    Constant texts and numbers are kept; lists and objects are built anew at each evaluation.
+    """
+    run = make(*(part.run for part in parts))
+    if not all(part.constant for part in parts):
+        return Part(run)
+    value = make(*(always(part.value) for part in parts))(NOTHING)
+    if isinstance(value, list | dict):
+        return Part(run, constant=True, value=value)
+    return literal(value)
+
+
+class Reader:
+    """Compiles nodes, within bounds, and notes which names they read.
+
+    Args:
+        names: The root names that may be read.
+        readers: Kind of node -> what compiles it; other kinds are refused.
+
+    Attributes:
+        used: The root names that were read, without those of loops.
+    """
+
+    def __init__(
+        self, names: Collection[str], readers: Mapping[type[nodes.Node], Callable[[Reader, Any], Part]]
+    ) -> None:
+        self.used: set[str] = set()
+        self._readers = readers
+        self._names = names
+        self._local: frozenset[str] = frozenset()
+        self._count = 0
+        self._depth = 0
+
+    def compile(self, node: nodes.Node) -> Part:
+        """The closure of an expression's node.
+
+        Raises:
+            ExpressionError: A kind of node that is not allowed, an unknown name or function, a
+                constant part that fails, too many nodes or levels.
+        """
+        reader = self._readers.get(type(node))
+        if reader is None:
+            raise ExpressionError(f"`{type(node).__name__}` can't be used in an expression", code=NOT_ALLOWED)
+        with self.level():
+            return reader(self, node)
+
+    @contextmanager
+    def level(self) -> Iterator[None]:
+        """One node deeper."""
+        self._count += 1
+        self._depth += 1
+        if self._count > MOST_NODES:
+            raise ExpressionError(
+                f"more than {MOST_NODES:,} operations", code="expression_too_large", hint=SPLIT
+            )
+        if self._depth > MOST_NESTING:
+            raise ExpressionError(
+                f"nested deeper than {MOST_NESTING} levels", code="expression_too_large", hint=SPLIT
+            )
+        yield
+        self._depth -= 1
+
+    @contextmanager
+    def naming(self, names: Collection[str]) -> Iterator[None]:
+        """The names that a loop gives to its body."""
+        outer, self._local = self._local, self._local | frozenset(names)
+        yield
+        self._local = outer
+
+    def name(self, name: str) -> str:
+        """Note that a root name is read.
+
+        Raises:
+            ExpressionError: `unknown_name`.
+        """
+        if name in self._local:
+            return name
+        if name in self._names:
+            self.used.add(name)
+            return name
+        known = sorted({*self._names, *self._local})
+        there = f"the names here are {list_of_names(known, 20)}" if known else "there are no names here"
+        if name in FUNCTIONS:
+            hint = f"`{name}` is a function: write it behind a bar, `value | {name}`, or call it, `{name}(value)`"
+        else:
+            hint = did_you_mean(name, known) or f"a text is written in quotes: `'{name}'`"
+        raise ExpressionError(f"`{name}` is not known: {there}", code="unknown_name", hint=hint)

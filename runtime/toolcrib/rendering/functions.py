@@ -136,7 +136,10 @@ def _by_field(name: str, items: JSON, field: JSON) -> list[JSON]:
 def _fits(name: str, item: JSON, fields: Mapping[str, JSON]) -> bool:
     if not isinstance(item, dict):
         raise ExpressionError(f"`{name}` by field needs objects in its list, not {kind(item)}")
-    return all(key in item and equal(item[key], value) for key, value in fields.items())
+    for key, value in fields.items():  # noqa: SIM110 -- `all` of a generator takes twice as long in searches
+        if key not in item or not equal(item[key], value):
+            return False
+    return True
 
 
 # Lists and objects.

@@ -55,6 +55,8 @@ def as_text(value: JSON) -> str:
 
 def equal(left: JSON, right: JSON) -> bool:
     """JSON equality: `1 == 1.0`, `true != 1`, order of keys free; through lists and objects."""
+    if isinstance(left, str):
+        return left == right
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict):

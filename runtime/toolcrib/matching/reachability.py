@@ -1,0 +1,188 @@
+"""Patterns over arguments that no arguments can match, seen from the input schema.
+
+Only what is certain is reported. A schema speaks through `properties`, `items`, `type`, `enum`, `const` and
+local references here; what it says through other keywords is taken as possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from toolcrib.errors import Problem, did_you_mean
+from toolcrib.matching.nodes import TYPES, json_equal, shown, step
+from toolcrib.model import JSON, Schema
+
+_MOST_REFERENCES = 16
+_OPEN = {"$dynamicRef", "$recursiveRef", "allOf", "anyOf", "dependencies", "dependentSchemas", "if", "oneOf"}
+"""Keywords through which a schema may know properties that `properties` does not name."""
+
+
+_CONTENT_WITH_NOTHING = {"$all", "$any", "$exists", "$ne", "$not"}
+_ANNOTATIONS = {"$comment", "$ref", "default", "deprecated", "description", "examples", "title"}
+
+
+def impossible(pattern: JSON, schema: Schema) -> list[Problem]:
+    """What in a pattern can never match a value that the schema accepts.
+
+    Returns:
+        `unknown_argument` for a key that the schema does not know: an error where the schema refuses further
+        keys, else a warning, since it is most likely misspelt; `never_matches` for a value that `type`,
+        `enum` or `const` excludes. Pointers are relative to the pattern.
+    """
+    return list(_Reach(schema).pattern(pattern, schema, ""))
+
+
+class _Reach:
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+
+    def pattern(self, pattern: JSON, schema: JSON, pointer: str) -> Iterator[Problem]:
+        """The faults of a pattern at one place of the schema."""
+        known = self._resolved(schema)
+        if known is None or (isinstance(pattern, str) and "{{" in pattern):
+            return
+        if isinstance(pattern, dict):
+            if any(key.startswith("$") for key in pattern):
+                yield from self._operators(pattern, known, pointer)
+            else:
+                yield from self._object(pattern, known, pointer)
+        elif isinstance(pattern, list):
+            yield from self._list(pattern, known, pointer)
+        elif not _allows(known, pattern):
+            yield _never(pattern, known, pointer)
+
+    def _resolved(self, schema: JSON) -> dict[str, JSON] | None:
+        """The schema behind local references; None where nothing certain can be said."""
+        for _ in range(_MOST_REFERENCES):
+            if not isinstance(schema, dict):
+                return None
+            reference = schema.get("$ref")
+            if not isinstance(reference, str):
+                return schema
+            if schema.keys() - _ANNOTATIONS:
+                return None
+            schema = self._target(reference)
+        return None
+
+    def _target(self, reference: str) -> JSON:
+        if not reference.startswith("#/") or "%" in reference:
+            return None
+        place: JSON = self._root
+        for part in reference[2:].split("/"):
+            if not isinstance(place, dict) or "$id" in place:
+                return None
+            place = place.get(part.replace("~1", "/").replace("~0", "~"))
+        return place
+
+    def _operators(
+        self, pattern: dict[str, JSON], schema: dict[str, JSON], pointer: str
+    ) -> Iterator[Problem]:
+        for name in ("$eq", "$exact"):
+            if name in pattern and not _computed(pattern[name]) and not _allows(schema, pattern[name]):
+                yield _never(pattern[name], schema, step(pointer, name))
+        choices = pattern.get("$in")
+        if (
+            isinstance(choices, list)
+            and choices
+            and not any(_computed(choice) or _allows(schema, choice) for choice in choices)
+        ):
+            yield _never(choices, schema, step(pointer, "$in"))
+        parts = pattern.get("$all")
+        for index, part in enumerate(parts if isinstance(parts, list) else []):
+            yield from self.pattern(part, schema, step(step(pointer, "$all"), index))
+
+    def _object(self, pattern: dict[str, JSON], schema: dict[str, JSON], pointer: str) -> Iterator[Problem]:
+        if not _allows_type(schema, {}):
+            yield _never(pattern, schema, pointer)
+            return
+        properties = schema.get("properties")
+        known = properties if isinstance(properties, dict) else {}
+        for key, inner in pattern.items():
+            if key in known:
+                yield from self.pattern(inner, known[key], step(pointer, key))
+            elif not _accepts_absence(inner):
+                yield from self._unknown(key, schema, known, step(pointer, key))
+
+    def _unknown(
+        self, key: str, schema: dict[str, JSON], known: dict[str, JSON], pointer: str
+    ) -> Iterator[Problem]:
+        further = schema.get("additionalProperties", None if known else True)
+        if (further is not None and further is not False) or "patternProperties" in schema:
+            return
+        if further is None and _OPEN & schema.keys():
+            return
+        names = ", ".join(f"`{name}`" for name in known) or "none"
+        yield Problem(
+            code="unknown_argument",
+            message=f"the input schema knows no `{key}`",
+            pointer=pointer,
+            hint=did_you_mean(key, known) or f"it knows {names}",
+            severity="error" if further is False else "warning",
+        )
+
+    def _list(self, pattern: list[JSON], schema: dict[str, JSON], pointer: str) -> Iterator[Problem]:
+        if not _allows_type(schema, []):
+            yield _never(pattern, schema, pointer)
+            return
+        first = schema.get("prefixItems")
+        prefix = first if isinstance(first, list) else []
+        for index, item in enumerate(pattern):
+            inner = prefix[index] if index < len(prefix) else schema.get("items")
+            yield from self.pattern(item, inner, step(pointer, index))
+
+
+def _accepts_absence(pattern: JSON) -> bool:
+    """Whether a pattern may accept that its key is not there."""
+    if not isinstance(pattern, dict) or not pattern:
+        return False
+    return pattern.keys() <= _CONTENT_WITH_NOTHING and pattern.get("$exists") is not True
+
+
+def _computed(value: JSON) -> bool:
+    if isinstance(value, str):
+        return "{{" in value
+    if isinstance(value, dict):
+        return any(map(_computed, value.values()))
+    return isinstance(value, list) and any(map(_computed, value))
+
+
+def _allows(schema: dict[str, JSON], value: JSON) -> bool:
+    """Whether `type`, `enum` and `const` let a value through."""
+    if "const" in schema and not json_equal(schema["const"], value):
+        return False
+    choices = schema.get("enum")
+    if isinstance(choices, list) and not any(json_equal(choice, value) for choice in choices):
+        return False
+    return _allows_type(schema, value)
+
+
+def _allows_type(schema: dict[str, JSON], value: JSON) -> bool:
+    names = schema.get("type")
+    listed = names if isinstance(names, list) else [names]
+    tests = [TYPES[name] for name in listed if isinstance(name, str) and name in TYPES]
+    return not tests or any(test(value) for test in tests)
+
+
+def _never(value: JSON, schema: dict[str, JSON], pointer: str) -> Problem:
+    return Problem(
+        code="never_matches",
+        message=f"{shown(value)} can't occur here: the input schema allows {_allowed(schema)}",
+        pointer=pointer,
+        hint=_nearest(value, schema),
+    )
+
+
+def _allowed(schema: dict[str, JSON]) -> str:
+    if "const" in schema:
+        return f"only {shown(schema['const'])}"
+    if "enum" in schema:
+        return f"one of {shown(schema['enum'])}"
+    names = schema.get("type")
+    return " or ".join(f"`{name}`" for name in names) if isinstance(names, list) else f"`{names}`"
+
+
+def _nearest(value: JSON, schema: dict[str, JSON]) -> str:
+    choices = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    if not isinstance(value, str) or not isinstance(choices, list):
+        return ""
+    return did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])

@@ -82,7 +82,7 @@ class RealClock:
         """Wait; a negative time is none."""
         await asyncio.sleep(max(seconds, 0))  # noqa: TID251 -- this is the one place where time passes
 
-    def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:
+    def timeout(self, seconds: float) -> AbstractAsyncContextManager[asyncio.Timeout]:
         """Raise TimeoutError inside the block when it takes longer; an infinite time never ends."""
         return asyncio.timeout(None if math.isinf(seconds) else seconds)
 
@@ -310,7 +310,7 @@ class VirtualClock:
             schedule.forget(timer)
             parked.leave()
 
-    def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:
+    def timeout(self, seconds: float) -> AbstractAsyncContextManager[asyncio.Timeout]:
         """Raise TimeoutError inside the block when it takes longer in virtual time."""
         return _VirtualTimeout(self._schedule, seconds)
 

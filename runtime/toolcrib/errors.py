@@ -1,27 +1,27 @@
 """Every error that toolcrib raises, and the problems for which it refuses a document.
 
-    ToolcribError                   code, hint; never raised itself
-    ├── DocumentError               .problems: everything wrong with the documents that were read
-    ├── ExpressionError             an expression or template failed (.pointer says where in its document)
-    ├── ConfigurationError          how the runtime is used is wrong
-    │   ├── UnknownMode             no installed executor has this mode
-    │   └── ClosedRuntime           a call after the runtime was closed
-    └── CallError                   .result: one class for each outcome but `ok`
-        ├── ToolFailed              tool_error
-        ├── InvalidArguments        invalid_arguments
-        ├── InvalidResult           invalid_result
-        ├── ToolNotFound            not_found
-        ├── ToolUnavailable         unavailable
-        ├── CallDenied              denied
-        ├── ApprovalNeeded          needs_approval
-        ├── CallTimeout             timeout
-        ├── CallCancelled           cancelled
-        ├── Overloaded              overloaded
-        ├── LimitExceeded           limit_exceeded
-        ├── TransportError          transport_error
-        ├── UnknownOutcome          unknown_outcome
-        ├── UnmatchedMock           unmatched_mock
-        └── InternalError           internal
+ToolcribError                   code, hint; never raised itself
+├── DocumentError               .problems: everything wrong with the documents that were read
+├── ExpressionError             an expression or template failed (.pointer says where in its document)
+├── ConfigurationError          how the runtime is used is wrong
+│   ├── UnknownMode             no installed executor has this mode
+│   └── ClosedRuntime           a call after the runtime was closed
+└── CallError                   .result: one class for each outcome but `ok`
+    ├── ToolFailed              tool_error
+    ├── InvalidArguments        invalid_arguments
+    ├── InvalidResult           invalid_result
+    ├── ToolNotFound            not_found
+    ├── ToolUnavailable         unavailable
+    ├── CallDenied              denied
+    ├── ApprovalNeeded          needs_approval
+    ├── CallTimeout             timeout
+    ├── CallCancelled           cancelled
+    ├── Overloaded              overloaded
+    ├── LimitExceeded           limit_exceeded
+    ├── TransportError          transport_error
+    ├── UnknownOutcome          unknown_outcome
+    ├── UnmatchedMock           unmatched_mock
+    └── InternalError           internal
 """
 
 from __future__ import annotations

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from toolcrib.errors import error_for
 
 if TYPE_CHECKING:
-    from toolcrib.protocols import Session
+    from toolcrib.protocols import Files, Session
 
-JSON: TypeAlias = "None | bool | int | float | str | list[JSON] | dict[str, JSON]"
+JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 """A JSON value: finite numbers, text without lone surrogates, keys that are text."""
 
 Schema: TypeAlias = "dict[str, JSON] | bool"
@@ -69,6 +68,10 @@ class Content:
     uri: str | None = None
     title: str | None = None
 
+    def as_json(self) -> dict[str, JSON]:
+        """The part as a JSON object; what it does not have is left out."""
+        return {key: value for key in self.__slots__ if (value := getattr(self, key)) is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -99,8 +102,17 @@ class Failure:
 
     code: str
     message: str
-    details: Mapping[str, JSON] = NOTHING
+    details: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     retryable: bool = False
+
+    def as_json(self) -> dict[str, JSON]:
+        """The failure as a JSON object."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "details": dict(self.details),
+            "retryable": self.retryable,
+        }
 
 
 class Usage(NamedTuple):
@@ -142,7 +154,9 @@ class Result(NamedTuple):
     raw_value: JSON = None
 
     @classmethod
-    def ok(cls, value: JSON = None, *, content: tuple[Content, ...] = (), meta: Mapping[str, JSON] = NOTHING) -> Result:
+    def ok(
+        cls, value: JSON = None, *, content: tuple[Content, ...] = (), meta: Mapping[str, JSON] = NOTHING
+    ) -> Result:
         """The result of a call that ended well."""
         return cls(Outcome.OK, value, content, meta=meta)
 
@@ -165,6 +179,18 @@ class Result(NamedTuple):
     def with_meta(self, **entries: JSON) -> Result:
         """The same result with further entries in `meta`."""
         return self._replace(meta={**self.meta, **entries})
+
+    def as_json(self) -> dict[str, Any]:
+        """The result as a JSON document: `outcome, result, content, message, error, usage, meta`."""
+        return {
+            "outcome": self.outcome.value,
+            "result": self.value,
+            "content": [part.as_json() for part in self.content],
+            "message": self.message,
+            "error": None if self.error is None else self.error.as_json(),
+            "usage": {"attempts": self.usage.attempts, "duration": round(self.usage.duration, 6)},
+            "meta": dict(self.meta),
+        }
 
     def raise_for_outcome(self) -> Result:
         """Return the result itself if its outcome is `ok`.
@@ -216,8 +242,7 @@ class Origin:
         line: First line of the document, 1-based.
         digest: SHA-256 of the document's content in canonical JSON, in hex.
         pack: Name of the pack that holds it; empty outside packs.
-        folder: Relative paths in the document resolve against this; None for texts from memory.
-        root: A path in the document may not leave this folder.
+        files: The files that relative paths in the document name; None for a lone text from memory.
         locate: JSON Pointer -> (line, column), worked out when asked.
     """
 
@@ -225,14 +250,17 @@ class Origin:
     line: int = 1
     digest: str = ""
     pack: str = ""
-    folder: Path | None = None
-    root: Path | None = None
+    files: Files | None = field(default=None, compare=False, repr=False)
     locate: Callable[[str], tuple[int, int]] = field(default=_nowhere, compare=False, repr=False)
 
     def place(self, pointer: str = "") -> str:
         """`file:line` of a place in the document."""
         line = self.locate(pointer)[0] or self.line
         return f"{self.source}:{line}"
+
+
+def _closed_object() -> Schema:
+    return {"type": "object", "additionalProperties": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,20 +288,20 @@ class Descriptor:
     author: str = ""
     help_url: str = ""
     tags: tuple[str, ...] = ()
-    labels: Mapping[str, str] = NOTHING
+    labels: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     category: str = ""
     annotations: Annotations = Annotations()
-    input_schema: Schema = field(default_factory=lambda: {"type": "object", "additionalProperties": False})
+    input_schema: Schema = field(default_factory=_closed_object)
     output_schema: Schema | None = None
     mode: str | None = None
-    bindings: Mapping[str, JSON] = NOTHING
+    bindings: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     timeout: float = 30.0
     coerce: Literal["off", "safe", "lenient"] = "safe"
     on_invalid_result: Literal["error", "warn", "pass"] = "error"
     examples: tuple[Example, ...] = ()
     deprecated: bool | str = False
     experimental: bool = False
-    metadata: Mapping[str, JSON] = NOTHING
+    metadata: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     origin: Origin = Origin()
 
 
@@ -296,7 +324,7 @@ class CallContext:
     user: str = ""
     caller: str = ""
     grants: frozenset[str] = frozenset()
-    trace: Mapping[str, str] = NOTHING
+    trace: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     emit: Callable[[Progress | Partial], None] = field(default=lambda _event: None, compare=False)
 
 

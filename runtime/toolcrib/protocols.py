@@ -24,6 +24,14 @@ class Middleware(Protocol):
         ...
 
 
+class Timer(Protocol):
+    """What `Clock.timeout` gives to its block."""
+
+    def expired(self) -> bool:
+        """Whether the block was ended because its time was up."""
+        ...
+
+
 class Clock(Protocol):
     """The one source of time."""
 
@@ -39,7 +47,7 @@ class Clock(Protocol):
         """Wait; virtual time jumps instead when nothing waits on the world."""
         ...
 
-    def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:
+    def timeout(self, seconds: float) -> AbstractAsyncContextManager[Timer]:
         """Raise TimeoutError inside the block when it takes longer."""
         ...
 
@@ -49,6 +57,18 @@ class Clock(Protocol):
 
     def outside(self) -> AbstractContextManager[object]:
         """A call waits on the world (socket, process): virtual time runs as real time."""
+        ...
+
+
+class Files(Protocol):
+    """The files beside a document: a folder on disk, or a mapping in memory."""
+
+    def read(self, name: str) -> bytes:
+        """The content of a file, named by a relative path with `/`.
+
+        Raises:
+            OSError: It does not exist, can't be read, or lies outside what may be read; the text says which.
+        """
         ...
 
 
@@ -122,6 +142,11 @@ class Executor(Protocol):
 class Kinds(Protocol):
     """What loading has to know of modes; the engine supplies it."""
 
+    @property
+    def modes(self) -> Sequence[str]:
+        """The installed modes."""
+        ...
+
     def schema_for(self, mode: str) -> Schema | None:
         """The block schema of an installed mode, or None."""
         ...
@@ -129,4 +154,3 @@ class Kinds(Protocol):
     def check_binding(self, mode: str, descriptor: Descriptor) -> Sequence[Problem]:
         """The mode's own check of a descriptor's block."""
         ...
-

@@ -76,6 +76,7 @@ def _name(reader: Reader, node: nodes.Name) -> Part:
 def _attribute(reader: Reader, node: nodes.Getattr) -> Part:
     owner = reader.compile(node.node)
     if owner.path:
+        reader.key(owner.path, node.attr)
         path = (*owner.path, node.attr)
         return Part(_path_run(path), path=path)
     name, place = node.attr, _written(node.node)
@@ -133,6 +134,8 @@ def _item(reader: Reader, node: nodes.Getitem) -> Part:
             *bounds,
         )
     key = reader.compile(node.arg)
+    if key.constant:
+        reader.key(owner.path, key.value)
     return combined(
         lambda inner, at: lambda scope: operators.index(inner(scope), at(scope), place), owner, key
     )

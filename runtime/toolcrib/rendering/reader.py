@@ -69,7 +69,8 @@ class Reader:
     """Compiles nodes, within bounds, and notes which names they read.
 
     Args:
-        names: The root names that may be read.
+        names: The root names that may be read; as a mapping, each with the keys that its value may
+            have, or None where they are not known.
         readers: Kind of node -> what compiles it; other kinds are refused.
 
     Attributes:
@@ -82,6 +83,7 @@ class Reader:
         self.used: set[str] = set()
         self._readers = readers
         self._names = names
+        self._keys: Mapping[str, Collection[str] | None] = names if isinstance(names, Mapping) else {}
         self._local: frozenset[str] = frozenset()
         self._count = 0
         self._depth = 0
@@ -140,3 +142,17 @@ class Reader:
         else:
             hint = did_you_mean(name, known) or f"a text is written in quotes: `'{name}'`"
         raise ExpressionError(f"`{name}` is not known: {there}", code="unknown_name", hint=hint)
+
+    def key(self, owner: tuple[str, ...], name: JSON) -> None:
+        """Check a key that is read of a root name whose keys are known.
+
+        Raises:
+            ExpressionError: `unknown_argument`.
+        """
+        if len(owner) != 1 or owner[0] in self._local or not isinstance(name, str):
+            return
+        known = self._keys.get(owner[0])
+        if known is not None and name not in known:
+            there = list_of_names(sorted(known), 20) if known else "none"
+            message = f"`{owner[0]}` never has a key `{name}`; its keys are {there}"
+            raise ExpressionError(message, code="unknown_argument", hint=did_you_mean(name, known))

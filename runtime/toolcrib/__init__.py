@@ -1,0 +1,139 @@
+"""A declarative tool runtime for AI agents: a tool is a file.
+
+    async with toolcrib.Runtime.open("descriptors") as tools:
+        result = await tools.call("get_forecast", {"city": "Oslo"})
+
+Everything public is importable from here; a name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolcrib.clock import RealClock, VirtualClock
+    from toolcrib.engine import Runtime, Session
+    from toolcrib.errors import (
+        ApprovalNeeded,
+        CallCancelled,
+        CallDenied,
+        CallError,
+        CallTimeout,
+        ClosedRuntime,
+        ConfigurationError,
+        DocumentError,
+        ExpressionError,
+        InternalError,
+        InvalidArguments,
+        InvalidResult,
+        LimitExceeded,
+        Overloaded,
+        Problem,
+        ToolcribError,
+        ToolFailed,
+        ToolNotFound,
+        ToolUnavailable,
+        TransportError,
+        UnknownOutcome,
+        UnmatchedMock,
+    )
+    from toolcrib.executors import Executors
+    from toolcrib.loading.packs import Pack
+    from toolcrib.loading.scenarios import Scenario
+    from toolcrib.middleware.events import CallFinished, CallStarted
+    from toolcrib.model import (
+        JSON,
+        Annotations,
+        Call,
+        CallContext,
+        Content,
+        Descriptor,
+        Example,
+        Failure,
+        Origin,
+        Outcome,
+        Partial,
+        Progress,
+        Result,
+        Usage,
+    )
+    from toolcrib.protocols import BoundTool, CallNext, Clock, Executor, Kinds, Middleware
+    from toolcrib.registry import Registry
+    from toolcrib.scenarios import ScenarioReport, run_scenario
+    from toolcrib.text import text_for_model
+
+_HOMES = {
+    "clock": ("RealClock", "VirtualClock"),
+    "engine": ("Runtime", "Session"),
+    "errors": (
+        "ApprovalNeeded",
+        "CallCancelled",
+        "CallDenied",
+        "CallError",
+        "CallTimeout",
+        "ClosedRuntime",
+        "ConfigurationError",
+        "DocumentError",
+        "ExpressionError",
+        "InternalError",
+        "InvalidArguments",
+        "InvalidResult",
+        "LimitExceeded",
+        "Overloaded",
+        "Problem",
+        "ToolFailed",
+        "ToolNotFound",
+        "ToolUnavailable",
+        "ToolcribError",
+        "TransportError",
+        "UnknownOutcome",
+        "UnmatchedMock",
+    ),
+    "executors": ("Executors",),
+    "loading.packs": ("Pack",),
+    "loading.scenarios": ("Scenario",),
+    "middleware.events": ("CallFinished", "CallStarted"),
+    "model": (
+        "JSON",
+        "Annotations",
+        "Call",
+        "CallContext",
+        "Content",
+        "Descriptor",
+        "Example",
+        "Failure",
+        "Origin",
+        "Outcome",
+        "Partial",
+        "Progress",
+        "Result",
+        "Usage",
+    ),
+    "protocols": ("BoundTool", "CallNext", "Clock", "Executor", "Kinds", "Middleware"),
+    "registry": ("Registry",),
+    "scenarios": ("ScenarioReport", "run_scenario"),
+    "text": ("text_for_model",),
+}
+
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: PLE0604 -- one table says where every public name lives
+    *sorted(_HOME),
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415 -- only who asks for the version pays for it
+
+        return version("toolcrib")
+    if name not in _HOME:
+        raise AttributeError(f"module `toolcrib` has no attribute `{name}`")
+    value = getattr(import_module(f"toolcrib.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

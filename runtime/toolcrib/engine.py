@@ -1,0 +1,526 @@
+"""The runtime: a registry, the layers, the executors. A call, read top to bottom.
+
+Runtime.call(name, arguments)
+-> the tool's chain, built once          _chain
+-> Call, frozen                          Session.call
+-> events > user > arguments > deadline > results > Executor.execute
+-> Result
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from toolcrib.clock import RealClock
+from toolcrib.errors import ClosedRuntime, ConfigurationError, DocumentError, Problem
+from toolcrib.executors import Executors
+from toolcrib.loading.linking import link
+from toolcrib.loading.packs import Pack
+from toolcrib.loading.scenarios import Scenario
+from toolcrib.loading.sources import Loaded, load
+from toolcrib.middleware import Observer, build_chain, layers_of, middleware_named
+from toolcrib.model import (
+    JSON,
+    NOTHING,
+    Call,
+    CallContext,
+    Descriptor,
+    Outcome,
+    Partial,
+    Progress,
+    Result,
+    Usage,
+)
+from toolcrib.protocols import BoundTool, CallNext, Clock, Kinds, Middleware
+from toolcrib.registry import Registry, without_duplicates
+from toolcrib.secrets import redact
+
+T = TypeVar("T")
+
+log = logging.getLogger("toolcrib")
+
+DEFAULT_PATHS = ("descriptors", "packs")
+"""What is read where no path is given, as far as it exists."""
+
+BEFORE_ANY_ATTEMPT = frozenset(
+    {
+        Outcome.NOT_FOUND,
+        Outcome.UNAVAILABLE,
+        Outcome.INVALID_ARGUMENTS,
+        Outcome.DENIED,
+        Outcome.NEEDS_APPROVAL,
+    }
+)
+"""Outcomes of calls that reached no executor."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """A tool, bound: what its calls run through."""
+
+    tool: Descriptor
+    bound: BoundTool
+    run: CallNext
+
+
+class Runtime:
+    """Tools that can be called.
+
+    Attributes:
+        registry: The tools.
+        packs: The packs that they came in.
+        scenarios: The scenarios that were found beside them.
+        problems: What was wrong with the documents; the tools in them are not in the registry.
+        executors: The modes.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        executors: Executors | None = None,
+        middleware: Sequence[Middleware | str] = (),
+        observer: Observer | None = None,
+        clock: Clock | None = None,
+        seed: int = 0,
+        loaded: Loaded | None = None,
+    ) -> None:
+        """Hold a registry; `Runtime.open` reads one from files.
+
+        Args:
+            registry: The tools.
+            executors: The modes; the installed ones unless given.
+            middleware: Layers around every call, outermost first; a text names one that an installed
+                distribution offers (entry-point group `toolcrib.middleware`).
+            observer: Receives `CallStarted` and `CallFinished` of every call.
+            clock: Time of the default session; the machine's unless given.
+            seed: Seeds what mocks generate in the default session.
+            loaded: What was read, where the registry came from files.
+        """
+        loaded = loaded or Loaded()
+        self.registry = registry
+        self.packs: tuple[Pack, ...] = loaded.packs
+        self.scenarios: tuple[Scenario, ...] = loaded.scenarios
+        self.problems: tuple[Problem, ...] = loaded.problems
+        self.executors = executors or Executors.installed()
+        self._refused = loaded.refused
+        self._middleware = tuple(
+            middleware_named(item) if isinstance(item, str) else item for item in middleware
+        )
+        self._observer = observer
+        self._chains: dict[int, _Chain] = {}
+        self._session_ids = itertools.count(1)
+        self._runner: asyncio.Runner | None = None
+        self.closed = False
+        self._main = self.session(id="main", clock=clock, seed=seed)
+
+    @classmethod
+    def open(
+        cls,
+        *paths: str | Path,
+        mode: str | None = None,
+        modes: Mapping[str, str] = NOTHING,
+        strict: bool = False,
+        executors: Executors | None = None,
+        middleware: Sequence[Middleware | str] = (),
+        observer: Observer | None = None,
+        clock: Clock | None = None,
+        seed: int = 0,
+    ) -> Runtime:
+        """Read tools, packs and scenarios from disk, and hold what is good.
+
+        Args:
+            paths: Folders, packs or files; `descriptors` and `packs` here unless given.
+            mode: The mode of every tool that has a block for it.
+            modes: Tool glob -> mode; the first that fits counts, before `mode`.
+            strict: Raise for any problem, also for warnings and notices, instead of logging it.
+            executors: The modes; the installed ones unless given.
+            middleware: Layers around every call, outermost first.
+            observer: Receives the events of every call.
+            clock: Time of the default session.
+            seed: Seeds what mocks generate in the default session.
+
+        Raises:
+            DocumentError: `strict`, and something is wrong with the documents.
+        """
+        executors = executors or Executors.installed()
+        runtime = cls.of(
+            load(paths or default_paths(), executors),
+            modes={**modes, **({"*": mode} if mode is not None else {})},
+            executors=executors,
+            middleware=middleware,
+            observer=observer,
+            clock=clock,
+            seed=seed,
+        )
+        if strict and runtime.problems:
+            raise DocumentError(runtime.problems)
+        for problem in runtime.problems:
+            log.log(logging.INFO if problem.severity == "notice" else logging.WARNING, "%s", problem)
+        return runtime
+
+    @classmethod
+    def of(
+        cls,
+        loaded: Loaded,
+        *,
+        modes: Mapping[str, str] = NOTHING,
+        executors: Executors | None = None,
+        **options: Any,
+    ) -> Runtime:
+        """A runtime over what was read, from disk or memory; `options` are those of the constructor."""
+        executors = executors or Executors.installed()
+        registry, scenarios, problems = linked(loaded, executors)
+        told = replace(loaded, scenarios=scenarios, problems=problems)
+        return cls(with_modes(registry, modes), executors=executors, loaded=told, **options)
+
+    async def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
+        """Call a tool in the default session. See `Session.call`."""
+        return await self._main.call(name, arguments)
+
+    def stream(
+        self, name: str, arguments: Mapping[str, JSON] | None = None
+    ) -> AsyncIterator[Progress | Partial | Result]:
+        """Call a tool in the default session and watch it. See `Session.stream`."""
+        return self._main.stream(name, arguments)
+
+    async def dry_run(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
+        """What a call would do. See `Session.dry_run`."""
+        return await self._main.dry_run(name, arguments)
+
+    def call_sync(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
+        """`call` for code without an event loop.
+
+        Raises:
+            ConfigurationError: There is a running event loop: `await call(...)` there.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            if self._runner is None:
+                self._runner = asyncio.Runner()
+            return self._runner.run(self.call(name, arguments))
+        raise ConfigurationError(
+            "`call_sync` was called inside a running event loop", hint="write `await runtime.call(...)` there"
+        )
+
+    def session(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002 -- the session's own name for it
+        seed: int = 0,
+        clock: Clock | None = None,
+        registry: Registry | None = None,
+        user: str = "",
+        caller: str = "",
+        correlation: str = "",
+    ) -> Session:
+        """An isolated session: mock state, counters and time of its own, and the same `call`.
+
+        Args:
+            id: Part of every keyed draw; numbered unless given.
+            seed: Seeds what mocks generate.
+            clock: Its time; the machine's unless given.
+            registry: Its tools; the runtime's unless given.
+            user: On whose behalf it calls.
+            caller: Which agent or program calls.
+            correlation: Ties its calls to those of other systems.
+        """
+        return Session(
+            self,
+            id=id if id is not None else f"session-{next(self._session_ids)}",
+            seed=seed,
+            clock=RealClock() if clock is None else clock,
+            registry=registry or self.registry,
+            user=user,
+            caller=caller,
+            correlation=correlation,
+        )
+
+    def chain_for(self, tool: Descriptor) -> _Chain:
+        """The chain of a descriptor, built at its first use. Sessions share it."""
+        chain = self._chains.get(id(tool))
+        if chain is None:
+            chain = self._chains[id(tool)] = self._chain(tool)
+        return chain
+
+    def _chain(self, tool: Descriptor) -> _Chain:
+        reason = self.unavailable(tool)
+        executor = self.executors.get(tool.mode) if tool.mode is not None and not reason else None
+        if executor is None:
+            bound: BoundTool = _Unavailable(reason)
+            layers = [layer for name, layer in self._layers(tool, bound) if name in {"events", "user"}]
+        else:
+            bound = executor.bind(tool)
+            layers = [layer for _name, layer in self._layers(tool, bound)]
+        return _Chain(tool, bound, build_chain(layers, bound.execute))
+
+    def _layers(self, tool: Descriptor, bound: BoundTool) -> list[tuple[str, Middleware]]:
+        return layers_of(tool, bound, user=self._middleware, observer=self._observer)
+
+    def unavailable(self, tool: Descriptor) -> str:
+        """Why a tool can't run as things are, and what to write; empty if it can."""
+        if tool.mode is None:
+            blocks = " or ".join(f"`{mode}:`" for mode in self.executors.modes)
+            return f"`{tool.name}` is unbound: write a {blocks} block in {tool.origin.place()}"
+        if tool.mode not in tool.bindings:
+            there = ", ".join(f"`{mode}`" for mode in tool.bindings) or "none"
+            return (
+                f"`{tool.name}` has no `{tool.mode}:` block ({tool.origin.place()}); its modes are: {there}"
+            )
+        if tool.mode not in self.executors.modes:
+            installed = ", ".join(f"`{mode}`" for mode in self.executors.modes)
+            return (
+                f"mode `{tool.mode}` of `{tool.name}` is not installed; the installed modes are: {installed}"
+            )
+        return ""
+
+    def not_found(self, name: str, registry: Registry) -> Result:
+        """The result of a call to a tool that is not there: near misses, and whether its file was refused."""
+        near = registry.near(name)
+        message = f"there is no tool `{name}`"
+        if name in self._refused:
+            message += f": its document was refused, {self._refused[name]}"
+        elif near:
+            message += f"; did you mean {' or '.join(f'`{match}`' for match in near)}?"
+        else:
+            message += f"; there are {len(registry)} tools" if registry else "; no tools are loaded"
+        return Result.failed(Outcome.NOT_FOUND, message, details={"near": list(near)})
+
+    async def aclose(self) -> None:
+        """Give back what the executors hold. A later call raises ClosedRuntime."""
+        self.closed = True
+        await self.executors.aclose()
+
+    def close(self) -> None:
+        """`aclose` for code without an event loop."""
+        with self._runner or asyncio.Runner() as runner:
+            runner.run(self.aclose())
+        self._runner = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Session:
+    """Calls with a memory of their own. Made by `Runtime.session`.
+
+    Attributes:
+        id: Names the session; part of every keyed draw.
+        seed: Seeds what mocks generate.
+        clock: The session's time.
+        registry: The session's tools.
+        calls: How many calls it has begun.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        id: str,  # noqa: A002
+        seed: int,
+        clock: Clock,
+        registry: Registry,
+        user: str,
+        caller: str,
+        correlation: str,
+    ) -> None:
+        self.id = id
+        self.seed = seed
+        self.clock = clock
+        self.registry = registry
+        self.calls = 0
+        self._runtime = runtime
+        self._chains: dict[str, _Chain] = {}
+        self._slots: dict[str, Any] = {}
+        self._context = CallContext(session=self, user=user, caller=caller, correlation=correlation)
+
+    def slot(self, key: str, make: Callable[[], T]) -> T:
+        """The session's own copy of a piece of state, made at its first use."""
+        if key not in self._slots:
+            self._slots[key] = make()
+        kept: T = self._slots[key]
+        return kept
+
+    async def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
+        """Call a tool. Every way in which a call can end is a Result; only programming mistakes raise.
+
+        Args:
+            name: Name of the tool.
+            arguments: JSON values by name; None is the empty object.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            asyncio.CancelledError: The caller's task was cancelled.
+        """
+        return await self._call(name, arguments, self._context)
+
+    async def stream(
+        self, name: str, arguments: Mapping[str, JSON] | None = None
+    ) -> AsyncIterator[Progress | Partial | Result]:
+        """Call a tool and watch it: what arrives before the result, then exactly one Result.
+
+        Leaving the loop early cancels the call.
+        """
+        arrived: asyncio.Queue[Progress | Partial | None] = asyncio.Queue()
+        context = replace(self._context, emit=arrived.put_nowait)
+        task = asyncio.ensure_future(self._call(name, arguments, context))
+        task.add_done_callback(lambda _task: arrived.put_nowait(None))
+        try:
+            while (event := await arrived.get()) is not None:
+                yield event
+            yield await task
+        finally:
+            task.cancel()
+
+    async def dry_run(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
+        """What a call would do, without doing it.
+
+        Returns:
+            `ok` with `{tool, mode, arguments, repairs, plan}`: the arguments with defaults and repairs,
+            secrets masked; the plan is the mode's own. Otherwise how the call would fail before any attempt.
+        """
+        chain = self._chain(name)
+        if chain is None:
+            return self._runtime.not_found(name, self.registry)
+        if isinstance(chain.bound, _Unavailable):
+            return await chain.bound.execute(self._made(chain, arguments, self._context))
+        return await dry_run(chain, self._made(chain, arguments, self._context))
+
+    async def _call(self, name: str, arguments: Mapping[str, JSON] | None, context: CallContext) -> Result:
+        if self._runtime.closed:
+            raise ClosedRuntime("the runtime is closed", hint="call inside `async with Runtime.open(...)`")
+        chain = self._chains.get(name) or self._chain(name)
+        if chain is None:
+            return self._runtime.not_found(name, self.registry)
+        self.calls += 1
+        clock = self.clock
+        started = clock.monotonic()
+        with clock.working():
+            result = await _answered(chain.run, self._made(chain, arguments, context))
+        attempts = result.usage.attempts or (0 if result.outcome in BEFORE_ANY_ATTEMPT else 1)
+        return result._replace(usage=Usage(attempts, clock.monotonic() - started))
+
+    def _chain(self, name: str) -> _Chain | None:
+        tool = self.registry.get(name)
+        if tool is None:
+            return None
+        chain = self._chains[name] = self._runtime.chain_for(tool)
+        return chain
+
+    def _made(self, chain: _Chain, arguments: Mapping[str, JSON] | None, context: CallContext) -> Call:
+        given: Any = {} if arguments is None else arguments
+        return Call(chain.tool, given, context, f"{self.id}-{self.calls}")
+
+
+async def _answered(run: Callable[[Call], Awaitable[Result]], call: Call) -> Result:
+    """The edge: what escapes the layers is a bug, and the caller gets a Result all the same."""
+    try:
+        return await run(call)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return Result.failed(Outcome.CANCELLED, f"`{call.tool.name}` was cancelled from within")
+    except Exception as error:
+        log.exception("a bug in a call of `%s`", call.tool.name)
+        kind = type(error).__name__
+        message = f"a bug while calling `{call.tool.name}`: {kind}; the log of `toolcrib` has the trace"
+        return Result.failed(Outcome.INTERNAL, message, details={"exception": kind})
+
+
+async def dry_run(chain: _Chain, call: Call) -> Result:
+    """Let the call pass the layer that prepares its arguments, and explain it instead of running it."""
+
+    async def explained(prepared: Call) -> Result:
+        shown = redact(prepared.arguments, prepared.tool.input_schema)
+        plan = chain.bound.explain(prepared)
+        return Result.ok(
+            {"tool": prepared.tool.name, "mode": prepared.tool.mode, "arguments": shown, "plan": plan}
+        )
+
+    layers = [layer for name, layer in layers_of(call.tool, chain.bound) if name == "arguments"]
+    result = await build_chain(layers, explained)(call)
+    if result.outcome is Outcome.OK and isinstance(result.value, dict):
+        return result._replace(
+            value={**result.value, "repairs": result.meta.get("repairs", [])}, meta=NOTHING
+        )
+    return result
+
+
+class _Unavailable:
+    """Stands where a tool can't be bound: every call says why."""
+
+    waits = False
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    async def execute(self, _call: Call) -> Result:
+        return Result.failed(Outcome.UNAVAILABLE, self._reason)
+
+    def explain(self, _call: Call) -> JSON:
+        return {"unavailable": self._reason}
+
+
+def default_paths() -> tuple[str, ...]:
+    """`descriptors` and `packs` of the working directory, as far as they exist; else `descriptors`."""
+    return tuple(path for path in DEFAULT_PATHS if Path(path).is_dir()) or DEFAULT_PATHS[:1]
+
+
+def linked(loaded: Loaded, kinds: Kinds) -> tuple[Registry, tuple[Scenario, ...], tuple[Problem, ...]]:
+    """What was read, put together: the second of two tools of one name and scenarios that do not fit are refused.
+
+    Returns:
+        The registry, the scenarios that fit it, and all problems in order of file and line.
+    """
+    tools, duplicates = without_duplicates(loaded.tools)
+    registry = Registry(tools)
+    problems = [*loaded.problems, *duplicates]
+    scenarios = []
+    for scenario in loaded.scenarios:
+        faults = link(scenario, registry, kinds, loaded.refused)
+        problems += faults
+        if not any(fault.severity == "error" for fault in faults):
+            scenarios.append(scenario)
+    problems.sort(key=lambda problem: (problem.source, problem.line, problem.column))
+    return registry, tuple(scenarios), tuple(problems)
+
+
+def with_modes(registry: Registry, modes: Mapping[str, str]) -> Registry:
+    """The registry with other modes in force: tool glob -> mode, the first that fits counts.
+
+    A tool that is named without wildcards gets the mode in any case, and is unavailable if it has no block
+    for it; a glob passes over tools without one.
+    """
+    if not modes:
+        return registry
+    return registry.with_tools(_in_modes(registry.values(), modes))
+
+
+def _in_modes(tools: Iterable[Descriptor], modes: Mapping[str, str]) -> Iterable[Descriptor]:
+    for tool in tools:
+        wanted = next((mode for glob, mode in modes.items() if fnmatchcase(tool.name, glob)), None)
+        if wanted is not None and wanted != tool.mode and (wanted in tool.bindings or tool.name in modes):
+            yield replace(tool, mode=wanted)

@@ -1,0 +1,61 @@
+"""The modes: each is an executor, found by its entry point and loaded when first used.
+
+Group `toolcrib.executors`; the entry point's name is the mode. This module is the only place where
+a mode's name decides what runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+
+from toolcrib.errors import Problem
+from toolcrib.model import Descriptor, Schema
+from toolcrib.protocols import Executor
+
+GROUP = "toolcrib.executors"
+
+
+class Executors:
+    """The executors that are at hand, by mode. Each is made at first use and kept until `aclose`."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Executor]]) -> None:
+        self._makers = dict(sorted(makers.items()))
+        self._made: dict[str, Executor] = {}
+
+    @classmethod
+    def installed(cls) -> Executors:
+        """Every executor that an installed distribution offers."""
+        found = entry_points(group=GROUP)
+        return cls({entry.name: lambda entry=entry: entry.load()() for entry in found})  # type: ignore[misc]
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The names of the installed modes, sorted; nothing is loaded for it."""
+        return tuple(self._makers)
+
+    def get(self, mode: str) -> Executor | None:
+        """The executor of a mode; None where none is installed."""
+        if mode not in self._made and mode in self._makers:
+            self._made[mode] = self._makers[mode]()
+        return self._made.get(mode)
+
+    def blocks(self) -> dict[str, Schema]:
+        """Mode -> JSON Schema of its block, of every installed mode."""
+        return {mode: schema for mode in self.modes if (schema := self.schema_for(mode)) is not None}
+
+    def schema_for(self, mode: str) -> Schema | None:
+        """The JSON Schema of a mode's block; None where the mode is not installed."""
+        executor = self.get(mode)
+        return None if executor is None else executor.block_schema
+
+    def check_binding(self, mode: str, descriptor: Descriptor) -> Sequence[Problem]:
+        """What the mode's executor finds wrong with the descriptor's block."""
+        executor = self.get(mode)
+        return () if executor is None else executor.check(descriptor)
+
+    async def aclose(self) -> None:
+        """Close every executor that was made; each is made anew when used again."""
+        made, self._made = self._made, {}
+        for executor in made.values():
+            await executor.aclose()

@@ -1,0 +1,187 @@
+"""Mode `mock`: answers scripted in the descriptor: fixed, templated, by rules, in sequence, generated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
+from importlib.resources import files
+
+from toolcrib.errors import ExpressionError, Problem, Severity
+from toolcrib.executors.mock.pacing import latency_draw
+from toolcrib.executors.mock.replies import Reply
+from toolcrib.executors.mock.rules import Rule, choose, compile_rules
+from toolcrib.executors.mock.scope import MockState, scope_of
+from toolcrib.executors.mock.unmatched import nearest, unmatched
+from toolcrib.model import JSON, Call, Descriptor, Outcome, Result, Schema
+from toolcrib.validation import Validator
+
+__all__ = ["BoundMock", "MockExecutor"]
+
+
+@cache
+def _block_schema() -> Schema:
+    text = files(__package__).joinpath("schema.json").read_text(encoding="utf-8")
+    schema: Schema = json.loads(text)
+    return schema
+
+
+class MockExecutor:
+    """Answers from the descriptor's `mock` block; touches nothing outside the process."""
+
+    @property
+    def block_schema(self) -> Schema:
+        """JSON Schema of the `mock` block."""
+        return _block_schema()
+
+    def check(self, descriptor: Descriptor) -> Sequence[Problem]:
+        """Expressions, files and matchers compile; fixed answers fit the output schema; every rule can be reached."""
+        problems: list[Problem] = []
+        rules = compile_rules(descriptor, problems)
+        problems += _unreachable(rules)
+        if not any(problem.severity == "error" for problem in problems):
+            problems += _wrong_answers(rules, descriptor)
+        return problems
+
+    def bind(self, descriptor: Descriptor) -> BoundMock:
+        """Compile the block; ready to be called."""
+        return BoundMock(descriptor, compile_rules(descriptor, []))
+
+    async def aclose(self) -> None:
+        """Nothing to give back."""
+
+
+class BoundMock:
+    """A compiled mock. Matching and choosing are one step: no other call comes between."""
+
+    def __init__(self, descriptor: Descriptor, rules: tuple[Rule, ...]) -> None:
+        self.waits = any(reply.waits for rule in rules for reply in rule.replies)
+        self._rules = rules
+        self._slot = f"mock:{descriptor.name}"
+        self._scope = scope_of(frozenset({"args"}).union(*(rule.names for rule in rules)))
+        self.execute: Callable[[Call], Awaitable[Result]] = self._execute
+        only = rules[0].replies[0]
+        if (
+            rules[0].always
+            and rules[0].label == "mock"
+            and only.names <= {"args"}
+            and not (only.waits or only.progress)
+        ):
+            self.execute = self._execute_plain
+
+    async def _execute_plain(self, call: Call) -> Result:
+        """One reply that reads the arguments at most: no state is needed."""
+        reply = self._rules[0].replies[0]
+        try:
+            return reply.answer({"args": call.arguments})
+        except ExpressionError as error:
+            return _bug(call, reply, error)
+
+    async def _execute(self, call: Call) -> Result:
+        state = call.context.session.slot(self._slot, MockState)
+        if call.attempt == 1:
+            state.calls += 1
+        number = state.calls
+        scope = self._scope(call, number)
+        try:
+            chosen = choose(self._rules, scope, number, state)
+        except ExpressionError as error:
+            return _bug(call, self._rules[0].replies[0], error)
+        if chosen is None:
+            return unmatched(self._rules, call, scope, number, state)
+        rule, index = chosen
+        state.used[rule.pointer] = state.used.get(rule.pointer, 0) + 1
+        reply = rule.replies[index]
+        try:
+            result = reply.answer(scope)
+            reports = [(report.after, report.at(scope)) for report in reply.progress]
+        except ExpressionError as error:
+            return _bug(call, reply, error)
+        clock = call.context.session.clock
+        for after, progress in reports:
+            await clock.sleep(after)
+            call.context.emit(progress)
+        if reply.latency is not None:
+            await clock.sleep(reply.latency(latency_draw(call, number)))
+        return result.with_meta(mock={"rule": rule.label, "reply": index + 1})
+
+    def explain(self, call: Call) -> JSON:
+        """Which rule would answer, and why the rules before it would not. Changes nothing."""
+        kept = call.context.session.slot(self._slot, MockState)
+        number = kept.calls + 1
+        scope = self._scope(call, number)
+        try:
+            chosen = choose(self._rules, scope, number, kept)
+            passed = self._rules if chosen is None else self._rules[: self._rules.index(chosen[0])]
+            skipped: list[JSON] = [
+                {"rule": rule.label, "because": list(rule.mismatch(scope, number, kept))} for rule in passed
+            ]
+        except ExpressionError as error:
+            return {"mode": "mock", "call": number, "error": error.message}
+        if chosen is None:
+            return {
+                "mode": "mock",
+                "call": number,
+                "rule": None,
+                "skipped": skipped,
+                "nearest": nearest(self._rules, scope, number, kept),
+            }
+        rule, index = chosen
+        reply = rule.replies[index]
+        place = call.tool.origin.place(reply.pointer)
+        return {
+            "mode": "mock",
+            "call": number,
+            "rule": rule.label,
+            "reply": index + 1,
+            "kind": reply.kind,
+            "at": place,
+            "skipped": skipped,
+        }
+
+
+def _bug(call: Call, reply: Reply, error: ExpressionError) -> Result:
+    """The mock itself is wrong: never an answer that a model could take for the tool's."""
+    pointer = error.pointer or reply.pointer
+    place = call.tool.origin.place(pointer)
+    return Result.failed(
+        Outcome.INTERNAL,
+        f"the mock of `{call.tool.name}` failed at {place}: {error.message}",
+        code="mock_failed",
+        details={"at": place, "pointer": pointer, "hint": error.hint, "cause": error.code},
+    )
+
+
+def _unreachable(rules: tuple[Rule, ...]) -> list[Problem]:
+    for index, rule in enumerate(rules[:-1]):
+        if rule.always:
+            message = f"no call reaches the rules below {rule.label}, which matches every call"
+            hint = "move it to the end, or give it a `when`"
+            return [
+                Problem(code="unreachable_rule", message=message, pointer=rules[index + 1].pointer, hint=hint)
+            ]
+    return []
+
+
+def _wrong_answers(rules: tuple[Rule, ...], tool: Descriptor) -> list[Problem]:
+    """Answers that are the same for every call and that the output schema refuses."""
+    if tool.output_schema is None:
+        return []
+    severity: Severity = "error" if tool.on_invalid_result == "error" else "warning"
+    validator = Validator(tool.output_schema)
+    problems = []
+    for reply in (reply for rule in rules for reply in rule.replies):
+        if reply.constant is None:
+            continue
+        place = reply.pointer if reply.kind == "content" else f"{reply.pointer}/{reply.kind}"
+        problems += [
+            Problem(
+                code="result_breaks_schema",
+                message=f"the mock's answer does not fit `output_schema`: {fault.for_model()}",
+                pointer=place + (fault.pointer if reply.kind == "result" else ""),
+                hint=fault.hint or "change the answer, or the schema",
+                severity=severity,
+            )
+            for fault in validator.faults(reply.constant.value)
+        ]
+    return problems

@@ -1,0 +1,74 @@
+"""The content parts of a mocked answer: text, images, audio, resources."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Any
+
+from toolcrib.errors import Problem
+from toolcrib.executors.mock.scope import Scope, names_for
+from toolcrib.loading.files import read_bytes
+from toolcrib.model import JSON, Content, Descriptor
+from toolcrib.rendering import Rendering, compile_value
+from toolcrib.text import compact
+
+Parts = Callable[[Scope], tuple[Content, ...]]
+
+
+def compile_content(
+    block: list[dict[str, Any]], pointer: str, tool: Descriptor, problems: list[Problem]
+) -> tuple[frozenset[str], Parts, bool]:
+    """Compile a `content` list.
+
+    Returns:
+        The names that the parts read of the scope, what makes the parts of one call, and whether
+        they are the same for every call.
+    """
+    parts = [_part(entry, f"{pointer}/{index}", tool, problems) for index, entry in enumerate(block)]
+    names = frozenset[str]().union(*(part.names for part, _make in parts))
+    fixed = all(part.constant for part, _make in parts)
+    return names, lambda scope: tuple(make(scope) for _part, make in parts), fixed
+
+
+def _part(
+    entry: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]
+) -> tuple[Rendering, Callable[[Scope], Content]]:
+    texts = compile_value(
+        {key: entry.get(key) for key in ("text", "uri", "title")}, names_for(tool), problems, pointer
+    )
+    data = _data(entry, pointer, tool, problems)
+    kind, mime_type = entry["type"], entry.get("mime_type")
+
+    def make(scope: Scope) -> Content:
+        shown: Any = texts.render(scope)
+        text, uri, title = (_text(shown[key]) for key in ("text", "uri", "title"))
+        return Content(kind, text, data, mime_type, uri, title)
+
+    return texts, make
+
+
+def _text(value: JSON) -> str | None:
+    return value if value is None or isinstance(value, str) else compact(value)
+
+
+def _data(entry: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> str | None:
+    if "file" in entry:
+        return base64.b64encode(read_bytes(tool.origin, entry["file"], f"{pointer}/file", problems)).decode(
+            "ascii"
+        )
+    data: str | None = entry.get("data")
+    if data is not None:
+        try:
+            base64.b64decode(data, validate=True)
+        except binascii.Error as error:
+            problems.append(
+                Problem(
+                    code="invalid_base64",
+                    message=f"`data` is not base64: {error}",
+                    pointer=f"{pointer}/data",
+                    hint="encode the bytes in base64, or name a `file`",
+                )
+            )
+    return data

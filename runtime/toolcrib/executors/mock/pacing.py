@@ -1,0 +1,88 @@
+"""How long a mocked answer takes and what it reports on the way, all on the session's clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+from toolcrib.clock import parse_duration
+from toolcrib.errors import Problem
+from toolcrib.executors.mock.scope import Scope, names_for
+from toolcrib.generation import Draw
+from toolcrib.model import Call, Progress
+from toolcrib.rendering import Rendering, compile_value
+
+Latency = Callable[[Draw], float]
+"""Seconds of one answer; the draw is keyed by session, tool, call and attempt."""
+
+_P99 = NormalDist().inv_cdf(0.99)
+
+
+def compile_latency(block: str | dict[str, str] | None) -> Latency | None:
+    """A duration, `{min, max}` (uniform) or `{median, p99, max?}` (log-normal); None for none."""
+    if block is None:
+        return None
+    if isinstance(block, str):
+        seconds = parse_duration(block)
+        return lambda _draw: seconds
+    if "median" in block:
+        median, p99 = parse_duration(block["median"]), parse_duration(block["p99"])
+        spread = math.log(max(p99, median) / median) / _P99 if median else 0.0
+        longest = parse_duration(block["max"]) if "max" in block else math.inf
+        return lambda draw: min(
+            longest, median * math.exp(spread * NormalDist().inv_cdf(draw.number(0.0001, 0.9999)))
+        )
+    low, high = parse_duration(block["min"]), parse_duration(block["max"])
+    return lambda draw: draw.number(min(low, high), max(low, high))
+
+
+def latency_draw(call: Call, number: int) -> Draw:
+    """The draw of one answer's latency: an inserted call changes no other one's."""
+    session = call.context.session
+    return Draw(session.seed, session.id, call.tool.name, number, call.attempt, "latency")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One progress report that a mock gives before it answers.
+
+    Attributes:
+        progress: How far the call is.
+        total: How far it goes.
+        message: A text for people.
+        after: Seconds to wait before the report.
+    """
+
+    progress: float
+    total: float | None
+    message: Rendering
+    after: float
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What the message reads of the scope."""
+        return self.message.names
+
+    def at(self, scope: Scope) -> Progress:
+        """The report of one call."""
+        return Progress(self.progress, self.total, str(self.message.render(scope)))
+
+
+def compile_progress(
+    block: list[dict[str, Any]], pointer: str, problems: list[Problem]
+) -> tuple[Report, ...]:
+    """The progress reports of a reply, in order."""
+    return tuple(
+        Report(
+            progress=entry["progress"],
+            total=entry.get("total"),
+            message=compile_value(
+                entry.get("message", ""), names_for(tool), problems, f"{pointer}/{index}/message"
+            ),
+            after=parse_duration(entry.get("after", "0s")),
+        )
+        for index, entry in enumerate(block)
+    )

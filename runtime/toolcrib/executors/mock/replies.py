@@ -1,0 +1,214 @@
+"""What a mock answers: one reply, compiled from its block.
+
+A reply is exactly one of `result`, `result_file`, `error`, `generate`, `template`,
+`template_file`, or `content` alone; `content`, `latency` and `progress` may stand beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from toolcrib.errors import ExpressionError, Problem
+from toolcrib.executors.mock.content import compile_content
+from toolcrib.executors.mock.pacing import Latency, Report, compile_latency, compile_progress
+from toolcrib.executors.mock.scope import Scope, names_for
+from toolcrib.generation import Draw, generate, overlay
+from toolcrib.loading.documents import parse_json
+from toolcrib.loading.files import read_data, read_text
+from toolcrib.model import JSON, NOTHING, Content, Descriptor, Outcome, Result
+from toolcrib.rendering import compile_text, compile_value
+from toolcrib.text import canonical, compact
+
+Answer = Callable[[Scope], Result]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One compiled reply.
+
+    Attributes:
+        kind: The key that says what it answers: `result`, `error`, `generate` ...
+        pointer: Where it stands in the descriptor.
+        answer: Works the result out; raises ExpressionError where the mock is wrong.
+        names: What the answer reads of the scope.
+        latency: How long the answer takes.
+        progress: What is reported before it.
+        constant: The answer, where it is the same for every call.
+    """
+
+    kind: str
+    pointer: str
+    answer: Answer
+    names: frozenset[str] = frozenset()
+    latency: Latency | None = None
+    progress: tuple[Report, ...] = ()
+    constant: Result | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether answering takes time on the session's clock."""
+        return self.latency is not None or any(report.after for report in self.progress)
+
+
+def compile_reply(block: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Reply:
+    """Compile a reply whose shape the block's schema has accepted; faults are added to `problems`."""
+    kind = next(kind for kind in _COMPILERS if kind in block)
+    names, answer, constant = _COMPILERS[kind](block[kind], f"{pointer}/{kind}", tool, problems)
+    if "content" in block and kind != "content":
+        part_names, parts, fixed = compile_content(block["content"], f"{pointer}/content", tool, problems)
+        names |= part_names
+        answer = _with_content(answer, parts)
+        constant = constant._replace(content=parts({})) if constant is not None and fixed else None
+    progress = compile_progress(block.get("progress", []), f"{pointer}/progress", tool, problems)
+    return Reply(
+        kind=kind,
+        pointer=pointer,
+        answer=answer,
+        names=names.union(*(report.names for report in progress)),
+        latency=compile_latency(block.get("latency")),
+        progress=progress,
+        constant=constant,
+    )
+
+
+_Compiled = tuple[frozenset[str], Answer, Result | None]
+
+
+def _with_content(answer: Answer, parts: Callable[[Scope], tuple[Content, ...]]) -> Answer:
+    return lambda scope: answer(scope)._replace(content=parts(scope))
+
+
+def _result(value: JSON, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
+    rendering = compile_value(value, names_for(tool), problems, pointer)
+    if rendering.constant:
+        fixed = rendering.render({})
+        fresh = copier(fixed)
+        return frozenset(), lambda _scope: Result(Outcome.OK, fresh()), Result.ok(fixed)
+    render = rendering.render
+    return rendering.names, lambda scope: Result(Outcome.OK, render(scope)), None
+
+
+def _result_file(name: str, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
+    value = read_data(tool.origin, name, pointer, problems)
+    fresh = copier(value)
+    return frozenset(), lambda _scope: Result(Outcome.OK, fresh()), Result.ok(value)
+
+
+def _error(value: Any, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
+    block: dict[str, Any] = {"message": value} if isinstance(value, str) else dict(value)
+    code = block.get("code", Outcome.TOOL_ERROR.value)
+    texts = {"code": code, "message": block.get("message", code)}
+    status = {"status": block["status"]} if "status" in block else NOTHING
+    told = compile_value({**texts, "details": block.get("details", {})}, names_for(tool), problems, pointer)
+    retryable = bool(block.get("retryable", False))
+
+    def answer(scope: Scope) -> Result:
+        shown: Any = told.render(scope)
+        message = as_text(shown["message"])
+        return Result.failed(
+            Outcome.TOOL_ERROR,
+            message,
+            code=as_text(shown["code"]),
+            details={**status, **shown["details"]},
+            retryable=retryable,
+            content=(Content("text", text=message),),
+        )
+
+    return told.names, answer, None
+
+
+def _generate(value: JSON, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
+    options: dict[str, Any] = value if isinstance(value, dict) else {}
+    patch = compile_value(options.get("overlay", {}), names_for(tool), problems, f"{pointer}/overlay")
+    examples = options.get("examples", "prefer")
+    schema = tool.output_schema
+    if schema is None:
+        message = "`generate` needs an `output_schema` to make an answer from"
+        problems.append(
+            Problem(
+                code="no_output_schema",
+                message=message,
+                pointer=pointer,
+                hint="add `output_schema`, or write a `result`",
+            )
+        )
+        return frozenset(), lambda _scope: Result.ok(), None
+
+    def answer(scope: Scope) -> Result:
+        draw = Draw(cast("int", scope["seed"]), tool.name, canonical(scope["args"]), "generate")
+        made = generate(schema, draw, examples=examples)
+        return Result.ok(overlay(made, patch.render(scope)) if options.get("overlay") else made)
+
+    try:
+        generate(schema, Draw(0, tool.name, "check"), examples=examples)
+    except ExpressionError as error:
+        problems.append(
+            Problem(
+                code=error.code,
+                message=error.message,
+                pointer=pointer,
+                hint=error.hint or "write a `result` instead",
+            )
+        )
+    return patch.names | {"args", "seed"}, answer, None
+
+
+def _template(text: str, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
+    try:
+        template = compile_text(text, names_for(tool))
+    except ExpressionError as error:
+        problems.append(Problem(code=error.code, message=error.message, pointer=pointer, hint=error.hint))
+        return frozenset(), lambda _scope: Result.ok(), None
+    return template.names, lambda scope: Result.ok(value_of_text(template.render(scope))), None
+
+
+def _template_file(name: str, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
+    return _template(read_text(tool.origin, name, pointer, problems), pointer, tool, problems)
+
+
+def _content(value: Any, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
+    names, parts, fixed = compile_content(value, pointer, tool, problems)
+    constant = Result.ok(content=parts({})) if fixed else None
+    return names, lambda scope: Result.ok(content=parts(scope)), constant
+
+
+_COMPILERS: dict[str, Callable[[Any, str, Descriptor, list[Problem]], _Compiled]] = {
+    "result": _result,
+    "result_file": _result_file,
+    "error": _error,
+    "generate": _generate,
+    "template": _template,
+    "template_file": _template_file,
+    "content": _content,
+}
+
+
+def as_text(value: JSON) -> str:
+    """What an expression answered, as text."""
+    return value if isinstance(value, str) else compact(value)
+
+
+def value_of_text(text: str) -> JSON:
+    """What a rendered template answers: the value of a JSON text, any other text as it is.
+
+    A text that begins like a JSON object or array and is none stays text, so the result check says so.
+    """
+    value, problems = parse_json("template", text)
+    return text if problems else value
+
+
+def copier(value: JSON) -> Callable[[], JSON]:
+    """Makes equal, unshared copies of a fixed value: a caller who changes a result hurts nobody."""
+    if isinstance(value, dict):
+        if not any(isinstance(item, (dict, list)) for item in value.values()):
+            return value.copy
+        entries = [(key, copier(item)) for key, item in value.items()]
+        return lambda: {key: make() for key, make in entries}
+    if isinstance(value, list):
+        if not any(isinstance(item, (dict, list)) for item in value):
+            return value.copy
+        makers = [copier(item) for item in value]
+        return lambda: [make() for make in makers]
+    return lambda: value

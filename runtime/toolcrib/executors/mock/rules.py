@@ -1,0 +1,193 @@
+"""Which reply answers a call. Every mock is a list of rules: a bare reply and a sequence are one rule each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from toolcrib.errors import ExpressionError, Problem
+from toolcrib.executors.mock.replies import Reply, compile_reply
+from toolcrib.executors.mock.scope import MockState, Scope, names_for
+from toolcrib.matching import Matcher, compile_matcher, impossible
+from toolcrib.model import Descriptor
+from toolcrib.rendering import Expression, compile_condition
+
+AfterLast = Literal["error", "repeat", "cycle", "next_rule"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """When it matches, its replies answer, one a call.
+
+    Attributes:
+        label: Its name, or `rule 2`; for reports.
+        pointer: Where it stands in the descriptor.
+        args: What the arguments must be; None for anything.
+        call: What the number of the call must be; None for any.
+        condition: What must be true besides; None for nothing.
+        replies: In order of the calls that the rule answers.
+        after_last: What happens when they are used up.
+    """
+
+    label: str
+    pointer: str
+    args: Matcher | None = None
+    call: Matcher | None = None
+    condition: Expression | None = None
+    replies: tuple[Reply, ...]
+    after_last: AfterLast = "error"
+
+    @property
+    def always(self) -> bool:
+        """Whether it matches every call and never leaves one to the rules below."""
+        return (
+            self.args is None
+            and self.call is None
+            and self.condition is None
+            and self.after_last != "next_rule"
+        )
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What it reads of the scope, its replies included."""
+        read = frozenset(self.condition.names if self.condition is not None else ())
+        return read.union(*(reply.names for reply in self.replies))
+
+    def mismatch(self, scope: Scope, number: int, state: MockState) -> list[str]:
+        """Why the rule does not answer this call, in words; empty if it does."""
+        reasons = []
+        if self.args is not None:
+            reasons += [f"args{difference}" for difference in self.args.differences(scope["args"], scope)]
+        if self.call is not None:
+            reasons += [f"call number: {difference}" for difference in self.call.differences(number, scope)]
+        if self.condition is not None and not reasons and not self.condition.evaluate(scope):
+            reasons.append("the condition `if` is false")
+        if not reasons and self.reply_at(state) is None:
+            reasons.append(
+                f"exhausted: its {len(self.replies)} repl{'y is' if len(self.replies) == 1 else 'ies are'} used up"
+            )
+        return reasons
+
+    def matches(self, scope: Scope, number: int) -> bool:
+        """Whether the call fits, used-up replies aside."""
+        if self.args is not None and not self.args.matches(scope["args"], scope):
+            return False
+        if self.call is not None and not self.call.matches(number, scope):
+            return False
+        return self.condition is None or bool(self.condition.evaluate(scope))
+
+    def reply_at(self, state: MockState) -> int | None:
+        """The index of the reply that is next; None when they are used up."""
+        used = state.used.get(self.pointer, 0)
+        if used < len(self.replies):
+            return used
+        if self.after_last == "repeat":
+            return len(self.replies) - 1
+        return used % len(self.replies) if self.after_last == "cycle" else None
+
+
+def choose(rules: tuple[Rule, ...], scope: Scope, number: int, state: MockState) -> tuple[Rule, int] | None:
+    """The first rule that answers and the index of its reply; None when there is none. Changes nothing."""
+    for rule in rules:
+        if rule.matches(scope, number):
+            index = rule.reply_at(state)
+            if index is not None:
+                return rule, index
+            if rule.after_last == "error":
+                return None
+    return None
+
+
+def compile_rules(tool: Descriptor, problems: list[Problem]) -> tuple[Rule, ...]:
+    """Compile the mock block of a descriptor whose shape its schema has accepted."""
+    block: dict[str, Any] = tool.bindings["mock"]  # type: ignore[assignment]
+    if "rules" in block:
+        return tuple(
+            _rule(entry, index, f"/mock/rules/{index}", tool, problems)
+            for index, entry in enumerate(block["rules"])
+        )
+    if "sequence" in block:
+        replies = tuple(
+            compile_reply(entry, f"/mock/sequence/{index}", tool, problems)
+            for index, entry in enumerate(block["sequence"])
+        )
+        return (
+            Rule(
+                label="sequence",
+                pointer="/mock/sequence",
+                replies=replies,
+                after_last=block.get("after_last", "error"),
+            ),
+        )
+    reply = compile_reply(block, "/mock", tool, problems)
+    return (Rule(label="mock", pointer="/mock", replies=(reply,), after_last="repeat"),)
+
+
+def _rule(entry: dict[str, Any], index: int, pointer: str, tool: Descriptor, problems: list[Problem]) -> Rule:
+    when = entry.get("when", {})
+    several = isinstance(entry["reply"], list)
+    if several:
+        replies = tuple(
+            compile_reply(reply, f"{pointer}/reply/{number}", tool, problems)
+            for number, reply in enumerate(entry["reply"])
+        )
+    else:
+        replies = (compile_reply(entry["reply"], f"{pointer}/reply", tool, problems),)
+        if "after_last" in entry:
+            message = "`after_last` belongs to a list of replies, and this rule has one reply"
+            problems.append(
+                Problem(
+                    code="needless_key",
+                    message=message,
+                    pointer=f"{pointer}/after_last",
+                    hint="make `reply` a list, or leave `after_last` out",
+                )
+            )
+    return Rule(
+        label=str(entry.get("name", f"rule {index + 1}")),
+        pointer=pointer,
+        args=_args(when, pointer, tool, problems),
+        call=compile_matcher(when["call"], problems, f"{pointer}/when/call", names=names_for(tool))
+        if "call" in when
+        else None,
+        condition=_condition(when, pointer, tool, problems),
+        replies=replies,
+        after_last=entry.get("after_last", "error") if several else "repeat",
+    )
+
+
+def _args(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Matcher | None:
+    if "args" not in when:
+        return None
+    place = f"{pointer}/when/args"
+    faults: list[Problem] = []
+    matcher = compile_matcher(when["args"], faults, place, names=names_for(tool))
+    if not faults:
+        faults += [problem_under(place, problem) for problem in impossible(when["args"], tool.input_schema)]
+    problems += faults
+    return matcher
+
+
+def problem_under(pointer: str, problem: Problem) -> Problem:
+    """The same problem, seen from a structure that holds its own at `pointer`."""
+    return Problem(
+        code=problem.code,
+        message=problem.message,
+        pointer=pointer + problem.pointer,
+        hint=problem.hint,
+        severity=problem.severity,
+    )
+
+
+def _condition(
+    when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]
+) -> Expression | None:
+    if "if" not in when:
+        return None
+    try:
+        return compile_condition(when["if"], names_for(tool))
+    except ExpressionError as error:
+        problems.append(
+            Problem(code=error.code, message=error.message, pointer=f"{pointer}/when/if", hint=error.hint)
+        )
+        return None

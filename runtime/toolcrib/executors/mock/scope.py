@@ -1,0 +1,61 @@
+"""What the expressions of a mock can read, and the session's memory of one mocked tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from toolcrib.model import JSON, Call, Descriptor
+
+Scope = Mapping[str, JSON]
+
+NAMES = ("args", "attempt", "call", "now", "seed", "session")
+"""The names that expressions of a mock may read."""
+
+
+def names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
+    """The names that expressions of a tool's mock may read, with their keys where these are known.
+
+    The keys of `args` are known where the input schema is closed.
+    """
+    schema = tool.input_schema
+    known: Collection[str] | None = None
+    if (
+        isinstance(schema, dict)
+        and schema.get("additionalProperties") is False
+        and "patternProperties" not in schema
+    ):
+        properties = schema.get("properties", {})
+        known = properties.keys() if isinstance(properties, dict) else None
+    return {**dict.fromkeys(NAMES), "args": known, "session": ("id", "calls")}
+
+
+@dataclass(slots=True)
+class MockState:
+    """What a session remembers of one mocked tool.
+
+    Attributes:
+        calls: How often the tool was called in this session; attempts of one call count once.
+        used: Key of a list of replies -> how many of them were given.
+    """
+
+    calls: int = 0
+    used: dict[str, int] = field(default_factory=dict)
+
+
+_READERS: dict[str, Callable[[Call, int], JSON]] = {
+    "args": lambda call, _number: call.arguments,
+    "attempt": lambda call, _number: call.attempt,
+    "call": lambda _call, number: number,
+    "now": lambda call, _number: call.context.session.clock.now().isoformat().replace("+00:00", "Z"),
+    "seed": lambda call, _number: call.context.session.seed,
+    "session": lambda call, _number: {"id": call.context.session.id, "calls": call.context.session.calls},
+}
+
+
+def scope_of(names: frozenset[str]) -> Callable[[Call, int], Scope]:
+    """How to make the scope of a call: only what is read is worked out."""
+    if names <= {"args"}:
+        return lambda call, _number: {"args": call.arguments}
+    readers = [(name, _READERS[name]) for name in sorted(names)]
+    return lambda call, number: {name: read(call, number) for name, read in readers}

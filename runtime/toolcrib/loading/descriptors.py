@@ -1,0 +1,184 @@
+"""From a document to a descriptor: shape, schemas, examples, mode and binding are all checked here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from toolcrib.clock import parse_duration
+from toolcrib.errors import Problem
+from toolcrib.loading.documents import Document, restore_text
+from toolcrib.loading.shape import Shape
+from toolcrib.model import JSON, Annotations, Descriptor, Example, Origin
+from toolcrib.protocols import Files, Kinds
+from toolcrib.schemas import KNOWN_MODES, envelope
+from toolcrib.text import canonical
+from toolcrib.validation import Fault, Validator, check_schema
+
+LONGEST_TIMEOUT = 600.0
+"""Seconds."""
+
+TEXT_KEYS = tuple(
+    key for key, schema in envelope("descriptor")["properties"].items() if schema.get("type") == "string"
+)
+"""Keys whose value is text even where it is written like a number (`version: 1.10`)."""
+
+MARKS = (
+    "input_schema",
+    "output_schema",
+    "mock",
+    "parameters",
+    "mode",
+    "examples",
+    "annotations",
+    *KNOWN_MODES,
+)
+"""A mapping that has `name` and one of these is a descriptor."""
+
+
+def is_descriptor(value: JSON) -> bool:
+    """Whether a document means to describe a tool."""
+    return (
+        isinstance(value, dict)
+        and "name" in value
+        and ("description" in value or any(key in value for key in MARKS))
+    )
+
+
+def parse_descriptor(
+    document: Document, kinds: Kinds, shape: Shape, *, files: Files | None = None, pack: str = ""
+) -> tuple[Descriptor | None, list[Problem]]:
+    """Read a descriptor in our own form.
+
+    Args:
+        document: The document; compatible forms are normalised before.
+        kinds: What the installed modes say of their blocks.
+        shape: The descriptor schema, compiled with the blocks of the installed modes.
+        files: The files that the document may name.
+        pack: The pack that holds it.
+
+    Returns:
+        The descriptor, or None where it is refused, and all problems, placed in the file.
+    """
+    value = restore_text(document, TEXT_KEYS)
+    problems = shape.problems(value)
+    if any(problem.severity == "error" for problem in problems) or not isinstance(value, dict):
+        return None, [document.place(problem) for problem in problems]
+    tool = _build(value, _origin(document, value, files, pack))
+    problems += _check_mode(tool, kinds)
+    problems += _check_schemas(tool)
+    if not any(problem.severity == "error" for problem in problems):
+        problems += _check_timeout(tool)
+        problems += _check_examples(tool)
+        for mode in tool.bindings:
+            problems += kinds.check_binding(mode, tool)
+    refused = any(problem.severity == "error" for problem in problems)
+    return None if refused else tool, [document.place(problem) for problem in problems]
+
+
+def _origin(document: Document, value: JSON, files: Files | None, pack: str) -> Origin:
+    digest = hashlib.sha256(canonical(value).encode("utf-8")).hexdigest()
+    return Origin(
+        source=document.source,
+        line=document.line,
+        digest=digest,
+        pack=pack,
+        files=files,
+        locate=document.position,
+    )
+
+
+def _build(value: dict[str, Any], origin: Origin) -> Descriptor:
+    bindings = {key: block for key, block in value.items() if key not in envelope("descriptor")["properties"]}
+    plain = {
+        key: item
+        for key, item in value.items()
+        if key in envelope("descriptor")["properties"] and key != "$schema"
+    }
+    for key in ("annotations", "examples", "timeout", "tags"):
+        if key in plain:
+            plain[key] = _READERS[key](plain[key])
+    if plain.get("mode") is None and len(bindings) == 1:
+        plain["mode"] = next(iter(bindings))
+    return Descriptor(**plain, bindings=bindings, origin=origin)
+
+
+def _example(entry: Mapping[str, Any]) -> Example:
+    return Example(args=entry["args"], result=entry.get("result"), has_result="result" in entry)
+
+
+_READERS: dict[str, Any] = {
+    "annotations": lambda entry: Annotations(**entry),
+    "examples": lambda entries: tuple(_example(entry) for entry in entries),
+    "timeout": parse_duration,
+    "tags": tuple,
+}
+
+
+def _check_mode(tool: Descriptor, kinds: Kinds) -> list[Problem]:
+    problems = []
+    if tool.mode is None and tool.bindings:
+        names = ", ".join(f"`{mode}`" for mode in tool.bindings)
+        message = f"the blocks {names} are here, and nothing says which is in force"
+        problems.append(Problem(code="mode_missing", message=message, hint="add `mode:`"))
+    elif tool.mode is not None and tool.mode not in tool.bindings:
+        message = f"`mode` is `{tool.mode}`, and there is no `{tool.mode}:` block"
+        hint = f"write a `{tool.mode}:` block" + (
+            f", or take one of {', '.join(tool.bindings)}" if tool.bindings else ""
+        )
+        problems.append(Problem(code="binding_missing", message=message, pointer="/mode", hint=hint))
+    for mode in tool.bindings:
+        if kinds.schema_for(mode) is None:
+            message = f"mode `{mode}` is not installed: its block is not checked, and in this mode the tool is unavailable"
+            problems.append(
+                Problem(code="mode_not_installed", message=message, pointer=f"/{mode}", severity="warning")
+            )
+    return problems
+
+
+def _check_schemas(tool: Descriptor) -> list[Problem]:
+    problems = check_schema(tool.input_schema, "/input_schema")
+    if tool.output_schema is not None:
+        problems += check_schema(tool.output_schema, "/output_schema")
+    if isinstance(tool.input_schema, dict) and tool.input_schema.get("type", "object") != "object":
+        message = f"arguments are an object, and `input_schema` says type `{tool.input_schema['type']}`"
+        problems.append(
+            Problem(
+                code="arguments_not_object",
+                message=message,
+                pointer="/input_schema/type",
+                hint="write `type: object`",
+            )
+        )
+    return problems
+
+
+def _check_timeout(tool: Descriptor) -> list[Problem]:
+    if 0 < tool.timeout <= LONGEST_TIMEOUT:
+        return []
+    message = f"a timeout is longer than 0s and at most {LONGEST_TIMEOUT / 60:g}m"
+    return [Problem(code="out_of_range", message=message, pointer="/timeout")]
+
+
+def _check_examples(tool: Descriptor) -> list[Problem]:
+    problems: list[Problem] = []
+    if not tool.examples:
+        return problems
+    arguments = Validator(tool.input_schema)
+    result = None if tool.output_schema is None else Validator(tool.output_schema)
+    for index, example in enumerate(tool.examples):
+        problems += [_example_problem("args", index, fault) for fault in arguments.faults(dict(example.args))]
+        if example.has_result and result is not None:
+            problems += [_example_problem("result", index, fault) for fault in result.faults(example.result)]
+    return problems
+
+
+def _example_problem(part: str, index: int, fault: Fault) -> Problem:
+    schema = "input_schema" if part == "args" else "output_schema"
+    return Problem(
+        code="example_breaks_schema",
+        message=f"the example's {part} {'do' if part == 'args' else 'does'} not fit `{schema}`: {fault.for_model()}",
+        pointer=f"/examples/{index}/{part}{fault.pointer}",
+        hint=fault.hint,
+    )

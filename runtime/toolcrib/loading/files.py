@@ -1,0 +1,153 @@
+"""Where documents and the files beside them are read: folders on disk, mappings in memory.
+
+Nothing outside the folder that was given is read: a path in a document may not leave it, also not
+by a symbolic link.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from toolcrib.errors import Problem, did_you_mean
+from toolcrib.loading.documents import BYTES, parse_documents
+from toolcrib.model import JSON, Origin
+
+SUFFIXES = (".yaml", ".yml", ".json")
+"""Files with these endings are looked at; their content decides what they are."""
+
+PACK_FILES = ("pack.yaml", "pack.yml", "pack.json")
+"""A folder with one of these is a pack."""
+
+SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules"})
+"""Besides those whose name begins with a dot."""
+
+DATA_BYTES = 8 * BYTES
+"""How large a file may be that a descriptor names as data."""
+
+
+def walk(folder: Path) -> Iterator[Path]:
+    """Every document file below a folder, in a stable order; linked folders are not entered."""
+    for here, folders, names in os.walk(folder, followlinks=False):
+        folders[:] = sorted(
+            name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS
+        )
+        for name in sorted(names):
+            if name.endswith(SUFFIXES) and not name.startswith("."):
+                yield Path(here, name)
+
+
+def pack_file(folder: Path) -> Path | None:
+    """The file that makes a folder a pack; None where there is none."""
+    return next((folder / name for name in PACK_FILES if (folder / name).is_file()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFiles:
+    """Files on disk, named relative to a folder.
+
+    Attributes:
+        folder: What names are relative to.
+        root: What may not be left.
+        touched: Every file that was read, resolved.
+    """
+
+    folder: Path
+    root: Path
+    touched: set[Path] = field(default_factory=set)
+
+    def read(self, name: str) -> bytes:
+        """The content of a file.
+
+        Raises:
+            OSError: It does not exist, is not a regular file, is too large, or lies outside `root`.
+        """
+        path = (self.folder / name).resolve()
+        if not path.is_relative_to(self.root.resolve()):
+            raise PermissionError(f"`{name}` lies outside {self.root}")
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file `{name}` in {self.folder}")
+        if path.stat().st_size > DATA_BYTES:
+            raise OSError(f"`{name}` is larger than {DATA_BYTES // BYTES} MiB")
+        self.touched.add(path)
+        return path.read_bytes()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFiles:
+    """Files in memory, by their path with `/`; names are relative to `folder` within them."""
+
+    contents: Mapping[str, str | bytes]
+    folder: str = ""
+
+    def read(self, name: str) -> bytes:
+        """The content of a file.
+
+        Raises:
+            OSError: It is not there, or the name leads outside.
+        """
+        parts: list[str] = []
+        for part in PurePosixPath(self.folder, name).parts:
+            if part != "..":
+                parts.append(part)
+            elif parts:
+                parts.pop()
+            else:
+                raise PermissionError(f"`{name}` leads outside")
+        content = self.contents.get("/".join(parts))
+        if content is None:
+            hint = did_you_mean(name, self.contents)
+            raise FileNotFoundError(f"there is no file `{name}`{'; ' + hint if hint else ''}")
+        return content.encode("utf-8") if isinstance(content, str) else content
+
+
+def read_bytes(origin: Origin, name: str, pointer: str, problems: list[Problem]) -> bytes:
+    """A file that a document names; where it can't be read, a problem is added and the answer is empty."""
+    try:
+        if origin.files is None:
+            raise FileNotFoundError(f"`{name}` can't be found: the document came from memory, without files")
+        return origin.files.read(name)
+    except OSError as error:
+        text = str(error) if error.errno is None else f"`{name}` can't be read: {error.strerror}"
+        hint = "paths are relative to the file that names them and may not leave its folder or pack"
+        problems.append(Problem(code="file_unreadable", message=text, pointer=pointer, hint=hint))
+        return b""
+
+
+def read_text(origin: Origin, name: str, pointer: str, problems: list[Problem]) -> str:
+    """A UTF-8 text that a document names."""
+    content = read_bytes(origin, name, pointer, problems)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        message = f"`{name}` is not UTF-8: byte {error.start}"
+        problems.append(
+            Problem(code="invalid_utf8", message=message, pointer=pointer, hint="save the file as UTF-8")
+        )
+        return ""
+
+
+def read_data(origin: Origin, name: str, pointer: str, problems: list[Problem]) -> JSON:
+    """The value of a JSON or YAML file that a document names; one document."""
+    before = len(problems)
+    content = read_bytes(origin, name, pointer, problems)
+    if len(problems) > before:
+        return None
+    documents, faults = parse_documents(name, content, whole=True)
+    problems += [
+        Problem(
+            code=fault.code,
+            message=f"in `{name}` line {fault.line}: {fault.message}",
+            pointer=pointer,
+            hint=fault.hint,
+        )
+        for fault in faults
+    ]
+    if len(documents) > 1:
+        message = f"`{name}` holds {len(documents)} documents, and data is one"
+        problems.append(
+            Problem(code="several_documents", message=message, pointer=pointer, hint="keep one of them")
+        )
+    return documents[0].value if documents else None

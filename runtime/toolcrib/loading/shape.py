@@ -1,0 +1,87 @@
+"""The shape of a document: its JSON Schema, compiled once, and its faults told as problems of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolcrib.errors import Problem
+from toolcrib.model import JSON
+from toolcrib.protocols import Kinds
+from toolcrib.schemas import LATER_KEYS, Kind, with_blocks
+from toolcrib.validation import Fault, Validator
+
+MOST = 100
+"""Problems of the shape of one document that are reported."""
+
+_CODES = {
+    "additionalProperties": "unknown_key",
+    "required": "missing_key",
+    "type": "wrong_type",
+    "enum": "not_allowed",
+    "const": "not_allowed",
+    "pattern": "wrong_form",
+    "oneOf": "wrong_combination",
+    "dependentSchemas": "wrong_combination",
+    "falseSchema": "wrong_combination",
+    "false": "wrong_combination",
+}
+
+
+class Shape:
+    """The compiled schema of one kind of document."""
+
+    def __init__(self, kind: Kind, kinds: Kinds) -> None:
+        blocks = {mode: schema for mode in kinds.modes if (schema := kinds.schema_for(mode)) is not None}
+        self._kind = kind
+        self._schema = with_blocks(kind, blocks)
+        self._validator = Validator(self._schema)
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys that the document may have at its top."""
+        return sorted(self._schema["properties"])
+
+    def problems(self, value: JSON) -> list[Problem]:
+        """All that is wrong with the shape, with pointers into the document."""
+        if self._validator.is_valid(value):
+            return []
+        known, problems = self._without_later_keys(value)
+        known = _without_foreign_blocks(known, self._schema["properties"])
+        return problems + [_told(fault) for fault in self._validator.faults(known, most=MOST)]
+
+    def _without_later_keys(self, value: JSON) -> tuple[JSON, list[Problem]]:
+        if not isinstance(value, dict):
+            return value, []
+        later = LATER_KEYS[self._kind] & value.keys()
+        problems = [
+            Problem(
+                code="not_supported_yet",
+                message=f"`{key}` is not supported yet",
+                pointer=f"/{key}",
+                hint="leave it out; a key without effect is refused rather than ignored",
+            )
+            for key in sorted(later)
+        ]
+        return {key: item for key, item in value.items() if key not in later}, problems
+
+
+def _told(fault: Fault) -> Problem:
+    code = _CODES.get(fault.keyword, "wrong_value")
+    name = fault.path[-1] if fault.path else ""
+    message = f"expected {fault.expected}, got {fault.got}"
+    if code == "unknown_key":
+        message = f"`{name}` is no key here"
+    elif code == "missing_key":
+        message = f"`{name}` is missing"
+    return Problem(code=code, message=message, pointer=fault.pointer, hint=fault.hint)
+
+
+def _without_foreign_blocks(value: JSON, properties: Mapping[str, Any]) -> JSON:
+    """Leave out the block of a mode that the document names and that is not installed."""
+    if not isinstance(value, dict):
+        return value
+    mode = value.get("mode")
+    if isinstance(mode, str) and mode not in properties and isinstance(value.get(mode), dict):
+        return {key: item for key, item in value.items() if key != mode}
+    return value

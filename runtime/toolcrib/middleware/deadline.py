@@ -1,0 +1,37 @@
+"""Layer `deadline`: one deadline over everything inside it, on the session's clock."""
+
+from __future__ import annotations
+
+from toolcrib.clock import format_duration
+from toolcrib.model import Call, Descriptor, Outcome, Result
+from toolcrib.protocols import BoundTool, CallNext, Middleware
+
+
+def layer(tool: Descriptor, bound: BoundTool) -> Middleware | None:
+    """The layer of a tool; None where a call never waits."""
+    if not bound.waits:
+        return None
+    seconds = tool.timeout
+
+    async def deadline(call: Call, call_next: CallNext) -> Result:
+        clock = call.context.session.clock
+        try:
+            async with clock.timeout(seconds) as timer:
+                return await call_next(call._replace(deadline=clock.monotonic() + seconds))
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            return _late(call, seconds)
+
+    return deadline
+
+
+def _late(call: Call, seconds: float) -> Result:
+    may_have_acted = not (call.tool.annotations.read_only or call.tool.annotations.idempotent)
+    text = format_duration(seconds)
+    return Result.failed(
+        Outcome.TIMEOUT,
+        f"`{call.tool.name}` did not answer within {text}",
+        details={"timeout": text, **({"may_have_acted": True} if may_have_acted else {})},
+        retryable=not may_have_acted,
+    )

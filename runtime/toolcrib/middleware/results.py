@@ -1,0 +1,62 @@
+"""Layer `results`: judges what the executor answered against the output schema."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
+from toolcrib.protocols import CallNext, Middleware
+from toolcrib.validation import Fault, Validator, json_fault
+
+DEPTH = 100
+"""How deep a result may be nested."""
+
+
+def layer(tool: Descriptor) -> Middleware:
+    """The layer of a tool, its schema compiled. Without an output schema any JSON value is good."""
+    validator = Validator(True if tool.output_schema is None else tool.output_schema)
+    is_valid = validator.is_valid
+
+    async def results(call: Call, call_next: CallNext) -> Result:
+        result = await call_next(call)
+        if result.outcome is not Outcome.OK:
+            return result
+        fault = json_fault(result.value, depth=DEPTH)
+        if fault is not None:
+            return _refused(tool, result._replace(value=None), [fault])
+        if is_valid(result.value):
+            return result
+        faults = validator.faults(result.value)
+        return _JUDGEMENTS[tool.on_invalid_result](tool, result, faults)
+
+    return results
+
+
+def _refused(tool: Descriptor, result: Result, faults: Sequence[Fault]) -> Result:
+    """The raw value is kept for the one who repairs the tool, not for the model."""
+    lines = "\n".join(fault.for_model() for fault in faults)
+    refused = Result.failed(
+        Outcome.INVALID_RESULT,
+        f"the answer of `{tool.name}` does not fit its output schema:\n{lines}",
+        details={"faults": _pointers(faults)},
+        raw_value=result.value,
+    )
+    return refused._replace(meta=result.meta)
+
+
+def _warned(_tool: Descriptor, result: Result, faults: Sequence[Fault]) -> Result:
+    warnings: list[JSON] = [fault.for_model() for fault in faults]
+    return result.with_meta(warnings=warnings)._replace(raw_value=result.value)
+
+
+def _passed(_tool: Descriptor, result: Result, _faults: Sequence[Fault]) -> Result:
+    return result._replace(raw_value=result.value)
+
+
+_JUDGEMENTS = {"error": _refused, "warn": _warned, "pass": _passed}
+
+
+def _pointers(faults: Sequence[Fault]) -> list[JSON]:
+    return [
+        {"pointer": fault.pointer, "keyword": fault.keyword, "expected": fault.expected} for fault in faults
+    ]

@@ -1,0 +1,7 @@
+"""Scripted runs: calls in order on virtual time, what they answered, what must have happened."""
+
+from toolcrib.scenarios.reports import Failure, ScenarioReport, StepReport
+from toolcrib.scenarios.runner import run_scenario
+from toolcrib.scenarios.selecting import select
+
+__all__ = ["Failure", "ScenarioReport", "StepReport", "run_scenario", "select"]

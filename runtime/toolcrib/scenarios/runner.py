@@ -1,0 +1,132 @@
+"""Runs one scenario: a fresh session on virtual time, its steps in order, then its verification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from toolcrib.clock import RealClock, VirtualClock
+from toolcrib.engine import Runtime, Session, with_modes
+from toolcrib.errors import ExpressionError
+from toolcrib.loading.scenarios import Scenario, Step, mocked
+from toolcrib.model import JSON, Outcome, Result
+from toolcrib.registry import Registry
+from toolcrib.scenarios.reports import Failure, ScenarioReport, StepReport
+from toolcrib.scenarios.verifying import Recorded, verify
+from toolcrib.secrets import redact
+
+NOT_CALLED = frozenset({Outcome.NOT_FOUND, Outcome.INVALID_ARGUMENTS})
+"""Calls that end so reached no tool and do not count as made."""
+
+
+async def run_scenario(runtime: Runtime, scenario: Scenario, *, seed: int | None = None) -> ScenarioReport:
+    """Run a scenario in a session of its own.
+
+    Args:
+        runtime: Holds the tools; it is not changed.
+        scenario: What to run.
+        seed: In place of the scenario's own.
+    """
+    started = RealClock().monotonic()
+    seed = scenario.seed if seed is None else seed
+    session = runtime.session(
+        id=scenario.name,
+        seed=seed,
+        clock=VirtualClock(scenario.start),
+        registry=registry_for(runtime.registry, scenario),
+    )
+    run = _Run(session)
+    steps: list[StepReport] = []
+    for number, step in enumerate(scenario.steps, start=1):
+        steps.append(await run.step(step, number))
+        if steps[-1].failures:
+            break
+    finished = not steps[-1].failures
+    return ScenarioReport(
+        scenario=scenario,
+        seed=seed,
+        steps=tuple(steps),
+        failures=tuple(verify(scenario.verify, run.recorded)) if finished else (),
+        duration=RealClock().monotonic() - started,
+        virtual=session.clock.monotonic(),
+    )
+
+
+def registry_for(registry: Registry, scenario: Scenario) -> Registry:
+    """The tools as a scenario sees them: its modes, then its mocks."""
+    if not scenario.modes and not scenario.mocks:
+        return registry
+    moded = with_modes(registry, scenario.modes)
+    return moded.with_tools(mocked(moded[name], scenario) for name in scenario.mocks)
+
+
+class _Run:
+    """The steps of one run: what they saved and what was called."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._saved: dict[str, JSON] = {}
+        self.recorded: list[Recorded] = []
+
+    async def step(self, step: Step, number: int) -> StepReport:
+        """Call, keep what came of it, compare."""
+        scope = self._scope()
+        try:
+            args = step.args.render(scope)
+        except ExpressionError as error:
+            failure = Failure(what="args", lines=(error.message,), pointer=step.pointer + "/args")
+            return StepReport(step=step, number=number, args=None, result=None, failures=(failure,))
+        result = await self._session.call(step.call, args)  # type: ignore[arg-type]
+        if result.outcome not in NOT_CALLED and isinstance(args, dict):
+            self.recorded.append(Recorded(step.call, args, f"step {number}"))
+        if step.save_as:
+            self._saved[step.save_as] = saved(result)
+        tool = self._session.registry.get(step.call)
+        shown = redact(args, tool.input_schema) if tool is not None else args
+        return StepReport(
+            step=step, number=number, args=shown, result=result, failures=tuple(compare(step, result, scope))
+        )
+
+    def _scope(self) -> Mapping[str, JSON]:
+        now = self._session.clock.now().isoformat().replace("+00:00", "Z")
+        return {"now": now, "seed": self._session.seed, **self._saved}
+
+
+def saved(result: Result) -> JSON:
+    """What later steps see of a call."""
+    document = result.as_json()
+    return {key: document[key] for key in ("outcome", "result", "error", "content")}
+
+
+_PARTS: dict[str, Callable[[Result], JSON]] = {
+    "result": lambda result: result.value,
+    "error": lambda result: result.as_json()["error"],
+    "content": lambda result: result.as_json()["content"],
+    "attempts": lambda result: result.usage.attempts,
+    "elapsed": lambda result: round(result.usage.duration, 9),
+}
+
+
+def compare(step: Step, result: Result, scope: Mapping[str, JSON]) -> Iterable[Failure]:
+    """What a call answered otherwise than its step expects."""
+    wanted = step.expect.outcome
+    if wanted is None and result.outcome is Outcome.OK:
+        yield Failure(what="outcome", lines=("expected an error, got ok",), pointer=f"{step.pointer}/expect")
+        return
+    if wanted is not None and result.outcome is not wanted:
+        yield Failure(
+            what="outcome",
+            lines=(f"expected {wanted}, got {result.outcome}",),
+            pointer=f"{step.pointer}/expect",
+        )
+        return
+    for part, matcher in step.expect.parts.items():
+        try:
+            differences = matcher.differences(_PARTS[part](result), scope)
+        except ExpressionError as error:
+            yield Failure(
+                what=part, lines=(error.message,), pointer=f"{step.pointer}/expect/{part}{error.pointer}"
+            )
+            continue
+        if differences:
+            lines = tuple(str(difference) for difference in differences)
+            yield Failure(what=part, lines=lines, pointer=f"{step.pointer}/expect/{part}")

@@ -1,0 +1,78 @@
+"""What must be true when all steps are done: calls with their number, absence, order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from toolcrib.loading.scenarios import Made, Verify
+from toolcrib.model import JSON
+from toolcrib.scenarios.reports import Failure
+from toolcrib.text import compact
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A call that was made. `label` says by which step."""
+
+    tool: str
+    args: dict[str, JSON]
+    label: str
+
+
+def verify(rules: Verify, recorded: Sequence[Recorded]) -> Iterator[Failure]:
+    """What is not as the rules say."""
+    for made in rules.calls:
+        yield from _count(made, recorded)
+    if rules.order is not None:
+        kind, names = rules.order
+        made_in_order = [call.tool for call in recorded]
+        if not _ORDERS[kind](names, made_in_order):
+            lines = (
+                f"expected {_WORDS[kind]}: {', '.join(names)}",
+                f"the calls were: {', '.join(made_in_order) or 'none'}",
+            )
+            yield Failure(what="order", lines=lines, pointer=f"/verify/order/{kind}")
+
+
+def _count(made: Made, recorded: Sequence[Recorded]) -> Iterator[Failure]:
+    named = [call for call in recorded if fnmatchcase(call.tool, made.tool)]
+    fitting = [call for call in named if made.args is None or made.args.matches(call.args)]
+    differences = made.times.differences(len(fitting))
+    if not differences:
+        return
+    with_args = "" if made.args is None else f" with {compact(made.args.expected())}"
+    lines = [f"calls of `{made.tool}`{with_args}: {differences[0]}"]
+    lines += [f"  {call.label}: {call.tool} {compact(call.args)}" for call in fitting]
+    if made.args is not None:
+        others = (call for call in named if call not in fitting)
+        lines += [f"  {call.label} differs: {made.args.differences(call.args)[0]}" for call in others]
+    yield Failure(what="calls", lines=tuple(lines), pointer=made.pointer)
+
+
+def _in_order(names: Sequence[str], calls: Sequence[str]) -> bool:
+    remaining = iter(calls)
+    return all(name in remaining for name in names)
+
+
+def _all_there(names: Sequence[str], calls: Sequence[str]) -> bool:
+    left = list(calls)
+    for name in names:
+        if name not in left:
+            return False
+        left.remove(name)
+    return True
+
+
+_ORDERS = {
+    "exact": lambda names, calls: list(names) == list(calls),
+    "subsequence": _in_order,
+    "any": _all_there,
+}
+
+_WORDS = {
+    "exact": "exactly these calls",
+    "subsequence": "these calls in this order",
+    "any": "these calls in any order",
+}

@@ -1,0 +1,109 @@
+"""The JSON Schemas of toolcrib's own documents: the single contract of descriptor, pack and scenario.
+
+Each kind of document has an envelope in this folder; the blocks of the modes are put into it from
+the executors that own them. What an editor is given is exactly what the loader checks against.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from toolcrib.model import Schema
+
+Kind = Literal["descriptor", "pack", "scenario"]
+
+KINDS: tuple[Kind, ...] = ("descriptor", "pack", "scenario")
+
+LATER_KEYS: Mapping[str, frozenset[str]] = {
+    "descriptor": frozenset(
+        {
+            "capabilities",
+            "config",
+            "dependencies",
+            "estimate",
+            "limits",
+            "permissions",
+            "platforms",
+            "policy",
+            "requires",
+            "requires_confirmation",
+        }
+    ),
+    "pack": frozenset({"defaults", "requires", "toolsets"}),
+    "scenario": frozenset({"agent", "cases", "faults", "matrix", "repeat", "state", "store", "vars"}),
+}
+"""Keys that are reserved and have no effect yet; a document that uses one is refused."""
+
+KNOWN_MODES = ("mock", "live", "mcp", "a2a", "client", "exec", "server", "local")
+"""Names that a block may have although no executor for it is installed: a warning, not an unknown key."""
+
+
+@cache
+def envelope(kind: Kind) -> dict[str, Any]:
+    """The schema of a kind of document without the blocks of any mode. Not to be changed."""
+    text = files(__package__).joinpath(f"{kind}.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+def with_blocks(kind: Kind, blocks: Mapping[str, Schema]) -> dict[str, Any]:
+    """The whole schema of a kind of document.
+
+    Args:
+        kind: Which document.
+        blocks: Mode -> schema of its block, of every installed mode.
+    """
+    schema: dict[str, Any] = json.loads(json.dumps(envelope(kind)))
+    place = _PLACES.get(kind)
+    if place is not None:
+        for mode, block in sorted(blocks.items()):
+            _embed(schema, mode, block)
+        place(schema, blocks)
+    return schema
+
+
+def _place_in_descriptor(schema: dict[str, Any], blocks: Mapping[str, Schema]) -> None:
+    for mode in sorted(blocks):
+        schema["properties"][mode] = {"$ref": f"#/$defs/{mode}"}
+    for mode in KNOWN_MODES:
+        missing = {
+            "type": "object",
+            "title": mode,
+            "description": f"Mode `{mode}` is not installed: the block is not checked.",
+        }
+        schema["properties"].setdefault(mode, missing)
+
+
+def _place_in_scenario(schema: dict[str, Any], blocks: Mapping[str, Schema]) -> None:
+    if "mock" in blocks:
+        schema["properties"]["mocks"]["additionalProperties"] = {"$ref": "#/$defs/mock"}
+
+
+_PLACES = {"descriptor": _place_in_descriptor, "scenario": _place_in_scenario}
+
+
+def _embed(schema: dict[str, Any], mode: str, block: Schema) -> None:
+    """Put a block's schema under `$defs`, its own definitions beside it under names of their own."""
+    copied = json.loads(json.dumps(block))
+    if isinstance(copied, dict):
+        copied.pop("$schema", None)
+        copied.pop("$id", None)
+        for name, definition in copied.pop("$defs", {}).items():
+            schema["$defs"][f"{mode}.{name}"] = _renamed(definition, mode)
+    schema["$defs"][mode] = _renamed(copied, mode)
+
+
+def _renamed(value: Any, mode: str) -> Any:
+    if isinstance(value, list):
+        return [_renamed(item, mode) for item in value]
+    if not isinstance(value, dict):
+        return value
+    changed = {key: _renamed(item, mode) for key, item in value.items()}
+    reference = changed.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#/$defs/"):
+        changed["$ref"] = f"#/$defs/{mode}.{reference.removeprefix('#/$defs/')}"
+    return changed

@@ -1,0 +1,206 @@
+"""For authors of executors and tools: the contract that every mode keeps, as tests to inherit, and fakes.
+
+class TestEcho(ExecutorContract):
+case = ExecutorCase(mode="echo", block={"prefix": "> "}, arguments={"text": "hi"}, value="> hi",
+broken_blocks=[{"prefix": 1}])
+
+def executor(self):
+return EchoExecutor()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolcrib.engine import Runtime
+from toolcrib.executors import Executors
+from toolcrib.loading.sources import parse
+from toolcrib.model import JSON, Call, Descriptor, Outcome, Result, Schema
+from toolcrib.protocols import BoundTool, Executor
+from toolcrib.validation import check_schema
+
+__all__ = ["ExecutorCase", "ExecutorContract", "FunctionExecutor", "runtime_for"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutorCase:
+    """One tool in the mode under test.
+
+    Attributes:
+        mode: Name of the mode.
+        block: A block that is right.
+        arguments: Arguments of a call.
+        value: What the call answers.
+        broken_blocks: Blocks that must be refused when they are loaded, each for another reason.
+        input_schema: Of the tool; anything goes unless given.
+        output_schema: Of the tool; anything goes unless given.
+    """
+
+    mode: str
+    block: JSON
+    arguments: Mapping[str, JSON]
+    value: JSON
+    broken_blocks: Sequence[JSON] = ()
+    input_schema: Schema = True
+    output_schema: Schema = True
+
+
+def runtime_for(case: ExecutorCase, executor: Executor, block: JSON = None) -> Runtime:
+    """A runtime with one tool `tool` in the mode of the case; `block` in place of the case's own."""
+    document: dict[str, Any] = {
+        "name": "tool",
+        "input_schema": case.input_schema,
+        "output_schema": case.output_schema,
+        "mode": case.mode,
+        case.mode: case.block if block is None else block,
+    }
+    executors = Executors({case.mode: lambda: executor})
+    return Runtime.of(parse("contract.json", document, executors), executors=executors)
+
+
+class ExecutorContract:
+    """What every executor keeps to. Inherit it, give `case` and `executor()`, and let pytest find the class."""
+
+    case: ExecutorCase
+
+    def executor(self) -> Executor:
+        """A new executor of the mode under test."""
+        raise NotImplementedError
+
+    def test_its_block_schema_is_a_schema(self) -> None:
+        """An editor and the loader can use it."""
+        assert check_schema(self.executor().block_schema) == []
+
+    def test_a_right_block_loads(self) -> None:
+        """The case's own block has no problem."""
+        runtime = runtime_for(self.case, self.executor())
+        assert [str(problem) for problem in runtime.problems] == []
+        assert list(runtime.registry) == ["tool"]
+
+    def test_broken_blocks_are_refused_with_a_pointer(self) -> None:
+        """Every problem points into the block."""
+        for block in self.case.broken_blocks:
+            runtime = runtime_for(self.case, self.executor(), block)
+            errors = [problem for problem in runtime.problems if problem.severity == "error"]
+            assert errors, f"{block} was accepted"
+            assert all(problem.pointer.startswith(f"/{self.case.mode}") for problem in errors)
+
+    def test_a_call_answers(self) -> None:
+        """The value arrives through all layers."""
+        result = self._call(lambda runtime: runtime.call("tool", self.case.arguments))
+        assert (result.outcome, result.value) == (Outcome.OK, self.case.value), result.message
+
+    def test_arguments_are_left_as_they_are(self) -> None:
+        """The caller's own objects are not changed."""
+        arguments = copy.deepcopy(dict(self.case.arguments))
+        self._call(lambda runtime: runtime.call("tool", arguments))
+        assert arguments == self.case.arguments
+
+    def test_a_changed_answer_hurts_no_later_call(self) -> None:
+        """What a caller does to a result stays with the caller."""
+
+        async def twice(runtime: Runtime) -> Result:
+            first = await runtime.session(id="one").call("tool", self.case.arguments)
+            if isinstance(first.value, dict | list):
+                first.value.clear()
+            return await runtime.session(id="two").call("tool", self.case.arguments)
+
+        assert self._call(twice).value == self.case.value
+
+    def test_calls_side_by_side_answer_each_its_own(self) -> None:
+        """Fifty sessions at once, none sees another."""
+
+        async def many(runtime: Runtime) -> list[Result]:
+            sessions = [runtime.session() for _number in range(50)]
+            return await asyncio.gather(*(session.call("tool", self.case.arguments) for session in sessions))
+
+        assert all(result.value == self.case.value for result in self._run(many))
+
+    def test_a_dry_run_explains_and_changes_nothing(self) -> None:
+        """Afterwards the first call answers what it would have answered."""
+
+        async def dry_then_call(runtime: Runtime) -> tuple[Result, Result]:
+            return await runtime.dry_run("tool", self.case.arguments), await runtime.call(
+                "tool", self.case.arguments
+            )
+
+        dry, real = self._run(dry_then_call)
+        assert dry.outcome is Outcome.OK
+        assert real.value == self.case.value
+
+    def test_a_cancelled_call_ends(self) -> None:
+        """Cancellation passes through; the next call works."""
+
+        async def cancel_then_call(runtime: Runtime) -> Result:
+            task = asyncio.ensure_future(runtime.call("tool", self.case.arguments))
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            return await runtime.session().call("tool", self.case.arguments)
+
+        assert self._call(cancel_then_call).value == self.case.value
+
+    def test_it_closes_more_than_once(self) -> None:
+        """Closing what is closed is no fault."""
+
+        async def close_twice(runtime: Runtime) -> None:
+            await runtime.aclose()
+            await runtime.aclose()
+
+        self._run(close_twice)
+
+    def _call(self, work: Callable[[Runtime], Awaitable[Result]]) -> Result:
+        result: Result = self._run(work)
+        return result
+
+    def _run(self, work: Callable[[Runtime], Awaitable[Any]]) -> Any:
+        async def within() -> Any:
+            async with runtime_for(self.case, self.executor()) as runtime:
+                return await work(runtime)
+
+        return asyncio.run(within())
+
+
+class FunctionExecutor:
+    """A fake mode that answers by a Python function: for tests of layers and faces.
+
+    Args:
+        answer: Gets the call, returns its result.
+        waits: Whether calls may take time.
+    """
+
+    def __init__(self, answer: Callable[[Call], Awaitable[Result]], *, waits: bool = True) -> None:
+        self._answer = answer
+        self._waits = waits
+
+    @property
+    def block_schema(self) -> Schema:
+        """Any object."""
+        return {"type": "object"}
+
+    def check(self, _descriptor: Descriptor) -> Sequence[Any]:
+        """Nothing is wrong."""
+        return ()
+
+    def bind(self, _descriptor: Descriptor) -> BoundTool:
+        """The function, bound."""
+        return _BoundFunction(self._answer, self._waits)
+
+    async def aclose(self) -> None:
+        """Nothing to give back."""
+
+
+@dataclass
+class _BoundFunction:
+    answer: Callable[[Call], Awaitable[Result]]
+    waits: bool
+
+    async def execute(self, call: Call) -> Result:
+        return await self.answer(call)
+
+    def explain(self, _call: Call) -> JSON:
+        return {"mode": "function"}

@@ -74,9 +74,8 @@ class RealClock:
         """The time of day in UTC."""
         return datetime.now(UTC)
 
-    def monotonic(self) -> float:
-        """Seconds since some moment; never goes back."""
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
+    """Seconds since some moment; never goes back."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait; a negative time is none."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -37,7 +37,6 @@ from toolcrib.model import (
     Partial,
     Progress,
     Result,
-    Usage,
 )
 from toolcrib.protocols import BoundTool, CallNext, Clock, Kinds, Middleware
 from toolcrib.registry import Registry, without_duplicates
@@ -182,9 +181,11 @@ class Runtime:
         told = replace(loaded, scenarios=scenarios, problems=problems)
         return cls(with_modes(registry, modes), executors=executors, loaded=told, **options)
 
-    async def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
+    def call(
+        self, name: str, arguments: Mapping[str, JSON] | None = None
+    ) -> Coroutine[Any, Any, Result]:
         """Call a tool in the default session. See `Session.call`."""
-        return await self._main.call(name, arguments)
+        return self._main.call(name, arguments)
 
     def stream(
         self, name: str, arguments: Mapping[str, JSON] | None = None
@@ -352,6 +353,8 @@ class Session:
         self.registry = registry
         self.calls = 0
         self._runtime = runtime
+        self._real = isinstance(clock, RealClock)
+        self._monotonic = clock.monotonic
         self._chains: dict[str, _Chain] = {}
         self._slots: dict[str, Any] = {}
         self._context = CallContext(session=self, user=user, caller=caller, correlation=correlation)
@@ -363,8 +366,12 @@ class Session:
         kept: T = self._slots[key]
         return kept
 
-    async def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
-        """Call a tool. Every way in which a call can end is a Result; only programming mistakes raise.
+    def call(
+        self, name: str, arguments: Mapping[str, JSON] | None = None
+    ) -> Coroutine[Any, Any, Result]:
+        """Call a tool: `await session.call(...)`.
+
+        Every way in which a call can end is a Result; only programming mistakes raise.
 
         Args:
             name: Name of the tool.
@@ -374,7 +381,7 @@ class Session:
             ClosedRuntime: The runtime was closed.
             asyncio.CancelledError: The caller's task was cancelled.
         """
-        return await self._call(name, arguments, self._context)
+        return self._call(name, arguments, self._context)
 
     async def stream(
         self, name: str, arguments: Mapping[str, JSON] | None = None
@@ -393,6 +400,7 @@ class Session:
             yield await task
         finally:
             task.cancel()
+            await asyncio.wait([task])
 
     async def dry_run(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
         """What a call would do, without doing it.
@@ -415,12 +423,20 @@ class Session:
         if chain is None:
             return self._runtime.not_found(name, self.registry)
         self.calls += 1
-        clock = self.clock
-        started = clock.monotonic()
-        with clock.working():
-            result = await _answered(chain.run, self._made(chain, arguments, context))
+        call = self._made(chain, arguments, context)
+        started = self._monotonic()
+        try:
+            if self._real:
+                result = await chain.run(call)
+            else:
+                with self.clock.working():
+                    result = await chain.run(call)
+        except asyncio.CancelledError:
+            result = _cancelled(call)
+        except Exception as error:  # noqa: BLE001 -- the edge: what escapes the layers is a bug, and told as one
+            result = _bug(call, error)
         attempts = result.usage.attempts or (0 if result.outcome in BEFORE_ANY_ATTEMPT else 1)
-        return result._replace(usage=Usage(attempts, clock.monotonic() - started))
+        return result.with_usage(attempts, self._monotonic() - started)
 
     def _chain(self, name: str) -> _Chain | None:
         tool = self.registry.get(name)
@@ -434,20 +450,19 @@ class Session:
         return Call(chain.tool, given, context, f"{self.id}-{self.calls}")
 
 
-async def _answered(run: Callable[[Call], Awaitable[Result]], call: Call) -> Result:
-    """The edge: what escapes the layers is a bug, and the caller gets a Result all the same."""
-    try:
-        return await run(call)
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        return Result.failed(Outcome.CANCELLED, f"`{call.tool.name}` was cancelled from within")
-    except Exception as error:
-        log.exception("a bug in a call of `%s`", call.tool.name)
-        kind = type(error).__name__
-        message = f"a bug while calling `{call.tool.name}`: {kind}; the log of `toolcrib` has the trace"
-        return Result.failed(Outcome.INTERNAL, message, details={"exception": kind})
+def _cancelled(call: Call) -> Result:
+    """A cancellation that the caller did not ask for; the caller's own goes on. Within `except` only."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise  # noqa: PLE0704 -- the cancellation that is being handled
+    return Result.failed(Outcome.CANCELLED, f"`{call.tool.name}` was cancelled from within")
+
+
+def _bug(call: Call, error: Exception) -> Result:
+    log.error("a bug in a call of `%s`", call.tool.name, exc_info=error)
+    kind = type(error).__name__
+    message = f"a bug while calling `{call.tool.name}`: {kind}; the log of `toolcrib` has the trace"
+    return Result.failed(Outcome.INTERNAL, message, details={"exception": kind})
 
 
 async def dry_run(chain: _Chain, call: Call) -> Result:

@@ -176,6 +176,12 @@ class Result(NamedTuple):
         failure = Failure(code or outcome.value, message, details, retryable)
         return cls(outcome, None, content, message, failure, raw_value=raw_value)
 
+    def with_usage(self, attempts: int, duration: float) -> Result:
+        """The same result with what the call cost. Made on every call, so without `_replace`."""
+        outcome, value, content, message, error, _usage, meta, raw_value = self
+        usage = tuple.__new__(Usage, (attempts, duration))
+        return tuple.__new__(Result, (outcome, value, content, message, error, usage, meta, raw_value))
+
     def with_meta(self, **entries: JSON) -> Result:
         """The same result with further entries in `meta`."""
         return self._replace(meta={**self.meta, **entries})

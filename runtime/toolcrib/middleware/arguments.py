@@ -17,7 +17,7 @@ DEPTH = 64
 def layer(tool: Descriptor) -> Middleware:
     """The layer of a tool, its schema compiled."""
     validator = Validator(tool.input_schema)
-    is_valid = validator.is_valid
+    judge = validator.judge
     fill = compile_defaults(tool.input_schema)
 
     async def arguments(call: Call, call_next: CallNext) -> Result:
@@ -26,13 +26,13 @@ def layer(tool: Descriptor) -> Middleware:
         if fault is not None:
             return refused(tool, [fault])
         filled = fill(given) if fill is not None else given
-        if isinstance(filled, dict) and is_valid(filled):
+        if isinstance(filled, dict) and judge(filled):
             return await call_next(call if filled is given else call._replace(arguments=filled))
         repaired, repairs = _repaired(tool, validator, given)
         if not isinstance(repaired, dict) or not repairs:
             return refused(tool, validator.faults(filled))
         filled = fill(repaired) if fill is not None else repaired
-        if not isinstance(filled, dict) or not is_valid(filled):
+        if not isinstance(filled, dict) or not judge(filled):
             return refused(tool, validator.faults(filled))
         result = await call_next(call._replace(arguments=filled))
         return result.with_meta(repairs=[_shown(repair) for repair in repairs])

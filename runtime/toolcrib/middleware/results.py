@@ -15,7 +15,7 @@ DEPTH = 100
 def layer(tool: Descriptor) -> Middleware:
     """The layer of a tool, its schema compiled. Without an output schema any JSON value is good."""
     validator = Validator(True if tool.output_schema is None else tool.output_schema)
-    is_valid = validator.is_valid
+    judge = validator.judge
 
     async def results(call: Call, call_next: CallNext) -> Result:
         result = await call_next(call)
@@ -24,7 +24,7 @@ def layer(tool: Descriptor) -> Middleware:
         fault = json_fault(result.value, depth=DEPTH)
         if fault is not None:
             return _refused(tool, result._replace(value=None), [fault])
-        if is_valid(result.value):
+        if judge(result.value):
             return result
         faults = validator.faults(result.value)
         return _JUDGEMENTS[tool.on_invalid_result](tool, result, faults)

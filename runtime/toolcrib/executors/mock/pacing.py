@@ -72,7 +72,7 @@ class Report:
 
 
 def compile_progress(
-    block: list[dict[str, Any]], pointer: str, problems: list[Problem]
+    block: list[dict[str, Any]], pointer: str, tool: Descriptor, problems: list[Problem]
 ) -> tuple[Report, ...]:
     """The progress reports of a reply, in order."""
     return tuple(

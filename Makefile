@@ -1,0 +1,56 @@
+# What a newcomer types. Needs Python >= 3.11 (with venv and pip) and make; everything else goes into .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST := $(BIN)/python -m pytest
+TEST_OPTIONS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run test coverage lint format bench clean
+
+help:  ## list these targets
+	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
+
+run: $(VENV)/installed  ## list the example tools, then run every scenario
+	@$(BIN)/toolcrib list
+	@$(BIN)/toolcrib run
+
+test: $(VENV)/developing  ## run the tests
+	@$(PYTEST) -n 2 --dist loadgroup $(TEST_OPTIONS)
+
+coverage: $(VENV)/developing  ## run the tests and measure their branch coverage
+	@$(PYTEST) -n 2 --dist loadgroup --cov --cov-fail-under=97 $(TEST_OPTIONS)
+
+lint: $(VENV)/developing  ## check style, types and architecture
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	MYPYPATH=runtime $(BIN)/mypy tests/typing benchmarks
+	$(BIN)/lint-imports
+
+format: $(VENV)/developing  ## lay out the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix --select I .
+
+bench: $(VENV)/developing  ## time a mocked call against a hand-written function
+	$(BIN)/python benchmarks/call.py
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps: pip runs again only when pyproject.toml has changed.
+$(VENV)/installed: pyproject.toml
+	@echo "setting up $(VENV) (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --editable .
+	@touch $@
+
+# The tools of the dependency group `dev`; pip learnt to read groups in 25.1, and Python 3.11 brings an older one.
+$(VENV)/developing: $(VENV)/installed
+	@echo "adding the development tools (once)"
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' > $(VENV)/dev.txt
+	@$(PIP) install --requirement $(VENV)/dev.txt
+	@touch $@

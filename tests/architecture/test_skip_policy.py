@@ -1,0 +1,63 @@
+"""CI skips nothing, save what needs the data that lies beside a checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+CONFTEST = Path(__file__).parents[1] / "conftest.py"
+
+SKIPPED = """
+    import pytest
+
+    def test_that_gives_up():
+        pytest.skip("no reason at all")
+"""
+
+SHARED = """
+    def test_with_data(shared_data):
+        assert shared_data.is_dir()
+"""
+
+
+@pytest.fixture
+def inner(pytester, monkeypatch):
+    """A test folder with our conftest, run as CI runs it."""
+    pytester.makeconftest(CONFTEST.read_text(encoding="utf-8"))
+    pytester.makeini("[pytest]\nmarkers = shared_data: needs data\n")
+    monkeypatch.setenv("CI", "true")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("TOOLCRIB_SHARED_DATA", str(pytester.path / "data"))
+    return pytester
+
+
+def test_a_skipped_test_fails_in_ci(inner):
+    inner.makepyfile(SKIPPED)
+    result = inner.runpytest_inprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*CI skips nothing: *no reason at all*"])
+
+
+def test_a_skipped_module_fails_in_ci(inner):
+    inner.makepyfile("import pytest\npytest.skip('not today', allow_module_level=True)")
+    inner.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(errors=1)
+
+
+def test_a_skipped_test_is_only_skipped_elsewhere(inner, monkeypatch):
+    monkeypatch.setenv("CI", "")
+    inner.makepyfile(SKIPPED)
+    inner.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(skipped=1)
+
+
+def test_a_test_of_shared_data_is_skipped_where_there_is_none(inner):
+    inner.makepyfile(SHARED)
+    result = inner.runpytest_inprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["1 tests skipped"])
+
+
+def test_a_test_of_shared_data_runs_where_there_is_some(inner):
+    inner.mkdir("data")
+    inner.makepyfile(SHARED)
+    inner.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)

@@ -1,0 +1,79 @@
+"""What all tests share: the data beside the checkout, and the rule that CI skips nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def shared_data_folder() -> Path:
+    """The real data that lies beside the checkout, or where TOOLCRIB_SHARED_DATA says."""
+    told = os.environ.get("TOOLCRIB_SHARED_DATA")
+    return Path(told) if told else ROOT.parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The root of the repository."""
+    return ROOT
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """The real data beside the checkout; a test that asks for it is skipped only where there is none."""
+    folder = shared_data_folder()
+    if not folder.is_dir():
+        pytest.skip(f"there is no {folder}")
+    return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that uses `shared_data` is marked so."""
+    for item in items:
+        if "shared_data" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.shared_data)
+
+
+def may_skip(item: pytest.Item) -> bool:
+    """Whether a test may be skipped here: anywhere by hand, in CI only for want of the shared data."""
+    if os.environ.get("CI") != "true":
+        return True
+    return item.get_closest_marker("shared_data") is not None and not shared_data_folder().is_dir()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """In CI a skipped test is a failed one."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and not may_skip(item):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped, and CI skips nothing: {call_reason(report)}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    """In CI a skipped module is a failed one."""
+    report = yield
+    if report.skipped and os.environ.get("CI") == "true":
+        report.outcome = "failed"
+        report.longrepr = (
+            f"{report.nodeid} was skipped as a whole, and CI skips nothing: {call_reason(report)}"
+        )
+    return report
+
+
+def call_reason(report: Any) -> str:
+    """Why a test was skipped, as its author wrote it."""
+    return report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many tests were skipped, also when it is none."""
+    terminalreporter.write_line(f"{len(terminalreporter.stats.get('skipped', ()))} tests skipped")

@@ -115,7 +115,7 @@ class Runtime:
             middleware_named(item) if isinstance(item, str) else item for item in middleware
         )
         self._observer = observer
-        self._chains: dict[int, _Chain] = {}
+        self._chains: dict[str, _Chain] = {}
         self._session_ids = itertools.count(1)
         self._runner: asyncio.Runner | None = None
         self.closed = False
@@ -247,11 +247,12 @@ class Runtime:
         )
 
     def chain_for(self, tool: Descriptor) -> _Chain:
-        """The chain of a descriptor, built at its first use. Sessions share it."""
-        chain = self._chains.get(id(tool))
-        if chain is None:
-            chain = self._chains[id(tool)] = self._chain(tool)
-        return chain
+        """The chain of a descriptor. That of a tool of the runtime's own registry is built once and shared."""
+        if self.registry.get(tool.name) is not tool:
+            return self._chain(tool)
+        if tool.name not in self._chains:
+            self._chains[tool.name] = self._chain(tool)
+        return self._chains[tool.name]
 
     def _chain(self, tool: Descriptor) -> _Chain:
         reason = self.unavailable(tool)
@@ -432,7 +433,9 @@ class Session:
                 with self.clock.working():
                     result = await chain.run(call)
         except asyncio.CancelledError:
-            result = _cancelled(call)
+            if _asked_to_cancel():
+                raise
+            result = Result.failed(Outcome.CANCELLED, f"`{call.tool.name}` was cancelled from within")
         except Exception as error:  # noqa: BLE001 -- the edge: what escapes the layers is a bug, and told as one
             result = _bug(call, error)
         attempts = result.usage.attempts or (0 if result.outcome in BEFORE_ANY_ATTEMPT else 1)
@@ -450,12 +453,10 @@ class Session:
         return Call(chain.tool, given, context, f"{self.id}-{self.calls}")
 
 
-def _cancelled(call: Call) -> Result:
-    """A cancellation that the caller did not ask for; the caller's own goes on. Within `except` only."""
+def _asked_to_cancel() -> bool:
+    """Whether the caller cancelled its task; otherwise a cancellation came from within the tool."""
     task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise  # noqa: PLE0704 -- the cancellation that is being handled
-    return Result.failed(Outcome.CANCELLED, f"`{call.tool.name}` was cancelled from within")
+    return task is not None and task.cancelling() > 0
 
 
 def _bug(call: Call, error: Exception) -> Result:

@@ -158,7 +158,7 @@ class Result(NamedTuple):
         cls, value: JSON = None, *, content: tuple[Content, ...] = (), meta: Mapping[str, JSON] = NOTHING
     ) -> Result:
         """The result of a call that ended well."""
-        return cls(Outcome.OK, value, content, meta=meta)
+        return tuple.__new__(cls, (Outcome.OK, value, content, "", None, NO_USAGE, meta, None))
 
     @classmethod
     def failed(

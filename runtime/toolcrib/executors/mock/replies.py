@@ -85,15 +85,15 @@ def _result(value: JSON, pointer: str, tool: Descriptor, problems: list[Problem]
     if rendering.constant:
         fixed = rendering.render({})
         fresh = copier(fixed)
-        return frozenset(), lambda _scope: Result(Outcome.OK, fresh()), Result.ok(fixed)
-    render = rendering.render
-    return rendering.names, lambda scope: Result(Outcome.OK, render(scope)), None
+        return frozenset(), lambda _scope: Result.ok(fresh()), Result.ok(fixed)
+    render = rendering.run
+    return rendering.names, lambda scope: Result.ok(render(scope)), None
 
 
 def _result_file(name: str, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
     value = read_data(tool.origin, name, pointer, problems)
     fresh = copier(value)
-    return frozenset(), lambda _scope: Result(Outcome.OK, fresh()), Result.ok(value)
+    return frozenset(), lambda _scope: Result.ok(fresh()), Result.ok(value)
 
 
 def _error(value: Any, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:

@@ -1,0 +1,122 @@
+"""`toolcrib call`: call one tool and print what it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+
+from toolcrib.cli import exit_codes
+from toolcrib.cli.arguments import read_arguments
+from toolcrib.cli.opening import open_runtime, tell_refusals
+from toolcrib.cli.options import json_option, pack_option, tool_argument
+from toolcrib.cli.printing import json_text, outline, part_line, say_text, tell_failure
+from toolcrib.engine import Runtime
+from toolcrib.model import JSON, Outcome, Partial, Progress, Result
+from toolcrib.text import escape_terminal
+
+
+@click.command("call")
+@tool_argument
+@click.argument("words", nargs=-1, metavar="[KEY=TEXT | KEY:=JSON]...")
+@click.option(
+    "--args-file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    help="Read arguments from a YAML or JSON file that holds an object; `-` is the standard input.",
+)
+@click.option("--mode", metavar="MODE", help="Call the tool in this mode instead of its own.")
+@click.option("--dry-run", is_flag=True, help="Say what the call would do, and do nothing.")
+@click.option("--explain", is_flag=True, help="Say on stderr which answer is chosen and why, then call.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seeds what mocks generate.")
+@json_option
+@pack_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    name: str,
+    words: tuple[str, ...],
+    args_file: str | None,
+    mode: str | None,
+    dry_run: bool,
+    explain: bool,
+    seed: int,
+    as_json: bool,
+    packs: tuple[str, ...],
+) -> None:
+    """Call a tool.
+
+    The result goes to stdout, everything else to stderr; the exit code says the outcome. `key=text` passes
+    a text, which the tool's schema may turn into a number or boolean; `key:=json` passes any JSON value.
+    """
+    arguments = read_arguments(words, args_file)
+    runtime = open_runtime(packs=packs, modes={name: mode} if mode is not None else {}, seed=seed)
+    tell_refusals(runtime)
+    result = asyncio.run(_answer(runtime, name, arguments, explain=explain, dry_run=dry_run))
+    if as_json:
+        click.echo(json_text(result.as_json()))
+    elif result.outcome is Outcome.OK:
+        _say(result)
+    else:
+        tell_failure(result)
+    if words and not as_json and _wants_another_type(result):
+        click.echo(
+            "hint: `key=text` passes a text; write `key:=json` for numbers, booleans, lists, objects",
+            err=True,
+        )
+    ctx.exit(exit_codes.OF_OUTCOME[result.outcome])
+
+
+async def _answer(
+    runtime: Runtime, name: str, arguments: dict[str, JSON], *, explain: bool, dry_run: bool
+) -> Result:
+    async with runtime:
+        if dry_run:
+            return await runtime.dry_run(name, arguments)
+        if explain:
+            _tell_plan(await runtime.dry_run(name, arguments))
+        async for event in runtime.stream(name, arguments):
+            if isinstance(event, Result):
+                return event
+            _tell_event(event)
+    raise AssertionError("a stream ends with a result")
+
+
+def _tell_plan(planned: Result) -> None:
+    """Say which answer is chosen and why. A call that gets no answer says so itself."""
+    if isinstance(planned.value, dict):
+        for line in outline({"plan": planned.value["plan"]}):
+            click.echo(escape_terminal(line), err=True)
+
+
+def _tell_event(event: Progress | Partial) -> None:
+    """Show what arrives before the result, to whoever sits at a terminal."""
+    if sys.stderr.isatty():
+        click.echo(escape_terminal(event_line(event)), err=True)
+
+
+def event_line(event: Progress | Partial) -> str:
+    """What arrives before a result, on one line."""
+    if isinstance(event, Partial):
+        return part_line(event.content)
+    total = f"/{event.total:g}" if event.total is not None else ""
+    return f"[{event.progress:g}{total}] {event.message}".rstrip()
+
+
+def _wants_another_type(result: Result) -> bool:
+    faults: Any = result.error.details.get("faults", ()) if result.error is not None else ()
+    return result.outcome is Outcome.INVALID_ARGUMENTS and any(fault["keyword"] == "type" for fault in faults)
+
+
+def _say(result: Result) -> None:
+    """Print a good result: a text as it is, another value as JSON, the parts that add to it."""
+    if isinstance(result.value, str):
+        say_text(result.value)
+    elif result.value is not None or not result.content:
+        click.echo(json_text(result.value))
+    for part in result.content:
+        if part.text is None or part.text != result.value:
+            say_text(part_line(part))

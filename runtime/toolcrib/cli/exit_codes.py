@@ -1,0 +1,46 @@
+"""The exit codes of `toolcrib`: one table. Codes of outcomes never change their number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from toolcrib.model import Outcome
+
+OK: Final = 0
+"""Everything was as it should be."""
+
+PROBLEMS: Final = 1
+"""Documents have errors, or a scenario failed."""
+
+USAGE: Final = 2
+"""The command line was wrong, or the runtime can't be set up as it asks."""
+
+NOTHING_SELECTED: Final = 3
+"""There was nothing to run: no scenario fits."""
+
+INTERRUPTED: Final = 130
+"""Ended by Ctrl-C; 128 and the number of the signal, as shells have it."""
+
+OF_OUTCOME: Final[Mapping[Outcome, int]] = MappingProxyType(
+    {
+        Outcome.OK: OK,
+        Outcome.TOOL_ERROR: 10,
+        Outcome.INVALID_ARGUMENTS: 11,
+        Outcome.INVALID_RESULT: 12,
+        Outcome.NOT_FOUND: 13,
+        Outcome.UNAVAILABLE: 14,
+        Outcome.DENIED: 15,
+        Outcome.NEEDS_APPROVAL: 16,
+        Outcome.TIMEOUT: 17,
+        Outcome.CANCELLED: 18,
+        Outcome.OVERLOADED: 19,
+        Outcome.LIMIT_EXCEEDED: 20,
+        Outcome.TRANSPORT_ERROR: 21,
+        Outcome.UNKNOWN_OUTCOME: 22,
+        Outcome.UNMATCHED_MOCK: 23,
+        Outcome.INTERNAL: 24,
+    }
+)
+"""What `toolcrib call` ends with."""

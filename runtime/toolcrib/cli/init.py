@@ -1,0 +1,63 @@
+"""`toolcrib init`: a first tool, pack and scenario, and the schemas that an editor completes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+import click
+
+from toolcrib.cli import exit_codes
+from toolcrib.cli.printing import json_text
+from toolcrib.executors import Executors
+from toolcrib.schemas import KINDS, with_blocks
+from toolcrib.text import escape_terminal
+
+NEXT = """
+Next:
+  toolcrib list
+  toolcrib call get_forecast city=Oslo
+  toolcrib run
+  toolcrib validate"""
+
+
+@click.command("init")
+@click.argument("folder", default=".", metavar="[DIR]", type=click.Path(file_okay=False))
+@click.option("--force", is_flag=True, help="Overwrite files that exist.")
+@click.pass_context
+def command(ctx: click.Context, *, folder: str, force: bool) -> None:
+    """Write a first tool, pack and scenario to start from.
+
+    They go to DIR, or here. Nothing that exists is overwritten unless `--force` is given.
+    """
+    contents = {Path(folder, name): text for name, text in _contents()}
+    existing = [path for path in contents if path.exists()]
+    if existing and not force:
+        for path in existing:
+            click.echo(f"{escape_terminal(str(path))} exists", err=True)
+        click.echo("nothing was written; take another folder, or overwrite with `--force`", err=True)
+        ctx.exit(exit_codes.PROBLEMS)
+    for path, text in contents.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+        click.echo(f"wrote {escape_terminal(str(path))}")
+    moved = f"\n  cd {escape_terminal(folder)}" if Path(folder).resolve() != Path.cwd() else ""
+    click.echo(NEXT.replace("Next:", f"Next:{moved}"))
+
+
+def _contents() -> Iterator[tuple[str, str]]:
+    """Relative path -> text of every file to write."""
+    yield from _below(files("toolcrib.cli").joinpath("starter"), "")
+    blocks = Executors.installed().blocks()
+    for kind in KINDS:
+        yield f".toolcrib/{kind}.schema.json", json_text(with_blocks(kind, blocks)) + "\n"
+
+
+def _below(folder: Traversable, lead: str) -> Iterator[tuple[str, str]]:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _below(entry, f"{lead}{entry.name}/")
+        else:
+            yield lead + entry.name, entry.read_text(encoding="utf-8")

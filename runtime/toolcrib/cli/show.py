@@ -1,0 +1,171 @@
+"""`toolcrib show`: everything about one tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+import click
+
+from toolcrib.cli import exit_codes
+from toolcrib.cli.list import mode_of
+from toolcrib.cli.opening import open_runtime, tell_refusals
+from toolcrib.cli.options import json_option, pack_option, tool_argument
+from toolcrib.cli.parameters import parameter_rows
+from toolcrib.cli.printing import json_text, outline, table, tell_failure, terminal_width
+from toolcrib.clock import format_duration
+from toolcrib.engine import Runtime
+from toolcrib.model import JSON, Descriptor, Schema
+from toolcrib.secrets import redact
+from toolcrib.text import compact, escape_terminal
+
+
+@click.command("show")
+@tool_argument
+@json_option
+@pack_option
+@click.pass_context
+def command(ctx: click.Context, *, name: str, as_json: bool, packs: tuple[str, ...]) -> None:
+    """Show everything about one tool: where it is from, its parameters, its modes."""
+    runtime = open_runtime(packs=packs)
+    tell_refusals(runtime)
+    tool = runtime.registry.get(name)
+    if tool is None:
+        result = runtime.not_found(name, runtime.registry)
+        tell_failure(result)
+        ctx.exit(exit_codes.OF_OUTCOME[result.outcome])
+    if as_json:
+        click.echo(json_text(_document(runtime, tool)))
+        return
+    for line in _page(runtime, tool):
+        click.echo(line)
+
+
+def _availability(runtime: Runtime, tool: Descriptor) -> dict[str, str]:
+    """Each mode that the tool has a block for -> why it can't run in it; empty where it can."""
+    return {mode: runtime.unavailable(replace(tool, mode=mode)) for mode in tool.bindings}
+
+
+def _document(runtime: Runtime, tool: Descriptor) -> dict[str, Any]:
+    document = {
+        key: getattr(tool, key)
+        for key in (
+            "name",
+            "title",
+            "description",
+            "version",
+            "author",
+            "help_url",
+            "category",
+            "mode",
+            "timeout",
+        )
+    }
+    return document | {
+        "tags": list(tool.tags),
+        "labels": dict(tool.labels),
+        "annotations": asdict(tool.annotations),
+        "unavailable": runtime.unavailable(tool) or None,
+        "modes": {mode: {"unavailable": why or None} for mode, why in _availability(runtime, tool).items()},
+        "input_schema": tool.input_schema,
+        "output_schema": tool.output_schema,
+        "coerce": tool.coerce,
+        "on_invalid_result": tool.on_invalid_result,
+        "examples": [_example(tool, index) for index in range(len(tool.examples))],
+        "deprecated": tool.deprecated,
+        "experimental": tool.experimental,
+        "metadata": dict(tool.metadata),
+        "bindings": redact(dict(tool.bindings)),
+        "origin": {
+            "source": tool.origin.source,
+            "line": tool.origin.line,
+            "pack": tool.origin.pack or None,
+            "digest": tool.origin.digest,
+        },
+    }
+
+
+def _example(tool: Descriptor, index: int) -> dict[str, JSON]:
+    example = tool.examples[index]
+    shown = {"args": redact(dict(example.args), tool.input_schema)}
+    return shown | ({"result": redact(example.result, tool.output_schema)} if example.has_result else {})
+
+
+def _page(runtime: Runtime, tool: Descriptor) -> Iterator[str]:
+    title = f"  {escape_terminal(tool.title)}" if tool.title else ""
+    yield click.style(tool.name, bold=True) + title
+    for line in escape_terminal(tool.description).splitlines():
+        yield f"  {line}"
+    yield ""
+    yield from _indented(table(list(_facts(runtime, tool))))
+    yield from _section("parameters", tool.input_schema)
+    if tool.output_schema is not None:
+        yield from _section("result", tool.output_schema)
+    if tool.examples:
+        yield from ("", "examples")
+        for index in range(len(tool.examples)):
+            example = _example(tool, index)
+            result = f" -> {compact(example['result'])}" if "result" in example else ""
+            yield escape_terminal(f"  {compact(example['args'])}{result}")
+    if tool.metadata:
+        yield from ("", "metadata")
+        yield from _indented(escape_terminal(line) for line in outline(dict(tool.metadata)))
+
+
+def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
+    availability = _availability(runtime, tool)
+    effects = (
+        tool.annotations if not tool.annotations.read_only else replace(tool.annotations, destructive=False)
+    )
+    facts = {
+        "file": tool.origin.place(),
+        "pack": tool.origin.pack,
+        "mode": mode_of(runtime, tool),
+        "available in": ", ".join(mode for mode, why in availability.items() if not why),
+        "deprecated": tool.deprecated
+        if isinstance(tool.deprecated, str)
+        else "yes"
+        if tool.deprecated
+        else "",
+        "experimental": "yes" if tool.experimental else "",
+        "a call is": ", ".join(key.replace("_", " ") for key, is_so in asdict(effects).items() if is_so),
+        "tags": ", ".join(tool.tags),
+        "labels": ", ".join(f"{key}={value}" for key, value in tool.labels.items()),
+        "category": tool.category,
+        "version": tool.version,
+        "author": tool.author,
+        "help": tool.help_url,
+        "timeout": format_duration(tool.timeout),
+        "coercion": tool.coerce,
+        "invalid result": tool.on_invalid_result,
+    }
+    yield from ((key, value) for key, value in facts.items() if value)
+    for why in filter(
+        None, [*availability.values(), "" if tool.mode in availability else runtime.unavailable(tool)]
+    ):
+        yield "unavailable", why
+
+
+def _section(title: str, schema: Schema) -> Iterator[str]:
+    """A schema as a table of its properties, or as JSON where it is no plain object."""
+    rows = parameter_rows(schema)
+    yield ""
+    if rows is None:
+        yield title
+        yield from _indented(json_text(schema).splitlines())
+    elif not rows:
+        yield f"{title}: none"
+    else:
+        head, *lines = table([("name", "type", "", "default", "description"), *rows], _inner_width())
+        yield title
+        yield from _indented([click.style(head, dim=True), *lines])
+
+
+def _inner_width() -> int | None:
+    width = terminal_width()
+    return None if width is None else width - 2
+
+
+def _indented(lines: Any) -> Iterator[str]:
+    return (f"  {line}" for line in lines)

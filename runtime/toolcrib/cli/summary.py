@@ -1,0 +1,98 @@
+"""What a run comes to: totals for people and for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import PurePath
+from typing import Any
+
+import click
+
+from toolcrib.cli.list import modes_line
+from toolcrib.cli.printing import plural, table
+from toolcrib.engine import Runtime
+from toolcrib.loading.scenarios import Scenario
+from toolcrib.model import Result
+from toolcrib.scenarios import ScenarioReport
+
+
+def results_of(reports: Sequence[ScenarioReport]) -> list[tuple[str, Result]]:
+    """Every call of a run: the tool's name and what it answered."""
+    return [
+        (step.step.call, step.result)
+        for report in reports
+        for step in report.steps
+        if step.result is not None
+    ]
+
+
+def group_of(scenario: Scenario) -> str:
+    """Where a scenario belongs: its pack, else the folder of its file."""
+    return scenario.origin.pack or PurePath(scenario.origin.source).parent.as_posix()
+
+
+def spoken(seconds: float) -> str:
+    """A span of time for people: `0.21 s`, `12 s`, `3 m 20 s`, `2 h 14 m`."""
+    if seconds < 10:
+        return f"{seconds:.2f}".rstrip("0").rstrip(".") + " s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} m {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} m"
+
+
+def summary_lines(runtime: Runtime, reports: Sequence[ScenarioReport], duration: float) -> Iterator[str]:
+    """The summary: a line for each pack or folder, the tools by mode, the outcomes, the verdict."""
+    groups: dict[str, list[ScenarioReport]] = {}
+    for report in reports:
+        groups.setdefault(group_of(report.scenario), []).append(report)
+    yield ""
+    yield from table([_row(name, group) for name, group in groups.items()])
+    yield ""
+    yield f"{plural(len(runtime.registry), 'tool')}: {modes_line(runtime, list(runtime.registry.values()))}"
+    outcomes = Counter(result.outcome.value for _tool, result in results_of(reports))
+    yield "outcomes: " + ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
+    yield _verdict(reports, duration)
+
+
+def _row(name: str, reports: Sequence[ScenarioReport]) -> tuple[str, ...]:
+    examples = sum("examples" in report.scenario.tags for report in reports)
+    failed = sum(not report.passed for report in reports)
+    return (
+        name,
+        plural(len(reports) - examples, "scenario") if len(reports) > examples else "",
+        plural(examples, "tool") + " with examples" if examples else "",
+        plural(len(results_of(reports)), "call"),
+        f"{failed} failed" if failed else "ok",
+    )
+
+
+def _verdict(reports: Sequence[ScenarioReport], duration: float) -> str:
+    calls = results_of(reports)
+    failed = sum(not report.passed for report in reports)
+    virtual = spoken(sum(report.virtual for report in reports))
+    passed = f"{plural(len(reports) - failed, 'scenario')} passed"
+    told = f"{failed} failed, {passed}" if failed else passed
+    verdict = click.style(told, fg="red" if failed else "green", bold=True)
+    tools = plural(len({tool for tool, _result in calls}), "tool")
+    return f"{verdict} in {spoken(duration)} ({virtual} of virtual time), {plural(len(calls), 'call')} of {tools}"
+
+
+def run_document(runtime: Runtime, reports: Sequence[ScenarioReport], duration: float) -> dict[str, Any]:
+    """The run as one JSON document."""
+    calls = results_of(reports)
+    failed = sum(not report.passed for report in reports)
+    return {
+        "passed": len(reports) - failed,
+        "failed": failed,
+        "calls": len(calls),
+        "outcomes": dict(sorted(Counter(result.outcome.value for _tool, result in calls).items())),
+        "duration": round(duration, 6),
+        "virtual": round(sum(report.virtual for report in reports), 6),
+        "scenarios": [report.as_json() for report in reports],
+        "problems": [asdict(problem) for problem in runtime.problems],
+    }

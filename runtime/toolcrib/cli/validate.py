@@ -1,0 +1,134 @@
+"""`toolcrib validate`: every problem of every file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import click
+
+from toolcrib.cli import exit_codes
+from toolcrib.cli.opening import open_runtime
+from toolcrib.cli.options import json_option, pack_option, paths_argument
+from toolcrib.cli.printing import json_text, plural, problem_text
+from toolcrib.engine import Runtime
+from toolcrib.errors import Problem
+from toolcrib.text import escape_terminal
+
+
+@click.command("validate")
+@paths_argument
+@click.option("--strict", is_flag=True, help="Take warnings and notices for errors.")
+@click.option("--deep/--shallow", default=True, help="Prove what mocks answer, or only check the documents.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    show_default=True,
+    help="How to print.",
+)
+@json_option
+@pack_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    paths: tuple[str, ...],
+    strict: bool,
+    deep: bool,
+    form: str,
+    as_json: bool,
+    packs: tuple[str, ...],
+) -> None:
+    """Check descriptors, packs and scenarios, and prove what mocks answer.
+
+    Without PATH: the folders `descriptors` and `packs`. Ends with 1 when something is an error.
+    """
+    runtime = open_runtime(paths, packs)
+    problems = [*runtime.problems, *(asyncio.run(_proved(runtime)) if deep else ())]
+    if strict:
+        problems = [replace(problem, severity="error") for problem in problems]
+    problems.sort(key=lambda problem: (problem.source, problem.line, problem.column))
+    for line in _FORMS["json" if as_json else form](problems, runtime):
+        click.echo(line)
+    ctx.exit(
+        exit_codes.PROBLEMS if any(problem.severity == "error" for problem in problems) else exit_codes.OK
+    )
+
+
+async def _proved(runtime: Runtime) -> Sequence[Problem]:
+    from toolcrib.proving import prove  # noqa: PLC0415 -- `--shallow` does without jsonschema
+
+    async with runtime:
+        return await prove(runtime)
+
+
+def _as_text(problems: Sequence[Problem], runtime: Runtime) -> Iterator[str]:
+    yield from (problem_text(problem) for problem in problems)
+    yield _summary(problems, runtime)
+
+
+def _as_json(problems: Sequence[Problem], runtime: Runtime) -> Iterator[str]:
+    document: dict[str, Any] = {
+        "problems": [asdict(problem) for problem in problems],
+        "errors": _count(problems)["error"],
+        "warnings": _count(problems)["warning"],
+        "notices": _count(problems)["notice"],
+        "tools": len(runtime.registry),
+        "packs": len(runtime.packs),
+        "scenarios": len(runtime.scenarios),
+    }
+    yield json_text(document)
+
+
+def _as_github(problems: Sequence[Problem], runtime: Runtime) -> Iterator[str]:
+    yield from (annotation(problem) for problem in problems)
+    yield _summary(problems, runtime)
+
+
+def annotation(problem: Problem) -> str:
+    """The problem as a workflow command of GitHub Actions, which shows it beside the line.
+
+    Escapes as GitHub's own toolkit does: `%`, CR and LF everywhere, `:` and `,` in properties as well.
+    """
+    properties = {"file": problem.source, "line": problem.line, "col": problem.column, "title": problem.code}
+    told = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items() if value)
+    text = problem.message + (f"\nhint: {problem.hint}" if problem.hint else "")
+    return f"::{problem.severity} {told}::{_data(f'{problem.code}: {text}')}"
+
+
+def _data(text: str) -> str:
+    escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return escape_terminal(escaped)
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+_FORMS: Mapping[str, Callable[[Sequence[Problem], Runtime], Iterator[str]]] = {
+    "text": _as_text,
+    "json": _as_json,
+    "github": _as_github,
+}
+
+
+def _count(problems: Sequence[Problem]) -> Counter[str]:
+    return Counter(problem.severity for problem in problems)
+
+
+def _summary(problems: Sequence[Problem], runtime: Runtime) -> str:
+    if not problems:
+        there = (
+            plural(len(runtime.registry), "tool"),
+            plural(len(runtime.packs), "pack"),
+            plural(len(runtime.scenarios), "scenario"),
+        )
+        return f"{', '.join(there)}: no problems"
+    counts = _count(problems)
+    told = ", ".join(plural(counts[kind], kind) for kind in ("error", "warning", "notice") if counts[kind])
+    return f"{told} in {plural(len({problem.source for problem in problems}), 'file')}"

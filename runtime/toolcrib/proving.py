@@ -1,0 +1,291 @@
+"""What `toolcrib validate` proves beyond loading: what mocks answer, and whether a second judge agrees.
+
+A computed reply is proved by calling the mock: with generated arguments, with the examples, and with
+arguments made to fit each rule. Every problem is a call that really ends so; a reply that none of these
+calls reaches stays unproved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jsonschema
+from jsonschema.validators import validator_for
+
+from toolcrib.clock import VirtualClock
+from toolcrib.engine import Runtime
+from toolcrib.errors import ExpressionError, Problem
+from toolcrib.generation import Draw, arguments_for, generate, overlay
+from toolcrib.loading.scenarios import mocked
+from toolcrib.model import JSON, Descriptor, Outcome, Result, Schema
+from toolcrib.registry import Registry
+from toolcrib.secrets import redact
+from toolcrib.text import compact, truncate
+
+GENERATED = 8
+"""How many arguments are generated from an input schema."""
+
+FITTED = 2
+"""How many of them are fitted to each rule."""
+
+MOST_CALLS = 8
+"""How often a mock is called with the same arguments in one session, for replies that follow each other."""
+
+SHOWN = 200
+"""Bytes of the arguments that a problem shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mock:
+    """A mock to prove.
+
+    Attributes:
+        tool: The tool, in mode `mock`.
+        place: JSON Pointer of the block in its document.
+    """
+
+    tool: Descriptor
+    place: str
+
+    @property
+    def block(self) -> dict[str, Any]:
+        """The block, as written."""
+        block: dict[str, Any] = self.tool.bindings["mock"]  # type: ignore[assignment]
+        return block
+
+    def problem(self, code: str, message: str, pointer: str, **more: Any) -> Problem:
+        """A problem at a pointer that begins with `/mock`, placed in its document."""
+        origin = self.tool.origin
+        line, column = origin.locate(pointer)
+        return Problem(
+            code=code,
+            message=message,
+            pointer=self.place + pointer.removeprefix("/mock"),
+            source=origin.source,
+            line=line or origin.line,
+            column=column or 1,
+            **more,
+        )
+
+
+async def prove(runtime: Runtime) -> list[Problem]:
+    """What is wrong with what was loaded, as far as only calls or another judge can tell.
+
+    Returns:
+        Placed problems: `reply_breaks_schema` and `reply_fails` for a computed reply of a mock, `not_proved`
+        for a mock without any arguments to try, `second_opinion` for a schema that jsonschema refuses.
+    """
+    problems: list[Problem] = []
+    for mock in _mocks(runtime):
+        problems += await _prove(runtime, mock)
+    for tool in runtime.registry.values():
+        problems += second_opinion(tool)
+    return [problem for problem in problems if not _is_known(problem, runtime.problems)]
+
+
+def _is_known(problem: Problem, known: Sequence[Problem]) -> bool:
+    """Whether loading told the same of a fixed answer."""
+    return problem.code == "reply_breaks_schema" and any(
+        other.code == "result_breaks_schema"
+        and other.source == problem.source
+        and other.pointer.startswith(problem.pointer)
+        for other in known
+    )
+
+
+def _mocks(runtime: Runtime) -> Iterator[_Mock]:
+    for tool in runtime.registry.values():
+        if "mock" in tool.bindings:
+            yield _Mock(tool=replace(tool, mode="mock"), place="/mock")
+    for scenario in runtime.scenarios:
+        for name in scenario.mocks:
+            place = f"/mocks/{name.replace('~', '~0')}"
+            yield _Mock(tool=mocked(runtime.registry[name], scenario), place=place)
+
+
+async def _prove(runtime: Runtime, mock: _Mock) -> list[Problem]:
+    try:
+        tried = _arguments(mock)
+    except ExpressionError as error:
+        message = f"the answers of `{mock.tool.name}` are not proved, since no arguments could be made up: {error.message}"
+        hint = "give the tool `examples`"
+        return [mock.problem("not_proved", message, "/mock", hint=hint, severity="notice")]
+    found: dict[str, Problem] = {}
+    for arguments in tried:
+        for pointer, problem in await _judge(runtime, mock, arguments):
+            found.setdefault(pointer, problem)
+    return list(found.values())
+
+
+def _arguments(mock: _Mock) -> list[dict[str, Any]]:
+    """The arguments to try: generated, of the examples, and fitted to each rule.
+
+    Raises:
+        ExpressionError: None can be generated, and there are no examples.
+    """
+    tool = mock.tool
+    examples = [dict(example.args) for example in tool.examples]
+    try:
+        made: list[Any] = arguments_for(tool.input_schema, Draw(0, tool.name, "prove"), GENERATED)
+    except ExpressionError:
+        if not examples:
+            raise
+        made = []
+    start = [*made[:FITTED], *examples[:1]]
+    patterns = [
+        rule["when"]["args"] for rule in mock.block.get("rules", ()) if "args" in rule.get("when", {})
+    ]
+    return [
+        *start,
+        *(overlay(arguments, fitting(pattern)) for pattern in patterns for arguments in start[:FITTED]),
+    ]  # type: ignore[list-item]
+
+
+async def _judge(runtime: Runtime, mock: _Mock, arguments: dict[str, Any]) -> list[tuple[str, Problem]]:
+    """Call the mock as often as it has answers in a row, and look at each: pointer and problem."""
+    session = runtime.session(id="proof", clock=VirtualClock(), registry=Registry([mock.tool]))
+    found = []
+    for _ in range(_calls(mock.block)):
+        result = await session.call(mock.tool.name, arguments)
+        problem = _problem(mock, arguments, result)
+        if problem is not None:
+            found.append((problem.pointer, problem))
+    return found
+
+
+def _calls(block: Mapping[str, Any]) -> int:
+    """How many calls in a row may be answered differently; a rule on the call's number gets the most."""
+    rules = block.get("rules", ())
+    if any("call" in rule.get("when", {}) for rule in rules):
+        return MOST_CALLS
+    lists = [block.get("sequence", ()), *(rule["reply"] for rule in rules if isinstance(rule["reply"], list))]
+    return min(MOST_CALLS, 1 + max(len(replies) for replies in lists))
+
+
+def _problem(mock: _Mock, arguments: dict[str, Any], result: Result) -> Problem | None:
+    tool = mock.tool
+    shown = truncate(compact(redact(arguments, tool.input_schema)), SHOWN)
+    details = result.error.details if result.error is not None else {}
+    if result.outcome is Outcome.INTERNAL:
+        pointer = str(details.get("pointer", "/mock"))
+        message = f"called with {shown}: {result.message}"
+        return mock.problem("reply_fails", message, pointer, hint=str(details.get("hint", "")))
+    faults = result.message.splitlines()[1:]
+    if result.outcome is not Outcome.INVALID_RESULT:
+        faults = [str(warning) for warning in result.meta.get("warnings", ())]  # type: ignore[union-attr]
+    if not faults:
+        return None
+    severity = "error" if result.outcome is Outcome.INVALID_RESULT else "warning"
+    message = f"called with {shown}, the answer does not fit `output_schema`: {'; '.join(faults)}"
+    hint = "change the answer, or the schema"
+    return mock.problem(
+        "reply_breaks_schema", message, _reply_pointer(mock.block, result), hint=hint, severity=severity
+    )
+
+
+def _reply_pointer(block: Mapping[str, Any], result: Result) -> str:
+    """Where the reply stands that the mock says it gave."""
+    told = result.meta.get("mock")
+    if not isinstance(told, dict):
+        return "/mock"
+    index = int(str(told["reply"])) - 1
+    if "sequence" in block:
+        return f"/mock/sequence/{index}"
+    for number, rule in enumerate(block.get("rules", ())):
+        if rule.get("name", f"rule {number + 1}") == told["rule"]:
+            return f"/mock/rules/{number}/reply" + (f"/{index}" if isinstance(rule["reply"], list) else "")
+    return "/mock"
+
+
+def fitting(pattern: JSON) -> JSON:
+    """A value that a matcher accepts, where one is easily found; else what comes near.
+
+    Of an object's members those without an easy value are left out.
+    """
+    if isinstance(pattern, list):
+        return [fitting(item) for item in pattern]
+    if not isinstance(pattern, dict):
+        return pattern
+    members = {key: item for key, item in pattern.items() if not key.startswith("$")}
+    if members or not pattern:
+        return {key: fitting(item) for key, item in members.items() if not _is_open(item)}
+    operator = next((operator for operator in pattern if operator in _FITTING), None)
+    return None if operator is None else _FITTING[operator](pattern[operator])
+
+
+def _is_open(pattern: JSON) -> bool:
+    """Whether a matcher consists of operators of which none names a value."""
+    return (
+        isinstance(pattern, dict)
+        and bool(pattern)
+        and not any(key in _FITTING or not key.startswith("$") for key in pattern)
+    )
+
+
+def _first(patterns: Any) -> JSON:
+    return fitting(patterns[0]) if patterns else None
+
+
+def _made_up(schema: Schema) -> JSON:
+    try:
+        return generate(schema, Draw(0, "fitting"))
+    except ExpressionError:
+        return None
+
+
+_FITTING: Mapping[str, Callable[[Any], JSON]] = {
+    "$eq": lambda value: value,
+    "$exact": lambda value: value,
+    "$in": lambda values: values[0] if values else None,
+    "$any": _first,
+    "$all": _first,
+    "$gt": lambda bound: bound + 1 if isinstance(bound, int | float) else bound,
+    "$gte": lambda bound: bound,
+    "$lt": lambda bound: bound - 1 if isinstance(bound, int | float) else bound,
+    "$lte": lambda bound: bound,
+    "$close": lambda pair: pair[0],
+    "$contains": lambda item: item if isinstance(item, str) else [fitting(item)],
+    "$schema": _made_up,
+    "$regex": lambda pattern: _made_up({"type": "string", "pattern": pattern}),
+}
+
+
+def second_opinion(tool: Descriptor) -> Iterator[Problem]:
+    """Where jsonschema refuses a schema that loading accepted: other programs may refuse it as well."""
+    schemas: Sequence[tuple[str, Schema | None]] = (
+        ("/input_schema", tool.input_schema),
+        ("/output_schema", tool.output_schema),
+    )
+    for place, schema in schemas:
+        fault = None if schema is None else _jsonschema_fault(schema)
+        if fault is None:
+            continue
+        pointer = place + "".join(
+            f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in fault.absolute_path
+        )
+        line, column = tool.origin.locate(pointer)
+        yield Problem(
+            code="second_opinion",
+            message=f"jsonschema refuses this schema: {truncate(fault.message, SHOWN)}",
+            pointer=pointer,
+            hint="other programs that read it may refuse it too",
+            severity="warning",
+            source=tool.origin.source,
+            line=line or tool.origin.line,
+            column=column or 1,
+        )
+
+
+_NO_FORMATS = jsonschema.FormatChecker(formats=())
+"""Regular expressions are judged by loading: jsonschema would read them as Python's."""
+
+
+def _jsonschema_fault(schema: Schema) -> jsonschema.SchemaError | None:
+    judge: Any = validator_for(schema, default=jsonschema.Draft202012Validator)
+    try:
+        judge.check_schema(schema, format_checker=_NO_FORMATS)
+    except jsonschema.SchemaError as error:
+        return error
+    return None

@@ -20,13 +20,21 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from toolcrib.clock import RealClock
-from toolcrib.errors import ClosedRuntime, ConfigurationError, DocumentError, Problem
+from toolcrib.errors import (
+    ClosedRuntime,
+    ConfigurationError,
+    DocumentError,
+    Problem,
+    UnknownMode,
+    did_you_mean,
+)
 from toolcrib.executors import Executors
 from toolcrib.loading.linking import link
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.loading.sources import Loaded, load
 from toolcrib.middleware import Observer, build_chain, layers_of, middleware_named
+from toolcrib.middleware.ends import asked_to_cancel, attempts_of, bug, cancelled_within
 from toolcrib.model import (
     JSON,
     NOTHING,
@@ -41,6 +49,7 @@ from toolcrib.model import (
 from toolcrib.protocols import BoundTool, CallNext, Clock, Kinds, Middleware
 from toolcrib.registry import Registry, without_duplicates
 from toolcrib.secrets import redact
+from toolcrib.validation.faults import count, shorten
 
 T = TypeVar("T")
 
@@ -48,17 +57,6 @@ log = logging.getLogger("toolcrib")
 
 DEFAULT_PATHS = ("descriptors", "packs")
 """What is read where no path is given, as far as it exists."""
-
-BEFORE_ANY_ATTEMPT = frozenset(
-    {
-        Outcome.NOT_FOUND,
-        Outcome.UNAVAILABLE,
-        Outcome.INVALID_ARGUMENTS,
-        Outcome.DENIED,
-        Outcome.NEEDS_APPROVAL,
-    }
-)
-"""Outcomes of calls that reached no executor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +115,7 @@ class Runtime:
         self._observer = observer
         self._chains: dict[str, _Chain] = {}
         self._session_ids = itertools.count(1)
+        self.call_numbers = itertools.count(1)
         self._runner: asyncio.Runner | None = None
         self.closed = False
         self._main = self.session(id="main", clock=clock, seed=seed)
@@ -149,11 +148,12 @@ class Runtime:
 
         Raises:
             DocumentError: `strict`, and something is wrong with the documents.
+            UnknownMode: `mode`, or a glob of `modes`, asks for one that is neither installed nor written anywhere.
         """
         executors = executors or Executors.installed()
         runtime = cls.of(
             load(paths or default_paths(), executors),
-            modes={**modes, **({"*": mode} if mode is not None else {})},
+            modes=modes if mode is None else {**modes, "*": modes.get("*", mode)},
             executors=executors,
             middleware=middleware,
             observer=observer,
@@ -175,15 +175,18 @@ class Runtime:
         executors: Executors | None = None,
         **options: Any,
     ) -> Runtime:
-        """A runtime over what was read, from disk or memory; `options` are those of the constructor."""
+        """A runtime over what was read, from disk or memory; `options` are those of the constructor.
+
+        Raises:
+            UnknownMode: A glob of `modes` asks for a mode that is neither installed nor written anywhere.
+        """
         executors = executors or Executors.installed()
         registry, scenarios, problems = linked(loaded, executors)
+        check_modes(registry, modes, executors)
         told = replace(loaded, scenarios=scenarios, problems=problems)
         return cls(with_modes(registry, modes), executors=executors, loaded=told, **options)
 
-    def call(
-        self, name: str, arguments: Mapping[str, JSON] | None = None
-    ) -> Coroutine[Any, Any, Result]:
+    def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Coroutine[Any, Any, Result]:
         """Call a tool in the default session. See `Session.call`."""
         return self._main.call(name, arguments)
 
@@ -201,11 +204,13 @@ class Runtime:
         """`call` for code without an event loop.
 
         Raises:
+            ClosedRuntime: The runtime was closed.
             ConfigurationError: There is a running event loop: `await call(...)` there.
         """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
+            self.check_open()
             if self._runner is None:
                 self._runner = asyncio.Runner()
             return self._runner.run(self.call(name, arguments))
@@ -240,7 +245,7 @@ class Runtime:
             id=id if id is not None else f"session-{next(self._session_ids)}",
             seed=seed,
             clock=RealClock() if clock is None else clock,
-            registry=registry or self.registry,
+            registry=self.registry if registry is None else registry,
             user=user,
             caller=caller,
             correlation=correlation,
@@ -288,14 +293,23 @@ class Runtime:
     def not_found(self, name: str, registry: Registry) -> Result:
         """The result of a call to a tool that is not there: near misses, and whether its file was refused."""
         near = registry.near(name)
-        message = f"there is no tool `{name}`"
+        message = f"there is no tool `{shorten(name)}`"
         if name in self._refused:
             message += f": its document was refused, {self._refused[name]}"
         elif near:
             message += f"; did you mean {' or '.join(f'`{match}`' for match in near)}?"
         else:
-            message += f"; there are {len(registry)} tools" if registry else "; no tools are loaded"
+            message += f"; there are {count(len(registry), 'tool')}" if registry else "; no tools are loaded"
         return Result.failed(Outcome.NOT_FOUND, message, details={"near": list(near)})
+
+    def check_open(self) -> None:
+        """Nothing, while calls are possible.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+        """
+        if self.closed:
+            raise ClosedRuntime("the runtime is closed", hint="call inside `async with Runtime.open(...)`")
 
     async def aclose(self) -> None:
         """Give back what the executors hold. A later call raises ClosedRuntime."""
@@ -367,9 +381,7 @@ class Session:
         kept: T = self._slots[key]
         return kept
 
-    def call(
-        self, name: str, arguments: Mapping[str, JSON] | None = None
-    ) -> Coroutine[Any, Any, Result]:
+    def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Coroutine[Any, Any, Result]:
         """Call a tool: `await session.call(...)`.
 
         Every way in which a call can end is a Result; only programming mistakes raise.
@@ -409,7 +421,11 @@ class Session:
         Returns:
             `ok` with `{tool, mode, arguments, repairs, plan}`: the arguments with defaults and repairs,
             secrets masked; the plan is the mode's own. Otherwise how the call would fail before any attempt.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
         """
+        self._runtime.check_open()
         chain = self._chain(name)
         if chain is None:
             return self._runtime.not_found(name, self.registry)
@@ -419,7 +435,7 @@ class Session:
 
     async def _call(self, name: str, arguments: Mapping[str, JSON] | None, context: CallContext) -> Result:
         if self._runtime.closed:
-            raise ClosedRuntime("the runtime is closed", hint="call inside `async with Runtime.open(...)`")
+            self._runtime.check_open()
         chain = self._chains.get(name) or self._chain(name)
         if chain is None:
             return self._runtime.not_found(name, self.registry)
@@ -433,13 +449,12 @@ class Session:
                 with self.clock.working():
                     result = await chain.run(call)
         except asyncio.CancelledError:
-            if _asked_to_cancel():
+            if asked_to_cancel():
                 raise
-            result = Result.failed(Outcome.CANCELLED, f"`{call.tool.name}` was cancelled from within")
+            result = cancelled_within(call)
         except Exception as error:  # noqa: BLE001 -- the edge: what escapes the layers is a bug, and told as one
-            result = _bug(call, error)
-        attempts = result.usage.attempts or (0 if result.outcome in BEFORE_ANY_ATTEMPT else 1)
-        return result.with_usage(attempts, self._monotonic() - started)
+            result = bug(call, error)
+        return result.with_usage(attempts_of(result), self._monotonic() - started)
 
     def _chain(self, name: str) -> _Chain | None:
         tool = self.registry.get(name)
@@ -450,20 +465,9 @@ class Session:
 
     def _made(self, chain: _Chain, arguments: Mapping[str, JSON] | None, context: CallContext) -> Call:
         given: Any = {} if arguments is None else arguments
-        return Call(chain.tool, given, context, f"{self.id}-{self.calls}")
-
-
-def _asked_to_cancel() -> bool:
-    """Whether the caller cancelled its task; otherwise a cancellation came from within the tool."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-def _bug(call: Call, error: Exception) -> Result:
-    log.error("a bug in a call of `%s`", call.tool.name, exc_info=error)
-    kind = type(error).__name__
-    message = f"a bug while calling `{call.tool.name}`: {kind}; the log of `toolcrib` has the trace"
-    return Result.failed(Outcome.INTERNAL, message, details={"exception": kind})
+        if type(given) is not dict and isinstance(given, Mapping):
+            given = dict(given)
+        return Call(chain.tool, given, context, f"{self.id}-{next(self._runtime.call_numbers)}")
 
 
 async def dry_run(chain: _Chain, call: Call) -> Result:
@@ -524,6 +528,22 @@ def linked(loaded: Loaded, kinds: Kinds) -> tuple[Registry, tuple[Scenario, ...]
     return registry, tuple(scenarios), tuple(problems)
 
 
+def check_modes(registry: Registry, modes: Mapping[str, str], kinds: Kinds) -> None:
+    """Refuse a mode that no tool can be in; a misspelt one would change nothing, and nobody would notice.
+
+    A tool that is named without wildcards needs no check: it becomes unavailable and says why.
+
+    Raises:
+        UnknownMode: The mode is neither installed nor the name of a block of any tool.
+    """
+    known = {*kinds.modes, *(mode for tool in registry.values() for mode in tool.bindings)}
+    for glob, mode in modes.items():
+        if mode not in known and glob not in registry:
+            there = ", ".join(f"`{name}`" for name in sorted(known)) or "none"
+            hint = did_you_mean(mode, known) or f"the modes are: {there}"
+            raise UnknownMode(f"there is no mode `{mode}`", hint=hint)
+
+
 def with_modes(registry: Registry, modes: Mapping[str, str]) -> Registry:
     """The registry with other modes in force: tool glob -> mode, the first that fits counts.
 
@@ -537,6 +557,8 @@ def with_modes(registry: Registry, modes: Mapping[str, str]) -> Registry:
 
 def _in_modes(tools: Iterable[Descriptor], modes: Mapping[str, str]) -> Iterable[Descriptor]:
     for tool in tools:
-        wanted = next((mode for glob, mode in modes.items() if fnmatchcase(tool.name, glob)), None)
-        if wanted is not None and wanted != tool.mode and (wanted in tool.bindings or tool.name in modes):
-            yield replace(tool, mode=wanted)
+        glob = next((glob for glob in modes if fnmatchcase(tool.name, glob)), None)
+        if glob is None or modes[glob] == tool.mode:
+            continue
+        if modes[glob] in tool.bindings or glob == tool.name:
+            yield replace(tool, mode=modes[glob])

@@ -4,7 +4,7 @@ ToolcribError                   code, hint; never raised itself
 ├── DocumentError               .problems: everything wrong with the documents that were read
 ├── ExpressionError             an expression or template failed (.pointer says where in its document)
 ├── ConfigurationError          how the runtime is used is wrong
-│   ├── UnknownMode             no installed executor has this mode
+│   ├── UnknownMode             a mode that is neither installed nor written anywhere
 │   └── ClosedRuntime           a call after the runtime was closed
 └── CallError                   .result: one class for each outcome but `ok`
     ├── ToolFailed              tool_error
@@ -116,9 +116,9 @@ class DocumentError(ToolcribError):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
-        errors = sum(problem.severity == "error" for problem in self.problems)
+        many = len(self.problems)
         listing = "\n".join(str(problem) for problem in self.problems)
-        super().__init__(f"{errors} problem{'s' if errors != 1 else ''}:\n{listing}")
+        super().__init__(f"{many} problem{'s' if many != 1 else ''}:\n{listing}")
 
 
 class ExpressionError(ToolcribError):
@@ -146,7 +146,7 @@ class ConfigurationError(ToolcribError):
 
 
 class UnknownMode(ConfigurationError):
-    """No installed executor has this mode."""
+    """A mode was asked for that is neither installed nor written in any descriptor."""
 
     code = "unknown_mode"
 

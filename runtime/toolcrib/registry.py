@@ -13,13 +13,9 @@ from toolcrib.protocols import Kinds
 
 
 class Registry(Mapping[str, Descriptor]):
-    """Tools by name, in the order of their names. Changing one gives a new registry.
+    """Tools by name, in the order of their names. Changing one gives a new registry."""
 
-    Attributes:
-        revision: 1 for a new registry, one more for each one derived from it.
-    """
-
-    __slots__ = ("_tools", "revision")
+    __slots__ = ("_revision", "_tools")
 
     def __init__(self, tools: Iterable[Descriptor] = (), *, revision: int = 1) -> None:
         """Hold the tools.
@@ -33,7 +29,7 @@ class Registry(Mapping[str, Descriptor]):
         self._tools: Mapping[str, Descriptor] = MappingProxyType(
             {tool.name: tool for tool in sorted(kept, key=_name)}
         )
-        self.revision = revision
+        self._revision = revision
 
     @classmethod
     def parse(
@@ -63,6 +59,11 @@ class Registry(Mapping[str, Descriptor]):
         elif any(problem.severity == "error" for problem in found):
             raise DocumentError(found)
         return cls(tools)
+
+    @property
+    def revision(self) -> int:
+        """1 for a new registry, one more for each one derived from it."""
+        return self._revision
 
     def __getitem__(self, name: str) -> Descriptor:
         return self._tools[name]

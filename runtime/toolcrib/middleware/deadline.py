@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from toolcrib.clock import format_duration
+from toolcrib.middleware.ends import may_have_acted
 from toolcrib.model import Call, Descriptor, Outcome, Result
 from toolcrib.protocols import BoundTool, CallNext, Middleware
 
@@ -27,11 +28,11 @@ def layer(tool: Descriptor, bound: BoundTool) -> Middleware | None:
 
 
 def _late(call: Call, seconds: float) -> Result:
-    may_have_acted = not (call.tool.annotations.read_only or call.tool.annotations.idempotent)
+    acted = may_have_acted(call.tool)
     text = format_duration(seconds)
     return Result.failed(
         Outcome.TIMEOUT,
         f"`{call.tool.name}` did not answer within {text}",
-        details={"timeout": text, **({"may_have_acted": True} if may_have_acted else {})},
-        retryable=not may_have_acted,
+        details={"timeout": text, **({"may_have_acted": True} if acted else {})},
+        retryable=not acted,
     )

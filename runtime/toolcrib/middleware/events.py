@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from toolcrib.model import Call, Outcome, Result
+from toolcrib.middleware.ends import asked_to_cancel, attempts_of, bug, cancelled, cancelled_within
+from toolcrib.model import Call, Result
 from toolcrib.protocols import CallNext, Middleware
 
 
@@ -19,7 +20,7 @@ class CallStarted:
 
 @dataclass(frozen=True, slots=True)
 class CallFinished:
-    """A call ended, with the result that its caller gets."""
+    """A call ended, with the result that its caller gets; a caller that cancelled gets none."""
 
     call: Call
     result: Result
@@ -35,13 +36,24 @@ def layer(observer: Observer | None) -> Middleware | None:
         return None
 
     async def events(call: Call, call_next: CallNext) -> Result:
+        monotonic = call.context.session.clock.monotonic
         observer(CallStarted(call))
+        started = monotonic()
+
+        def finished(result: Result) -> Result:
+            told = result.with_usage(attempts_of(result), monotonic() - started)
+            observer(CallFinished(call, told))
+            return told
+
         try:
             result = await call_next(call)
         except asyncio.CancelledError:
-            observer(CallFinished(call, Result.failed(Outcome.CANCELLED, "the caller cancelled the call")))
-            raise
-        observer(CallFinished(call, result))
-        return result
+            if asked_to_cancel():
+                finished(cancelled(call, "the caller cancelled the call"))
+                raise
+            result = cancelled_within(call)
+        except Exception as error:  # noqa: BLE001 -- what escapes the layers inside is a bug, and told as one
+            result = bug(call, error)
+        return finished(result)
 
     return events

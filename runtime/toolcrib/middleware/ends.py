@@ -1,0 +1,56 @@
+"""How a call ends that no layer ended: by an error that escaped, or by cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from toolcrib.model import Call, Descriptor, Outcome, Result
+
+log = logging.getLogger("toolcrib")
+
+BEFORE_ANY_ATTEMPT = frozenset(
+    {
+        Outcome.NOT_FOUND,
+        Outcome.UNAVAILABLE,
+        Outcome.INVALID_ARGUMENTS,
+        Outcome.DENIED,
+        Outcome.NEEDS_APPROVAL,
+    }
+)
+"""Outcomes of calls that reached no executor."""
+
+
+def attempts_of(result: Result) -> int:
+    """How often the runtime tried: what a layer counted, else once or not at all."""
+    return result.usage.attempts or (0 if result.outcome in BEFORE_ANY_ATTEMPT else 1)
+
+
+def may_have_acted(tool: Descriptor) -> bool:
+    """Whether a call that was given up may have changed something."""
+    return not (tool.annotations.read_only or tool.annotations.idempotent)
+
+
+def asked_to_cancel() -> bool:
+    """Whether the caller cancelled its task; otherwise a cancellation came from within the tool."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def cancelled(call: Call, message: str) -> Result:
+    """The result of a call that was given up on its way."""
+    details = {"may_have_acted": True} if may_have_acted(call.tool) else {}
+    return Result.failed(Outcome.CANCELLED, message, details=details)
+
+
+def cancelled_within(call: Call) -> Result:
+    """The result of a call whose tool cancelled itself, without its caller."""
+    return cancelled(call, f"`{call.tool.name}` was cancelled from within")
+
+
+def bug(call: Call, error: Exception) -> Result:
+    """The result of a call out of which an error escaped. Its text may hold anything, so only the log has it."""
+    log.error("a bug in a call of `%s`", call.tool.name, exc_info=error)
+    kind = type(error).__name__
+    message = f"a bug while calling `{call.tool.name}`: {kind}; the log of `toolcrib` has the trace"
+    return Result.failed(Outcome.INTERNAL, message, details={"exception": kind})

@@ -1,0 +1,169 @@
+"""Write the reference pages that follow from the schemas and the table of outcomes.
+
+Run `python docs/generate.py` after a change of a schema; a test compares the pages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from toolcrib.cli.exit_codes import OF_OUTCOME
+from toolcrib.errors import error_for
+from toolcrib.executors import Executors
+from toolcrib.model import Outcome
+from toolcrib.schemas import envelope
+
+FOLDER = Path(__file__).parent / "reference"
+
+Schema = dict[str, Any]
+
+GENERATED = "<!-- Written by docs/generate.py. -->\n"
+
+TYPES = {"string": "text", "array": "list", "object": "object", "null": "null", "boolean": "true or false"}
+"""JSON's names of types as a person says them."""
+
+
+OUTCOMES = (
+    "Every call ends in one of these. `Runtime.call` returns a `Result` for all of them; `raise_for_outcome()` "
+    "raises the error class, and `toolcrib call` ends with the exit code."
+)
+
+
+def pages() -> dict[str, str]:
+    """File name -> the whole page."""
+    mock = Executors.installed().blocks()["mock"]
+    assert isinstance(mock, dict)
+    return {
+        "descriptor.md": schema_page(
+            "Descriptor", envelope("descriptor"), "One block for each mode follows: [mock](mock.md)."
+        ),
+        "mock.md": schema_page(
+            "Mode mock", mock, "Names and functions of expressions: [expressions](expressions.md)."
+        ),
+        "pack.md": schema_page("Pack", envelope("pack")),
+        "scenario.md": schema_page("Scenario", envelope("scenario"), "Matchers: [matchers](matchers.md)."),
+        "outcomes.md": outcome_page(),
+    }
+
+
+def schema_page(title: str, schema: Schema, more: str = "") -> str:
+    """A page with one table for every object that a schema describes."""
+    parts = [f"# {title}\n", GENERATED, f"{schema['description']}\n", *([f"{more}\n"] if more else [])]
+    for heading, described in objects(schema, schema):
+        parts += [f"## {heading}\n"] if heading else []
+        parts.append("\n".join(table(described, schema)) + "\n")
+    return "\n".join(parts)
+
+
+def objects(schema: Schema, root: Schema, place: str = "") -> Iterator[tuple[str, Schema]]:
+    """Every object with keys of its own: where it stands, and its schema."""
+    if schema.get("properties"):
+        yield place, schema
+    for name, entry in schema.get("properties", {}).items():
+        inner = f"{place}.{name}" if place else name
+        yield from objects(entry, root, inner)
+        if isinstance(entry.get("items"), dict):
+            yield from objects(entry["items"], root, f"{inner}[]")
+    for name, entry in schema.get("$defs", {}).items():
+        yield from objects(entry, root, name)
+
+
+def table(schema: Schema, root: Schema) -> Iterator[str]:
+    """The keys of one object."""
+    yield "| key | value | meaning | default | example |"
+    yield "|---|---|---|---|---|"
+    for name, entry in schema["properties"].items():
+        told = resolved(entry, root)
+        default = "required" if name in schema.get("required", ()) else shown(told.get("default"))
+        example = shown(next(iter(told.get("examples", ())), None))
+        yield f"| `{name}` | {kind(entry, root)} | {told['description']} | {default} | {example} |"
+
+
+def resolved(schema: Schema, root: Schema) -> Schema:
+    """What a schema says, with what it refers to underneath."""
+    if "$ref" not in schema:
+        return schema
+    own = {key: value for key, value in schema.items() if key != "$ref"}
+    return {**resolved(target(schema["$ref"], root), root), **own}
+
+
+def target(reference: str, root: Schema) -> Schema:
+    """The schema that a local reference means."""
+    found: Any = root
+    for key in reference.removeprefix("#/").split("/"):
+        found = found[key]
+    return dict(found)
+
+
+def kind(schema: Schema, root: Schema) -> str:
+    """What a value may be, in a few words; an object with keys of its own is a link to its table."""
+    name = schema.get("$ref", "").removeprefix("#/$defs/")
+    if name == "duration":
+        return "duration"
+    if root.get("$defs", {}).get(name, {}).get("properties"):
+        return f"[{name}](#{name})"
+    if name:
+        return kind(target(schema["$ref"], root), root)
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if "const" in schema:
+        return f"`{json.dumps(schema['const'])}`"
+    if "if" in schema:
+        return " or ".join(alternatives(schema, root))
+    types = schema.get("type", "any value")
+    words = [TYPES.get(word, word) for word in ([types] if isinstance(types, str) else types)]
+    items = schema.get("items")
+    return (
+        f"list of {kind(items, root)}"
+        if isinstance(items, dict) and words == ["list"]
+        else " or ".join(words)
+    )
+
+
+def alternatives(schema: Schema, root: Schema) -> Iterator[str]:
+    """What a value may be where the schema tells two cases apart."""
+    condition = schema["if"]
+    yield kind(schema["then"] if "$ref" in schema["then"] else {**condition, **schema["then"]}, root)
+    if "else" in schema:
+        yield kind(schema["else"], root)
+    else:
+        yield from (TYPES[word] for word in schema.get("type", ()) if word != condition.get("type"))
+
+
+def shown(value: Any) -> str:
+    """A value as one cell."""
+    if value is None:
+        return ""
+    text = json.dumps(value, ensure_ascii=False).replace("|", "\\|")
+    return f"`{text}`"
+
+
+def outcome_page() -> str:
+    """The closed set of outcomes."""
+    lines = [
+        "# Outcomes\n",
+        GENERATED,
+        f"{OUTCOMES}\n",
+        "| outcome | when | error class | exit code |",
+        "|---|---|---|---|",
+    ]
+    for outcome in Outcome:
+        cls = None if outcome is Outcome.OK else error_for(outcome)
+        when = "The tool answered, and the answer fits its schema." if cls is None else first_line(cls)
+        name = "" if cls is None else f"`{cls.__name__}`"
+        lines.append(f"| `{outcome}` | {when} | {name} | {OF_OUTCOME[outcome]} |")
+    return "\n".join(lines) + "\n"
+
+
+def first_line(cls: type) -> str:
+    """The first line of a class's docstring, escaped for a cell."""
+    return re.sub(r"\s+", " ", (cls.__doc__ or "").partition("\n\n")[0]).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,91 @@
+"""ARCHITECTURE.md says what the import rules check, and the other way round."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def page(root):
+    return (root / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def project(root):
+    return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def contracts(project):
+    return {contract["id"]: contract for contract in project["tool"]["importlinter"]["contracts"]}
+
+
+def rows(page: str, title: str) -> list[list[str]]:
+    """The body of the first table under a title."""
+    section = page.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line] for line in lines[2:]]
+
+
+def names(text: str) -> list[str]:
+    """The names in backticks."""
+    return re.findall(r"`([^`]+)`", text)
+
+
+def modules(layer: str) -> list[str]:
+    return re.findall(r"\w+", layer)
+
+
+def test_the_bands_are_those_of_the_linter_in_order(page, contracts):
+    on_page = [names(row[1]) for row in rows(page, "The bands")]
+    assert on_page == [modules(layer) for layer in contracts["bands"]["layers"]]
+    assert contracts["bands"]["exhaustive"]
+
+
+def test_every_module_of_the_package_stands_in_one_band(page, root):
+    on_disk = {
+        path.stem
+        for path in (root / "runtime" / "toolcrib").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
+    in_bands = [name for row in rows(page, "The bands") for name in names(row[1])]
+    assert sorted(in_bands) == sorted(on_disk - {"__init__"})
+
+
+def test_the_order_within_each_band_is_that_of_the_linter(page, contracts):
+    on_page = {
+        f"order-{band}": [sorted(modules(layer)) for layer in order.split(" > ")]
+        for band, order in re.findall(r"^- (\w+): (`.+`)$", page, re.MULTILINE)
+    }
+    checked = {
+        name: [sorted(modules(layer)) for layer in contract["layers"]]
+        for name, contract in contracts.items()
+        if name.startswith("order-")
+    }
+    assert on_page == checked
+
+
+def test_a_band_of_several_modules_has_an_order(page, contracts):
+    several = {f"order-{row[0]}" for row in rows(page, "The bands") if len(names(row[1])) > 1}
+    assert several == {name for name in contracts if name.startswith("order-")}
+
+
+def test_every_core_dependency_has_its_reason(page, project):
+    required = [re.split(r"[<>=~! ]", text)[0] for text in project["project"]["dependencies"]]
+    on_page = {names(row[0])[0]: row[2] for row in rows(page, "What the core depends on")}
+    assert sorted(on_page) == sorted(required)
+    assert all(on_page.values())
+
+
+IMPORTED_AS = {"pyyaml": "yaml", "jsonschema-rs": "jsonschema_rs"}
+
+
+def test_the_owners_of_foreign_packages_are_those_of_the_linter(page, contracts):
+    for package, owners, _reason in rows(page, "What the core depends on"):
+        name = IMPORTED_AS.get(names(package)[0], names(package)[0])
+        contract = contracts[name]
+        allowed = [module.removeprefix("toolcrib.") for module in contract.get("allowed_importers", ())]
+        assert sorted(allowed) == names(owners), name

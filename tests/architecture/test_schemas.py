@@ -1,0 +1,179 @@
+"""The published schemas are the single contract: they explain themselves, and the values have their fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
+from typing import Any
+
+import pytest
+
+from toolcrib.clock import parse_duration
+from toolcrib.executors import Executors
+from toolcrib.loading.packs import Pack
+from toolcrib.loading.scenarios import PARTS, Expectation, Made, Scenario, Step, Verify
+from toolcrib.model import Annotations, Descriptor, Example, Outcome
+from toolcrib.schemas import KINDS, KNOWN_MODES, LATER_KEYS, envelope, with_blocks
+from toolcrib.validation import check_schema, validate
+
+EDITORS_ONLY = {"$schema"}
+
+
+def whole(kind) -> dict[str, Any]:
+    return with_blocks(kind, Executors.installed().blocks())
+
+
+def properties(kind, *path: str) -> set[str]:
+    """The property names of a place in the envelope of a kind of document."""
+    schema: Any = envelope(kind)
+    for key in path:
+        schema = schema[key]
+    return set(schema["properties"]) - EDITORS_ONLY
+
+
+def field_names(cls, **spelt: str) -> set[str]:
+    """The fields of a value, each as documents spell it."""
+    return {spelt.get(field.name, field.name) for field in fields(cls)}
+
+
+def test_a_descriptor_has_the_fields_of_its_schema():
+    blocks = {"bindings"}  # one key for each mode in the document
+    assert field_names(Descriptor) - blocks - {"origin"} == properties("descriptor")
+    assert field_names(Annotations) == properties("descriptor", "properties", "annotations")
+    assert field_names(Example) - {"has_result"} == properties(
+        "descriptor", "properties", "examples", "items"
+    )
+
+
+def test_a_pack_has_the_fields_of_its_schema():
+    assert field_names(Pack) - {"origin"} == properties("pack")
+
+
+def test_a_scenario_has_the_fields_of_its_schema():
+    assert field_names(Scenario, name="scenario", start="clock") - {"origin"} == properties("scenario")
+    assert properties("scenario", "properties", "clock") == {"start"}
+    assert field_names(Step, save_as="as") - {"pointer"} == properties("scenario", "$defs", "step")
+    assert {"outcome", *PARTS} == properties("scenario", "$defs", "expect")
+    assert field_names(Expectation) == {"outcome", "parts"}
+
+
+def test_a_verification_has_the_fields_of_its_schema():
+    forbidden = {"never"}  # calls with 0 times
+    assert field_names(Verify) | forbidden == properties("scenario", "properties", "verify")
+    assert field_names(Made) - {"pointer"} == properties("scenario", "$defs", "made")
+    assert field_names(Made) - {"pointer", "times"} == properties("scenario", "$defs", "forbidden")
+
+
+def test_a_scenario_may_expect_every_outcome():
+    assert envelope("scenario")["$defs"]["expect"]["properties"]["outcome"]["enum"] == [
+        outcome.value for outcome in Outcome
+    ]
+
+
+def plain(value: Any) -> Any:
+    """A field's default as documents write it."""
+    if isinstance(value, tuple):
+        return list(value)
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def defaults_of(cls) -> dict[str, Any]:
+    found = {}
+    for field in fields(cls):
+        if field.default is not MISSING:
+            found[field.name] = plain(field.default)
+        elif field.default_factory is not MISSING:
+            found[field.name] = plain(field.default_factory())
+    return found
+
+
+SAID_OTHERWISE = {
+    ("descriptor", "annotations"): (Annotations(), {}),
+    ("descriptor", "output_schema"): (None, True),
+    ("descriptor", "timeout"): (parse_duration("30s"), "30s"),
+    ("scenario", "verify"): (Verify(), {}),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "cls"), [("descriptor", Descriptor), ("pack", Pack), ("scenario", Scenario)]
+)
+def test_a_default_of_the_schema_is_that_of_the_value(kind, cls):
+    told = {
+        key: schema["default"] for key, schema in envelope(kind)["properties"].items() if "default" in schema
+    }
+    real = defaults_of(cls)
+    for key in told.keys() & real.keys():
+        in_value, in_schema = SAID_OTHERWISE.get((kind, key), (told[key], told[key]))
+        assert (real[key], told[key]) == (in_value, in_schema), key
+
+
+def test_the_defaults_of_annotations_are_those_of_the_value():
+    schema = envelope("descriptor")["properties"]["annotations"]["properties"]
+    assert {key: entry["default"] for key, entry in schema.items()} == defaults_of(Annotations)
+
+
+def test_the_virtual_clock_starts_when_the_schema_says():
+    told = envelope("scenario")["properties"]["clock"]["properties"]["start"]["default"]
+    assert defaults_of(Scenario)["start"].isoformat().replace("+00:00", "Z") == told
+
+
+def resolved(schema: Any, root: Any) -> dict[str, Any]:
+    """A property's schema with what its reference says under what it says itself."""
+    merged = dict(schema)
+    while "$ref" in merged:
+        target: Any = root
+        for key in merged.pop("$ref").removeprefix("#/").split("/"):
+            target = target[key]
+        merged = {**target, **merged}
+    return merged
+
+
+def walk(schema: Any, root: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """Every property of a schema that is a key of documents: (pointer, its schema, whether it is required)."""
+    if not isinstance(schema, dict):
+        return
+    for name, entry in schema.get("properties", {}).items():
+        if isinstance(entry, dict):
+            yield f"{place}/{name}", resolved(entry, root), name in schema.get("required", ())
+            yield from walk(entry, root, f"{place}/{name}")
+    for key in ("items", "additionalProperties", "then", "else"):
+        yield from walk(schema.get(key), root, f"{place}/{key}")
+    for name, entry in schema.get("$defs", {}).items():
+        yield from walk(entry, root, f"{place}/$defs/{name}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_property_explains_itself(kind):
+    schema = whole(kind)
+    silent = [
+        place
+        for place, entry, required in walk(schema, schema)
+        if not (entry.get("title") and entry.get("description"))
+        or not (required or "default" in entry or "examples" in entry)
+    ]
+    uninstalled = {f"/{mode}" for mode in KNOWN_MODES} - {f"/{mode}" for mode in Executors.installed().modes}
+    assert [place for place in silent if place not in uninstalled | {"/$schema"}] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_example_and_default_fits_its_own_schema(kind):
+    schema = whole(kind)
+    wrong = []
+    for place, entry, _required in walk(schema, schema):
+        shown = [*entry.get("examples", ()), *([entry["default"]] if "default" in entry else [])]
+        inner = {**entry, "$defs": schema.get("$defs", {})}
+        wrong += [(place, value) for value in shown if validate(inner, value)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_schema_itself_is_right_and_closed(kind):
+    schema = whole(kind)
+    assert check_schema(schema) == []
+    assert schema["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_of_later_is_no_key_of_now(kind):
+    assert not LATER_KEYS[kind] & set(whole(kind)["properties"])

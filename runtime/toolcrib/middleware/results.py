@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from toolcrib.middleware.arguments import masked
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.protocols import CallNext, Middleware
 from toolcrib.validation import Fault, Validator, json_fault
 
 DEPTH = 100
 """How deep a result may be nested."""
+
+_NOT_JSON = "can't be passed on as JSON"
 
 
 def layer(tool: Descriptor) -> Middleware:
@@ -23,7 +26,11 @@ def layer(tool: Descriptor) -> Middleware:
             return result
         fault = json_fault(result.value, depth=DEPTH)
         if fault is not None:
-            return _refused(tool, result._replace(value=None), [fault])
+            return _refused(tool, result._replace(value=None), [masked(fault, validator)], _NOT_JSON)
+        if result.content:
+            fault = json_fault({"content": [part.as_json() for part in result.content]})
+            if fault is not None:
+                return _refused(tool, result, [fault], _NOT_JSON)
         if judge(result.value):
             return result
         faults = validator.faults(result.value)
@@ -32,16 +39,21 @@ def layer(tool: Descriptor) -> Middleware:
     return results
 
 
-def _refused(tool: Descriptor, result: Result, faults: Sequence[Fault]) -> Result:
+def _refused(
+    tool: Descriptor,
+    result: Result,
+    faults: Sequence[Fault],
+    verdict: str = "does not fit its output schema",
+) -> Result:
     """The raw value is kept for the one who repairs the tool, not for the model."""
     lines = "\n".join(fault.for_model() for fault in faults)
     refused = Result.failed(
         Outcome.INVALID_RESULT,
-        f"the answer of `{tool.name}` does not fit its output schema:\n{lines}",
+        f"the answer of `{tool.name}` {verdict}:\n{lines}",
         details={"faults": _pointers(faults)},
         raw_value=result.value,
     )
-    return refused._replace(meta=result.meta)
+    return refused._replace(meta=result.meta, usage=result.usage)
 
 
 def _warned(_tool: Descriptor, result: Result, faults: Sequence[Fault]) -> Result:

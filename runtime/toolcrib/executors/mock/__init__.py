@@ -9,10 +9,9 @@ from importlib.resources import files
 
 from toolcrib.errors import ExpressionError, Problem, Severity
 from toolcrib.executors.mock.pacing import latency_draw
-from toolcrib.executors.mock.replies import Reply
 from toolcrib.executors.mock.rules import Rule, choose, compile_rules
 from toolcrib.executors.mock.scope import MockState, scope_of
-from toolcrib.executors.mock.unmatched import nearest, unmatched
+from toolcrib.executors.mock.unmatched import nearest, unmatched, why_not
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result, Schema
 from toolcrib.validation import Validator
 
@@ -59,6 +58,7 @@ class BoundMock:
         self._rules = rules
         self._slot = f"mock:{descriptor.name}"
         self._scope = scope_of(frozenset({"args"}).union(*(rule.names for rule in rules)))
+        self._counts = True
         self.execute: Callable[[Call], Awaitable[Result]] = self._execute
         only = rules[0].replies[0]
         if (
@@ -67,6 +67,7 @@ class BoundMock:
             and only.names <= {"args"}
             and not (only.waits or only.progress)
         ):
+            self._counts = False
             self.execute = self._execute_plain
 
     async def _execute_plain(self, call: Call) -> Result:
@@ -75,7 +76,7 @@ class BoundMock:
         try:
             return reply.answer({"args": call.arguments})
         except ExpressionError as error:
-            return _bug(call, reply, error)
+            return _bug(call, error, f"{reply.pointer}/{reply.kind}")
 
     async def _execute(self, call: Call) -> Result:
         state = call.context.session.slot(self._slot, MockState)
@@ -86,7 +87,7 @@ class BoundMock:
         try:
             chosen = choose(self._rules, scope, number, state)
         except ExpressionError as error:
-            return _bug(call, self._rules[0].replies[0], error)
+            return _bug(call, error, self._rules[0].pointer)
         if chosen is None:
             return unmatched(self._rules, call, scope, number, state)
         rule, index = chosen
@@ -96,7 +97,7 @@ class BoundMock:
             result = reply.answer(scope)
             reports = [(report.after, report.at(scope)) for report in reply.progress]
         except ExpressionError as error:
-            return _bug(call, reply, error)
+            return _bug(call, error, f"{reply.pointer}/{reply.kind}")
         clock = call.context.session.clock
         for after, progress in reports:
             await clock.sleep(after)
@@ -107,42 +108,33 @@ class BoundMock:
 
     def explain(self, call: Call) -> JSON:
         """Which rule would answer, and why the rules before it would not. Changes nothing."""
-        kept = call.context.session.slot(self._slot, MockState)
-        number = kept.calls + 1
+        state = call.context.session.slot(self._slot, MockState)
+        number = state.calls + 1
         scope = self._scope(call, number)
+        plan: dict[str, JSON] = {"mode": "mock", **({"call": number} if self._counts else {})}
         try:
-            chosen = choose(self._rules, scope, number, kept)
-            passed = self._rules if chosen is None else self._rules[: self._rules.index(chosen[0])]
-            skipped: list[JSON] = [
-                {"rule": rule.label, "because": list(rule.mismatch(scope, number, kept))} for rule in passed
-            ]
+            chosen = choose(self._rules, scope, number, state)
         except ExpressionError as error:
-            return {"mode": "mock", "call": number, "error": error.message}
+            return {**plan, "error": error.message}
+        passed = self._rules if chosen is None else self._rules[: self._rules.index(chosen[0])]
+        reasons = [(rule, why_not(rule, call.tool, scope, number, state)) for rule in passed]
+        skipped: list[JSON] = [{"rule": rule.label, "because": list(why)} for rule, why in reasons if why]
         if chosen is None:
-            return {
-                "mode": "mock",
-                "call": number,
-                "rule": None,
-                "skipped": skipped,
-                "nearest": nearest(self._rules, scope, number, kept),
-            }
+            near = nearest(self._rules, call.tool, scope, number, state)
+            return {**plan, "rule": None, "skipped": skipped, "nearest": near}
         rule, index = chosen
         reply = rule.replies[index]
         place = call.tool.origin.place(reply.pointer)
-        return {
-            "mode": "mock",
-            "call": number,
-            "rule": rule.label,
-            "reply": index + 1,
-            "kind": reply.kind,
-            "at": place,
-            "skipped": skipped,
-        }
+        answer: dict[str, JSON] = {"rule": rule.label, "reply": index + 1, "kind": reply.kind, "at": place}
+        return {**plan, **answer, "skipped": skipped}
 
 
-def _bug(call: Call, reply: Reply, error: ExpressionError) -> Result:
-    """The mock itself is wrong: never an answer that a model could take for the tool's."""
-    pointer = error.pointer or reply.pointer
+def _bug(call: Call, error: ExpressionError, nearby: str) -> Result:
+    """The mock itself is wrong: never an answer that a model could take for the tool's.
+
+    `nearby` is where the error belongs, unless it says so itself.
+    """
+    pointer = error.pointer or nearby
     place = call.tool.origin.place(pointer)
     return Result.failed(
         Outcome.INTERNAL,

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Callable
 from typing import Any
 
 from toolcrib.errors import Problem
-from toolcrib.executors.mock.scope import Scope, names_for
+from toolcrib.executors.mock.scope import Scope, as_text, names_for
 from toolcrib.loading.files import read_bytes
-from toolcrib.model import JSON, Content, Descriptor
+from toolcrib.model import Content, Descriptor
 from toolcrib.rendering import Rendering, compile_value
-from toolcrib.text import compact
 
 Parts = Callable[[Scope], tuple[Content, ...]]
 
@@ -43,14 +41,12 @@ def _part(
 
     def make(scope: Scope) -> Content:
         shown: Any = texts.render(scope)
-        text, uri, title = (_text(shown[key]) for key in ("text", "uri", "title"))
+        text, uri, title = (
+            None if shown[key] is None else as_text(shown[key]) for key in ("text", "uri", "title")
+        )
         return Content(kind, text, data, mime_type, uri, title)
 
     return texts, make
-
-
-def _text(value: JSON) -> str | None:
-    return value if value is None or isinstance(value, str) else compact(value)
 
 
 def _data(entry: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> str | None:
@@ -62,7 +58,7 @@ def _data(entry: dict[str, Any], pointer: str, tool: Descriptor, problems: list[
     if data is not None:
         try:
             base64.b64decode(data, validate=True)
-        except binascii.Error as error:
+        except ValueError as error:
             problems.append(
                 Problem(
                     code="invalid_base64",

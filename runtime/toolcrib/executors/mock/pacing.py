@@ -10,9 +10,9 @@ from typing import Any
 
 from toolcrib.clock import parse_duration
 from toolcrib.errors import Problem
-from toolcrib.executors.mock.scope import Scope, names_for
+from toolcrib.executors.mock.scope import Scope, as_text, names_for
 from toolcrib.generation import Draw
-from toolcrib.model import Call, Progress
+from toolcrib.model import Call, Descriptor, Progress
 from toolcrib.rendering import Rendering, compile_value
 
 Latency = Callable[[Draw], float]
@@ -68,7 +68,7 @@ class Report:
 
     def at(self, scope: Scope) -> Progress:
         """The report of one call."""
-        return Progress(self.progress, self.total, str(self.message.render(scope)))
+        return Progress(self.progress, self.total, as_text(self.message.render(scope)))
 
 
 def compile_progress(

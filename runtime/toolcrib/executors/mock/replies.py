@@ -13,13 +13,13 @@ from typing import Any, cast
 from toolcrib.errors import ExpressionError, Problem
 from toolcrib.executors.mock.content import compile_content
 from toolcrib.executors.mock.pacing import Latency, Report, compile_latency, compile_progress
-from toolcrib.executors.mock.scope import Scope, names_for
+from toolcrib.executors.mock.scope import Scope, as_text, names_for
 from toolcrib.generation import Draw, generate, overlay
 from toolcrib.loading.documents import parse_json
 from toolcrib.loading.files import read_data, read_text
 from toolcrib.model import JSON, NOTHING, Content, Descriptor, Outcome, Result
-from toolcrib.rendering import compile_text, compile_value
-from toolcrib.text import canonical, compact
+from toolcrib.rendering import Text, compile_text, compile_value
+from toolcrib.text import canonical
 
 Answer = Callable[[Scope], Result]
 
@@ -35,7 +35,7 @@ class Reply:
         names: What the answer reads of the scope.
         latency: How long the answer takes.
         progress: What is reported before it.
-        constant: The answer, where it is the same for every call.
+        constant: The answer, where its value is the same for every call; parts beside it are left out.
     """
 
     kind: str
@@ -57,10 +57,9 @@ def compile_reply(block: dict[str, Any], pointer: str, tool: Descriptor, problem
     kind = next(kind for kind in _COMPILERS if kind in block)
     names, answer, constant = _COMPILERS[kind](block[kind], f"{pointer}/{kind}", tool, problems)
     if "content" in block and kind != "content":
-        part_names, parts, fixed = compile_content(block["content"], f"{pointer}/content", tool, problems)
+        part_names, parts, _fixed = compile_content(block["content"], f"{pointer}/content", tool, problems)
         names |= part_names
         answer = _with_content(answer, parts)
-        constant = constant._replace(content=parts({})) if constant is not None and fixed else None
     progress = compile_progress(block.get("progress", []), f"{pointer}/progress", tool, problems)
     return Reply(
         kind=kind,
@@ -87,7 +86,7 @@ def _result(value: JSON, pointer: str, tool: Descriptor, problems: list[Problem]
         fresh = copier(fixed)
         return frozenset(), lambda _scope: Result.ok(fresh()), Result.ok(fixed)
     render = rendering.run
-    return rendering.names, lambda scope: Result.ok(render(scope)), None
+    return rendering.names, lambda scope: Result.ok(copied(render(scope))), None
 
 
 def _result_file(name: str, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
@@ -111,7 +110,7 @@ def _error(value: Any, pointer: str, tool: Descriptor, problems: list[Problem]) 
             Outcome.TOOL_ERROR,
             message,
             code=as_text(shown["code"]),
-            details={**status, **shown["details"]},
+            details={**status, **copied(shown["details"])},
             retryable=retryable,
             content=(Content("text", text=message),),
         )
@@ -139,7 +138,7 @@ def _generate(value: JSON, pointer: str, tool: Descriptor, problems: list[Proble
     def answer(scope: Scope) -> Result:
         draw = Draw(cast("int", scope["seed"]), tool.name, canonical(scope["args"]), "generate")
         made = generate(schema, draw, examples=examples)
-        return Result.ok(overlay(made, patch.render(scope)) if options.get("overlay") else made)
+        return Result.ok(copied(overlay(made, patch.render(scope)) if options.get("overlay") else made))
 
     try:
         generate(schema, Draw(0, tool.name, "check"), examples=examples)
@@ -161,7 +160,16 @@ def _template(text: str, pointer: str, tool: Descriptor, problems: list[Problem]
     except ExpressionError as error:
         problems.append(Problem(code=error.code, message=error.message, pointer=pointer, hint=error.hint))
         return frozenset(), lambda _scope: Result.ok(), None
-    return template.names, lambda scope: Result.ok(value_of_text(template.render(scope))), None
+    constant = None if template.names else _fixed_text(template, pointer, problems)
+    return template.names, lambda scope: Result.ok(value_of_text(template.render(scope))), constant
+
+
+def _fixed_text(template: Text, pointer: str, problems: list[Problem]) -> Result | None:
+    try:
+        return Result.ok(value_of_text(template.render({})))
+    except ExpressionError as error:
+        problems.append(Problem(code=error.code, message=error.message, pointer=pointer, hint=error.hint))
+        return None
 
 
 def _template_file(name: str, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
@@ -185,11 +193,6 @@ _COMPILERS: dict[str, Callable[[Any, str, Descriptor, list[Problem]], _Compiled]
 }
 
 
-def as_text(value: JSON) -> str:
-    """What an expression answered, as text."""
-    return value if isinstance(value, str) else compact(value)
-
-
 def value_of_text(text: str) -> JSON:
     """What a rendered template answers: the value of a JSON text, any other text as it is.
 
@@ -197,6 +200,13 @@ def value_of_text(text: str) -> JSON:
     """
     value, problems = parse_json("template", text)
     return text if problems else value
+
+
+def copied(value: Any) -> Any:
+    """An equal, unshared copy of an answer: what an expression read belongs to the caller or the document."""
+    if isinstance(value, dict):
+        return {key: copied(item) if isinstance(item, (dict, list)) else item for key, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value
 
 
 def copier(value: JSON) -> Callable[[], JSON]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from toolcrib.errors import ExpressionError, Problem
@@ -11,6 +11,7 @@ from toolcrib.executors.mock.scope import MockState, Scope, names_for
 from toolcrib.matching import Matcher, compile_matcher, impossible
 from toolcrib.model import Descriptor
 from toolcrib.rendering import Expression, compile_condition
+from toolcrib.text import compact
 
 AfterLast = Literal["error", "repeat", "cycle", "next_rule"]
 
@@ -53,28 +54,20 @@ class Rule:
         read = frozenset(self.condition.names if self.condition is not None else ())
         return read.union(*(reply.names for reply in self.replies))
 
-    def mismatch(self, scope: Scope, number: int, state: MockState) -> list[str]:
-        """Why the rule does not answer this call, in words; empty if it does."""
-        reasons = []
-        if self.args is not None:
-            reasons += [f"args{difference}" for difference in self.args.differences(scope["args"], scope)]
-        if self.call is not None:
-            reasons += [f"call number: {difference}" for difference in self.call.differences(number, scope)]
-        if self.condition is not None and not reasons and not self.condition.evaluate(scope):
-            reasons.append("the condition `if` is false")
-        if not reasons and self.reply_at(state) is None:
-            reasons.append(
-                f"exhausted: its {len(self.replies)} repl{'y is' if len(self.replies) == 1 else 'ies are'} used up"
-            )
-        return reasons
-
     def matches(self, scope: Scope, number: int) -> bool:
-        """Whether the call fits, used-up replies aside."""
+        """Whether the call fits, used-up replies aside.
+
+        Raises:
+            ExpressionError: An expression of the rule failed; its pointer says which.
+        """
         if self.args is not None and not self.args.matches(scope["args"], scope):
             return False
         if self.call is not None and not self.call.matches(number, scope):
             return False
-        return self.condition is None or bool(self.condition.evaluate(scope))
+        try:
+            return self.condition is None or bool(self.condition.evaluate(scope))
+        except ExpressionError as error:
+            raise error.under(f"{self.pointer}/when/if") from None
 
     def reply_at(self, state: MockState) -> int | None:
         """The index of the reply that is next; None when they are used up."""
@@ -95,6 +88,14 @@ def choose(rules: tuple[Rule, ...], scope: Scope, number: int, state: MockState)
                 return rule, index
             if rule.after_last == "error":
                 return None
+    return None
+
+
+def stopping(rules: tuple[Rule, ...], scope: Scope, number: int, state: MockState) -> Rule | None:
+    """The used-up rule that keeps a call from the rules below it; None where no rule does."""
+    for rule in rules:
+        if rule.matches(scope, number) and rule.reply_at(state) is None and rule.after_last == "error":
+            return rule
     return None
 
 
@@ -147,9 +148,7 @@ def _rule(entry: dict[str, Any], index: int, pointer: str, tool: Descriptor, pro
         label=str(entry.get("name", f"rule {index + 1}")),
         pointer=pointer,
         args=_args(when, pointer, tool, problems),
-        call=compile_matcher(when["call"], problems, f"{pointer}/when/call", names=names_for(tool))
-        if "call" in when
-        else None,
+        call=_call(when, pointer, tool, problems),
         condition=_condition(when, pointer, tool, problems),
         replies=replies,
         after_last=entry.get("after_last", "error") if several else "repeat",
@@ -163,20 +162,23 @@ def _args(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[P
     faults: list[Problem] = []
     matcher = compile_matcher(when["args"], faults, place, names=names_for(tool))
     if not faults:
-        faults += [problem_under(place, problem) for problem in impossible(when["args"], tool.input_schema)]
+        faults += [
+            replace(problem, pointer=place + problem.pointer)
+            for problem in impossible(when["args"], tool.input_schema)
+        ]
     problems += faults
     return matcher
 
 
-def problem_under(pointer: str, problem: Problem) -> Problem:
-    """The same problem, seen from a structure that holds its own at `pointer`."""
-    return Problem(
-        code=problem.code,
-        message=problem.message,
-        pointer=pointer + problem.pointer,
-        hint=problem.hint,
-        severity=problem.severity,
-    )
+def _call(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Matcher | None:
+    if "call" not in when:
+        return None
+    place = f"{pointer}/when/call"
+    number = when["call"]
+    if isinstance(number, bool | float | int) and (isinstance(number, bool) or number < 1 or number % 1):
+        message = f"calls are numbered 1, 2, 3 ..., so none is {compact(number)}"
+        problems.append(Problem(code="never_matches", message=message, pointer=place))
+    return compile_matcher(number, problems, place, names=names_for(tool))
 
 
 def _condition(

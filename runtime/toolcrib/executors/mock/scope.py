@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from toolcrib.model import JSON, Call, Descriptor
+from toolcrib.text import compact
 
 Scope = Mapping[str, JSON]
 
@@ -28,6 +29,11 @@ def names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
         properties = schema.get("properties", {})
         known = properties.keys() if isinstance(properties, dict) else None
     return {**dict.fromkeys(NAMES), "args": known, "session": ("id", "calls")}
+
+
+def as_text(value: JSON) -> str:
+    """What an expression answered, as text: a text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else compact(value)
 
 
 @dataclass(slots=True)

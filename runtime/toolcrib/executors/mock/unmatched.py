@@ -3,54 +3,115 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from toolcrib.errors import ExpressionError
-from toolcrib.executors.mock.rules import Rule
+from toolcrib.executors.mock.rules import Rule, stopping
 from toolcrib.executors.mock.scope import MockState, Scope
 from toolcrib.generation import Draw, generate
-from toolcrib.model import JSON, Call, Outcome, Result
-from toolcrib.secrets import redact
+from toolcrib.matching import Difference, Matcher
+from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
+from toolcrib.secrets import HIDDEN, redact
 from toolcrib.text import compact
 
 NEAREST = 3
 """How many rules are shown; several, since the nearest by count may not be the one that was meant."""
 
+_BRACES = re.compile(r"\{[{%#]")
+
 
 def unmatched(rules: tuple[Rule, ...], call: Call, scope: Scope, number: int, state: MockState) -> Result:
     """The result `unmatched_mock` of a call."""
     tool = call.tool
-    near = nearest(rules, scope, number, state)
-    paste = rule_to_paste(call)
-    lines = [
-        f"no mock rule of `{tool.name}` answers call {number} with {compact(redact(call.arguments, tool.input_schema))}"
-    ]
+    near = nearest(rules, tool, scope, number, state)
+    shown = compact(redact(call.arguments, tool.input_schema))
+    lines = [f"no mock rule of `{tool.name}` answers call {number} with {shown}"]
     lines += [
         f"  {entry['rule']} ({tool.origin.place(entry['pointer'])}): {entry['differences'][0]}"
         for entry in near
     ]
-    lines += ["  a rule that would answer it:", *(f"    {line}" for line in paste.splitlines())]
-    return Result.failed(
-        Outcome.UNMATCHED_MOCK, "\n".join(lines), details={"call": number, "nearest": near, "paste": paste}
-    )
+    details: dict[str, JSON] = {"call": number, "nearest": near}
+    if rules[0].label == "sequence" and rules[0].always:
+        lines.append("  add a reply to the sequence, or write `after_last: repeat` or `after_last: cycle`")
+    else:
+        stopped = stopping(rules, scope, number, state)
+        place = "below the others" if stopped is None else f"above {stopped.label}"
+        details["paste"] = rule_to_paste(call)
+        lines += [
+            f"  a rule that would answer it, {place}:",
+            *(f"    {line}" for line in rule_to_paste(call).splitlines()),
+        ]
+    return Result.failed(Outcome.UNMATCHED_MOCK, "\n".join(lines), details=details)
 
 
-def nearest(rules: tuple[Rule, ...], scope: Scope, number: int, state: MockState) -> list[Any]:
+def nearest(
+    rules: tuple[Rule, ...], tool: Descriptor, scope: Scope, number: int, state: MockState
+) -> list[Any]:
     """The rules that came nearest, fewest differences first: `{rule, pointer, differences}`."""
-    reasons = [(rule, rule.mismatch(scope, number, state)) for rule in rules]
+    reasons = [(rule, why_not(rule, tool, scope, number, state)) for rule in rules]
     entries = [
-        {"rule": rule.label, "pointer": rule.pointer, "differences": list(why)}
-        for rule, why in reasons
-        if why
+        {"rule": rule.label, "pointer": rule.pointer, "differences": why} for rule, why in reasons if why
     ]
     return sorted(entries, key=lambda entry: len(entry["differences"]))[:NEAREST]
 
 
+def why_not(rule: Rule, tool: Descriptor, scope: Scope, number: int, state: MockState) -> list[str]:
+    """Why a rule does not answer a call, in words; empty if it does. What is secret is not told."""
+    try:
+        reasons = [] if rule.args is None else list(_differences(rule.args, tool, scope))
+        if rule.call is not None:
+            reasons += [f"call number: {difference}" for difference in rule.call.differences(number, scope)]
+        if not reasons and not rule.matches(scope, number):
+            reasons.append("the condition `if` is false")
+    except ExpressionError as error:
+        return [f"it can't be judged: {error.message}"]
+    if not reasons and rule.reply_at(state) is None:
+        many = len(rule.replies)
+        reasons.append(f"exhausted: its {many} repl{'y is' if many == 1 else 'ies are'} used up")
+    return reasons
+
+
+def _differences(matcher: Matcher, tool: Descriptor, scope: Scope) -> Iterator[str]:
+    """The differences of the arguments; where a secret is concerned, only their places."""
+    arguments = scope["args"]
+    found = matcher.differences(arguments, scope)
+    masked = redact(arguments, tool.input_schema)
+    told = (
+        {}
+        if masked == arguments
+        else {difference.pointer: difference for difference in matcher.differences(masked, scope)}
+    )
+    for difference in found:
+        if masked == arguments:
+            yield f"args{difference}"
+        else:
+            yield f"args{_without_secrets(told.get(difference.pointer), difference.pointer, masked)}"
+
+
+def _without_secrets(difference: Difference | None, pointer: str, masked: JSON) -> str:
+    if difference is None or _at(masked, pointer) == HIDDEN:
+        return f"{pointer}: expected something else, got {HIDDEN}"
+    return str(difference)
+
+
+def _at(value: JSON, pointer: str) -> JSON:
+    """What stands at a place, or above it where the place is hidden."""
+    for part in pointer.split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list):
+            value = value[int(key)] if int(key) < len(value) else None
+    return value
+
+
 def rule_to_paste(call: Call) -> str:
-    """YAML of a rule that matches this call and answers something valid."""
-    arguments = json.dumps(redact(call.arguments, call.tool.input_schema), ensure_ascii=False)
-    answer = json.dumps(_some_result(call), ensure_ascii=False)
-    return f"- when:\n    args: {arguments}\n  reply:\n    result: {answer}"
+    """YAML of a rule that matches this call and answers something valid. Secrets may be anything."""
+    arguments = _pattern(call.arguments, redact(call.arguments, call.tool.input_schema))
+    answer = _literal(_some_result(call))
+    return f"- when:\n    args: {_flow(arguments)}\n  reply:\n    result: {_flow(answer)}"
 
 
 def _some_result(call: Call) -> JSON:
@@ -60,3 +121,36 @@ def _some_result(call: Call) -> JSON:
         return generate(call.tool.output_schema, Draw(0, call.tool.name))
     except ExpressionError:
         return None
+
+
+def _pattern(value: JSON, masked: JSON) -> JSON:
+    """A matcher that accepts the value and tells no secret of it."""
+    if masked == HIDDEN and value != HIDDEN:
+        return {"$exists": True}
+    if isinstance(value, dict) and isinstance(masked, dict):
+        if not any(key.startswith("$") or _BRACES.search(key) for key in value):
+            return {key: _pattern(item, masked[key]) for key, item in value.items()}
+        readable = masked == value and not _BRACES.search(compact(list(value)))
+        return {"$exact": _literal(value)} if readable else {"$exists": True}
+    if isinstance(value, list) and isinstance(masked, list):
+        return [_pattern(item, shown) for item, shown in zip(value, masked, strict=True)]
+    return _literal(value)
+
+
+def _literal(value: JSON) -> JSON:
+    """A value as a document writes it, so that nothing in it is read as an expression."""
+    if isinstance(value, dict):
+        return {key: _literal(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_literal(item) for item in value]
+    if not isinstance(value, str):
+        return value
+    return _BRACES.sub(lambda braces: f"{{{{ '{braces[0]}' }}}}", value.replace("$${", "$$${"))
+
+
+def _flow(value: JSON) -> str:
+    """The value as JSON that YAML reads alike: nothing in it that YAML does not print."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(
+        char if char.isprintable() or ord(char) > 0xFFFF else f"\\u{ord(char):04x}" for char in text
+    )

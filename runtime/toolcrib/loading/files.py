@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from toolcrib.errors import Problem, did_you_mean
 from toolcrib.loading.documents import BYTES, parse_documents
+from toolcrib.loading.marks import clipped
 from toolcrib.model import JSON, Origin
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -51,12 +52,12 @@ class DiskFiles:
     Attributes:
         folder: What names are relative to.
         root: What may not be left.
-        touched: Every file that was read, resolved.
+        touched: Every file that was read, with links resolved.
     """
 
     folder: Path
     root: Path
-    touched: set[Path] = field(default_factory=set)
+    touched: set[str] = field(default_factory=set)
 
     def read(self, name: str) -> bytes:
         """The content of a file.
@@ -64,23 +65,32 @@ class DiskFiles:
         Raises:
             OSError: It does not exist, is not a regular file, is too large, or lies outside `root`.
         """
-        path = (self.folder / name).resolve()
-        if not path.is_relative_to(self.root.resolve()):
-            raise PermissionError(f"`{name}` lies outside {self.root}")
+        if "\0" in name:
+            raise FileNotFoundError(f"`{clipped(name)}` holds a NUL character, and no file is called so")
+        path = Path(os.path.realpath(self.folder / name))
+        if not path.is_relative_to(os.path.realpath(self.root)):
+            raise PermissionError(f"`{clipped(name)}` lies outside {self.root}")
         if not path.is_file():
-            raise FileNotFoundError(f"there is no file `{name}` in {self.folder}")
+            raise FileNotFoundError(f"there is no file `{clipped(name)}` in {self.folder}")
         if path.stat().st_size > DATA_BYTES:
-            raise OSError(f"`{name}` is larger than {DATA_BYTES // BYTES} MiB")
-        self.touched.add(path)
+            raise OSError(f"`{clipped(name)}` is larger than {DATA_BYTES // BYTES} MiB")
+        self.touched.add(str(path))
         return path.read_bytes()
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFiles:
-    """Files in memory, by their path with `/`; names are relative to `folder` within them."""
+    """Files in memory, by their path with `/`; names are relative to `folder` within them.
+
+    Attributes:
+        contents: Path -> content.
+        folder: What names are relative to.
+        touched: Path of every file that was read.
+    """
 
     contents: Mapping[str, str | bytes]
     folder: str = ""
+    touched: set[str] = field(default_factory=set)
 
     def read(self, name: str) -> bytes:
         """The content of a file.
@@ -95,11 +105,13 @@ class MemoryFiles:
             elif parts:
                 parts.pop()
             else:
-                raise PermissionError(f"`{name}` leads outside")
-        content = self.contents.get("/".join(parts))
+                raise PermissionError(f"`{clipped(name)}` leads outside")
+        path = "/".join(parts)
+        content = self.contents.get(path)
         if content is None:
-            hint = did_you_mean(name, self.contents)
-            raise FileNotFoundError(f"there is no file `{name}`{'; ' + hint if hint else ''}")
+            hint = did_you_mean(path, self.contents)
+            raise FileNotFoundError(f"there is no file `{clipped(name)}`{'; ' + hint if hint else ''}")
+        self.touched.add(path)
         return content.encode("utf-8") if isinstance(content, str) else content
 
 
@@ -107,10 +119,12 @@ def read_bytes(origin: Origin, name: str, pointer: str, problems: list[Problem])
     """A file that a document names; where it can't be read, a problem is added and the answer is empty."""
     try:
         if origin.files is None:
-            raise FileNotFoundError(f"`{name}` can't be found: the document came from memory, without files")
+            raise FileNotFoundError(
+                f"`{clipped(name)}` can't be found: the document came from memory, without files"
+            )
         return origin.files.read(name)
     except OSError as error:
-        text = str(error) if error.errno is None else f"`{name}` can't be read: {error.strerror}"
+        text = str(error) if error.errno is None else f"`{clipped(name)}` can't be read: {error.strerror}"
         hint = "paths are relative to the file that names them and may not leave its folder or pack"
         problems.append(Problem(code="file_unreadable", message=text, pointer=pointer, hint=hint))
         return b""

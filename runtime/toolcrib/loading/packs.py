@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -49,32 +50,66 @@ class Pack:
         Raises:
             DocumentError: Something is wrong with it.
         """
-        documents, problems = parse_documents(name, content)
-        packs = [parse_pack(document, Shape("pack", kinds)) for document in documents]
-        problems += [problem for _pack, found in packs for problem in found]
-        pack = next((pack for pack, _found in packs if pack is not None), None)
+        pack, problems = one_pack(name, *parse_documents(name, content), Shape("pack", kinds))
         if pack is None or problems:
-            raise DocumentError(
-                problems or [Problem(code="unrecognised_file", message="there is no pack here", source=name)]
-            )
+            raise DocumentError(problems)
         return pack
 
-    def holds(self, path: str) -> bool:
-        """Whether a file (relative to the pack, with `/`) is among its tools or scenarios."""
-        return any(fits(path, glob) for glob in (*self.tools, *self.scenarios))
+    def holds_tools(self, path: str) -> bool:
+        """Whether a file (relative to the pack, with `/`) may hold tools of the pack."""
+        return any(fits(path, glob) for glob in self.tools)
+
+    def holds_scenarios(self, path: str) -> bool:
+        """Whether a file (relative to the pack, with `/`) may hold scenarios of the pack."""
+        return any(fits(path, glob) for glob in self.scenarios)
 
 
 def fits(path: str, glob: str) -> bool:
     """Whether a path fits a glob: `*` stays within a folder, `**` crosses folders."""
-    return _fits(path.split("/"), glob.split("/"))
+    globs = glob.split("/")
+    reached = _past_stars({0}, globs)
+    for part in path.split("/"):
+        going_on = {at for at in reached if at < len(globs) and globs[at] == "**"}
+        passed = {at + 1 for at in reached - going_on if at < len(globs) and fnmatchcase(part, globs[at])}
+        reached = _past_stars(going_on | passed, globs)
+    return len(globs) in reached
 
 
-def _fits(parts: list[str], globs: list[str]) -> bool:
-    if not globs:
-        return not parts
-    if globs[0] == "**":
-        return _fits(parts, globs[1:]) or (bool(parts) and (len(globs) == 1 or _fits(parts[1:], globs)))
-    return bool(parts) and fnmatchcase(parts[0], globs[0]) and _fits(parts[1:], globs[1:])
+def _past_stars(reached: set[int], globs: list[str]) -> set[int]:
+    """The places in a glob that are reached, and those behind a `**` that stands for no folder."""
+    for at, glob in enumerate(globs):
+        if at in reached and glob == "**":
+            reached = reached | {at + 1}
+    return reached
+
+
+def one_pack(
+    source: str, documents: Sequence[Document], problems: Sequence[Problem], shape: Shape
+) -> tuple[Pack | None, list[Problem]]:
+    """The pack that one file describes, and everything that is wrong with the file.
+
+    Args:
+        source: The file, as it was named.
+        documents: What was read of it.
+        problems: What was wrong with its text.
+        shape: The pack schema, compiled.
+    """
+    told = [problem for problem in problems if problem.code != "empty_document"]
+    if not documents and not told:
+        message = "the file describes no pack: it is empty"
+        told.append(
+            Problem(code="empty_document", message=message, hint=_FIRST, source=source, line=1, column=1)
+        )
+    if len(documents) > 1:
+        message = f"the file holds {len(documents)} documents, and a pack is one"
+        told.append(
+            documents[1].place(Problem(code="several_documents", message=message, hint="keep one of them"))
+        )
+    pack, faults = parse_pack(documents[0], shape) if documents else (None, [])
+    return pack, told + faults
+
+
+_FIRST = "write `name: my-pack` and `version: 1.0.0`"
 
 
 def parse_pack(document: Document, shape: Shape) -> tuple[Pack | None, list[Problem]]:

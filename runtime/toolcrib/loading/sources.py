@@ -5,8 +5,9 @@ Content decides what a document is; a file that is refused takes nothing else wi
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from toolcrib.loading.compatible import is_promptkit, normalise
 from toolcrib.loading.descriptors import is_descriptor, parse_descriptor
 from toolcrib.loading.documents import Document, parse_documents, read_documents
 from toolcrib.loading.files import PACK_FILES, SUFFIXES, DiskFiles, MemoryFiles, pack_file, walk
-from toolcrib.loading.packs import Pack, parse_pack
+from toolcrib.loading.packs import Pack, one_pack
 from toolcrib.loading.scenarios import Scenario, is_scenario, parse_scenario
 from toolcrib.loading.shape import Shape
 from toolcrib.model import JSON, Descriptor
@@ -74,7 +75,7 @@ def parse(
         documents, problems = _from_mapping(name, content)
     else:
         documents, problems = parse_documents(name, content)
-    reader.add_documents(name, documents, problems, files)
+    reader.add_documents(name, name, documents, problems, _Home(files))
     return reader.loaded()
 
 
@@ -82,13 +83,11 @@ def parse_files(contents: Mapping[str, str | bytes], kinds: Kinds) -> Loaded:
     """Read a pack from memory: path within the pack (with `/`) -> content."""
     reader = _Reader(kinds)
     name = next((name for name in PACK_FILES if name in contents), None)
-    pack = reader.add_pack(*parse_documents(name, contents[name])) if name is not None else None
+    pack = reader.add_pack(name, name, *parse_documents(name, contents[name])) if name is not None else None
     for path in sorted(contents):
-        if path not in PACK_FILES and path.endswith(SUFFIXES) and (pack is None or pack.holds(path)):
-            folder = path.rpartition("/")[0]
-            reader.add_documents(
-                path, *parse_documents(path, contents[path]), MemoryFiles(contents, folder), pack
-            )
+        if path != name and path.endswith(SUFFIXES) and _held(pack, path):
+            home = _home(MemoryFiles(contents, path.rpartition("/")[0], reader.touched), pack, path)
+            reader.add_documents(path, path, *parse_documents(path, contents[path]), home)
     return reader.loaded()
 
 
@@ -109,18 +108,47 @@ def _from_mapping(name: str, content: Mapping[str, JSON]) -> tuple[list[Document
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """Where documents lie.
+
+    Attributes:
+        files: The files that they may name.
+        pack: Name of the pack that holds them; empty outside packs.
+        tools: Whether tools are taken from there.
+        scenarios: Whether scenarios are taken from there.
+    """
+
+    files: Files | None = None
+    pack: str = ""
+    tools: bool = True
+    scenarios: bool = True
+
+
+def _held(pack: Pack | None, path: str) -> bool:
+    return pack is None or pack.holds_tools(path) or pack.holds_scenarios(path)
+
+
+def _home(files: Files, pack: Pack | None, path: str) -> _Home:
+    if pack is None:
+        return _Home(files)
+    return _Home(files, pack.name, pack.holds_tools(path), pack.holds_scenarios(path))
+
+
 class _Reader:
-    """Collects what is read."""
+    """Collects what is read. A file is known by its path with links resolved, and read once."""
 
     def __init__(self, kinds: Kinds) -> None:
         self._kinds = kinds
         self._tools: list[Descriptor] = []
         self._packs: list[Pack] = []
         self._scenarios: list[Scenario] = []
-        self._problems: list[Problem] = []
         self._refused: dict[str, Problem] = {}
-        self._touched: set[Path] = set()
-        self._unrecognised: dict[Path | str, Problem] = {}
+        self._problems: dict[str, list[Problem]] = {}
+        self._fruitless: set[str] = set()
+        self._pack_at: dict[str, Pack | None] = {}
+        self._arenas: dict[Path, bool] = {}
+        self.touched: set[str] = set()
 
     @cached_property
     def _tool_shape(self) -> Shape:
@@ -135,143 +163,172 @@ class _Reader:
         return Shape("scenario", self._kinds)
 
     def loaded(self) -> Loaded:
-        """Everything so far. A file that some descriptor names as data needs no notice."""
-        notices = [problem for path, problem in self._unrecognised.items() if path not in self._touched]
+        """Everything so far. What is wrong with a file is no matter if a descriptor names it as data."""
+        data = self.touched & self._fruitless
+        problems = [problem for key, told in self._problems.items() if key not in data for problem in told]
+        counted = set(problems)
         return Loaded(
             tools=tuple(self._tools),
             packs=tuple(self._packs),
             scenarios=tuple(self._scenarios),
-            problems=(*self._problems, *notices),
-            refused=self._refused,
+            problems=tuple(problems),
+            refused={name: problem for name, problem in self._refused.items() if problem in counted},
         )
 
     def add_path(self, path: Path) -> None:
-        """A folder, a pack, or one file."""
+        """A folder, a pack (also by its `pack.yaml`), or one file."""
         if path.is_dir():
             self._add_folder(path)
+        elif path.exists() and path == pack_file(path.parent):
+            self._add_folder(path.parent)
         elif path.exists():
-            self._add_file(path, path.parent, None)
+            self._add_file(path, _enclosing_pack(path.parent), None)
         else:
             hint = "`toolcrib init` writes a first tool" if path.name in {"descriptors", "packs"} else ""
             problem = Problem(
                 code="path_not_found", message="there is no such file or folder", source=str(path), hint=hint
             )
-            self._problems.append(problem)
+            self._problems[str(path)] = [problem]
 
-    def _add_folder(self, folder: Path) -> None:
-        packs: dict[Path, Pack | None] = {}
-        for path in walk(folder):
-            root = _pack_root(path.parent, folder, packs, self)
-            pack = packs.get(root)
-            if path.name in PACK_FILES and path == pack_file(path.parent):
-                continue
-            if pack is None or pack.holds(path.relative_to(root).as_posix()):
+    def _add_folder(self, top: Path) -> None:
+        for path in walk(top):
+            root, pack = self._pack_over(path.parent, top)
+            if path != pack_file(path.parent):
                 self._add_file(path, root, pack)
 
-    def add_pack(self, documents: Sequence[Document], problems: Sequence[Problem]) -> Pack | None:
-        """What `pack.yaml` says; None where it is refused."""
-        self._problems += problems
-        for document in documents[:1]:
-            pack, faults = parse_pack(document, self._pack_shape)
-            self._problems += faults
-            if pack is not None:
-                self._packs.append(pack)
-                return pack
-        return None
+    def _pack_over(self, here: Path, top: Path) -> tuple[Path, Pack | None]:
+        """The nearest folder, from `here` up to `top`, that is a pack, and its pack."""
+        for folder in (here, *here.parents):
+            key = os.path.realpath(folder)
+            file = pack_file(folder) if key not in self._pack_at else None
+            if file is not None:
+                self._pack_at[key] = self.add_pack(
+                    os.path.realpath(file), str(file), *read_documents(file, str(file))
+                )
+            if key in self._pack_at:
+                return folder, self._pack_at[key]
+            if folder == top:
+                break
+        return _enclosing_pack(top), None
+
+    def add_pack(
+        self, key: str, source: str, documents: Sequence[Document], problems: Sequence[Problem]
+    ) -> Pack | None:
+        """What a `pack.yaml` says; None where it is refused."""
+        pack, told = one_pack(source, documents, problems, self._pack_shape)
+        self._problems[key] = told
+        self._packs += [pack] if pack is not None else []
+        return pack
 
     def _add_file(self, path: Path, root: Path, pack: Pack | None) -> None:
+        key = os.path.realpath(path)
+        within = path.relative_to(root).as_posix() if pack is not None else ""
+        if key in self._problems or not _held(pack, within):
+            return
         documents, problems = read_documents(path, str(path))
         folder = path.parent
         if any(is_promptkit(document.value) for document in documents):
-            folder = root = _arena_folder(folder, root)
-        files = DiskFiles(folder, root, self._touched)
-        self.add_documents(path, documents, problems, files, pack)
+            arena = self._arena_over(folder)
+            folder, root = (folder, root) if arena is None else (arena, arena)
+        home = _home(DiskFiles(folder, root, self.touched), pack, within)
+        self.add_documents(key, str(path), documents, problems, home)
+
+    def _arena_over(self, folder: Path) -> Path | None:
+        """The nearest folder above a PromptKit manifest that holds a file of `kind: Arena`."""
+        for candidate in _upwards(folder):
+            if candidate not in self._arenas:
+                self._arenas[candidate] = any(_is_arena(path) for path in sorted(candidate.glob("*.y*ml")))
+            if self._arenas[candidate]:
+                return candidate
+        return None
 
     def add_documents(
         self,
-        source: Path | str,
+        key: str,
+        source: str,
         documents: Sequence[Document],
         problems: Sequence[Problem],
-        files: Files | None = None,
-        pack: Pack | None = None,
+        home: _Home,
     ) -> None:
         """The documents of one file, and what was wrong with its text."""
-        empty = [problem for problem in problems if problem.code == "empty_document"]
-        self._problems += [problem for problem in problems if problem.code != "empty_document"]
-        strangers = list(empty)
+        before = len(self._tools) + len(self._scenarios)
+        told = [problem for problem in problems if problem.code != "empty_document"]
+        if not documents and not told:
+            told.append(_stranger("the file is empty", source).at(source, 1, 1))
+        strangers = 0
         for document in documents:
-            strangers += self._add_document(document, files, pack.name if pack is not None else "")
-        if strangers:
-            key = source.resolve() if isinstance(source, Path) else source
-            self._unrecognised[key] = _as_promised(strangers[0], str(source))
+            known = self._add_document(document, home)
+            strangers += known is None
+            if known is not None:
+                told += known
+            elif strangers == 1:
+                told.append(document.place(_stranger("this is no descriptor, scenario or pack", source)))
+        self._problems[key] = told
+        if len(self._tools) + len(self._scenarios) == before and not source.endswith(TOOL_SUFFIXES):
+            self._fruitless.add(key)
 
-    def _add_document(self, document: Document, files: Files | None, pack: str) -> list[Problem]:
-        """Add what the document describes; the answer says why it describes nothing."""
+    def _add_document(self, document: Document, home: _Home) -> list[Problem] | None:
+        """Add what the document describes, and tell what is wrong with it; None where it describes nothing."""
         normalised = normalise(document)
         if normalised is not None:
             documents, problems = normalised
-            self._problems += problems
-            for own in documents:
-                self._add_tool(
-                    own, files, pack, refused=any(problem.severity == "error" for problem in problems)
-                )
-        elif is_scenario(document.value):
-            scenario, problems = parse_scenario(document, self._scenario_shape, files=files, pack=pack)
-            self._problems += problems
-            self._scenarios += [scenario] if scenario is not None else []
-        elif is_descriptor(document.value):
-            self._add_tool(document, files, pack)
-        else:
-            return [document.place(_stranger())]
-        return []
+            return self._add_normalised(documents, problems, home)
+        if is_scenario(document.value):
+            return self._add_scenario(document, home)
+        return self._add_tool(document, home) if is_descriptor(document.value) else None
 
-    def _add_tool(self, document: Document, files: Files | None, pack: str, *, refused: bool = False) -> None:
-        tool, problems = parse_descriptor(document, self._kinds, self._tool_shape, files=files, pack=pack)
-        self._problems += problems
-        if tool is not None and not refused:
+    def _add_normalised(
+        self, documents: Sequence[Document], problems: Sequence[Problem], home: _Home
+    ) -> list[Problem]:
+        """The tools of a document that had a form of somebody else's."""
+        told = list(problems)
+        for own in documents:
+            told += self._add_tool(own, home, problems)
+        return told
+
+    def _add_scenario(self, document: Document, home: _Home) -> list[Problem]:
+        if not home.scenarios:
+            return []
+        scenario, problems = parse_scenario(document, self._scenario_shape, files=home.files, pack=home.pack)
+        self._scenarios += [scenario] if scenario is not None else []
+        return problems
+
+    def _add_tool(self, document: Document, home: _Home, before: Sequence[Problem] = ()) -> list[Problem]:
+        """Add a tool; `before` is what was found wrong with the document already."""
+        if not home.tools:
+            return []
+        tool, problems = parse_descriptor(
+            document, self._kinds, self._tool_shape, files=home.files, pack=home.pack
+        )
+        error = next((problem for problem in (*before, *problems) if problem.severity == "error"), None)
+        if tool is not None and error is None:
             self._tools.append(tool)
-            return
         name = document.value.get("name") if isinstance(document.value, dict) else None
-        error = next((problem for problem in problems if problem.severity == "error"), None)
         if isinstance(name, str) and error is not None:
             self._refused.setdefault(name, error)
+        return problems
 
 
-def _stranger() -> Problem:
-    message = "this is no descriptor, scenario or pack"
-    hint = "a descriptor has `name` and a schema or mode, a scenario begins with `scenario:`; keep other data out of the folder"
-    return Problem(code="unrecognised_file", message=message, hint=hint, severity="notice")
-
-
-def _as_promised(problem: Problem, source: str) -> Problem:
+def _stranger(message: str, source: str) -> Problem:
     """A file called `*.tool.yaml` that holds no descriptor is an error, any other one a notice."""
+    hint = "a descriptor has `name` and a schema or mode, a scenario begins with `scenario:`; keep other data out of the folder"
     severity: Severity = "error" if source.endswith(TOOL_SUFFIXES) else "notice"
-    told = _stranger()
-    message = "the file is empty" if problem.code == "empty_document" else told.message
-    return replace(problem, code=told.code, message=message, hint=told.hint, severity=severity)
+    return Problem(code="unrecognised_file", message=message, hint=hint, severity=severity)
 
 
-def _pack_root(here: Path, top: Path, packs: dict[Path, Pack | None], reader: _Reader) -> Path:
-    """The nearest folder, from `here` up to `top`, that is a pack; `top` where there is none."""
-    for folder in (here, *here.parents):
-        if folder not in packs:
-            file = pack_file(folder)
-            if file is not None:
-                packs[folder] = reader.add_pack(*read_documents(file, str(file)))
-        if folder in packs or folder == top:
-            return folder
-    return top
+_LEVELS = 4
+"""Folders that are looked at for the pack or the arena that a file lies in."""
 
 
-_ARENA_LEVELS = 4
+def _upwards(folder: Path) -> tuple[Path, ...]:
+    """The folder and those above it, the nearest first."""
+    absolute = folder.absolute()
+    return (absolute, *absolute.parents)[:_LEVELS]
 
 
-def _arena_folder(folder: Path, root: Path) -> Path:
-    """The nearest folder above a PromptKit manifest that holds a file of `kind: Arena`; else the manifest's own."""
-    for candidate in (folder, *folder.parents)[:_ARENA_LEVELS]:
-        if any(_is_arena(path) for path in sorted(candidate.glob("*.y*ml"))):
-            return candidate
-    return folder if folder.is_relative_to(root) else root
+def _enclosing_pack(folder: Path) -> Path:
+    """The folder of the pack that a folder lies in; the folder itself outside packs."""
+    return next((above for above in _upwards(folder) if pack_file(above) is not None), folder)
 
 
 def _is_arena(path: Path) -> bool:

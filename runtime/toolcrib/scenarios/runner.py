@@ -11,7 +11,7 @@ from toolcrib.loading.scenarios import Scenario, Step, mocked
 from toolcrib.model import JSON, Outcome, Result
 from toolcrib.registry import Registry
 from toolcrib.scenarios.reports import Failure, ScenarioReport, StepReport
-from toolcrib.scenarios.verifying import Recorded, verify
+from toolcrib.scenarios.verifying import Recorded, told, verify
 from toolcrib.secrets import redact
 
 NOT_CALLED = frozenset({Outcome.NOT_FOUND, Outcome.INVALID_ARGUMENTS})
@@ -76,15 +76,15 @@ class _Run:
             failure = Failure(what="args", lines=(error.message,), pointer=step.pointer + "/args")
             return StepReport(step=step, number=number, args=None, result=None, failures=(failure,))
         result = await self._session.call(step.call, args)  # type: ignore[arg-type]
+        tool = self._session.registry.get(step.call)
+        shown = redact(args, tool.input_schema if tool is not None else None)
         if result.outcome not in NOT_CALLED and isinstance(args, dict):
-            self.recorded.append(Recorded(step.call, args, f"step {number}"))
+            self.recorded.append(Recorded(step.call, args, shown, f"step {number}"))
         if step.save_as:
             self._saved[step.save_as] = saved(result)
-        tool = self._session.registry.get(step.call)
-        shown = redact(args, tool.input_schema) if tool is not None else args
-        return StepReport(
-            step=step, number=number, args=shown, result=result, failures=tuple(compare(step, result, scope))
-        )
+        masked = result._replace(value=redact(result.value, tool.output_schema if tool is not None else None))
+        failures = tuple(compare(step, result, masked, scope))
+        return StepReport(step=step, number=number, args=shown, result=masked, failures=failures)
 
     def _scope(self) -> Mapping[str, JSON]:
         now = self._session.clock.now().isoformat().replace("+00:00", "Z")
@@ -106,27 +106,21 @@ _PARTS: dict[str, Callable[[Result], JSON]] = {
 }
 
 
-def compare(step: Step, result: Result, scope: Mapping[str, JSON]) -> Iterable[Failure]:
-    """What a call answered otherwise than its step expects."""
+def compare(step: Step, result: Result, masked: Result, scope: Mapping[str, JSON]) -> Iterable[Failure]:
+    """What a call answered otherwise than its step expects; `masked` is what may be shown of it."""
     wanted = step.expect.outcome
+    pointer = f"{step.pointer}/expect"
     if wanted is None and result.outcome is Outcome.OK:
-        yield Failure(what="outcome", lines=("expected an error, got ok",), pointer=f"{step.pointer}/expect")
+        yield Failure(what="outcome", lines=("expected an error, got ok",), pointer=pointer)
         return
     if wanted is not None and result.outcome is not wanted:
-        yield Failure(
-            what="outcome",
-            lines=(f"expected {wanted}, got {result.outcome}",),
-            pointer=f"{step.pointer}/expect",
-        )
+        yield Failure(what="outcome", lines=(f"expected {wanted}, got {result.outcome}",), pointer=pointer)
         return
     for part, matcher in step.expect.parts.items():
         try:
-            differences = matcher.differences(_PARTS[part](result), scope)
+            lines = told(matcher, _PARTS[part](result), _PARTS[part](masked), scope)
         except ExpressionError as error:
-            yield Failure(
-                what=part, lines=(error.message,), pointer=f"{step.pointer}/expect/{part}{error.pointer}"
-            )
+            yield Failure(what=part, lines=(error.message,), pointer=f"{pointer}/{part}{error.pointer}")
             continue
-        if differences:
-            lines = tuple(str(difference) for difference in differences)
-            yield Failure(what=part, lines=lines, pointer=f"{step.pointer}/expect/{part}")
+        if lines:
+            yield Failure(what=part, lines=tuple(lines), pointer=f"{pointer}/{part}")

@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from toolcrib.loading.scenarios import Made, Verify
-from toolcrib.model import JSON
+from toolcrib.matching import Matcher
+from toolcrib.model import JSON, NOTHING
 from toolcrib.scenarios.reports import Failure
 from toolcrib.text import compact
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A call that was made. `label` says by which step."""
+    """A call that was made.
+
+    Attributes:
+        tool: Name of the tool.
+        args: Its arguments.
+        shown: The arguments with secrets masked.
+        label: By which step.
+    """
 
     tool: str
-    args: dict[str, JSON]
+    args: JSON
+    shown: JSON
     label: str
+
+
+def told(matcher: Matcher, value: JSON, shown: JSON, scope: Mapping[str, JSON] = NOTHING) -> list[str]:
+    """Where a value is not as a matcher wants it; `shown` is the value with secrets masked.
+
+    What is masked is not told: there the text is that of the masked value.
+
+    Raises:
+        ExpressionError: An expression of the matcher failed.
+    """
+    differences = matcher.differences(value, scope)
+    if not differences or shown == value:
+        return [str(difference) for difference in differences]
+    masked = {difference.pointer: difference for difference in matcher.differences(shown, scope)}
+    lines = []
+    for difference in differences:
+        safe = masked.get(difference.pointer)
+        lines.append(f"{difference.pointer}: differs, and is secret" if safe is None else str(safe))
+    return lines
 
 
 def verify(rules: Verify, recorded: Sequence[Recorded]) -> Iterator[Failure]:
@@ -44,10 +72,10 @@ def _count(made: Made, recorded: Sequence[Recorded]) -> Iterator[Failure]:
         return
     with_args = "" if made.args is None else f" with {compact(made.args.expected())}"
     lines = [f"calls of `{made.tool}`{with_args}: {differences[0]}"]
-    lines += [f"  {call.label}: {call.tool} {compact(call.args)}" for call in fitting]
+    lines += [f"  {call.label}: {call.tool} {compact(call.shown)}" for call in fitting]
     if made.args is not None:
         others = (call for call in named if call not in fitting)
-        lines += [f"  {call.label} differs: {made.args.differences(call.args)[0]}" for call in others]
+        lines += [f"  {call.label} differs: {told(made.args, call.args, call.shown)[0]}" for call in others]
     yield Failure(what="calls", lines=tuple(lines), pointer=made.pointer)
 
 

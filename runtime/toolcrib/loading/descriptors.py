@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from toolcrib.clock import parse_duration
+from toolcrib.clock import format_duration, parse_duration
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document, restore_text
 from toolcrib.loading.shape import Shape
@@ -157,8 +157,10 @@ def _check_schemas(tool: Descriptor) -> list[Problem]:
 def _check_timeout(tool: Descriptor) -> list[Problem]:
     if 0 < tool.timeout <= LONGEST_TIMEOUT:
         return []
-    message = f"a timeout is longer than 0s and at most {LONGEST_TIMEOUT / 60:g}m"
-    return [Problem(code="out_of_range", message=message, pointer="/timeout")]
+    longest = format_duration(LONGEST_TIMEOUT)
+    message = f"a timeout is longer than 0s and at most {longest}, and this one has {tool.timeout:g} seconds"
+    hint = "leave it out for 30s" if tool.timeout == 0 else f"write at most {longest}"
+    return [Problem(code="out_of_range", message=message, pointer="/timeout", hint=hint)]
 
 
 def _check_examples(tool: Descriptor) -> list[Problem]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from toolcrib.clock import START
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document
+from toolcrib.loading.marks import escaped
 from toolcrib.loading.shape import Shape
 from toolcrib.matching import Matcher, compile_matcher
 from toolcrib.model import JSON, NOTHING, Descriptor, Origin, Outcome
@@ -18,6 +19,9 @@ from toolcrib.rendering import Rendering, compile_value
 
 NAMES = ("now", "seed")
 """What expressions of a scenario may read besides the results of earlier steps."""
+
+YEARS = range(1000, 9000)
+"""Years in which a scenario may start: time zones and virtual time stay within the calendar."""
 
 PARTS = ("result", "error", "content", "attempts", "elapsed")
 """What an expectation may hold a matcher for."""
@@ -160,14 +164,18 @@ def _start(clock: Mapping[str, str], problems: list[Problem]) -> datetime:
     if "start" not in clock:
         return START
     try:
-        return datetime.fromisoformat(clock["start"])
+        start = datetime.fromisoformat(clock["start"])
+        if start.year in YEARS:
+            return start
+        fault = f"its year is none of {YEARS.start} to {YEARS.stop - 1}"
     except ValueError as error:
-        problems.append(
-            Problem(
-                code="wrong_value", message=f"`{clock['start']}` is no time: {error}", pointer="/clock/start"
-            )
-        )
-        return START
+        fault = str(error)
+    message = f"`{clock['start']}` is no time that a scenario can start at: {fault}"
+    problems.append(Problem(code="wrong_value", message=message, pointer="/clock/start", hint=_TIME))
+    return START
+
+
+_TIME = "such as `2030-01-01T09:00:00Z`"
 
 
 def _steps(entries: Sequence[Mapping[str, Any]], problems: list[Problem]) -> tuple[Step, ...]:
@@ -283,7 +291,7 @@ def mocked(tool: Descriptor, scenario: Scenario) -> Descriptor:
     """The tool as a scenario sees it: with the scenario's mock in place of its own binding, if it has one."""
     if tool.name not in scenario.mocks:
         return tool
-    place = f"/mocks/{tool.name.replace('~', '~0')}"
+    place = f"/mocks/{escaped(tool.name)}"
     locate = scenario.origin.locate
     origin = replace(scenario.origin, locate=lambda pointer: locate(place + pointer.removeprefix("/mock")))
     return replace(

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolcrib.errors import Problem
+from toolcrib.loading.marks import pointer_of
 from toolcrib.model import JSON
 from toolcrib.protocols import Kinds
 from toolcrib.schemas import LATER_KEYS, Kind, with_blocks
+from toolcrib.subschemas import Path, SchemaIndex, Site
 from toolcrib.validation import Fault, Validator
 
 MOST = 100
@@ -28,6 +30,9 @@ _CODES = {
 }
 
 
+_OF_FORMS = frozenset({"missing_key", "wrong_combination"})
+
+
 class Shape:
     """The compiled schema of one kind of document."""
 
@@ -36,11 +41,7 @@ class Shape:
         self._kind = kind
         self._schema = with_blocks(kind, blocks)
         self._validator = Validator(self._schema)
-
-    @property
-    def keys(self) -> list[str]:
-        """The keys that the document may have at its top."""
-        return sorted(self._schema["properties"])
+        self._index = SchemaIndex(self._schema)
 
     def problems(self, value: JSON) -> list[Problem]:
         """All that is wrong with the shape, with pointers into the document."""
@@ -48,7 +49,25 @@ class Shape:
             return []
         known, problems = self._without_later_keys(value)
         known = _without_foreign_blocks(known, self._schema["properties"])
-        return problems + [_told(fault) for fault in self._validator.faults(known, most=MOST)]
+        told = [
+            self._in_own_words(fault) or _told(fault) for fault in self._validator.faults(known, most=MOST)
+        ]
+        return problems + list(dict.fromkeys(told))
+
+    def _in_own_words(self, fault: Fault) -> Problem | None:
+        """What the schema itself says (`errorMessage`) of keys that do not go together; None if nothing.
+
+        A key that is missing or too much in the nearest form of a `oneOf` comes with a hint.
+        """
+        alone = fault.keyword == "oneOf"
+        if not alone and (_CODES.get(fault.keyword) not in _OF_FORMS or not fault.hint):
+            return None
+        path = fault.path if alone else fault.path[:-1]
+        for site in self._index.at(path):
+            message = site.get("errorMessage")
+            if isinstance(message, str) and not _wants(site, fault.path):
+                return Problem(code="wrong_combination", message=message, pointer=pointer_of(path))
+        return None
 
     def _without_later_keys(self, value: JSON) -> tuple[JSON, list[Problem]]:
         if not isinstance(value, dict):
@@ -66,12 +85,20 @@ class Shape:
         return {key: item for key, item in value.items() if key not in later}, problems
 
 
+def _wants(site: Site, path: Path) -> bool:
+    """Whether a schema wants the key at the end of a path in any case."""
+    names = site.get("required")
+    return isinstance(names, list) and bool(path) and path[-1] in names
+
+
 def _told(fault: Fault) -> Problem:
     code = _CODES.get(fault.keyword, "wrong_value")
     name = fault.path[-1] if fault.path else ""
     message = f"expected {fault.expected}, got {fault.got}"
     if code == "unknown_key":
         message = f"`{name}` is no key here"
+    elif fault.keyword in {"falseSchema", "false"}:
+        message = f"`{name}` does not go with what stands beside it"
     elif code == "missing_key":
         message = f"`{name}` is missing"
     return Problem(code=code, message=message, pointer=fault.pointer, hint=fault.hint)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         ToolNotFound,
         ToolUnavailable,
         TransportError,
+        UnknownMode,
         UnknownOutcome,
         UnmatchedMock,
     )
@@ -87,6 +88,7 @@ _HOMES = {
         "ToolUnavailable",
         "ToolcribError",
         "TransportError",
+        "UnknownMode",
         "UnknownOutcome",
         "UnmatchedMock",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from toolcrib.middleware.arguments import masked
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
@@ -65,7 +65,11 @@ def _passed(_tool: Descriptor, result: Result, _faults: Sequence[Fault]) -> Resu
     return result._replace(raw_value=result.value)
 
 
-_JUDGEMENTS = {"error": _refused, "warn": _warned, "pass": _passed}
+_JUDGEMENTS: dict[str, Callable[[Descriptor, Result, Sequence[Fault]], Result]] = {
+    "error": _refused,
+    "warn": _warned,
+    "pass": _passed,
+}
 
 
 def _pointers(faults: Sequence[Fault]) -> list[JSON]:

@@ -15,6 +15,7 @@ from toolcrib.cli.exit_codes import OF_OUTCOME
 from toolcrib.errors import error_for
 from toolcrib.executors import Executors
 from toolcrib.model import Outcome
+from toolcrib.rendering.functions import FUNCTIONS, Function
 from toolcrib.schemas import envelope
 
 FOLDER = Path(__file__).parent / "reference"
@@ -26,6 +27,11 @@ GENERATED = "<!-- Written by docs/generate.py. -->\n"
 TYPES = {"string": "text", "array": "list", "object": "object", "null": "null", "boolean": "true or false"}
 """JSON's names of types as a person says them."""
 
+
+FUNCTION_NOTE = (
+    "A function is written `value | name(...)` or `name(value, ...)`. Arguments are counted after the value; "
+    "fields are named: `find(id=1)`."
+)
 
 OUTCOMES = (
     "Every call ends in one of these. `Runtime.call` returns a `Result` for all of them; `raise_for_outcome()` "
@@ -46,6 +52,7 @@ def pages() -> dict[str, str]:
         ),
         "pack.md": schema_page("Pack", envelope("pack")),
         "scenario.md": schema_page("Scenario", envelope("scenario"), "Matchers: [matchers](matchers.md)."),
+        "functions.md": function_page(),
         "outcomes.md": outcome_page(),
     }
 
@@ -138,8 +145,32 @@ def shown(value: Any) -> str:
     """A value as one cell."""
     if value is None:
         return ""
-    text = json.dumps(value, ensure_ascii=False).replace("|", "\\|")
-    return f"`{text}`"
+    return f"`{cell(json.dumps(value, ensure_ascii=False))}`"
+
+
+def function_page() -> str:
+    """The functions of expressions."""
+    rows = [
+        f"| `{name}` | {arguments(function)} | {cell(function.summary)} |"
+        for name, function in sorted(FUNCTIONS.items())
+    ]
+    heading = [
+        "# Functions of expressions\n",
+        GENERATED,
+        f"{FUNCTION_NOTE}\n",
+        "| function | arguments | gives |",
+        "|---|---|---|",
+    ]
+    return "\n".join([*heading, *rows]) + "\n"
+
+
+def arguments(function: Function) -> str:
+    """How many arguments a function takes after the value, and whether they are named fields."""
+    least, most = function.least - 1, None if function.most is None else function.most - 1
+    if function.fields == "must":
+        return "fields"
+    count = f"{least} or more" if most is None else f"{least}" if least == most else f"{least} to {most}"
+    return f"{count}, or fields" if function.fields == "either" else count
 
 
 def outcome_page() -> str:
@@ -160,8 +191,13 @@ def outcome_page() -> str:
 
 
 def first_line(cls: type) -> str:
-    """The first line of a class's docstring, escaped for a cell."""
-    return re.sub(r"\s+", " ", (cls.__doc__ or "").partition("\n\n")[0]).replace("|", "\\|")
+    """The first line of a class's docstring."""
+    return cell(re.sub(r"\s+", " ", (cls.__doc__ or "").partition("\n\n")[0]))
+
+
+def cell(text: str) -> str:
+    """A text that can stand in a table."""
+    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,81 @@
+"""Every code that the package gives to a problem, found in its source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+OUTSIDE = ("cli", "errors.py", "model.py")
+"""No problems are made here; `errors.py` names the codes of exceptions."""
+
+
+def codes_in(package: Path) -> set[str]:
+    """The problem codes of a package: whatever its source calls `code`, as far as it is a fixed text."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sources(package)]
+    constants = dict(pair for tree in trees for pair in constants_of(tree))
+    positions = {name: index for tree in trees for name, index in takers_of(tree)}
+    found = {text(value, constants) for tree in trees for value in given_codes(tree, positions)}
+    return {code for code in found if code}
+
+
+def sources(package: Path) -> list[Path]:
+    return [path for path in package.rglob("*.py") if path.relative_to(package).parts[0] not in OUTSIDE]
+
+
+def constants_of(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Named texts of a module: `NOT_ALLOWED = "expression_not_allowed"`."""
+    for node in ast.walk(tree):
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            for name in targets(node):
+                if isinstance(name, ast.Name) and name.id.isupper():
+                    yield name.id, value.value
+
+
+def takers_of(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Functions with a parameter `code`, and which argument that is."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names = [argument.arg for argument in node.args.args if argument.arg != "self"]
+            if "code" in names:
+                yield node.name, names.index("code")
+
+
+def given_codes(tree: ast.Module, positions: dict[str, int]) -> Iterator[ast.expr]:
+    """What stands where a code is expected."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield from codes_of_call(node, positions)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            for target in targets(node):
+                yield from codes_of_assignment(target, node.value)
+
+
+def codes_of_call(call: ast.Call, positions: dict[str, int]) -> Iterator[ast.expr]:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if name == "failed":  # `Result.failed`: the code of an error, not of a problem
+        return
+    yield from (keyword.value for keyword in call.keywords if keyword.arg == "code")
+    if len(call.args) > positions.get(name, len(call.args)):
+        yield call.args[positions[name]]
+
+
+def codes_of_assignment(target: ast.expr, value: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        for part, item in zip(target.elts, value.elts, strict=False):
+            yield from codes_of_assignment(part, item)
+    elif isinstance(target, ast.Name) and target.id == "code":
+        yield value
+    elif isinstance(target, ast.Name) and target.id == "_CODES" and isinstance(value, ast.Dict):
+        yield from value.values
+
+
+def targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
+
+
+def text(node: ast.expr, constants: dict[str, str]) -> str:
+    if isinstance(node, ast.Name):
+        return constants.get(node.id, "")
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""

@@ -1,0 +1,113 @@
+"""The reference pages say what the code says."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import toolcrib
+from docs.problem_codes import codes_in
+from toolcrib.errors import ExpressionError
+from toolcrib.executors.mock.scope import NAMES
+from toolcrib.matching import compile_matcher
+from toolcrib.matching.operators import OPERATORS
+from toolcrib.rendering import compile_value
+from toolcrib.rendering.calls import TESTS
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+
+
+def generator():
+    """The module `docs/generate.py`."""
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def first_cells(page: str) -> list[str]:
+    """What stands in backticks in the first column of a page's tables."""
+    text = (REFERENCE / page).read_text(encoding="utf-8")
+    return re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("name", "text"), generator().pages().items(), ids=lambda value: value[:20].strip())
+def test_a_generated_page_is_current(name, text):
+    assert (REFERENCE / name).read_text(encoding="utf-8") == text, "run `python docs/generate.py`"
+
+
+def test_every_problem_code_is_on_its_page_once():
+    listed = first_cells("problems.md")
+    codes = codes_in(Path(toolcrib.__file__).parent) | {ExpressionError.code}
+    assert sorted(listed) == sorted(codes)
+
+
+def test_every_matcher_operator_is_on_its_page_once():
+    assert sorted(first_cells("matchers.md")) == sorted(OPERATORS)
+
+
+def rows(page: str, cells: int) -> list[list[str]]:
+    """The rows of a page's tables that have so many cells, without backticks."""
+    lines = [
+        line for line in (REFERENCE / page).read_text(encoding="utf-8").splitlines() if line.startswith("| `")
+    ]
+    split = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    return [[cell.replace("\\|", "|").strip("`") for cell in row] for row in split if len(row) == cells]
+
+
+@pytest.mark.parametrize("row", rows("matchers.md", 5), ids=lambda row: row[0])
+def test_the_examples_of_a_matcher_operator_are_true(row):
+    problems = []
+    matcher = compile_matcher(json.loads(row[2]), problems)
+    assert problems == []
+    assert row[0] in row[2]
+    assert matcher.matches(json.loads(row[3]))
+    assert not matcher.matches(json.loads(row[4]))
+
+
+ARGS = {"city": "Oslo", "days": 3, "rows": [{"id": 1, "n": 2}, {"id": 2, "n": 5}]}
+
+
+@pytest.mark.parametrize("row", rows("expressions.md", 2), ids=lambda row: row[0])
+def test_the_examples_of_expressions_are_true(row):
+    problems = []
+    rendering = compile_value(row[0], ["args"], problems)
+    assert problems == []
+    assert rendering.render({"args": ARGS}) == json.loads(row[1])
+
+
+def test_the_arguments_of_the_examples_are_those_on_the_page():
+    assert f"`{json.dumps(ARGS)}`" in (REFERENCE / "expressions.md").read_text(encoding="utf-8")
+
+
+def test_the_names_of_mocks_and_the_tests_are_on_the_page():
+    page = (REFERENCE / "expressions.md").read_text(encoding="utf-8")
+    assert set(NAMES) == {row[0] for row in rows("expressions.md", 3)}
+    told = re.search(r"with the tests `([^`]+)`", page)[1].split()
+    assert told == sorted([*TESTS, "in", "matching"])
+
+
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if link.startswith(("https://", "http://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as code hosts make them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from toolcrib.clock import format_duration, parse_duration
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document, restore_text
+from toolcrib.loading.marks import pointer_of
 from toolcrib.loading.shape import Shape
-from toolcrib.model import JSON, Annotations, Descriptor, Example, Origin
+from toolcrib.model import JSON, Annotations, Descriptor, Example, Origin, Schema
 from toolcrib.protocols import Files, Kinds
 from toolcrib.schemas import KNOWN_MODES, envelope
-from toolcrib.text import canonical
+from toolcrib.text import canonical, compact
 from toolcrib.validation import Fault, Validator, check_schema
 
 LONGEST_TIMEOUT = 600.0
@@ -35,6 +37,10 @@ MARKS = (
     *KNOWN_MODES,
 )
 """A mapping that has `name` and one of these is a descriptor."""
+
+
+_PLAIN = frozenset(envelope("descriptor")["properties"]) - {"mode"}
+"""Keys that say nothing of modes."""
 
 
 def is_descriptor(value: JSON) -> bool:
@@ -63,18 +69,37 @@ def parse_descriptor(
     """
     value = restore_text(document, TEXT_KEYS)
     problems = shape.problems(value)
-    if any(problem.severity == "error" for problem in problems) or not isinstance(value, dict):
+    if not isinstance(value, dict):
         return None, [document.place(problem) for problem in problems]
-    tool = _build(value, _origin(document, value, files, pack))
-    problems += _check_mode(tool, kinds)
-    problems += _check_schemas(tool)
-    if not any(problem.severity == "error" for problem in problems):
-        problems += _check_timeout(tool)
-        problems += _check_examples(tool)
-        for mode in tool.bindings:
-            problems += kinds.check_binding(mode, tool)
+    sound = _sound(value, problems)
+    tool = _build(sound, _origin(document, value, files, pack))
+    if all(key in sound or key in _PLAIN for key in value):
+        problems += _check_mode(tool, kinds)
+    problems += _check_timeout(tool)
+    problems += (found := _check_schemas(tool))
+    judged = _without_broken_schemas(tool, found)
+    problems += _check_examples(judged)
+    for mode in tool.bindings:
+        problems += kinds.check_binding(mode, judged)
     refused = any(problem.severity == "error" for problem in problems)
     return None if refused else tool, [document.place(problem) for problem in problems]
+
+
+def _sound(value: dict[str, Any], problems: Sequence[Problem]) -> dict[str, Any]:
+    """The keys whose shape is right: they are checked further although the document is refused."""
+    faulty = {problem.pointer.split("/")[1] for problem in problems if problem.pointer}
+    kept = {key: item for key, item in value.items() if _escaped(key) not in faulty}
+    return {"name": "unnamed", **kept}
+
+
+def _escaped(key: str) -> str:
+    return pointer_of((key,))[1:]
+
+
+def _without_broken_schemas(tool: Descriptor, problems: Sequence[Problem]) -> Descriptor:
+    """The tool to check further: a schema that is refused judges nothing."""
+    broken = {problem.pointer.split("/")[1] for problem in problems}
+    return replace(tool, **{name: True for name in ("input_schema", "output_schema") if name in broken})
 
 
 def _origin(document: Document, value: JSON, files: Files | None, pack: str) -> Origin:
@@ -139,19 +164,19 @@ def _check_mode(tool: Descriptor, kinds: Kinds) -> list[Problem]:
 
 def _check_schemas(tool: Descriptor) -> list[Problem]:
     problems = check_schema(tool.input_schema, "/input_schema")
+    if not any(problem.severity == "error" for problem in problems):
+        problems += _check_arguments_type(tool.input_schema)
     if tool.output_schema is not None:
         problems += check_schema(tool.output_schema, "/output_schema")
-    if isinstance(tool.input_schema, dict) and tool.input_schema.get("type", "object") != "object":
-        message = f"arguments are an object, and `input_schema` says type `{tool.input_schema['type']}`"
-        problems.append(
-            Problem(
-                code="arguments_not_object",
-                message=message,
-                pointer="/input_schema/type",
-                hint="write `type: object`",
-            )
-        )
     return problems
+
+
+def _check_arguments_type(schema: Schema) -> list[Problem]:
+    if not isinstance(schema, dict) or schema.get("type", "object") == "object":
+        return []
+    message = f"arguments are an object, and `input_schema` says type {compact(schema['type'])}"
+    place = "/input_schema/type"
+    return [Problem(code="arguments_not_object", message=message, pointer=place, hint="write `type: object`")]
 
 
 def _check_timeout(tool: Descriptor) -> list[Problem]:

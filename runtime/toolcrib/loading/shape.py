@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolcrib.errors import Problem
@@ -52,13 +52,15 @@ class Shape:
         told = [
             self._in_own_words(fault) or _told(fault) for fault in self._validator.faults(known, most=MOST)
         ]
-        return problems + list(dict.fromkeys(told))
+        return problems + _once(told)
 
     def _in_own_words(self, fault: Fault) -> Problem | None:
-        """What the schema itself says (`errorMessage`) of keys that do not go together; None if nothing.
+        """What the schema itself says (`errorMessage`) of a form, or of keys that do not go together; None if nothing.
 
         A key that is missing or too much in the nearest form of a `oneOf` comes with a hint.
         """
+        if fault.keyword == "pattern":
+            return self._form(fault)
         alone = fault.keyword == "oneOf"
         if not alone and (_CODES.get(fault.keyword) not in _OF_FORMS or not fault.hint):
             return None
@@ -67,6 +69,15 @@ class Shape:
             message = site.get("errorMessage")
             if isinstance(message, str) and not _wants(site, fault.path):
                 return Problem(code="wrong_combination", message=message, pointer=pointer_of(path))
+        return None
+
+    def _form(self, fault: Fault) -> Problem | None:
+        for site in self._index.at(fault.path):
+            message = site.get("errorMessage")
+            if isinstance(message, str):
+                return Problem(
+                    code="wrong_form", message=f"{message}; got {fault.got}", pointer=fault.pointer
+                )
         return None
 
     def _without_later_keys(self, value: JSON) -> tuple[JSON, list[Problem]]:
@@ -83,6 +94,15 @@ class Shape:
             for key in sorted(later)
         ]
         return {key: item for key, item in value.items() if key not in later}, problems
+
+
+def _once(problems: Sequence[Problem]) -> list[Problem]:
+    """Each problem once; of a place that has the wrong type nothing else is told."""
+    types: dict[str, Problem] = {}
+    for problem in problems:
+        if problem.code == "wrong_type":
+            types.setdefault(problem.pointer, problem)
+    return list(dict.fromkeys(types.get(problem.pointer, problem) for problem in problems))
 
 
 def _wants(site: Site, path: Path) -> bool:

@@ -28,7 +28,7 @@ GENERATED = 8
 """How many arguments are generated from an input schema."""
 
 FITTED = 2
-"""How many of them are fitted to each rule."""
+"""How many of them are fitted to each rule; the first example is as well."""
 
 MOST_CALLS = 8
 """How often a mock is called with the same arguments in one session, for replies that follow each other."""
@@ -137,10 +137,8 @@ def _arguments(mock: _Mock) -> list[dict[str, Any]]:
     patterns = [
         rule["when"]["args"] for rule in mock.block.get("rules", ()) if "args" in rule.get("when", {})
     ]
-    return [
-        *start,
-        *(overlay(arguments, fitting(pattern)) for pattern in patterns for arguments in start[:FITTED]),
-    ]  # type: ignore[list-item]
+    fitted = [overlay(arguments, fitting(pattern)) for pattern in patterns for arguments in start]
+    return [*examples, *made, *(arguments for arguments in fitted if isinstance(arguments, dict))]
 
 
 async def _judge(runtime: Runtime, mock: _Mock, arguments: dict[str, Any]) -> list[tuple[str, Problem]]:

@@ -32,7 +32,10 @@ def command(
     as_json: bool,
     packs: tuple[str, ...],
 ) -> None:
-    """List the tools, or those whose name fits the glob PATTERN."""
+    """List the tools.
+
+    With PATTERN: those whose name fits the glob.
+    """
     runtime = open_runtime(packs=packs)
     tell_refusals(runtime)
     tools = runtime.registry.select(name=pattern, tag=tag, mode=mode, source=source, label=label)

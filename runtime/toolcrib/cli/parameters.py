@@ -78,7 +78,8 @@ def _number(name: str, schema: Mapping[str, Any]) -> str:
 def _bound(schema: Mapping[str, Any], inclusive: str, exclusive: str, sign: str) -> str:
     if inclusive in schema:
         return compact(schema[inclusive])
-    return sign + compact(schema[exclusive]) if isinstance(schema.get(exclusive), int | float) else ""
+    bound = schema.get(exclusive)  # a boolean in draft 4
+    return sign + compact(bound) if isinstance(bound, int | float) and not isinstance(bound, bool) else ""
 
 
 def _string(name: str, schema: Mapping[str, Any]) -> str:

@@ -27,7 +27,10 @@ from toolcrib.text import compact, escape_terminal
 @pack_option
 @click.pass_context
 def command(ctx: click.Context, *, name: str, as_json: bool, packs: tuple[str, ...]) -> None:
-    """Show everything about one tool: where it is from, its parameters, its modes."""
+    """Show everything about one tool.
+
+    Where it is from, its parameters and result, its modes and why one can't run here.
+    """
     runtime = open_runtime(packs=packs)
     tell_refusals(runtime)
     tool = runtime.registry.get(name)

@@ -1,0 +1,105 @@
+"""`toolcrib list`."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolcrib.cli.printing import columns_of
+
+
+def names(result):
+    return [tool["name"] for tool in result["tools"]]
+
+
+def test_the_table_shows_name_mode_flags_and_the_first_sentence(tools, toolcrib):
+    assert toolcrib("list").stdout.splitlines() == [
+        "echo     mock                               Says it again.",
+        "failing  mock                               Never works.",
+        "later    unbound  deprecated, experimental  Nobody wrote it yet.",
+        "3 tools: 2 mock, 1 unbound",
+    ]
+
+
+def test_a_column_that_nobody_needs_is_not_there(write, toolcrib):
+    write(
+        {
+            "descriptors/a.tool.yaml": "name: a\ndescription: Yes.\nannotations: {read_only: true}\nmock: {result: 1}\n"
+        }
+    )
+    assert toolcrib("list").stdout == "a  mock  read-only  Yes.\n1 tool: 1 mock\n"
+
+
+def test_a_tool_whose_mode_is_not_installed_is_unavailable(write, toolcrib, document):
+    write({"descriptors/a.tool.yaml": "name: a\nmode: live\nlive: {url: x}\nmock: {result: 1}\n"})
+    assert "live (unavailable)" in toolcrib("list").stdout
+    assert "not installed" in document("list", "--json")["tools"][0]["unavailable"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["*a*"], ["failing", "later"]),
+        (["--tag", "talk"], ["echo"]),
+        (["--mode", "mock"], ["echo", "failing"]),
+        (["--source", "*/failing*"], ["failing"]),
+        (["--label", "team"], ["echo"]),
+        (["--label", "team=numbers"], []),
+    ],
+)
+def test_tools_are_chosen_by_name_tag_mode_source_and_label(words, expected, tools, document):
+    assert names(document("list", *words, "--json")) == expected
+
+
+def test_json_says_what_the_table_says_and_where_a_tool_is_from(tools, document):
+    assert document("list", "echo", "--json")["tools"] == [
+        {
+            "name": "echo",
+            "title": "",
+            "description": "Says it again. And that is all.",
+            "mode": "mock",
+            "unavailable": None,
+            "modes": ["mock"],
+            "tags": ["talk"],
+            "labels": {"team": "words"},
+            "deprecated": False,
+            "experimental": False,
+            "pack": None,
+            "source": "descriptors/echo.tool.yaml",
+            "line": 2,
+        }
+    ]
+
+
+def test_no_line_is_wider_than_the_terminal(tools, on_terminal, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    out, _err = on_terminal("list")
+    assert all(columns_of(line) <= 30 for line in out.splitlines())
+    assert "…" in out
+
+
+def test_a_pattern_that_fits_nothing_says_so(tools, toolcrib):
+    result = toolcrib("list", "zzz*")
+    assert (result.exit_code, result.stdout) == (0, "no tool fits\n")
+
+
+def test_an_empty_folder_lists_nothing_and_says_how_to_begin(write, toolcrib):
+    write({})
+    result = toolcrib("list")
+    assert (result.exit_code, result.stdout) == (0, "no tools\n")
+    assert "`toolcrib init`" in result.stderr
+
+
+def test_refused_files_are_counted_and_the_rest_is_listed(tools, write, toolcrib):
+    write({"descriptors/bad.tool.yaml": "name: bad\nmock: {result: 1}\noops: 1\n"})
+    result = toolcrib("list")
+    assert "3 tools: 2 mock, 1 unbound" in result.stdout
+    assert result.stderr == "1 file was refused, wholly or in part; run `toolcrib validate`\n"
+    write({"descriptors/worse.tool.yaml": "name: worse\nmock: {}\n"})
+    assert toolcrib("list").stderr.startswith("2 files were refused")
+
+
+def test_a_description_can_not_steer_the_terminal(write, on_terminal):
+    write({"descriptors/a.tool.yaml": 'name: a\ndescription: "x\\e[31m\\u202Ey."\nmock: {result: 1}\n'})
+    out, _err = on_terminal("list")
+    assert "x\\x1b[31m\\u202ey." in out
+    assert "\x1b[31m" not in out

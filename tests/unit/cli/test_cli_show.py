@@ -1,0 +1,127 @@
+"""`toolcrib show`."""
+
+from __future__ import annotations
+
+from toolcrib.cli import exit_codes
+
+RICH = """
+name: rich
+title: Everything
+description: |
+  First line.
+  Second line.
+version: "1.2.0"
+author: Us
+help_url: https://example.com
+category: all
+tags: [a, b]
+labels: {k: v}
+annotations: {read_only: true, idempotent: true}
+deprecated: true
+experimental: true
+metadata: {ticket: {id: T-1, list: [{a: 1, b: 2}, 3]}}
+input_schema:
+  type: object
+  additionalProperties: false
+  properties:
+    password: {type: string}
+output_schema:
+  type: object
+  properties: {token: {type: string}}
+examples:
+  - args: {password: hunter2}
+  - args: {}
+    result: {token: abc123}
+mode: live
+live: {url: x, password: hunter2}
+mock: {result: {token: abc123}}
+"""
+
+
+def test_a_page_shows_where_a_tool_is_from_and_how_it_behaves(tools, toolcrib):
+    assert toolcrib("show", "echo").stdout.splitlines() == [
+        "echo",
+        "  Says it again. And that is all.",
+        "",
+        "  file            descriptors/echo.tool.yaml:2",
+        "  mode            mock",
+        "  available in    mock",
+        "  a call is       destructive, open world",
+        "  tags            talk",
+        "  labels          team=words",
+        "  timeout         30s",
+        "  coercion        safe",
+        "  invalid result  error",
+        "",
+        "parameters",
+        "  name   type                   default  description",
+        "  text   string       required",
+        "  times  integer 1..            1",
+        "",
+        "result",
+        "  {",
+        '    "type": "string"',
+        "  }",
+        "",
+        "examples",
+        '  {"text":"hi"} -> "hi 1"',
+    ]
+
+
+def test_a_page_shows_all_that_is_written_and_why_a_mode_is_missing(write, toolcrib):
+    write({"descriptors/rich.tool.yaml": RICH})
+    page = toolcrib("show", "rich").stdout
+    for text in (
+        "rich  Everything",
+        "  Second line.",
+        "live (unavailable)",
+        "available in    mock",
+        "mode `live` of `rich` is not installed",
+    ):
+        assert text in page
+    for text in (
+        "deprecated      yes",
+        "experimental    yes",
+        "a call is       read only, idempotent, open world",
+        "ticket:",
+        "- a: 1",
+    ):
+        assert text in page
+
+
+def test_secrets_are_shown_nowhere(write, toolcrib):
+    write({"descriptors/rich.tool.yaml": RICH})
+    for words in (["rich"], ["rich", "--json"]):
+        shown = toolcrib("show", *words).stdout
+        assert "hunter2" not in shown
+        assert "***" in shown
+
+
+def test_a_tool_without_parameters_and_an_unbound_one_say_so(tools, toolcrib):
+    page = toolcrib("show", "later").stdout
+    assert "parameters: none" in page
+    assert "deprecated      use echo" in page
+    assert (
+        "unavailable     `later` is unbound: write a `mock:` block in descriptors/later.tool.yaml:2" in page
+    )
+
+
+def test_json_holds_the_schemas_the_modes_and_the_origin(tools, document):
+    shown = document("show", "echo", "--json")
+    assert shown["input_schema"]["required"] == ["text"]
+    assert shown["modes"] == {"mock": {"unavailable": None}}
+    assert shown["examples"] == [{"args": {"text": "hi"}, "result": "hi 1"}]
+    assert shown["origin"]["source"] == "descriptors/echo.tool.yaml"
+    assert len(shown["origin"]["digest"]) == 64
+
+
+def test_lines_fit_the_terminal(tools, on_terminal, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "24")
+    out, _err = on_terminal("show", "echo")
+    assert any(line.endswith("…") for line in out.splitlines())
+
+
+def test_a_tool_that_is_not_there_is_answered_with_near_names(tools, toolcrib):
+    result = toolcrib("show", "ecko")
+    assert (result.exit_code, result.stdout) == (exit_codes.OF_OUTCOME["not_found"], "")
+    assert "did you mean `echo`?" in result.stderr

@@ -1,0 +1,114 @@
+"""`toolcrib validate`."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolcrib.cli import exit_codes
+from toolcrib.cli.validate import annotation
+from toolcrib.errors import Problem
+
+BAD = "name: bad\ninptu_schema: {}\nmock: {result: 1}\n"
+DATA = "just: data\n"
+BREAKS = "name: breaks\noutput_schema: {type: integer}\nmock: {result: \"{{ 'x' ~ call }}\"}\n"
+
+
+def test_a_good_folder_is_summed_up_in_one_line(tools, toolcrib):
+    result = toolcrib("validate")
+    assert (result.exit_code, result.stdout) == (0, "3 tools, 0 packs, 0 scenarios: no problems\n")
+
+
+def test_every_problem_has_its_place_its_code_and_the_way_out(tools, write, toolcrib):
+    write({"descriptors/bad.tool.yaml": BAD, "descriptors/worse.tool.yaml": "name: 3\nmock: {}\n"})
+    result = toolcrib("validate")
+    assert result.exit_code == exit_codes.PROBLEMS
+    assert (
+        "descriptors/bad.tool.yaml:2:1: unknown_key: `inptu_schema` is no key here (at /inptu_schema)\n    hint: did you mean"
+        in result.stdout
+    )
+    assert "descriptors/worse.tool.yaml:1:7: " in result.stdout
+    assert result.stdout.splitlines()[-1].endswith("errors in 2 files")
+
+
+def test_paths_are_checked_instead_of_the_default_folders(tools, write, toolcrib):
+    write({"other/bad.tool.yaml": BAD, "fine/a.tool.yaml": "name: a\nmock: {result: 1}\n"})
+    assert toolcrib("validate").exit_code == 0
+    assert toolcrib("validate", "other").exit_code == exit_codes.PROBLEMS
+    assert toolcrib("validate", "fine").stdout == "1 tool, 0 packs, 0 scenarios: no problems\n"
+    assert toolcrib("validate", "nowhere").exit_code == exit_codes.USAGE
+
+
+def test_warnings_and_notices_are_errors_under_strict_alone(tools, write, toolcrib):
+    write({"descriptors/data.yaml": DATA})
+    easy, strict = toolcrib("validate"), toolcrib("validate", "--strict")
+    assert (easy.exit_code, easy.stdout.splitlines()[-1]) == (0, "1 notice in 1 file")
+    assert (strict.exit_code, strict.stdout.splitlines()[-1]) == (exit_codes.PROBLEMS, "1 error in 1 file")
+
+
+def test_computed_answers_are_proved_unless_shallow(tools, write, toolcrib):
+    write({"descriptors/breaks.tool.yaml": BREAKS})
+    deep = toolcrib("validate")
+    assert deep.exit_code == exit_codes.PROBLEMS
+    assert "descriptors/breaks.tool.yaml:3:" in deep.stdout
+    assert "reply_breaks_schema" in deep.stdout
+    assert toolcrib("validate", "--shallow").exit_code == 0
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--format", "json"], ["--json", "--format", "text"]])
+def test_json_is_one_document_with_all_that_a_problem_has(words, write, document):
+    write({"descriptors/bad.tool.yaml": BAD})
+    assert document("validate", *words) == {
+        "problems": [
+            {
+                "code": "unknown_key",
+                "message": "`inptu_schema` is no key here",
+                "pointer": "/inptu_schema",
+                "hint": "did you mean `input_schema` or `output_schema` or `$schema`?",
+                "severity": "error",
+                "source": "descriptors/bad.tool.yaml",
+                "line": 2,
+                "column": 1,
+            }
+        ],
+        "errors": 1,
+        "warnings": 0,
+        "notices": 0,
+        "tools": 0,
+        "packs": 0,
+        "scenarios": 0,
+    }
+
+
+def test_github_gets_an_annotation_for_each_problem(write, toolcrib):
+    write({"descriptors/bad.tool.yaml": BAD})
+    first, summary = toolcrib("validate", "--format", "github").stdout.splitlines()
+    assert first.startswith(
+        "::error file=descriptors/bad.tool.yaml,line=2,col=1,title=unknown_key::unknown_key: `inptu_schema`"
+    )
+    assert "%0Ahint: did you mean" in first
+    assert summary == "1 error in 1 file"
+
+
+def test_an_annotation_escapes_what_github_would_read_as_its_own():
+    problem = Problem(
+        code="odd", message="50% of\r\na,b:c\x1b[0m", source="a,b:c%.yaml", severity="warning", hint=""
+    )
+    assert (
+        annotation(problem) == "::warning file=a%2Cb%3Ac%25.yaml,title=odd::odd: 50%25 of%0D%0Aa,b:c\\x1b[0m"
+    )
+
+
+def test_a_folder_that_is_not_there_is_a_problem_with_the_way_out(write, toolcrib):
+    write({})
+    result = toolcrib("validate")
+    assert result.exit_code == exit_codes.PROBLEMS
+    assert "path_not_found" in result.stdout
+    assert "`toolcrib init`" in result.stdout
+
+
+def test_what_a_file_holds_can_not_steer_the_terminal(write, on_terminal):
+    write({"descriptors/bad.tool.yaml": 'name: bad\nmock: {result: 1}\n"x\\e[41m": 1\n'})
+    out, _err = on_terminal("validate")
+    assert "\x1b[41m" not in out
+    assert "\\x1b[41m" in out
+    assert "\x1b[31m" in out

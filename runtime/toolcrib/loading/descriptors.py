@@ -11,7 +11,7 @@ from toolcrib.clock import format_duration, parse_duration
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document, restore_text
 from toolcrib.loading.marks import pointer_of
-from toolcrib.loading.shape import Shape
+from toolcrib.loading.shape import TOO_MANY, Shape
 from toolcrib.model import JSON, Annotations, Descriptor, Example, Origin, Schema
 from toolcrib.protocols import Files, Kinds
 from toolcrib.schemas import KNOWN_MODES, envelope
@@ -69,7 +69,7 @@ def parse_descriptor(
     """
     value = restore_text(document, TEXT_KEYS)
     problems = shape.problems(value)
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in problems):
         return None, [document.place(problem) for problem in problems]
     sound = _sound(value, problems)
     tool = _build(sound, _origin(document, value, files, pack))
@@ -98,8 +98,12 @@ def _escaped(key: str) -> str:
 
 def _without_broken_schemas(tool: Descriptor, problems: Sequence[Problem]) -> Descriptor:
     """The tool to check further: a schema that is refused judges nothing."""
-    broken = {problem.pointer.split("/")[1] for problem in problems}
-    return replace(tool, **{name: True for name in ("input_schema", "output_schema") if name in broken})
+    broken = {problem.pointer.split("/")[1] for problem in problems if problem.severity == "error"}
+    return replace(
+        tool,
+        input_schema=True if "input_schema" in broken else tool.input_schema,
+        output_schema=True if "output_schema" in broken else tool.output_schema,
+    )
 
 
 def _origin(document: Document, value: JSON, files: Files | None, pack: str) -> Origin:

@@ -16,6 +16,9 @@ from toolcrib.validation import Fault, Validator
 MOST = 100
 """Problems of the shape of one document that are reported."""
 
+TOO_MANY = "too_many_problems"
+"""Code of the problem that says that there may be more."""
+
 _CODES = {
     "additionalProperties": "unknown_key",
     "required": "missing_key",
@@ -49,10 +52,12 @@ class Shape:
             return []
         known, problems = self._without_later_keys(value)
         known = _without_foreign_blocks(known, self._schema["properties"])
-        told = [
-            self._in_own_words(fault) or _told(fault) for fault in self._validator.faults(known, most=MOST)
-        ]
-        return problems + _once(told)
+        faults = self._validator.faults(known, most=MOST)
+        problems += _once([self._in_own_words(fault) or _told(fault) for fault in faults])
+        if len(faults) == MOST:
+            message = f"{MOST} faults were found; what else is wrong was not looked at"
+            problems.append(Problem(code=TOO_MANY, message=message, hint="mend these first"))
+        return problems
 
     def _in_own_words(self, fault: Fault) -> Problem | None:
         """What the schema itself says (`errorMessage`) of a form, or of keys that do not go together; None if nothing.

@@ -49,7 +49,7 @@ from toolcrib.model import (
 from toolcrib.protocols import BoundTool, CallNext, Clock, Kinds, Middleware
 from toolcrib.registry import Registry, without_duplicates
 from toolcrib.secrets import redact
-from toolcrib.validation.faults import count, shorten
+from toolcrib.validation.faults import shorten
 
 T = TypeVar("T")
 
@@ -299,7 +299,8 @@ class Runtime:
         elif near:
             message += f"; did you mean {' or '.join(f'`{match}`' for match in near)}?"
         else:
-            message += f"; there are {count(len(registry), 'tool')}" if registry else "; no tools are loaded"
+            many = len(registry)
+            message += f"; {many or 'no'} tool{' is' if many == 1 else 's are'} loaded"
         return Result.failed(Outcome.NOT_FOUND, message, details={"near": list(near)})
 
     def check_open(self) -> None:

@@ -1,11 +1,11 @@
 """For authors of executors and tools: the contract that every mode keeps, as tests to inherit, and fakes.
 
-class TestEcho(ExecutorContract):
-case = ExecutorCase(mode="echo", block={"prefix": "> "}, arguments={"text": "hi"}, value="> hi",
-broken_blocks=[{"prefix": 1}])
+    class TestEcho(ExecutorContract):
+        case = ExecutorCase(mode="echo", block={"prefix": "> "}, arguments={"text": "hi"}, value="> hi",
+                            broken_blocks=[{"prefix": 1}])
 
-def executor(self):
-return EchoExecutor()
+        def executor(self):
+            return EchoExecutor()
 """
 
 from __future__ import annotations

@@ -112,10 +112,11 @@ async def _prove(runtime: Runtime, mock: _Mock) -> list[Problem]:
         message = f"the answers of `{mock.tool.name}` are not proved, since no arguments could be made up: {error.message}"
         hint = "give the tool `examples`"
         return [mock.problem("not_proved", message, "/mock", hint=hint, severity="notice")]
+    alone = Runtime(Registry([mock.tool]), executors=runtime.executors)
     found: dict[str, Problem] = {}
     for arguments in tried:
-        for pointer, problem in await _judge(runtime, mock, arguments):
-            found.setdefault(pointer, problem)
+        for problem in await _judge(alone, mock, arguments):
+            found.setdefault(problem.pointer, problem)
     return list(found.values())
 
 
@@ -141,16 +142,12 @@ def _arguments(mock: _Mock) -> list[dict[str, Any]]:
     return [*examples, *made, *(arguments for arguments in fitted if isinstance(arguments, dict))]
 
 
-async def _judge(runtime: Runtime, mock: _Mock, arguments: dict[str, Any]) -> list[tuple[str, Problem]]:
-    """Call the mock as often as it has answers in a row, and look at each: pointer and problem."""
-    session = runtime.session(id="proof", clock=VirtualClock(), registry=Registry([mock.tool]))
-    found = []
-    for _ in range(_calls(mock.block)):
-        result = await session.call(mock.tool.name, arguments)
-        problem = _problem(mock, arguments, result)
-        if problem is not None:
-            found.append((problem.pointer, problem))
-    return found
+async def _judge(alone: Runtime, mock: _Mock, arguments: dict[str, Any]) -> list[Problem]:
+    """Call the mock in a fresh session, as often as it may have answers in a row, and judge each of them."""
+    session = alone.session(id="proof", clock=VirtualClock())
+    results = [await session.call(mock.tool.name, arguments) for _ in range(_calls(mock.block))]
+    problems = (_problem(mock, arguments, result) for result in results)
+    return [problem for problem in problems if problem is not None]
 
 
 def _calls(block: Mapping[str, Any]) -> int:

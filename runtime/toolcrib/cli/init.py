@@ -40,11 +40,20 @@ def command(ctx: click.Context, *, folder: str, force: bool) -> None:
         click.echo("nothing was written; take another folder, or overwrite with `--force`", err=True)
         ctx.exit(exit_codes.PROBLEMS)
     for path, text in contents.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="\n")
+        _write(path, text)
         click.echo(f"wrote {escape_terminal(str(path))}")
     moved = f"\n  cd {escape_terminal(folder)}" if Path(folder).resolve() != Path.cwd() else ""
     click.echo(NEXT.replace("Next:", f"Next:{moved}"))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise click.ClickException(
+            escape_terminal(f"{path} can't be written: {error.strerror}: {error.filename}")
+        ) from error
 
 
 def _contents() -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import click
@@ -70,13 +71,9 @@ def cut(text: str, width: int | None) -> str:
     """The text in at most `width` columns; what is cut ends with `…`."""
     if width is None or columns_of(text) <= width:
         return text
-    shown, left = "", width - 1
-    for character in text:
-        left -= _columns_of_character(character)
-        if left < 0:
-            break
-        shown += character
-    return shown.rstrip() + "…"
+    ends = accumulate(_columns_of_character(character) for character in text)
+    shown = sum(end < width for end in ends)
+    return text[:shown].rstrip() + "…"
 
 
 def table(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
@@ -136,7 +133,5 @@ _COLOURS = {"error": "red", "warning": "yellow", "notice": "cyan"}
 def problem_text(problem: Problem) -> str:
     """`path:line:col: code: message` with the hint below, coloured for a terminal."""
     head, *rest = escape_terminal(str(problem)).splitlines()
-    place, found, message = head.partition(f"{problem.code}: ")
-    if found:
-        head = place + click.style(problem.code, fg=_COLOURS[problem.severity]) + ": " + message
-    return "\n".join([head, *rest])
+    place, code, message = head.partition(f"{problem.code}: ")
+    return "\n".join([place + click.style(code, fg=_COLOURS[problem.severity]) + message, *rest])

@@ -152,6 +152,11 @@ def test_an_answer_of_parts_alone_prints_no_null_and_an_empty_one_does(write, to
     assert toolcrib("call", "none").stdout == "null\n"
 
 
+def test_a_part_that_only_repeats_the_value_is_not_printed_again(write, toolcrib):
+    write({"descriptors/a.tool.yaml": "name: a\nmock: {result: hi, content: [{type: text, text: hi}]}\n"})
+    assert toolcrib("call", "a").stdout == "hi\n"
+
+
 def test_a_dry_run_says_what_would_happen(tools, document, toolcrib):
     shown = document("call", "echo", "text=x", "--dry-run")
     assert (shown["tool"], shown["mode"], shown["arguments"]) == ("echo", "mock", {"text": "x", "times": 1})

@@ -52,3 +52,10 @@ def test_it_overwrites_nothing_unless_told_to(write, toolcrib):
     assert not (folder / "descriptors").exists()
     assert toolcrib("init", "--force").exit_code == 0
     assert (folder / "packs/first-pack/pack.yaml").read_text(encoding="utf-8") != "mine"
+
+
+def test_a_folder_that_can_not_be_written_is_named(write, toolcrib):
+    write({"descriptors": "a file where a folder should be"})
+    result = toolcrib("init")
+    assert result.exit_code == exit_codes.PROBLEMS
+    assert "descriptors/get_forecast.tool.yaml can't be written" in result.stderr

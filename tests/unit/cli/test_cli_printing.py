@@ -115,7 +115,7 @@ def test_a_failure_without_a_finer_code_tells_its_outcome_once(capsys):
 
 def test_a_problem_reads_as_its_text():
     problem = Problem(code="odd", message="two\nlines", source="a.yaml", line=3, column=4, hint="so")
-    assert problem_text(problem).endswith(": two\nlines\n    hint: so")
+    assert problem_text(problem).endswith("two\nlines\n    hint: so")
     assert problem_text(problem).startswith("a.yaml:3:4: ")
 
 

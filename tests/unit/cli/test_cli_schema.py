@@ -26,7 +26,7 @@ def test_an_unknown_kind_is_answered_with_the_kinds(toolcrib):
     assert "descriptor" in result.stderr
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_completion_script_asks_toolcrib_itself(shell, toolcrib):
     assert "_TOOLCRIB_COMPLETE" in toolcrib("completion", shell).stdout
 

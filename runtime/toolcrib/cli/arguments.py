@@ -11,6 +11,7 @@ import click
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import parse_documents, parse_json
 from toolcrib.model import JSON
+from toolcrib.text import escape_terminal
 
 
 def read_arguments(words: Iterable[str], file: str | None = None) -> dict[str, Any]:
@@ -28,22 +29,26 @@ def read_arguments(words: Iterable[str], file: str | None = None) -> dict[str, A
     for word in words:
         key, value = _of_word(word)
         if key in seen:
-            raise click.UsageError(f"`{key}` is given twice")
+            raise _refused(f"`{key}` is given twice")
         seen.add(key)
         arguments[key] = value
     return arguments
 
 
+def _refused(message: str) -> click.UsageError:
+    return click.UsageError(escape_terminal(message))
+
+
 def _of_word(word: str) -> tuple[str, JSON]:
     key, equals, text = word.partition("=")
     if not equals or key in {"", ":"}:
-        raise click.UsageError(f"`{word}` is no argument: write `key=text`, or `key:=json` for a JSON value")
+        raise _refused(f"`{word}` is no argument: write `key=text`, or `key:=json` for a JSON value")
     if not key.endswith(":"):
         return key, text
     value, problems = parse_json(key[:-1], text)
     if problems:
         hint = f"; for the text itself write {_quoted(f'{key[:-1]}={text}')}"
-        raise click.UsageError(f"what follows `{key}=` is no JSON: {_told(problems)}{hint}")
+        raise _refused(f"what follows `{key}=` is no JSON: {_told(problems)}{hint}")
     return key[:-1], value
 
 
@@ -56,9 +61,9 @@ def _of_file(file: str) -> dict[str, Any]:
     with click.open_file(file, "rb") as stream:
         documents, problems = parse_documents(shown, stream.read())
     if problems:
-        raise click.UsageError(f"{shown} can't be read: {_told(problems)}")
+        raise _refused(f"{shown} can't be read: {_told(problems)}")
     if len(documents) != 1 or not isinstance(documents[0].value, dict):
-        raise click.UsageError(f"{shown} must hold one object: the arguments by name")
+        raise _refused(f"{shown} must hold one object: the arguments by name")
     return dict(documents[0].value)
 
 

@@ -65,6 +65,7 @@ def test_an_unknown_argument_gets_no_advice_about_types(tools, toolcrib):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (["\x1b[31m"], "`\\x1b[31m` is no argument"),
         (["text"], "`text` is no argument: write `key=text`, or `key:=json`"),
         (["=x"], "`=x` is no argument"),
         ([":=1"], "`:=1` is no argument"),

@@ -269,7 +269,7 @@ class _Reader:
 
     def _add_document(self, document: Document, home: _Home) -> list[Problem] | None:
         """Add what the document describes, and tell what is wrong with it; None where it describes nothing."""
-        normalised = normalise(document)
+        normalised = normalise(document, home.files)
         if normalised is not None:
             documents, problems = normalised
             return self._add_normalised(documents, problems, home)

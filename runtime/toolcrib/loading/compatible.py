@@ -1,0 +1,391 @@
+"""Descriptors of other systems, turned into our own form when they are read.
+
+    PromptKit manifest      apiVersion, kind: Tool, metadata, spec
+    PromptKit's flat forms  inputSchema, mockResponse, endpoint ...; mock_result, http, timeout_ms ...
+    parameter list          parameters: [{name, type, required, ...}]
+    function definition     parameters: {JSON Schema}; {type: function, function: {...}}
+    MCP tool                name, inputSchema, annotations: {readOnlyHint ...}
+
+There is one mechanism: each foreign key is turned into our keys, and every other key passes through
+to be judged like our own. Where a part came from is kept, so problems point into the file as written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from toolcrib.errors import ExpressionError, Problem, did_you_mean
+from toolcrib.loading.documents import Document
+from toolcrib.loading.files import read_text
+from toolcrib.loading.gotemplates import translate
+from toolcrib.loading.marks import pointer_of
+from toolcrib.model import JSON, Origin
+from toolcrib.protocols import Files
+
+_HINTS = {
+    "readOnlyHint": "read_only",
+    "destructiveHint": "destructive",
+    "idempotentHint": "idempotent",
+    "openWorldHint": "open_world",
+}
+
+_PARAMETER_KEYS = {
+    "default": "default",
+    "allowed_values": "enum",
+    "min_value": "minimum",
+    "max_value": "maximum",
+    "pattern": "pattern",
+    "format": "format",
+    "description": "description",
+    "examples": "examples",
+}
+
+_LENGTHS = {"min_length": ("minLength", "minItems"), "max_length": ("maxLength", "maxItems")}
+
+_KNOWN_PARAMETER_KEYS = ("name", "type", "required", "item_type", "schema", *_PARAMETER_KEYS, *_LENGTHS)
+
+_TYPES = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "list": "array",
+    "dict": "object",
+}
+
+_OPENERS = re.compile(r"\{\{|\{%|\{#|\$\$\{")
+
+
+def is_promptkit(value: JSON) -> bool:
+    """Whether a document is a PromptKit manifest of a tool."""
+    return _is_manifest(value) and isinstance(value, dict) and value["kind"] == "Tool"
+
+
+def normalise(document: Document, files: Files | None = None) -> tuple[list[Document], list[Problem]] | None:
+    """A document of another system in our own form.
+
+    Args:
+        document: As it was read.
+        files: The files that it may name.
+
+    Returns:
+        The document in our form, if it describes a tool, and what is wrong with it, placed; None where the
+        document is not of a known foreign form.
+    """
+    value = document.value
+    if not isinstance(value, dict):
+        return None
+    if _is_manifest(value):
+        return _manifest(document, value, files)
+    function = value.get("function")
+    if value.get("type") == "function" and isinstance(function, dict):
+        return _Form(document, "/function", files).of(function)
+    foreign = _is_foreign(value)
+    return _Form(document, "", files).of(value) if foreign else None
+
+
+def _is_manifest(value: JSON) -> bool:
+    return isinstance(value, dict) and "apiVersion" in value and isinstance(value.get("kind"), str)
+
+
+def _is_foreign(value: dict[str, JSON]) -> bool:
+    annotations = value.get("annotations")
+    hinted = isinstance(annotations, dict) and any(key in _HINTS for key in annotations)
+    return "name" in value and (hinted or any(key in _FOREIGN for key in value))
+
+
+def _manifest(
+    document: Document, value: dict[str, Any], files: Files | None
+) -> tuple[list[Document], list[Problem]]:
+    if value["kind"] != "Tool":
+        message = f"a manifest of kind `{value['kind']}` describes no tool"
+        return [], [
+            document.place(Problem(code="other_kind", message=message, pointer="/kind", severity="notice"))
+        ]
+    spec, metadata = value.get("spec"), value.get("metadata")
+    if not isinstance(spec, dict) or not isinstance(metadata, dict):
+        missing = "spec" if not isinstance(spec, dict) else "metadata"
+        message = f"a manifest of kind `Tool` has an object `{missing}`"
+        return [], [document.place(Problem(code="missing_key", message=message, pointer=f"/{missing}"))]
+    form = _Form(document, "/spec", files)
+    form.check_rest(value, ("apiVersion", "kind", "metadata", "spec"), "")
+    form.check_rest(metadata, ("name", "namespace", "labels", "annotations"), "/metadata")
+    if "name" in spec and spec["name"] != metadata.get("name"):
+        message = f"`metadata.name` is `{metadata.get('name')}` and `spec.name` is `{spec['name']}`; the first one counts"
+        form.problem("name_differs", message, "/spec/name", severity="warning")
+    for key in ("name", "labels"):
+        if key in metadata:
+            form.put((key,), metadata[key], f"/metadata/{key}")
+    for key in ("namespace", "annotations"):
+        if key in metadata:
+            form.put(("metadata", key), metadata[key], f"/metadata/{key}")
+    return form.of({key: item for key, item in spec.items() if key != "name"})
+
+
+class _Form:
+    """One document on its way into our form."""
+
+    def __init__(self, document: Document, place: str, files: Files | None) -> None:
+        self._document = document
+        self._place = place
+        self._files = files
+        self._value: dict[str, Any] = {}
+        self._moves: dict[str, str] = {"": place} if place else {}
+        self._problems: list[Problem] = []
+
+    def of(self, source: dict[str, Any]) -> tuple[list[Document], list[Problem]]:
+        """Turn every key, and give what came of it."""
+        for key, item in source.items():
+            place = self._place + pointer_of((key,))
+            turn = _FOREIGN.get(key) or _SHARED.get(key)
+            if turn is None or not turn(self, item, place):
+                self.put((key,), item, place)
+        self._settle_mode()
+        return [self._document.moved(self._value, self._moves)], [
+            self._document.place(problem) for problem in self._problems
+        ]
+
+    def put(self, path: tuple[str, ...], item: JSON, place: str) -> None:
+        """Set a part of the new document and note where it came from."""
+        holder = self._value
+        for key in path[:-1]:
+            holder = holder.setdefault(key, {})
+            if not isinstance(holder, dict):
+                self.problem("wrong_type", f"`{key}` must be an object here", place)
+                return
+        if path[-1] in holder:
+            self.problem("duplicate_key", f"`{'.'.join(path)}` is said twice, here in another form", place)
+            return
+        holder[path[-1]] = item
+        self._moves[pointer_of(path)] = place
+
+    def note(self, path: tuple[str, ...], place: str) -> None:
+        """Note where a part came from that another `put` has set."""
+        self._moves[pointer_of(path)] = place
+
+    def problem(
+        self, code: str, message: str, place: str, *, hint: str = "", severity: Any = "error"
+    ) -> None:
+        """Something is wrong at a place of the document as written."""
+        self._problems.append(
+            Problem(code=code, message=message, pointer=place, hint=hint, severity=severity)
+        )
+
+    def check_rest(self, value: dict[str, Any], known: tuple[str, ...], place: str) -> None:
+        """Keys that have no meaning are refused, never dropped."""
+        for key in value:
+            if key not in known:
+                message = f"`{key}` is no key here"
+                self.problem(
+                    "unknown_key", message, place + pointer_of((key,)), hint=did_you_mean(key, known)
+                )
+
+    def _settle_mode(self) -> None:
+        """A mock answers where no mode is named; a mode without a block gets an empty one."""
+        mode = self._value.get("mode")
+        if mode is None and "mock" in self._value:
+            self._value["mode"] = "mock"
+        elif isinstance(mode, str) and mode not in self._value:
+            self._value[mode] = {}
+
+    # Foreign keys. Each answers whether it took the item; what it does not take passes through.
+
+    def input_schema(self, item: JSON, place: str) -> bool:
+        self.put(("input_schema",), item, place)
+        return True
+
+    def output_schema(self, item: JSON, place: str) -> bool:
+        """An empty schema says nothing, as none does."""
+        if item != {}:
+            self.put(("output_schema",), item, place)
+        return True
+
+    def mode(self, item: JSON, _place: str) -> bool:
+        return item == ""
+
+    def timeout(self, item: JSON, place: str) -> bool:
+        """Milliseconds; none or less means the default."""
+        if isinstance(item, bool) or not isinstance(item, int):
+            self.problem("wrong_type", "a timeout in milliseconds is a whole number", place)
+        elif item > 0:
+            self.put(("timeout",), f"{item}ms", place)
+        return True
+
+    def mock_result(self, item: JSON, place: str) -> bool:
+        self.put(("mock", "result"), literal(item), place)
+        return True
+
+    def mock_result_file(self, item: JSON, place: str) -> bool:
+        self.put(("mock", "result_file"), item, place)
+        return True
+
+    def mock_template(self, item: JSON, place: str) -> bool:
+        try:
+            self.put(("mock", "template"), translate(str(item)), place)
+        except ExpressionError as error:
+            self.problem(error.code, error.message, place, hint=error.hint)
+        return True
+
+    def mock_template_file(self, item: JSON, place: str) -> bool:
+        return self.mock_template(
+            read_text(Origin(files=self._files), str(item), place, self._problems), place
+        )
+
+    def mock_parts(self, item: JSON, place: str) -> bool:
+        if not isinstance(item, list):
+            self.problem("wrong_type", "`mock_parts` is a list", place)
+            return True
+        parts = [self._part(part, f"{place}/{index}") for index, part in enumerate(item)]
+        self.put(("mock", "content"), parts, place)  # type: ignore[arg-type]
+        if any("width" in str(part) or "height" in str(part) for part in item):
+            self.put(("metadata", "mock_parts"), item, place)
+        return True
+
+    def _part(self, part: Any, place: str) -> dict[str, Any]:
+        if not isinstance(part, dict):
+            self.problem("wrong_type", "a part is an object", place)
+            return {"type": "text", "text": ""}
+        self.check_rest(part, ("type", "text", "media"), place)
+        media = part.get("media", {})
+        if not isinstance(media, dict):
+            self.problem("wrong_type", "`media` is an object", f"{place}/media")
+            media = {}
+        self.check_rest(
+            media, ("file_path", "url", "data", "mime_type", "width", "height", "caption"), f"{place}/media"
+        )
+        kind = part.get("type")
+        turned: dict[str, Any] = {"type": "resource" if kind in {"video", "document"} else kind}
+        turned |= {"text": literal(part["text"])} if "text" in part else {}
+        names = {
+            "file_path": "file",
+            "url": "uri",
+            "data": "data",
+            "mime_type": "mime_type",
+            "caption": "title",
+        }
+        turned |= {new: literal(media[old]) for old, new in names.items() if old in media}
+        if turned["type"] == "resource":
+            turned.setdefault("uri", f"file:{media.get('file_path', 'data')}")
+        return turned
+
+    def endpoint(self, item: JSON, place: str) -> bool:
+        self.put(("live",), {"method": "POST", "url": item}, place)
+        return True
+
+    def http(self, item: JSON, place: str) -> bool:
+        self.put(("live",), item, place)
+        return True
+
+    def annotations(self, item: JSON, place: str) -> bool:
+        """MCP's hints under our names."""
+        if not isinstance(item, dict) or not any(key in _HINTS for key in item):
+            return False
+        for key, value in item.items():
+            path = ("title",) if key == "title" else ("annotations", _HINTS.get(key, key))
+            if path != ("title",) or "title" not in self._value:
+                self.put(path, value, place + pointer_of((key,)))
+        return True
+
+    def metadata(self, key: str) -> Callable[[JSON, str], bool]:
+        def keep(item: JSON, place: str) -> bool:
+            self.put(("metadata", key), item, place)
+            return True
+
+        return keep
+
+    def parameters(self, item: JSON, place: str) -> bool:
+        """A JSON Schema, or a list of parameters."""
+        if not isinstance(item, list):
+            return self.input_schema(item, place)
+        properties: dict[str, JSON] = {}
+        required: list[JSON] = []
+        for index, entry in enumerate(item):
+            where = f"{place}/{index}"
+            name = entry.get("name") if isinstance(entry, dict) else None
+            if not isinstance(entry, dict) or not isinstance(name, str):
+                self.problem("missing_key", "a parameter is an object with a `name`", where)
+                continue
+            if name in properties:
+                self.problem(
+                    "duplicate_name", f"`{name}` is already the name of a parameter", f"{where}/name"
+                )
+                continue
+            properties[name] = self._parameter(entry, ("input_schema", "properties", name), where)
+            if entry.get("required") is True:
+                required.append(name)
+        schema: dict[str, JSON] = {"type": "object", "properties": properties, "additionalProperties": False}
+        self.put(("input_schema",), {**schema, "required": required} if required else schema, place)
+        return True
+
+    def _parameter(self, entry: dict[str, Any], path: tuple[str, ...], place: str) -> JSON:
+        self.check_rest(entry, _KNOWN_PARAMETER_KEYS, place)
+        self.note(path, place)
+        schema: dict[str, Any] = dict(entry["schema"]) if isinstance(entry.get("schema"), dict) else {}
+        if "schema" in entry and not isinstance(entry["schema"], dict):
+            self.problem("wrong_type", "`schema` is an object", f"{place}/schema")
+        if not isinstance(entry.get("required", False), bool):
+            self.problem("wrong_type", "`required` is true or false", f"{place}/required")
+        kind = entry.get("type")
+        if kind is not None and kind != "any":
+            schema["type"] = _TYPES.get(kind, kind) if isinstance(kind, str) else kind
+            self.note((*path, "type"), f"{place}/type")
+        names = dict(_PARAMETER_KEYS)
+        names |= {old: new[schema.get("type") == "array"] for old, new in _LENGTHS.items()}
+        for old, new in names.items():
+            if old in entry:
+                schema[new] = entry[old]
+                self.note((*path, new), f"{place}/{old}")
+        if "item_type" in entry:
+            schema["items"] = {"type": _TYPES.get(entry["item_type"], entry["item_type"])}
+            self.note((*path, "items"), f"{place}/item_type")
+        return schema
+
+
+_Turn = Callable[[_Form, JSON, str], bool]
+
+
+def _keep(key: str) -> _Turn:
+    return lambda form, item, place: form.metadata(key)(item, place)
+
+
+_FOREIGN: dict[str, _Turn] = {
+    "inputSchema": _Form.input_schema,
+    "outputSchema": _Form.output_schema,
+    "timeoutMs": _Form.timeout,
+    "timeout_ms": _Form.timeout,
+    "mockResponse": _Form.mock_result,
+    "mock_result": _Form.mock_result,
+    "mock_result_file": _Form.mock_result_file,
+    "mockTemplate": _Form.mock_template,
+    "mock_template": _Form.mock_template,
+    "mock_template_file": _Form.mock_template_file,
+    "mock_parts": _Form.mock_parts,
+    "endpoint": _Form.endpoint,
+    "http": _Form.http,
+    "parameters": _Form.parameters,
+    "_meta": _keep("_meta"),
+    "icons": _keep("icons"),
+}
+"""Keys that only other systems have: one of them beside `name` makes a document foreign."""
+
+_SHARED: dict[str, _Turn] = {
+    "annotations": _Form.annotations,
+    "mode": _Form.mode,
+    "output_schema": _Form.output_schema,
+    "strict": _keep("strict"),
+    "type": lambda _form, item, _place: item == "function",
+}
+"""Keys that need turning only in a document that is foreign."""
+
+
+def literal(value: JSON) -> JSON:
+    """A value whose texts mean only themselves: what looks like an expression is quoted."""
+    if isinstance(value, str):
+        return _OPENERS.sub(lambda match: f"{{{{ '{match[0]}' }}}}", value)
+    if isinstance(value, list):
+        return [literal(item) for item in value]
+    if isinstance(value, dict):
+        return {key: literal(item) for key, item in value.items()}
+    return value

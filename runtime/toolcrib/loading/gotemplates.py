@@ -1,0 +1,271 @@
+"""Go templates, as PromptKit's mocks write them, translated to our templates over `args`.
+
+The subset: `{{.x}}`, `{{.a.b}}`, `if`/`else if`/`else`, `range`, `toJson`, `index`, `len`, `printf` with
+`%s %d %v`, the comparisons `eq ne lt le gt ge`, `and or not`, pipelines, comments and `{{- -}}`.
+Everything else is refused with its line.
+
+Go prints `<no value>` for an absent key and takes it for false in a condition. Here an absent key
+is an error where it is printed, and none in conditions and loops.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NoReturn
+
+from toolcrib.errors import ExpressionError
+
+_ACTION = re.compile(r"\{\{(- )?\s*(.*?)\s*( -)?\}\}", re.DOTALL)
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<text>"(?:\\.|[^"\\])*"|`[^`]*`)
+      | (?P<number>-?\d+(?:\.\d+)?)
+      | (?P<path>\$?(?:\.[A-Za-z_]\w*)+|\$[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*|\.|\$)
+      | (?P<word>[A-Za-z_]\w*)
+      | (?P<mark>:=|[(),|])
+    )""",
+    re.VERBOSE,
+)
+_OPENERS = re.compile(r"\{[%#]")
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
+
+Token = tuple[str, str]
+
+
+def translate(text: str) -> str:
+    """Our template for a Go template.
+
+    Raises:
+        ExpressionError: `go_template`, with the line of what is not in the subset.
+    """
+    return _Translation(text).result()
+
+
+class _Loop:
+    """A `range`: what the dot, the element's and the index's variable are called in it."""
+
+    def __init__(self, element: str, variable: str = "", index: str = "") -> None:
+        self.element = element
+        self.variable = variable
+        self.index = index
+
+
+class _Translation:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._line = 1
+        self._open: list[_Loop | None] = []
+        self._loops = 0
+
+    def result(self) -> str:
+        pieces, end = [], 0
+        for match in _ACTION.finditer(self._text):
+            self._line = self._text.count("\n", 0, match.start()) + 1
+            pieces.append(self._plain(self._text[end : match.start()]))
+            pieces.append(self._action(match[2], "-" if match[1] else "", "-" if match[3] else ""))
+            end = match.end()
+        self._line = self._text.count("\n", 0, end) + 1
+        pieces.append(self._plain(self._text[end:]))
+        if self._open:
+            self._refuse("an `end` is missing")
+        return "".join(pieces)
+
+    def _refuse(self, what: str) -> NoReturn:
+        hint = "the subset is: {{.x}}, if, range, toJson, index, len, printf, comparisons, and, or, not; or write `template`"
+        raise ExpressionError(f"line {self._line} of the Go template: {what}", code="go_template", hint=hint)
+
+    def _plain(self, text: str) -> str:
+        if "{{" in text:
+            self._refuse("`{{` is not closed")
+        return _OPENERS.sub(lambda match: f"{{{{ '{match[0]}' }}}}", text)
+
+    def _action(self, body: str, left: str, right: str) -> str:
+        if body.startswith("/*"):
+            return f"{{#{left} {right}#}}"
+        word, _, rest = body.partition(" ")
+        statement = _STATEMENTS.get(word)
+        if statement is not None:
+            return f"{{%{left} {statement(self, rest.strip())} {right}%}}"
+        return f"{{{{{left} {self._pipeline(body, asking=False)} {right}}}}}"
+
+    def _if(self, rest: str) -> str:
+        self._open.append(None)
+        return f"if {self._pipeline(rest, asking=True)}"
+
+    def _else(self, rest: str) -> str:
+        if not self._open:
+            self._refuse("`else` without `if`")
+        if self._open[-1] is not None:
+            self._refuse("`else` of a `range` is not in the subset")
+        if not rest:
+            return "else"
+        word, _, condition = rest.partition(" ")
+        if word != "if":
+            self._refuse(f"`else {word}` is not in the subset")
+        return f"elif {self._pipeline(condition, asking=True)}"
+
+    def _end(self, _rest: str) -> str:
+        if not self._open:
+            self._refuse("`end` without `if` or `range`")
+        return "endif" if self._open.pop() is None else "endfor"
+
+    def _range(self, rest: str) -> str:
+        names, assigned, source = rest.rpartition(":=")
+        variables = [name.strip() for name in names.split(",")] if assigned else []
+        if len(variables) > 2 or not all(re.fullmatch(r"\$[A-Za-z_]\w*", name) for name in variables):
+            self._refuse(f"`range {rest}` is not in the subset")
+        listed = self._pipeline(source, asking=True)
+        self._loops += 1
+        element = f"item_{self._loops}"
+        index = variables[0] if len(variables) == 2 else ""
+        self._open.append(_Loop(element, variables[-1] if variables else "", index))
+        return f"for {element} in ({listed} or [])"
+
+    def _pipeline(self, source: str, *, asking: bool) -> str:
+        tokens = self._tokens(source)
+        expression = self._commands(tokens, asking=asking)
+        if tokens:
+            self._refuse(f"`{tokens[0][1]}` is not expected in `{source}`")
+        return expression
+
+    def _tokens(self, source: str) -> list[Token]:
+        tokens, at = [], 0
+        source = source.rstrip()
+        while at < len(source):
+            match = _TOKEN.match(source, at)
+            if match is None or match.lastgroup is None:
+                self._refuse(f"`{source[at:].strip()}` is not in the subset")
+            tokens.append((match.lastgroup, match[match.lastgroup]))
+            at = match.end()
+        return tokens
+
+    def _commands(self, tokens: list[Token], *, asking: bool) -> str:
+        expression = self._command(tokens, [], asking=asking)
+        while tokens[:1] == [("mark", "|")]:
+            del tokens[0]
+            expression = self._command(tokens, [expression], asking=asking)
+        return expression
+
+    def _command(self, tokens: list[Token], piped: list[str], *, asking: bool) -> str:
+        if not tokens:
+            self._refuse("an expression is missing")
+        kind, text = tokens[0]
+        if kind != "word" or text in {"true", "false", "nil"}:
+            if piped:
+                self._refuse(f"`{text}` can't be given a piped value")
+            return self._operand(tokens, asking=asking)
+        del tokens[0]
+        arguments = []
+        while tokens and tokens[0] not in {("mark", "|"), ("mark", ")")}:
+            arguments.append(self._operand(tokens, asking=asking))
+        return self._function(text, [*arguments, *piped])
+
+    def _operand(self, tokens: list[Token], *, asking: bool) -> str:
+        kind, text = tokens.pop(0)
+        if kind == "text":
+            return self._quoted(text)
+        if kind == "number":
+            return text
+        if kind == "path":
+            return self._path(text, asking=asking)
+        if (kind, text) == ("mark", "("):
+            inner = self._commands(tokens, asking=asking)
+            if tokens[:1] != [("mark", ")")]:
+                self._refuse("a `)` is missing")
+            del tokens[0]
+            return f"({inner})"
+        if text in {"true", "false", "nil"}:
+            return "none" if text == "nil" else text
+        return self._refuse(f"`{text}` is not expected here")
+
+    def _quoted(self, text: str) -> str:
+        value = text[1:-1]
+        if text.startswith('"'):
+            value = re.sub(r"\\(.)", lambda match: self._escape(match[1]), value)
+        return _literal(value)
+
+    def _escape(self, mark: str) -> str:
+        if mark not in _ESCAPES:
+            self._refuse(f"the escape `\\{mark}` is not in the subset")
+        return _ESCAPES[mark]
+
+    def _path(self, text: str, *, asking: bool) -> str:
+        first, *names = text.split(".")
+        names = [name for name in names if name]
+        root = self._root(first)
+        if not asking:
+            return ".".join([root, *names])
+        for position, name in enumerate(names):
+            root = f"{root if position == 0 else f'({root} or {{}})'}[{_literal(name)}]"
+        return root
+
+    def _root(self, first: str) -> str:
+        loops = [loop for loop in self._open if loop is not None]
+        if first == "":
+            return loops[-1].element if loops else "args"
+        if first == "$":
+            return "args"
+        for loop in reversed(loops):
+            if first == loop.variable:
+                return loop.element
+            if first == loop.index:
+                if loop is not loops[-1]:
+                    self._refuse(f"`{first}` belongs to an outer `range`, whose index can't be read here")
+                return "loop.index0"
+        return self._refuse(f"`{first}` is no variable here")
+
+    def _function(self, name: str, arguments: list[str]) -> str:
+        if name in _COMPARISONS and len(arguments) == 2:
+            return f"({arguments[0]} {_COMPARISONS[name]} {arguments[1]})"
+        if name == "eq" and len(arguments) > 2:
+            first, *others = arguments
+            return "(" + " or ".join(f"{first} == {other}" for other in others) + ")"
+        if name in {"and", "or"} and len(arguments) > 1:
+            return "(" + f" {name} ".join(arguments) + ")"
+        if name == "not" and len(arguments) == 1:
+            return f"(not {arguments[0]})"
+        if name == "len" and len(arguments) == 1:
+            return f"({arguments[0]} | length)"
+        if name == "toJson" and len(arguments) == 1:
+            return f"({arguments[0]} | tojson)"
+        if name == "index" and len(arguments) > 1:
+            return arguments[0] + "".join(f"[{key}]" for key in arguments[1:])
+        if name == "printf" and arguments:
+            return self._printf(arguments[0], arguments[1:])
+        return self._refuse(
+            f"`{name}` with {len(arguments)} argument{'s' if len(arguments) != 1 else ''} is not in the subset"
+        )
+
+    def _printf(self, form: str, values: list[str]) -> str:
+        if not form.startswith("'"):
+            self._refuse("`printf` needs its form as a text in quotes")
+        left = list(values)
+        pieces = []
+        for piece in re.findall(r"%.|[^%]+", form[1:-1]):
+            if piece in {"%s", "%d", "%v"} and left:
+                pieces.append(left.pop(0))
+            elif piece == "%%":
+                pieces.append("'%'")
+            elif piece.startswith("%"):
+                self._refuse(f"`{piece}` of `printf` is not in the subset, or has no value")
+            else:
+                pieces.append(f"'{piece}'")
+        if left:
+            self._refuse("`printf` has more values than its form")
+        return "(" + " ~ ".join(pieces or ["''"]) + ")"
+
+
+_STATEMENTS: dict[str, Callable[[_Translation, str], str]] = {
+    "if": _Translation._if,  # noqa: SLF001 -- the table belongs to the class
+    "else": _Translation._else,  # noqa: SLF001
+    "end": _Translation._end,  # noqa: SLF001
+    "range": _Translation._range,  # noqa: SLF001
+}
+
+
+def _literal(text: str) -> str:
+    """A text as a literal of our expressions."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
+    return f"'{escaped}'"

@@ -57,13 +57,14 @@ class Choices:
         size: How much is made.
         examples: Whether `examples` and `default` are used.
         free: Whether optional parts and types are drawn; else all are given and the first type is taken.
-        any_type: Whether a value without a `type` may be of any, whatever its other keywords suggest.
+        odd: Whether nothing need look as people would write it: where no type is said any will do, and
+            texts are a few letters.
     """
 
     size: Size
     examples: bool
     free: bool
-    any_type: bool
+    odd: bool
 
 
 class Grower:
@@ -169,13 +170,15 @@ class Grower:
             return make_number(schema, draw, self._choices.size, whole=kind == "integer")
         if kind == "boolean":
             return bool(draw.integer(0, 1))
-        return None if kind == "null" else make_text(schema, draw, self._choices.size, name)
+        if kind == "null":
+            return None
+        return make_text(schema, draw, "odd" if self._choices.odd else self._choices.size, name)
 
     def _kind(self, schema: dict[str, JSON], draw: Draw) -> str:
         named = schema.get("type")
         kinds = [named] if isinstance(named, str) else named
         if not isinstance(kinds, list):
-            if self._choices.any_type:
+            if self._choices.odd:
                 return draw.at("type").choice(["null", "boolean", *_SIGNS])
             return next((kind for kind, signs in _SIGNS.items() if schema.keys() & signs), "string")
         if not kinds:
@@ -224,6 +227,7 @@ class Grower:
             wanted = usual + 4
         else:
             wanted = draw.integer(max(usual, 1), max(usual, 1) + 2)
+        wanted = max(wanted, least)
         return wanted if most is None else min(wanted, most)
 
     def _different(self, taken: list[JSON], schema: JSON, draw: Draw, pointer: str, depth: int) -> JSON:
@@ -233,9 +237,8 @@ class Grower:
             value = self.grow(schema, draw.at("again", number) if number else draw, pointer, depth)
             if canonical(value) not in known:
                 return value
-        raise Unreachable(
-            "uniqueItems", f"no further item was found that differs from the other {len(taken)}"
-        )
+        reason = f"no further item was found that differs from the other {len(taken)}"
+        raise Unreachable("uniqueItems", reason, pointer)
 
     def _object(self, schema: dict[str, JSON], draw: Draw, pointer: str, depth: int) -> dict[str, JSON]:
         schema = self._with_dependents(schema, draw)

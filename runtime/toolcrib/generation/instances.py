@@ -23,8 +23,8 @@ ExamplesPolicy: TypeAlias = Literal["prefer", "ignore"]
 
 _TRIES: Final = 50
 _FREE: Final = 2
-_ANY_TYPE: Final = 40
-"""The tries from which `Choices.free` and `Choices.any_type` hold."""
+_ODD: Final = 40
+"""The tries from which `Choices.free` and `Choices.odd` hold."""
 
 _COMPILED: Final = 256
 """Schemas that are kept compiled."""
@@ -101,7 +101,7 @@ class _Generator:
                 size=size,
                 examples=examples == "prefer" and number == 0,
                 free=number >= _FREE,
-                any_type=number >= _ANY_TYPE,
+                odd=number >= _ODD,
             )
             place = draw if number == 0 else draw.at("try", number)
             try:

@@ -6,11 +6,12 @@ Look-around and back-references are not understood.
 from __future__ import annotations
 
 from collections.abc import Callable
+from string import hexdigits
 from typing import TypeAlias
 
 from toolcrib.generation.draws import Draw
 
-_TRIES = 40
+_TRIES = 24
 _USUAL_EXTRA = 3
 _MOST_REPEATS = 10_000
 
@@ -61,7 +62,13 @@ def text_matching(pattern: str, draw: Draw, least: int = 0, most: int | None = N
         UnknownSyntax: The pattern holds look-around, a back-reference or something else that is not understood,
             or no text of this length was found.
     """
-    piece = _Parser(pattern).parse()
+    try:
+        return _fitting(_Parser(pattern).parse(), draw, least, most)
+    except RecursionError:
+        raise UnknownSyntax("the pattern nests its groups too deeply") from None
+
+
+def _fitting(piece: _Piece, draw: Draw, least: int, most: int | None) -> str:
     shortest = piece(draw, _Room(0, eager=True))
     for number in range(_TRIES):
         eager = number % 4 == 3
@@ -69,9 +76,9 @@ def text_matching(pattern: str, draw: Draw, least: int = 0, most: int | None = N
         text = piece(draw.at(number), _Room(extra, eager=eager))
         if least <= len(text) and (most is None or len(text) <= most):
             return text
-    if least <= len(shortest) and (most is None or len(shortest) <= most):
-        return shortest
-    raise UnknownSyntax(f"no text of this length was found for `{pattern}`")
+    raise UnknownSyntax(
+        f"no matching text was found that has from {least} to {most} characters, the length wanted"
+    )
 
 
 class _Room:
@@ -80,8 +87,15 @@ class _Room:
     def __init__(self, extra: int, *, eager: bool) -> None:
         self._extra = extra
         self._eager = eager
+        self._spent = 0
+
+    def spent(self, times: int) -> int:
+        """How many repetitions there were, these included."""
+        self._spent += times
+        return self._spent
 
     def take(self, limit: int | None, draw: Draw) -> int:
+        """How many repetitions there are beyond the least number, at most `limit`."""
         most = self._extra if limit is None else min(limit, self._extra)
         if not self._eager:
             return draw.integer(0, most)
@@ -147,6 +161,8 @@ class _Parser:
 
         def write(draw: Draw, room: _Room) -> str:
             times = least + room.take(limit, draw)
+            if room.spent(times) > _MOST_REPEATS:
+                raise UnknownSyntax(f"a text with more than {_MOST_REPEATS:,} repetitions is not made")
             return "".join(piece(draw.at(number), room) for number in range(times))
 
         return write
@@ -166,8 +182,6 @@ class _Parser:
         if end < 0 or not _is_count(low) or (high and not _is_count(high)):
             return None
         self._at = end + 1
-        if int(low) > _MOST_REPEATS:
-            raise self._unknown(f"a repetition of more than {_MOST_REPEATS:,} times")
         if not comma:
             return int(low), 0
         return int(low), (int(high) - int(low) if high else None)
@@ -193,8 +207,7 @@ class _Parser:
             if self._skip("P<") or (
                 self._peek() == "<" and self._pattern[self._at + 1 : self._at + 2] not in {"=", "!"}
             ):
-                end = self._pattern.find(">", self._at)
-                self._at = end + 1
+                self._until(">")
             elif not self._skip(":"):
                 raise self._unknown("a group other than `(...)`, `(?:...)` and `(?<name>...)`")
         piece = self._alternatives()
@@ -228,22 +241,25 @@ class _Parser:
     def _property(self) -> str:
         if not self._skip("{"):
             return self._next()
-        end = self._pattern.find("}", self._at)
-        name = self._pattern[self._at : end]
-        self._at = end + 1 if end >= 0 else len(self._pattern)
-        return name.rpartition("=")[2]
+        return self._until("}").rpartition("=")[2]
+
+    def _until(self, mark: str) -> str:
+        """What stands before the next mark; goes on after it."""
+        text, found, _ = self._pattern[self._at :].partition(mark)
+        if not found:
+            raise self._unknown(f"an end in the middle of something: `{mark}` is missing")
+        self._at += len(text) + len(mark)
+        return text
 
     def _literal(self, char: str) -> str:
         """The one character of an escape."""
         if char in "xu":
             width = 2 if char == "x" else 4
             digits = self._pattern[self._at : self._at + width]
-            try:
-                code = int(digits, 16)
-            except ValueError:
-                raise self._unknown(f"the escape `\\{char}{digits}`") from None
+            if len(digits) < width or not set(digits) <= set(hexdigits):
+                raise self._unknown(f"the escape `\\{char}{digits}`")
             self._at += width
-            return chr(code)
+            return chr(int(digits, 16))
         if char in _CONTROLS:
             return _CONTROLS[char]
         if char.isalnum():

@@ -93,7 +93,7 @@ class Unreachable(Exception):
         self.pointer = pointer
 
 
-def make_text(schema: Mapping[str, JSON], draw: Draw, size: Size, name: str = "") -> str:
+def make_text(schema: Mapping[str, JSON], draw: Draw, size: Size | Literal["odd"], name: str = "") -> str:
     """A text that keeps `pattern`, `minLength`, `maxLength` and, where there is room for it, `format`.
 
     Raises:
@@ -109,6 +109,8 @@ def make_text(schema: Mapping[str, JSON], draw: Draw, size: Size, name: str = ""
             return text_matching(pattern, draw, least, most)
         except UnknownSyntax as error:
             raise Unreachable("pattern", str(error)) from None
+    if size == "odd":
+        return draw.text(draw.integer(least, least + 3 if most is None else most))
     text = _meant_text(schema, draw, name)
     if text is not None and least <= len(text) and (most is None or len(text) <= most):
         return text
@@ -183,9 +185,9 @@ def _fractions(schema: Mapping[str, JSON], keyword: str) -> list[Fraction]:
 
 
 def _step(schema: Mapping[str, JSON], low: Fraction, high: Fraction, *, whole: bool) -> Fraction:
-    for multiple in _fractions(schema, "multipleOf"):
-        if multiple > 0:
-            return Fraction(multiple.numerator) if whole else multiple
+    multiples = _fractions(schema, "multipleOf")
+    if multiples:
+        return Fraction(multiples[0].numerator) if whole else multiples[0]
     if whole:
         return Fraction(1)
     # Hundredths, as people write numbers; finer only where the bounds are close together.

@@ -27,7 +27,7 @@ lint: $(VENV)/developing  ## check style, types and architecture
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	MYPYPATH=runtime $(BIN)/mypy tests/typing benchmarks
+	$(BIN)/mypy tests/typing tests/conftest.py benchmarks docs
 	$(BIN)/lint-imports
 
 format: $(VENV)/developing  ## lay out the code

@@ -1,0 +1,113 @@
+"""The public names as a user's program has them: `make lint` checks its types; nothing runs it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, assert_type
+
+import toolcrib
+from toolcrib import (
+    JSON,
+    Call,
+    CallFinished,
+    CallNext,
+    CallStarted,
+    Content,
+    Descriptor,
+    Executors,
+    Failure,
+    Outcome,
+    Pack,
+    Partial,
+    Problem,
+    Progress,
+    Registry,
+    Result,
+    Runtime,
+    Scenario,
+    ScenarioReport,
+    Session,
+    Usage,
+    VirtualClock,
+)
+
+
+def watch(event: CallStarted | CallFinished) -> None:
+    assert_type(event.call, Call)
+    if isinstance(event, CallFinished):
+        assert_type(event.result, Result)
+
+
+async def cached(call: Call, call_next: CallNext) -> Result:
+    assert_type(call.tool, Descriptor)
+    assert_type(call.arguments, dict[str, JSON])
+    changed = call._replace(arguments={**call.arguments, "city": "Oslo"})
+    return (await call_next(changed)).with_meta(cached=False)
+
+
+async def refused(call: Call, _call_next: CallNext) -> Result:
+    return Result.failed(
+        Outcome.DENIED, f"`{call.tool.name}` is not for you", code="not_yours", retryable=False
+    )
+
+
+async def calls() -> None:
+    async with Runtime.open("descriptors", middleware=[cached, refused, "audit"], observer=watch) as tools:
+        assert_type(tools, Runtime)
+        result = await tools.call("get_forecast", {"city": "Oslo", "days": 3})
+        assert_type(result, Result)
+        assert_type(result.outcome, Outcome)
+        assert_type(result.content, tuple[Content, ...])
+        assert_type(result.error, Failure | None)
+        assert_type(result.usage, Usage)
+        assert_type(result.meta, Mapping[str, JSON])
+        assert_type(result.raise_for_outcome(), Result)
+        assert_type(result.as_json(), dict[str, Any])
+        assert_type(toolcrib.text_for_model(result), str)
+        assert_type(await tools.dry_run("get_forecast"), Result)
+
+
+async def streams(tools: Runtime) -> None:
+    stream = tools.stream("get_forecast", {"city": "Oslo"})
+    assert_type(stream, AsyncIterator[Progress | Partial | Result])
+    async for event in stream:
+        if isinstance(event, Progress):
+            assert_type(event.total, float | None)
+
+
+async def sessions(tools: Runtime) -> None:
+    session = tools.session(seed=7, clock=VirtualClock(), user="ada")
+    assert_type(session, Session)
+    assert_type(await session.call("get_forecast"), Result)
+    for scenario in tools.scenarios:
+        assert_type(scenario, Scenario)
+        report = await toolcrib.run_scenario(tools, scenario)
+        assert_type(report, ScenarioReport)
+
+
+def reading() -> None:
+    kinds = Executors.installed()
+    problems: list[Problem] = []
+    registry = Registry.parse(
+        "memory", {"name": "hello", "mock": {"result": 1}}, kinds=kinds, problems=problems
+    )
+    assert_type(registry, Registry)
+    assert_type(registry["hello"], Descriptor)
+    assert_type(registry.select(tag="smoke"), list[Descriptor])
+    assert_type(registry.without("hello"), Registry)
+    assert_type(Pack.parse("pack.yaml", "name: p\nversion: 1.0.0", kinds=kinds), Pack)
+
+
+def errors(result: Result) -> str:
+    try:
+        result.raise_for_outcome()
+    except toolcrib.ToolFailed as error:
+        assert_type(error.result, Result)
+        return error.code
+    except toolcrib.CallError as error:
+        return error.outcome
+    return ""
+
+
+with Runtime.open("descriptors", mode="mock", modes={"pay_*": "mock"}, strict=True) as tools:
+    assert_type(tools.call_sync("get_forecast"), Result)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from toolcrib.coercion import Repair, coerce
+from toolcrib.middleware.masking import masked
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.protocols import CallNext, Middleware
-from toolcrib.secrets import HIDDEN
 from toolcrib.validation import Fault, Validator, compile_defaults, json_fault
 
 DEPTH = 64
@@ -50,11 +49,6 @@ def _repaired(tool: Descriptor, validator: Validator, given: JSON) -> tuple[JSON
 
 def _shown(repair: Repair) -> dict[str, JSON]:
     return {"pointer": repair.pointer, "kind": repair.kind, "before": repair.before, "after": repair.after}
-
-
-def masked(fault: Fault, validator: Validator) -> Fault:
-    """The fault of a value that is no JSON, without what stands there if the place is secret."""
-    return replace(fault, got=HIDDEN) if validator.secrets.hides(fault.path, ...) else fault
 
 
 def refused(tool: Descriptor, faults: Sequence[Fault]) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from toolcrib.middleware.arguments import masked
+from toolcrib.middleware.masking import masked
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.protocols import CallNext, Middleware
 from toolcrib.validation import Fault, Validator, json_fault

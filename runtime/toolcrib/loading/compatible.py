@@ -383,9 +383,15 @@ _SHARED: dict[str, _Turn] = {
 def literal(value: JSON) -> JSON:
     """A value whose texts mean only themselves: what looks like an expression is quoted."""
     if isinstance(value, str):
-        return _OPENERS.sub(lambda match: f"{{{{ '{match[0]}' }}}}", value)
+        return _OPENERS.sub(_quoted, value)
     if isinstance(value, list):
         return [literal(item) for item in value]
     if isinstance(value, dict):
         return {key: literal(item) for key, item in value.items()}
     return value
+
+
+def _quoted(opener: re.Match[str]) -> str:
+    if opener[0] == "$${":
+        return "{{ '$' }}${"
+    return f"{{{{ '{opener[0]}' }}}}"

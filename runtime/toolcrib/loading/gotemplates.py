@@ -29,6 +29,7 @@ _TOKEN = re.compile(
 )
 _OPENERS = re.compile(r"\{[%#]")
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_ASKING = frozenset({*_COMPARISONS, "and", "or", "not"})
 _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
 
 Token = tuple[str, str]
@@ -69,6 +70,7 @@ class _Translation:
         self._line = self._text.count("\n", 0, end) + 1
         pieces.append(self._plain(self._text[end:]))
         if self._open:
+            self._line = self._text.count("\n") + 1
             self._refuse("an `end` is missing")
         return "".join(pieces)
 
@@ -157,6 +159,7 @@ class _Translation:
                 self._refuse(f"`{text}` can't be given a piped value")
             return self._operand(tokens, asking=asking)
         del tokens[0]
+        asking = asking or text in _ASKING
         arguments = []
         while tokens and tokens[0] not in {("mark", "|"), ("mark", ")")}:
             arguments.append(self._operand(tokens, asking=asking))

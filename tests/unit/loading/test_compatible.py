@@ -1,0 +1,339 @@
+"""Descriptors of other systems become ours, and problems point into the file as it was written."""
+
+import json
+
+import pytest
+
+from toolcrib import Executors, Runtime
+from toolcrib.loading.sources import load, parse, parse_files
+
+MANIFEST = """
+apiVersion: promptkit.altairalabs.ai/v1alpha1
+kind: Tool
+metadata:
+  name: lookup
+  namespace: shop
+  labels: {team: orders}
+  annotations: {owner: ada}
+spec:
+  name: lookup
+  description: Look an order up.
+  mode: mock
+  timeout_ms: 1500
+  input_schema: {type: object, properties: {id: {type: string}}, required: [id]}
+  output_schema: {type: object}
+  mock_result: {id: "{{ not ours }}", note: "$${x} {% y"}
+"""
+
+
+def read(text, name="tools.yaml"):
+    return parse(name, text if isinstance(text, str) else json.dumps(text), Executors.installed())
+
+
+def only(text, name="tools.yaml"):
+    loaded = read(text, name)
+    assert [str(problem) for problem in loaded.problems] == []
+    (tool,) = loaded.tools
+    return tool
+
+
+def codes(loaded):
+    return [(problem.code, problem.line, problem.pointer) for problem in loaded.problems]
+
+
+def call(text, arguments=None, name="tools.json"):
+    loaded = read(text, name)
+    assert [problem for problem in loaded.problems if problem.severity == "error"] == []
+    with Runtime.of(loaded) as runtime:
+        return runtime.call_sync(loaded.tools[0].name, arguments)
+
+
+def test_a_promptkit_manifest_keeps_everything():
+    tool = only(MANIFEST)
+    assert (tool.name, tool.mode, tool.timeout, dict(tool.labels)) == (
+        "lookup",
+        "mock",
+        1.5,
+        {"team": "orders"},
+    )
+    assert tool.metadata == {"namespace": "shop", "annotations": {"owner": "ada"}}
+
+
+def test_a_mock_result_is_data_and_never_an_expression():
+    result = call(MANIFEST, {"id": "1"}, "tool.yaml")
+    assert result.value == {"id": "{{ not ours }}", "note": "$${x} {% y"}
+
+
+def test_metadata_name_beats_spec_name_with_a_warning():
+    loaded = read(MANIFEST.replace("  name: lookup\n  description", "  name: other\n  description"))
+    assert [tool.name for tool in loaded.tools] == ["lookup"]
+    assert [(problem.code, problem.severity, problem.line) for problem in loaded.problems] == [
+        ("name_differs", "warning", 10)
+    ]
+
+
+def test_problems_of_a_manifest_point_into_it():
+    loaded = read(MANIFEST.replace("required: [id]", "required: id").replace("description:", "descripton:"))
+    assert [(code, line) for code, line, _pointer in codes(loaded)] == [
+        ("unknown_key", 11),
+        ("invalid_schema", 14),
+    ]
+
+
+def test_other_kinds_get_a_notice():
+    loaded = read("apiVersion: v1\nkind: Arena\nspec: {}\n")
+    assert [(problem.code, problem.severity) for problem in loaded.problems] == [("other_kind", "notice")]
+    assert loaded.tools == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("apiVersion: v1\nkind: Tool\nmetadata: {name: a}\n", "/spec"),
+        ("apiVersion: v1\nkind: Tool\nspec: {}\n", "/metadata"),
+    ],
+)
+def test_a_manifest_without_its_halves_is_refused(text, expected):
+    assert [(code, pointer) for code, _line, pointer in codes(read(text))] == [("missing_key", expected)]
+
+
+def test_unknown_keys_of_a_manifest_are_refused_everywhere():
+    text = MANIFEST.replace("kind: Tool\n", "kind: Tool\nextra: 1\n").replace("  namespace:", "  namespce:")
+    text = text.replace("  timeout_ms:", "  timeoutms:")
+    found = codes(read(text))
+    assert [(code, pointer) for code, _line, pointer in found] == [
+        ("unknown_key", "/extra"),
+        ("unknown_key", "/metadata/namespce"),
+        ("unknown_key", "/timeoutms"),
+    ]
+
+
+def test_mock_parts_become_content(tmp_path):
+    (tmp_path / "config.yaml").write_text("apiVersion: v1\nkind: Arena\nspec: {}\n")
+    (tmp_path / "media").mkdir()
+    (tmp_path / "media" / "x.png").write_bytes(b"png")
+    (tmp_path / "tools").mkdir()
+    parts = """  mock_parts:
+    - {type: text, text: "{{ plain }}"}
+    - {type: image, media: {file_path: media/x.png, mime_type: image/png, width: 6, height: 8, caption: A}}
+    - {type: document, media: {file_path: media/x.png, mime_type: application/pdf}}
+    - {type: image, media: {url: "https://example.com/a.png", mime_type: image/png}}
+"""
+    text = MANIFEST + parts.replace(', mime_type: image/png}}\n"""', "}}")
+    (tmp_path / "tools" / "a.tool.yaml").write_text(text.replace('a.png", mime_type: image/png}', 'a.png"}'))
+    with Runtime.of(load([tmp_path], Executors.installed())) as runtime:
+        assert [str(problem) for problem in runtime.problems if problem.severity != "notice"] == []
+        result = runtime.call_sync("lookup", {"id": "1"})
+    assert [(part.type, part.text, part.data, part.title) for part in result.content] == [
+        ("text", "{{ plain }}", None, None),
+        ("image", None, "cG5n", "A"),
+        ("resource", None, "cG5n", None),
+        ("image", None, None, None),
+    ]
+    assert runtime.registry["lookup"].metadata["mock_parts"][1]["media"]["width"] == 6
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ("no list", "/spec/mock_parts"),
+        (["no object"], "/spec/mock_parts/0"),
+        ([{"type": "text", "text": "a", "colour": 1}], "/spec/mock_parts/0/colour"),
+        ([{"type": "image", "media": 1}], "/spec/mock_parts/0/media"),
+    ],
+)
+def test_wrong_mock_parts_are_refused_where_they_stand(parts, expected):
+    loaded = read(MANIFEST + f"  mock_parts: {json.dumps(parts)}\n")
+    assert expected in [pointer for _code, _line, pointer in codes(loaded)]
+
+
+FLAT = {
+    "name": "weather",
+    "description": "x",
+    "inputSchema": {"type": "object", "properties": {"city": {"type": "string"}}},
+    "outputSchema": {},
+    "timeoutMs": 0,
+    "mockTemplate": '{"city": {{ .city | toJson }}}',
+}
+
+
+def test_the_flat_form_answers_by_its_go_template():
+    assert call(FLAT, {"city": 'A"B'}).value == {"city": 'A"B'}
+
+
+def test_a_go_template_outside_the_subset_is_refused():
+    loaded = read({**FLAT, "mockTemplate": '{{ template "x" }}'}, "a.json")
+    assert [(code, pointer) for code, _line, pointer in codes(loaded)] == [("go_template", "/mockTemplate")]
+
+
+def test_a_go_template_file_is_translated():
+    flat = {"name": "a", "mock_template_file": "a.tmpl", "inputSchema": {"type": "object"}}
+    loaded = parse_files({"a.json": json.dumps(flat), "a.tmpl": "Hi {{ .who }}"}, Executors.installed())
+    with Runtime.of(loaded) as runtime:
+        assert runtime.call_sync("a", {"who": "Ada"}).value == "Hi Ada"
+
+
+def test_an_endpoint_and_a_mock_response_live_side_by_side():
+    loaded = read({"name": "a", "mockResponse": {"x": 1}, "endpoint": "https://example.com"}, "a.json")
+    (tool,) = loaded.tools
+    assert (tool.mode, sorted(tool.bindings)) == ("mock", ["live", "mock"])
+    assert tool.bindings["live"] == {"method": "POST", "url": "https://example.com"}
+    assert [problem.code for problem in loaded.problems] == ["mode_not_installed"]
+
+
+def test_a_mode_without_a_block_is_unavailable():
+    result = call({"name": "a", "mode": "local", "timeout_ms": 10})
+    assert result.outcome == "unavailable"
+
+
+def test_an_empty_mode_means_the_mock():
+    assert call({"name": "a", "mode": "", "mock_result": 1, "http": {"url": "x"}}).value == 1
+
+
+def test_a_result_file_is_read(tmp_path):
+    (tmp_path / "a.json").write_text('{"name": "a", "mock_result_file": "r.json"}')
+    (tmp_path / "r.json").write_text("[1, 2]")
+    with Runtime.open(tmp_path / "a.json") as runtime:
+        assert runtime.call_sync("a").value == [1, 2]
+
+
+@pytest.mark.parametrize("timeout", ["5s", 1.5, True])
+def test_milliseconds_are_whole_numbers(timeout):
+    loaded = read({"name": "a", "mock_result": 1, "timeout_ms": timeout}, "a.json")
+    assert [(code, pointer) for code, _line, pointer in codes(loaded)] == [("wrong_type", "/timeout_ms")]
+
+
+def test_one_thing_said_in_two_forms_is_refused():
+    loaded = read({"name": "a", "mock_result": 1, "input_schema": True, "inputSchema": {}}, "a.json")
+    assert [(code, pointer) for code, _line, pointer in codes(loaded)] == [("duplicate_key", "/inputSchema")]
+
+
+def test_a_foreign_key_under_something_that_is_no_object_is_refused():
+    loaded = read({"name": "a", "mock": 1, "mock_result": 1}, "a.json")
+    assert "wrong_type" in [code for code, _line, _pointer in codes(loaded)]
+
+
+PARAMETERS = {
+    "name": "search",
+    "parameters": [
+        {
+            "name": "q",
+            "type": "string",
+            "required": True,
+            "min_length": 2,
+            "max_length": 9,
+            "pattern": "^[a-z]+$",
+            "description": "Words",
+        },
+        {"name": "n", "type": "int", "default": 3, "min_value": 1, "max_value": 5},
+        {"name": "tags", "type": "list", "item_type": "str", "max_length": 2, "examples": [["a"]]},
+        {"name": "kind", "type": "string", "allowed_values": ["a", "b"], "format": "word"},
+        {"name": "extra", "type": "any", "schema": {"multipleOf": 2}},
+    ],
+}
+
+
+def test_a_parameter_list_becomes_a_closed_schema():
+    schema = only(PARAMETERS, "a.json").input_schema
+    assert schema == {
+        "type": "object",
+        "properties": {
+            "q": {
+                "type": "string",
+                "pattern": "^[a-z]+$",
+                "description": "Words",
+                "minLength": 2,
+                "maxLength": 9,
+            },
+            "n": {"type": "integer", "default": 3, "minimum": 1, "maximum": 5},
+            "tags": {"type": "array", "examples": [["a"]], "maxItems": 2, "items": {"type": "string"}},
+            "kind": {"type": "string", "enum": ["a", "b"], "format": "word"},
+            "extra": {"multipleOf": 2},
+        },
+        "additionalProperties": False,
+        "required": ["q"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("parameter", "code", "pointer"),
+    [
+        ({"name": "a", "typ": "string"}, "unknown_key", "/parameters/0/typ"),
+        ({"name": "a", "type": "strng"}, "invalid_schema", "/input_schema/properties/a/type"),
+        ({"name": "a", "min_value": "x"}, "invalid_schema", "/input_schema/properties/a/minimum"),
+        ({"name": "a", "required": "yes"}, "wrong_type", "/parameters/0/required"),
+        ({"name": "a", "schema": 1}, "wrong_type", "/parameters/0/schema"),
+        ({"type": "string"}, "missing_key", "/parameters/0"),
+        ("a", "missing_key", "/parameters/0"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_where_it_stands(parameter, code, pointer):
+    loaded = read({"name": "s", "parameters": [parameter]}, "a.json")
+    assert (code, pointer) in [(problem.code, problem.pointer) for problem in loaded.problems]
+
+
+def test_a_wrong_parameter_is_placed_on_its_own_line():
+    text = "name: s\nparameters:\n  - name: a\n    type: string\n    min_value: x\n"
+    assert [(problem.code, problem.line, problem.column) for problem in read(text).problems] == [
+        ("invalid_schema", 5, 16)
+    ]
+
+
+def test_two_parameters_of_one_name_are_refused():
+    loaded = read({"name": "s", "parameters": [{"name": "a"}, {"name": "a"}]}, "a.json")
+    assert [(code, pointer) for code, _line, pointer in codes(loaded)] == [
+        ("duplicate_name", "/parameters/1/name")
+    ]
+
+
+SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"name": "f", "description": "x", "parameters": SCHEMA},
+        {
+            "type": "function",
+            "function": {"name": "f", "description": "x", "parameters": SCHEMA, "strict": True},
+        },
+        {"type": "function", "name": "f", "parameters": SCHEMA, "strict": True},
+    ],
+)
+def test_a_function_definition_is_a_tool(document):
+    tool = only(document, "a.json")
+    assert (tool.name, tool.input_schema) == ("f", SCHEMA)
+    assert tool.metadata == ({"strict": True} if "type" in document else {})
+
+
+def test_a_bare_mcp_tool_keeps_its_hints():
+    tool = only(
+        {
+            "name": "t",
+            "title": "T",
+            "inputSchema": SCHEMA,
+            "outputSchema": {"type": "object"},
+            "annotations": {"title": "Other", "readOnlyHint": True, "openWorldHint": False},
+            "_meta": {"a": 1},
+            "icons": [{"src": "x"}],
+        },
+        "a.json",
+    )
+    assert (tool.title, tool.annotations.read_only, tool.annotations.open_world) == ("T", True, False)
+    assert tool.metadata == {"_meta": {"a": 1}, "icons": [{"src": "x"}]}
+
+
+def test_hints_alone_make_a_document_foreign():
+    tool = only(
+        {"name": "t", "input_schema": SCHEMA, "annotations": {"title": "T", "idempotentHint": True}}, "a.json"
+    )
+    assert (tool.title, tool.annotations.idempotent) == ("T", True)
+
+
+def test_an_unknown_hint_is_refused():
+    loaded = read(
+        {"name": "t", "inputSchema": {}, "annotations": {"readOnlyHint": True, "readOnlyHnt": 1}}, "a.json"
+    )
+    assert ("unknown_key", "/annotations/readOnlyHnt") in [
+        (problem.code, problem.pointer) for problem in loaded.problems
+    ]

@@ -1,0 +1,111 @@
+"""Go templates become ours with the same output."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.errors import ExpressionError
+from toolcrib.loading.gotemplates import translate
+from toolcrib.rendering import compile_text
+
+
+def rendered(template, **args):
+    return compile_text(translate(template), ["args"]).render({"args": args})
+
+
+@pytest.mark.parametrize(
+    ("template", "args", "expected"),
+    [
+        ("Hi {{.name}}!", {"name": "Ada"}, "Hi Ada!"),
+        ("{{ .a.b }}", {"a": {"b": 3}}, "3"),
+        ("{{ $.a }}", {"a": 1}, "1"),
+        (
+            '{"q": {{ .q | toJson }}, "n": {{ len .items }}}',
+            {"q": 'a"b', "items": [1, 2]},
+            '{"q": "a\\"b", "n": 2}',
+        ),
+        ('{{ toJson (index .m "k") }}', {"m": {"k": [1]}}, "[1]"),
+        ('{{ index .rows 0 "id" }}', {"rows": [{"id": 7}]}, "7"),
+        ('{{if eq .unit "c"}}C{{else}}F{{end}}', {"unit": "c"}, "C"),
+        ('{{if eq .unit "c" "k"}}metric{{else}}other{{end}}', {"unit": "k"}, "metric"),
+        ("{{if .a}}1{{else if gt .n 3}}2{{else}}3{{end}}", {"n": 5}, "2"),
+        ("{{if and .a (not .b)}}yes{{end}}", {"a": 1}, "yes"),
+        ("{{if or .a .b}}yes{{else}}no{{end}}", {}, "no"),
+        ("{{if ne .a nil}}there{{end}}{{if .deep.er}}deep{{end}}", {"a": False}, "there"),
+        ("{{if lt .n 2}}a{{end}}{{if le .n 2}}b{{end}}{{if ge .n 2}}c{{end}}", {"n": 2}, "bc"),
+        ("{{ not .missing }} {{ true }}", {}, "true true"),
+        ("{{range .items}}<{{.}}>{{end}}", {"items": [1, "b"]}, "<1><b>"),
+        ("{{range .items}}<{{.id}}{{$.x}}>{{end}}", {"items": [{"id": 1}], "x": "!"}, "<1!>"),
+        ("{{range $i, $e := .items}}{{$i}}={{$e.a}};{{end}}", {"items": [{"a": 1}, {"a": 2}]}, "0=1;1=2;"),
+        ("{{range $e := .rows}}{{range .}}{{.}},{{end}}{{end}}", {"rows": [[1], [2, 3]]}, "1,2,3,"),
+        ("{{range .missing}}x{{end}}none", {}, "none"),
+        ("a  {{- .b -}}  c", {"b": 1}, "a1c"),
+        ("a{{/* nothing\n to say */}}b", {}, "ab"),
+        (
+            '{{printf "%s has %d of %v, 100%%" .who 3 .what}}',
+            {"who": "Ada", "what": True},
+            "Ada has 3 of true, 100%",
+        ),
+        ('{{printf ""}}|', {}, "|"),
+        ('{{ `raw \\n` }}{{ "a\\tb\\"" }}', {}, 'raw \\na\tb"'),
+        ("{% not ours %} {# nor this #}", {}, "{% not ours %} {# nor this #}"),
+    ],
+)
+def test_the_subset_gives_what_go_gives(template, args, expected):
+    assert rendered(template, **args) == expected
+
+
+@pytest.mark.parametrize(
+    ("template", "line", "says"),
+    [
+        ('a\n{{ template "x" }}', 2, "template"),
+        ("{{ .x }", 1, "not closed"),
+        ("{{end}}", 1, "without"),
+        ("{{else}}", 1, "without"),
+        ("{{range .a}}\n", 2, "`end` is missing"),
+        ("{{range .a}}{{else}}{{end}}", 1, "not in the subset"),
+        ("{{if .a}}{{else with .b}}{{end}}", 1, "not in the subset"),
+        ("{{range $a, $b, $c := .x}}{{end}}", 1, "not in the subset"),
+        ("{{range $i, $e := .x}}{{range .y}}{{$i}}{{end}}{{end}}", 1, "outer"),
+        ("{{ $nobody }}", 1, "no variable"),
+        ("{{ printf .form 1 }}", 1, "in quotes"),
+        ('{{ printf "%.2f" .x }}', 1, "not in the subset"),
+        ('{{ printf "%s" }}', 1, "no value"),
+        ('{{ printf "x" 1 }}', 1, "more values"),
+        ("{{ .a | .b }}", 1, "piped"),
+        ("{{ (.a }}", 1, "`)` is missing"),
+        ("{{ .a ) }}", 1, "not expected"),
+        ("{{ len .a .b }}", 1, "2 arguments"),
+        ("{{ eq (, }}", 1, "not expected"),
+        ("{{ }}", 1, "missing"),
+        ("{{ .a ; }}", 1, "not in the subset"),
+        ('{{ "\\q" }}', 1, "escape"),
+        ("{{ len len }}", 1, "not expected"),
+    ],
+)
+def test_everything_else_is_refused_with_its_line(template, line, says):
+    with pytest.raises(ExpressionError) as refused:
+        translate(template)
+    assert refused.value.code == "go_template"
+    assert f"line {line} " in refused.value.message
+    assert says in refused.value.message
+
+
+def test_an_absent_key_is_an_error_where_it_is_printed():
+    with pytest.raises(ExpressionError, match="missing"):
+        rendered("{{ .missing }}")
+
+
+@given(st.text())
+def test_a_text_as_json_survives(text):
+    assert json.loads(rendered("{{ toJson .text }}", text=text)) == text
+
+
+@given(st.text(alphabet='{}.$|() "abend-ifrg:=,/*\n'))
+def test_no_text_raises_anything_else(template):
+    try:
+        translate(template)
+    except ExpressionError as refused:
+        assert refused.code == "go_template"

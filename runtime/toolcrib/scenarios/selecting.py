@@ -7,6 +7,9 @@ from fnmatch import fnmatchcase
 
 from toolcrib.loading.scenarios import Scenario
 
+WORDS = 150
+"""Words and parentheses of one expression: they may all be nested."""
+
 
 def select(scenarios: Iterable[Scenario], *, keyword: str = "", tags: Iterable[str] = ()) -> list[Scenario]:
     """The scenarios that a run is about.
@@ -33,6 +36,8 @@ def keyword_test(expression: str) -> Callable[[Scenario], bool]:
     words = expression.replace("(", " ( ").replace(")", " ) ").split()
     if not words:
         return lambda _scenario: True
+    if len(words) > WORDS:
+        raise ValueError(f"the expression has {len(words)} words and parentheses; at most {WORDS} are read")
     test, rest = _either(words)
     if rest:
         raise ValueError(f"`{rest[0]}` is not expected in `{expression}`")

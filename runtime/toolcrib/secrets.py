@@ -20,7 +20,24 @@ HIDDEN: Final = "***"
 _DEPTH: Final = 100
 
 _WORDS: Final = frozenset(
-    ["authorization", "bearer", "cookie", "cookies", "credential", "credentials", "jwt", "passcode", "passphrase", "passwd", "password", "passwords", "pwd", "secret", "secrets", "token"]
+    [
+        "authorization",
+        "bearer",
+        "cookie",
+        "cookies",
+        "credential",
+        "credentials",
+        "jwt",
+        "passcode",
+        "passphrase",
+        "passwd",
+        "password",
+        "passwords",
+        "pwd",
+        "secret",
+        "secrets",
+        "token",
+    ]
 )
 _ENDINGS: Final = (
     "accesskey",
@@ -48,7 +65,7 @@ def is_secret_name(name: str) -> bool:
     if not _WORDS.isdisjoint(words):
         return True
     joined = "".join(words)
-    return joined.endswith(_ENDINGS) and not words[-1:] == ["tokens"]
+    return joined.endswith(_ENDINGS) and words[-1:] != ["tokens"]
 
 
 def is_secret_schema(schema: Schema) -> bool:
@@ -113,7 +130,7 @@ def compile_redaction(
         if isinstance(value, dict):
             return {
                 key: HIDDEN
-                if not _plain(item) and isinstance(key, str) and is_secret_name(key)
+                if not _plain(item) and is_secret_name(key)
                 else copy(item, places.under(sites, key), depth + 1)
                 for key, item in value.items()
             }

@@ -25,14 +25,31 @@ BACKTRACKING: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, s
 """For the patterns that need look-around or back-references: a bounded number of steps."""
 
 ONE: Final = frozenset(
-    ["additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"]
+    [
+        "additionalItems",
+        "additionalProperties",
+        "contains",
+        "contentSchema",
+        "else",
+        "if",
+        "items",
+        "not",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    ]
 )
 MANY: Final = frozenset(("allOf", "anyOf", "items", "oneOf", "prefixItems"))
 NAMED: Final = frozenset(
     ("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties")
 )
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+IN_PLACE: Final = ("allOf", "anyOf", "oneOf", "then", "else", "dependentSchemas", "dependencies")
+"""Keywords whose subschemas judge the same value; `not` and `if` do not say what it should be."""
+
 LEGACY: Final = ("/draft-04/", "/draft-06/", "/draft-07/")
+"""Dialects in which nothing beside a `$ref` counts."""
 
 
 def is_schema(value: object) -> TypeGuard[Schema]:
@@ -45,17 +62,22 @@ def pointer_to(path: Sequence[str | int]) -> str:
     return "".join(f"/{str(key).replace('~', '~0').replace('/', '~1')}" for key in path)
 
 
-def children(schema: Schema) -> Iterator[tuple[tuple[str | int, ...], Schema]]:
+def members(schema: dict[str, JSON], keyword: str) -> Iterator[tuple[Path, Schema]]:
+    """The subschemas at one keyword with their paths."""
+    inner = schema.get(keyword)
+    if keyword in ONE and is_schema(inner):
+        yield (keyword,), inner
+    elif keyword in MANY and isinstance(inner, list):
+        yield from (((keyword, index), item) for index, item in enumerate(inner) if is_schema(item))
+    elif keyword in NAMED and isinstance(inner, dict):
+        yield from (((keyword, name), item) for name, item in inner.items() if is_schema(item))
+
+
+def children(schema: Schema) -> Iterator[tuple[Path, Schema]]:
     """The direct subschemas of a schema with their paths, at the keywords of all supported drafts."""
-    if isinstance(schema, bool):
-        return
-    for keyword, inner in schema.items():
-        if keyword in ONE and is_schema(inner):
-            yield (keyword,), inner
-        elif keyword in MANY and isinstance(inner, list):
-            yield from (((keyword, index), item) for index, item in enumerate(inner) if is_schema(item))
-        elif keyword in NAMED and isinstance(inner, dict):
-            yield from (((keyword, name), item) for name, item in inner.items() if is_schema(item))
+    if isinstance(schema, dict):
+        for keyword in schema:
+            yield from members(schema, keyword)
 
 
 @lru_cache(maxsize=512)
@@ -79,6 +101,10 @@ def _matches(pattern: str, name: str) -> bool:
         return False
 
 
+Key: TypeAlias = tuple[str, Path]
+"""Tells sites apart: the document, and the path within it."""
+
+
 class Site(NamedTuple):
     """A subschema and where it stands.
 
@@ -94,73 +120,78 @@ class Site(NamedTuple):
     document: str
     path: Path
 
-    def child(self, path: Path, schema: Schema) -> Site:
-        """The site of a subschema of this one."""
-        return Site(schema, _base_of(schema, self.base), self.document, self.path + path)
-
     @property
-    def key(self) -> tuple[str, Path]:
+    def key(self) -> Key:
         """Tells sites apart."""
         return self.document, self.path
 
-
-def _base_of(schema: Schema, base: str) -> str:
-    if isinstance(schema, bool):
-        return base
-    name = schema.get("$id", schema.get("id"))
-    if not isinstance(name, str) or name.startswith("#"):
-        return base
-    return urldefrag(urljoin(base, name)).url
+    def get(self, keyword: str) -> JSON:
+        """What the subschema says at a keyword; None where it says nothing."""
+        return None if isinstance(self.schema, bool) else self.schema.get(keyword)
 
 
 class SchemaIndex:
-    """The sites of a schema and of the documents that it may refer to. Never fetches anything."""
+    """The sites of a schema and of the documents that it may refer to. Never fetches anything.
+
+    Args:
+        schema: A schema; where its form is wrong, the wrong parts are passed over.
+        remotes: Further documents by their URI.
+    """
 
     def __init__(self, schema: Schema, remotes: Mapping[str, JSON] = NOTHING) -> None:
-        self.root = Site(schema, _base_of(schema, ""), "", ())
-        self.legacy = isinstance(schema, dict) and any(
-            draft in str(schema.get("$schema")) for draft in LEGACY
-        )
+        dialect = str(schema.get("$schema")) if isinstance(schema, dict) else ""
+        self.legacy = any(draft in dialect for draft in LEGACY)
+        self._id = "id" if LEGACY[0] in dialect else "$id"
         self._resources: dict[str, Site] = {}
         self._anchors: dict[tuple[str, str], Site] = {}
-        self._resources[""] = self.root
+        self.root = self._enter(schema, "")
         for uri, remote in remotes.items():
             if is_schema(remote):
-                self._register(Site(remote, _base_of(remote, uri), uri, ()))
-                self._resources.setdefault(uri, Site(remote, _base_of(remote, uri), uri, ()))
-        self._register(self.root)
+                self._enter(remote, uri)
 
-    def _register(self, top: Site) -> None:
+    def _enter(self, schema: Schema, uri: str) -> Site:
+        top = Site(schema, self._base(schema, uri), uri, ())
+        self._resources[uri] = top
         for site in self.walk(top):
-            if isinstance(site.schema, bool):
-                continue
-            if not site.path or "$id" in site.schema or "id" in site.schema:
+            if site.get(self._id) is not None:
                 self._resources.setdefault(site.base, site)
-            for keyword in ("$anchor", "$dynamicAnchor", "$id", "id"):
-                name = site.schema.get(keyword)
-                if isinstance(name, str) and (keyword.endswith("nchor") or name.startswith("#")):
+            for keyword in ("$anchor", "$dynamicAnchor", self._id):
+                name = site.get(keyword)
+                if isinstance(name, str) and (keyword != self._id or name.startswith("#")):
                     self._anchors.setdefault((site.base, name.removeprefix("#")), site)
+        return top
 
-    def walk(self, top: Site | None = None) -> Iterator[Site]:
+    def _base(self, schema: JSON, base: str) -> str:
+        if not isinstance(schema, dict) or (self.legacy and "$ref" in schema):
+            return base
+        name = schema.get(self._id)
+        if not isinstance(name, str) or name.startswith("#"):
+            return base
+        return urldefrag(urljoin(base, name)).url
+
+    def child(self, site: Site, path: Path, schema: Schema) -> Site:
+        """The site of a subschema of a site."""
+        return Site(schema, self._base(schema, site.base), site.document, site.path + path)
+
+    def walk(self, top: Site) -> Iterator[Site]:
         """Every subschema at and under a site, outermost first, in the order written."""
-        stack = [top or self.root]
+        stack = [top]
         while stack:
             site = stack.pop()
             yield site
-            inner = [site.child(path, schema) for path, schema in children(site.schema)]
+            inner = [self.child(site, path, schema) for path, schema in children(site.schema)]
             stack.extend(reversed(inner))
 
     def everything(self) -> Iterator[Site]:
         """Every subschema of the schema and of the other documents at hand."""
-        documents = {site.document: site for site in self._resources.values() if not site.path}
-        for site in documents.values():
+        for site in [site for uri, site in self._resources.items() if site.document == uri and not site.path]:
             yield from self.walk(site)
 
     def knows(self, reference: str, base: str) -> bool:
         """Whether the document of a reference is among those at hand."""
-        return self._target_uri(reference, base)[0] in self._resources
+        return self._target(reference, base)[0] in self._resources
 
-    def _target_uri(self, reference: str, base: str) -> tuple[str, str]:
+    def _target(self, reference: str, base: str) -> tuple[str, str]:
         if reference.startswith("#"):
             return base, unquote(reference[1:])
         uri, fragment = urldefrag(urljoin(base, reference))
@@ -168,66 +199,60 @@ class SchemaIndex:
 
     def resolve(self, reference: str, base: str) -> Site | None:
         """The site that a reference means, or None where it dangles or lies in an unknown document."""
-        uri, fragment = self._target_uri(reference, base)
+        uri, fragment = self._target(reference, base)
         if fragment and not fragment.startswith("/"):
             return self._anchors.get((uri, fragment))
-        site = self._resources.get(uri)
-        for token in fragment.split("/")[1:]:
-            site = site and _descend(site, token.replace("~1", "/").replace("~0", "~"))
-        return site if site is not None and is_schema(site.schema) else None
+        top = self._resources.get(uri)
+        return self._descend(top, fragment) if top is not None else None
+
+    def _descend(self, top: Site, pointer: str) -> Site | None:
+        node: JSON = top.schema
+        base, path = top.base, top.path
+        for token in pointer.split("/")[1:]:
+            name = token.replace("~1", "/").replace("~0", "~")
+            if isinstance(node, dict) and name in node:
+                node, path = node[name], (*path, name)
+            elif isinstance(node, list) and token.isdecimal() and int(token) < len(node):
+                node, path = node[int(token)], (*path, int(token))
+            else:
+                return None
+            base = self._base(node, base)
+        return Site(node, base, top.document, path) if is_schema(node) else None
 
     def targets(self, site: Site) -> Iterator[tuple[str, str, Site | None]]:
         """The references of a site: keyword, text, and the site meant (None: unknown)."""
-        if isinstance(site.schema, bool):
-            return
         for keyword in REFERENCES:
-            reference = site.schema.get(keyword)
+            reference = site.get(keyword)
             if isinstance(reference, str):
                 yield keyword, reference, self.resolve(reference, site.base)
 
-    def in_place(self, site: Site) -> Iterator[Site]:
-        """The sites that judge the very value that this one judges; `not` and `if` are left out."""
-        if isinstance(site.schema, bool):
-            return
-        yield from (target for _, _, target in self.targets(site) if target is not None)
-        if self.legacy and "$ref" in site.schema:
-            return
-        for path, schema in children(site.schema):
-            if path[0] in _IN_PLACE:
-                yield site.child(path, schema)
+    def at_keywords(self, site: Site, keywords: Sequence[str]) -> Iterator[Site]:
+        """The direct subschemas at some keywords; none beside a `$ref` in the older dialects."""
+        if isinstance(site.schema, dict) and not (self.legacy and "$ref" in site.schema):
+            for keyword in keywords:
+                for path, schema in members(site.schema, keyword):
+                    yield self.child(site, path, schema)
 
-    def together(self, sites: Sequence[Site]) -> list[Site]:
-        """The sites and all that judge the same value with them, each once."""
+    def together(self, sites: Sequence[Site], keywords: Sequence[str] = IN_PLACE) -> list[Site]:
+        """The sites and all that judge the same value, by reference or by `keywords`; each once."""
         found = {site.key: site for site in sites}
         queue = list(found.values())
         for site in queue:
-            for other in self.in_place(site):
+            referred = [target for _, _, target in self.targets(site) if target is not None]
+            for other in (*referred, *self.at_keywords(site, keywords)):
                 if other.key not in found:
-                    found[other.key] = other
-                    queue.append(other)
-        return queue
-
-    def conjuncts(self, sites: Sequence[Site]) -> list[Site]:
-        """The sites and all that hold wherever these hold: through references and `allOf` alone."""
-        found = {site.key: site for site in sites}
-        queue = list(found.values())
-        for site in queue:
-            for other in self.in_place(site):
-                step = other.path[len(site.path) :] if other.path[: len(site.path)] == site.path else ()
-                by_reference = other.key in {target.key for _, _, target in self.targets(site) if target}
-                if other.key not in found and (by_reference or step[:1] == ("allOf",)):
                     found[other.key] = other
                     queue.append(other)
         return queue
 
     def below(self, sites: Sequence[Site], key: str | int) -> list[Site]:
         """The sites that judge the member `key` of a value that `sites` judge."""
-        found: dict[tuple[str, Path], Site] = {}
+        found: dict[Key, Site] = {}
         for site in sites:
             if isinstance(site.schema, dict) and not (self.legacy and "$ref" in site.schema):
                 inner = _of_property(site.schema, key) if isinstance(key, str) else _of_item(site.schema, key)
                 for path, schema in inner:
-                    child = site.child(path, schema)
+                    child = self.child(site, path, schema)
                     found[child.key] = child
         return list(found.values())
 
@@ -241,20 +266,6 @@ class SchemaIndex:
     def at(self, path: Path) -> list[Site]:
         """All sites that judge the place `path` of a value, branches of `anyOf` and `oneOf` included."""
         return self.together(self.heads(path))
-
-
-_IN_PLACE: Final = frozenset(("allOf", "anyOf", "oneOf", "then", "else", "dependentSchemas", "dependencies"))
-
-
-def _descend(site: Site, token: str) -> Site | None:
-    node: object = site.schema
-    if isinstance(node, dict) and token in node:
-        inner: JSON = node[token]
-        base = _base_of(inner, site.base) if is_schema(inner) else site.base
-        return Site(inner, base, site.document, (*site.path, token))  # type: ignore[arg-type] # may pass through lists
-    if isinstance(node, list) and token.isdecimal() and int(token) < len(node):
-        return site.child((int(token),), node[int(token)])
-    return None
 
 
 def _of_property(schema: dict[str, JSON], name: str) -> Iterator[tuple[Path, Schema]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Final
 
@@ -12,20 +13,13 @@ import jsonschema_rs
 
 from toolcrib.errors import Problem, did_you_mean
 from toolcrib.model import JSON, Schema
-from toolcrib.subschemas import (
-    NAMED,
-    Path,
-    SchemaIndex,
-    Site,
-    children,
-    is_schema,
-    pattern_validator,
-    pointer_to,
-)
+from toolcrib.secrets import is_secret_name, is_secret_schema
+from toolcrib.subschemas import Key, Path, SchemaIndex, Site, is_schema, pattern_validator, pointer_to
 from toolcrib.validation.explaining import Explanation
 from toolcrib.validation.faults import shorten, show
 from toolcrib.validation.json_values import json_fault
-from toolcrib.validation.judging import compile_schema, refusal
+from toolcrib.validation.judging import compile_parts, compile_schema, refusal
+from toolcrib.validation.references import reference_problems
 
 DEPTH: Final = 64
 """Levels of nesting that a schema may have."""
@@ -33,51 +27,46 @@ DEPTH: Final = 64
 SIZE: Final = 256 * 1024
 """Bytes of a schema as compact JSON in UTF-8."""
 
-PATHS: Final = 100_000
-"""Ways through references and combinators that a schema may offer for judging one value."""
+DIALECTS: Final = (
+    "https://json-schema.org/draft/2020-12/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "http://json-schema.org/draft-07/schema",
+    "http://json-schema.org/draft-06/schema",
+    "http://json-schema.org/draft-04/schema",
+)
+"""The dialects, by the URI of their meta-schema; the first where a schema names none."""
 
-DIALECTS: Final = {
-    "https://json-schema.org/draft/2020-12/schema": "2020-12",
-    "https://json-schema.org/draft/2019-09/schema": "2019-09",
-    "http://json-schema.org/draft-07/schema": "draft 7",
-    "http://json-schema.org/draft-06/schema": "draft 6",
-    "http://json-schema.org/draft-04/schema": "draft 4",
-}
-"""The dialects by the URI of their meta-schema; 2020-12 where a schema names none."""
-
-_DEFAULT: Final = "https://json-schema.org/draft/2020-12/schema"
 _BUNDLED: Final = tuple(uri.removesuffix("schema") for uri in DIALECTS)
+_ANYTHING: Final = SchemaIndex({})
 _MOST: Final = 100
 
 
 def check_schema(schema: JSON, pointer: str = "") -> list[Problem]:
-    """Everything that is wrong with a schema; empty where it can be used.
+    """Everything that is wrong with a schema; no errors where it can be used.
 
-    Codes: `not_json`, `schema_too_deep` (64 levels), `schema_too_large` (256 KiB), `unknown_dialect`,
-    `invalid_schema` (the meta-schema says no), `bad_pattern`, `remote_ref` (nothing is ever
-    fetched), `dangling_ref`, `endless_ref` (references that come back to where they began without
-    going into the value), `schema_too_branchy`, and the warning `default_mismatch`.
-    Unknown keywords are legal. `pointer` is put before the pointers of all problems.
+    Unknown keywords are legal. The codes:
+
+    - `not_json`, `schema_too_deep` (64 levels), `schema_too_large` (256 KiB);
+    - `unknown_dialect`: `$schema` names none of the five; `invalid_schema`: the meta-schema says no;
+    - `bad_pattern`: a pattern does not compile;
+    - `remote_ref`: a reference leads out of the schema, and nothing is ever fetched;
+      `dangling_ref`: it leads nowhere; `endless_ref`: it comes back to where it began without
+      going into the value; `schema_too_branchy`: more than 100,000 ways to judge one value;
+    - `default_mismatch`, a warning: a default does not fit its own subschema.
+
+    Args:
+        schema: What was written in the place of a schema.
+        pointer: JSON Pointer of that place, put before the pointers of the problems.
     """
-    problems = [*_form(schema)]
-    if not problems and is_schema(schema):
-        problems = [*_Check(schema).problems()]
-    return [_under(pointer, problem) for problem in problems]
+    problems = [*_problems_of_form(schema)]
+    if is_schema(schema) and not problems:
+        problems = [*_problems_of_schema(schema)]
+    return [replace(problem, pointer=pointer + problem.pointer) for problem in problems]
 
 
-def _under(pointer: str, problem: Problem) -> Problem:
-    return Problem(
-        code=problem.code,
-        message=problem.message,
-        pointer=pointer + problem.pointer,
-        hint=problem.hint,
-        severity=problem.severity,
-    )
-
-
-def _form(schema: JSON) -> Iterator[Problem]:
+def _problems_of_form(schema: JSON) -> Iterator[Problem]:
     found = json_fault(schema, depth=DEPTH)
-    if found is not None and found.expected == "fewer levels of nesting":
+    if found is not None and found.keyword == "depth":
         hint = "move inner schemas to `$defs` and refer to them"
         yield Problem(code="schema_too_deep", message=f"the schema has more than {DEPTH} levels", hint=hint)
     elif found is not None:
@@ -86,166 +75,75 @@ def _form(schema: JSON) -> Iterator[Problem]:
     elif not is_schema(schema):
         message = f"a schema is an object, true or false, not {show(schema)}"
         yield Problem(code="invalid_schema", message=message, hint="e.g. `{type: object}`")
-    else:
-        size = len(json.dumps(schema, ensure_ascii=False, separators=(",", ":")).encode())
-        if size > SIZE:
-            message = f"the schema has {size:,} bytes; at most {SIZE:,} are allowed"
-            yield Problem(code="schema_too_large", message=message)
+    elif (size := len(json.dumps(schema, ensure_ascii=False, separators=(",", ":")).encode())) > SIZE:
+        message = f"the schema has {size:,} bytes; at most {SIZE:,} are allowed"
+        yield Problem(code="schema_too_large", message=message, hint="move shared parts to `$defs`")
+
+
+def _problems_of_schema(schema: Schema) -> Iterator[Problem]:
+    index = SchemaIndex(schema)
+    dialect = _dialect(index.root, DIALECTS[0])
+    if dialect not in DIALECTS:
+        yield _unknown_dialect(index.root)
+        return
+    sites = _all_sites(index)
+    found = [*_meta_problems(index.root, dialect)]
+    for site in sites.values():
+        if _dialect(site, dialect) not in DIALECTS:
+            found.append(_unknown_dialect(site))
+        found += _pattern_problems(site)
+    found += reference_problems(index, sites, _BUNDLED)
+    yield from sorted(dict.fromkeys(found), key=lambda problem: problem.pointer)
+    if not found:
+        yield from _problems_of_compiling(schema, sites)
+
+
+def _dialect(site: Site, usual: str) -> str:
+    named = site.get("$schema")
+    return named.removesuffix("#") if isinstance(named, str) else usual
+
+
+def _unknown_dialect(site: Site) -> Problem:
+    named = str(site.get("$schema"))
+    hint = did_you_mean(named[:200], DIALECTS) or f"known: {', '.join(DIALECTS)}"
+    place = pointer_to((*site.path, "$schema"))
+    return Problem(
+        code="unknown_dialect", message=f"the dialect {show(named)} is not known", pointer=place, hint=hint
+    )
+
+
+def _all_sites(index: SchemaIndex) -> dict[Key, Site]:
+    """All subschemas, also those at unknown keywords that only a reference finds."""
+    sites: dict[Key, Site] = {}
+    pending = deque([index.root])
+    while pending:
+        for site in index.walk(pending.popleft()):
+            if site.key not in sites:
+                sites[site.key] = site
+                pending.extend(target for _, _, target in index.targets(site) if target is not None)
+    return sites
 
 
 @cache
 def _meta_schema(dialect: str) -> jsonschema_rs.Validator:
-    return compile_schema({"$ref": dialect})
+    return compile_schema({"$schema": dialect, "$ref": dialect})
 
 
-class _Check:
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-        self.index = SchemaIndex(schema)
-        self.sites: dict[tuple[str, Path], Site] = {}
-
-    def problems(self) -> Iterator[Problem]:
-        dialect = self._dialect()
-        if dialect not in DIALECTS:
-            yield self._unknown(dialect)
-            return
-        found = [*self._meta_problems(self.index.root, dialect)]
-        self._collect()
-        found += [problem for site in self.sites.values() for problem in self._problems_at(site)]
-        found += self._endless()
-        yield from sorted(dict.fromkeys(found), key=lambda problem: problem.pointer)
-        if not found:
-            yield from self._compiled()
-
-    def _dialect(self) -> str:
-        named = self.schema.get("$schema", _DEFAULT) if isinstance(self.schema, dict) else _DEFAULT
-        return named.removesuffix("#") if isinstance(named, str) else show(named)
-
-    def _unknown(self, dialect: str) -> Problem:
-        hint = did_you_mean(dialect[:200], DIALECTS) or f"known: {', '.join(DIALECTS)}"
-        message = f"the dialect {show(dialect)} is not known"
-        return Problem(code="unknown_dialect", message=message, pointer="/$schema", hint=hint)
-
-    def _meta_problems(self, site: Site, dialect: str) -> Iterator[Problem]:
-        errors = _meta_schema(dialect).iter_errors(site.schema)
-        told = Explanation(site.schema, SchemaIndex(True), lambda _path, _value: False).of(errors, _MOST)
-        for fault in told:
-            message = f"expected {fault.expected}, got {fault.got}"
-            if isinstance(fault.path[-1:], tuple) and fault.path:
-                message = f"`{shorten(str(fault.path[-1]))}`: {message}"
-            place = pointer_to((*site.path, *fault.path))
-            yield Problem(code="invalid_schema", message=message, pointer=place, hint=fault.hint)
-
-    def _collect(self) -> None:
-        """Find all subschemas, also those that only a reference finds."""
-        pending = deque([self.index.root])
-        while pending:
-            for site in self.index.walk(pending.popleft()):
-                if site.key not in self.sites:
-                    self.sites[site.key] = site
-                    pending.extend(target for _, _, target in self.index.targets(site) if target)
-
-    def _problems_at(self, site: Site) -> Iterator[Problem]:
-        if isinstance(site.schema, bool):
-            return
-        pattern = site.schema.get("pattern")
-        if isinstance(pattern, str):
-            yield from _bad_pattern(pattern, (*site.path, "pattern"))
-        patterns = site.schema.get("patternProperties")
-        for each in patterns if isinstance(patterns, dict) else ():
-            yield from _bad_pattern(each, (*site.path, "patternProperties", each))
-        for keyword, reference, target in self.index.targets(site):
-            if target is None and not _bundled(reference, site.base):
-                yield self._unresolved(reference, site, (*site.path, keyword))
-
-    def _unresolved(self, reference: str, site: Site, path: Path) -> Problem:
-        shown = f"`{shorten(reference)}`"
-        if not self.index.knows(reference, site.base):
-            message = f"{shown} lies outside the schema, and nothing is fetched"
-            hint = "copy it under `$defs` and refer to it as `#/$defs/NAME`"
-            return Problem(code="remote_ref", message=message, pointer=pointer_to(path), hint=hint)
-        names = [pointer for pointer in self._definitions() if pointer != reference]
-        hint = did_you_mean(reference[:200], names) or (
-            f"there are: {', '.join(names[:10])}" if names else ""
-        )
-        message = f"{shown} leads nowhere"
-        return Problem(code="dangling_ref", message=message, pointer=pointer_to(path), hint=hint)
-
-    def _definitions(self) -> list[str]:
-        if isinstance(self.schema, bool):
-            return []
-        tables = {keyword: self.schema.get(keyword) for keyword in ("$defs", "definitions")}
-        return [
-            f"#{pointer_to((keyword, name))}"
-            for keyword, table in tables.items()
-            if isinstance(table, dict)
-            for name in table
-        ]
-
-    def _endless(self) -> Iterator[Problem]:
-        """References that come back without going into the value, and combinators that multiply."""
-        edges = {key: [other.key for other in self._judges(site)] for key, site in self.sites.items()}
-        into: dict[tuple[str, Path], list[tuple[str, Path]]] = {key: [] for key in edges}
-        for key, others in edges.items():
-            for other in others:
-                into[other].append(key)
-        waiting = Counter({key: len(others) for key, others in edges.items()})
-        ready = deque(key for key, number in waiting.items() if number == 0)
-        ways: dict[tuple[str, Path], int] = {}
-        while ready:
-            key = ready.popleft()
-            ways[key] = 1 + sum(ways[other] for other in edges[key])
-            for other in into[key]:
-                waiting[other] -= 1
-                if waiting[other] == 0:
-                    ready.append(other)
-        yield from self._cycles(edges.keys() - ways.keys(), edges)
-        if any(number > PATHS for number in ways.values()):
-            message = f"references and combinators multiply to more than {PATHS:,} ways to judge one value"
-            hint = "combinators that refer to one another twice double with each step"
-            yield Problem(code="schema_too_branchy", message=message, hint=hint)
-
-    def _cycles(
-        self, left: set[tuple[str, Path]], edges: dict[tuple[str, Path], list[tuple[str, Path]]]
-    ) -> Iterator[Problem]:
-        left = set(left)
-        while True:
-            entered = {other for key in left for other in edges[key]} & left
-            if entered == left:
-                break
-            left = entered
-        for key in left:
-            for keyword, reference, target in self.index.targets(self.sites[key]):
-                if target is not None and target.key in left:
-                    message = f"`{shorten(reference)}` comes back to itself without going into the value"
-                    hint = "a schema may refer to itself under `properties` or `items`"
-                    place = pointer_to((*key[1], keyword))
-                    yield Problem(code="endless_ref", message=message, pointer=place, hint=hint)
-
-    def _judges(self, site: Site) -> Iterator[Site]:
-        yield from self.index.in_place(site)
-        if not isinstance(site.schema, bool) and not (self.index.legacy and "$ref" in site.schema):
-            yield from (
-                site.child(path, inner) for path, inner in children(site.schema) if path[0] in ("not", "if")
-            )
-
-    def _compiled(self) -> Iterator[Problem]:
-        """What only compiling finds, and defaults that their own schema refuses."""
-        try:
-            compiled = compile_schema(self.schema)
-        except ValueError as error:
-            place = pointer_to(tuple(getattr(error, "instance_path", ())))
-            yield Problem(code="invalid_schema", message=refusal(error), pointer=place)
-            return
-        del compiled
-        yield from self._default_problems()
-
-    def _default_problems(self) -> Iterator[Problem]:
-        return iter(())
+def _meta_problems(site: Site, dialect: str) -> Iterator[Problem]:
+    errors = _meta_schema(dialect).iter_errors(site.schema)
+    for fault in Explanation(site.schema, _ANYTHING, lambda _path, _value: False).of(errors, _MOST):
+        keyword = f"`{shorten(str(fault.path[-1]))}`: " if fault.path else ""
+        message = f"{keyword}expected {fault.expected}, got {fault.got}"
+        place = pointer_to((*site.path, *fault.path))
+        yield Problem(code="invalid_schema", message=message, pointer=place, hint=fault.hint)
 
 
-def _bundled(reference: str, base: str) -> bool:
-    return any((reference if "://" in reference else base).startswith(prefix) for prefix in _BUNDLED)
+def _pattern_problems(site: Site) -> Iterator[Problem]:
+    pattern, table = site.get("pattern"), site.get("patternProperties")
+    if isinstance(pattern, str):
+        yield from _bad_pattern(pattern, (*site.path, "pattern"))
+    for each in table if isinstance(table, dict) else ():
+        yield from _bad_pattern(each, (*site.path, "patternProperties", each))
 
 
 def _bad_pattern(pattern: str, path: Path) -> Iterator[Problem]:
@@ -253,8 +151,33 @@ def _bad_pattern(pattern: str, path: Path) -> Iterator[Problem]:
         pattern_validator(pattern)
     except ValueError:
         message = f"{show(pattern)} is no regular expression that can be used"
-        hint = "ECMA-262 syntax; a `\\` and unpaired brackets need a `\\` before them; repetitions multiply to 1 MiB at most"
+        hint = "the syntax is ECMA-262's; repetitions may multiply to 1 MiB of program at most"
         yield Problem(code="bad_pattern", message=message, pointer=pointer_to(path), hint=hint)
 
 
-_ = NAMED
+def _problems_of_compiling(schema: Schema, sites: dict[Key, Site]) -> Iterator[Problem]:
+    try:
+        compile_schema(schema)
+    except ValueError as error:
+        place = pointer_to(tuple(getattr(error, "instance_path", ())))
+        yield Problem(code="invalid_schema", message=refusal(error), pointer=place)
+        return
+    with_default = [
+        site for site in sites.values() if isinstance(site.schema, dict) and "default" in site.schema
+    ]
+    parts = compile_parts(schema) if with_default else None
+    for site in with_default:
+        part = parts.get(f"#{pointer_to(site.path)}") if parts is not None else None
+        default = site.get("default")
+        if part is not None and not part.is_valid(default):
+            yield _mismatch(site, default, part)
+
+
+def _mismatch(site: Site, default: JSON, part: jsonschema_rs.Validator) -> Problem:
+    secret = is_secret_schema(site.schema) or any(
+        isinstance(key, str) and is_secret_name(key) for key in site.path
+    )
+    told = Explanation(default, _ANYTHING, lambda _path, _value: secret).of(part.iter_errors(default), 1)[0]
+    message = f"the default does not fit its own schema: expected {told.expected}, got {told.got}"
+    place = pointer_to((*site.path, "default", *told.path))
+    return Problem(code="default_mismatch", message=message, pointer=place, severity="warning")

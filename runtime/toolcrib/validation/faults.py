@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
 from toolcrib.secrets import HIDDEN
@@ -75,13 +76,15 @@ def shorten(text: str, most: int = SHOWN) -> str:
 
 
 def show(value: object, *, hidden: bool = False) -> str:
-    """A value in a few words: scalars as JSON, containers by their size, secrets as `***`."""
+    """A value in a few words: scalars as JSON, containers (also as text) by their size, secrets as `***`."""
     if hidden:
         return HIDDEN
     if isinstance(value, dict):
         return f"an object with {count(len(value), 'key')}" if value else "an empty object"
     if isinstance(value, list):
         return f"an array of {count(len(value), 'item')}" if value else "an empty array"
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        return f"text of {count(len(value), 'character')}"  # it may be JSON with a secret in it
     if isinstance(value, str):
         return f'"{shorten(json.dumps(value[:1000], ensure_ascii=False)[1:-1])}"'
     if isinstance(value, float) and not math.isfinite(value):
@@ -90,6 +93,8 @@ def show(value: object, *, hidden: bool = False) -> str:
         return f"an integer of {value.bit_length()} bits"
     if value is None or isinstance(value, bool | int | float):
         return json.dumps(value)
+    if isinstance(value, Decimal):  # jsonschema-rs gives the large and the exact numbers of a schema so
+        return shorten(str(value))
     return f"a Python `{type(value).__name__}`"
 
 
@@ -97,19 +102,3 @@ def count(number: int, noun: str) -> str:
     """`1 key`, `2 keys`."""
     many = f"{noun[:-1]}ies" if noun.endswith("y") and noun != "key" else f"{noun}s"
     return f"{number} {noun if number == 1 else many}"
-
-
-_NOUNS: Final = {
-    "array": "an array",
-    "boolean": "true or false",
-    "integer": "an integer",
-    "null": "null",
-    "number": "a number",
-    "object": "an object",
-    "string": "a string",
-}
-
-
-def nouns(types: Sequence[str]) -> str:
-    """`a string or null`."""
-    return " or ".join(_NOUNS.get(name, name) for name in types)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import jsonschema_rs
 
@@ -14,6 +14,8 @@ from toolcrib.secrets import SecretPlaces
 from toolcrib.subschemas import BACKTRACKING, LINEAR, SchemaIndex
 from toolcrib.validation.explaining import Explanation
 from toolcrib.validation.faults import Fault, fault
+
+Compiled = TypeVar("Compiled")
 
 MOST: Final = 20
 """Faults that are told of one value unless the caller asks for another number."""
@@ -25,37 +27,45 @@ def compile_schema(schema: Schema, remotes: Mapping[str, JSON] = NOTHING) -> jso
     Raises:
         ValueError: jsonschema-rs refuses the schema.
     """
+    return _compile(jsonschema_rs.validator_for, schema, remotes)
+
+
+def compile_parts(schema: Schema, remotes: Mapping[str, JSON] = NOTHING) -> jsonschema_rs.ValidatorMap:
+    """Compile every subschema of a schema, by its pointer as a fragment: `#/properties/city`.
+
+    Raises:
+        ValueError: jsonschema-rs refuses the schema.
+    """
+    return _compile(jsonschema_rs.validator_map_for, schema, remotes)
+
+
+def _compile(make: Callable[..., Compiled], schema: Schema, remotes: Mapping[str, JSON]) -> Compiled:
+    # Neither way fetches anything: offline, or from the table of documents that was handed in.
+    source: dict[str, Any] = {"retriever": remotes.__getitem__} if remotes else {"offline": True}
     try:
-        return _compile(schema, remotes, LINEAR)
+        return make(schema, validate_formats=False, pattern_options=LINEAR, **source)
     except jsonschema_rs.ValidationError as error:
         if not isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Format):
             raise
-        return _compile(schema, remotes, BACKTRACKING)
-
-
-def _compile(
-    schema: Schema,
-    remotes: Mapping[str, JSON],
-    patterns: jsonschema_rs.RegexOptions | jsonschema_rs.FancyRegexOptions,
-) -> jsonschema_rs.Validator:
-    if remotes:
-        return jsonschema_rs.validator_for(
-            schema, validate_formats=False, pattern_options=patterns, retriever=remotes.__getitem__
-        )
-    return jsonschema_rs.validator_for(schema, validate_formats=False, pattern_options=patterns, offline=True)
+        return make(schema, validate_formats=False, pattern_options=BACKTRACKING, **source)
 
 
 class Validator:
     """A schema, compiled once. jsonschema-rs is the judge; nothing is ever fetched.
 
-    `format` is an annotation and never refuses a value, as 2020-12 has it by default: what must
-    hold is written as `pattern`, `minimum`, `enum`. Patterns run in linear time; a schema with
-    look-around or back-references is given a bounded number of steps, and a value on which a
-    pattern needs more is refused.
+    `format` is an annotation and never refuses a value, which is the default of 2020-12: what must
+    hold is written as `pattern`, `minimum`, `enum`. Patterns run in linear time; where one of them
+    has look-around or back-references they have a bounded number of steps, and a value on which
+    a pattern needs more is refused.
 
     Attributes:
-        judge: jsonschema-rs's own `is_valid`, for callers that asked `json_fault` before: it raises
-            ValueError for what is no JSON.
+        schema: The schema, as given.
+        judge: The bound `is_valid` of jsonschema-rs, for callers that asked `json_fault` before: it
+            raises ValueError for what is no JSON.
+
+    Args:
+        schema: A schema that passed `check_schema`.
+        remotes: Further documents by their URI, for references out of the schema.
 
     Raises:
         DocumentError: The schema can't be compiled; `check_schema` says why in more detail.
@@ -63,9 +73,9 @@ class Validator:
 
     def __init__(self, schema: Schema, *, remotes: Mapping[str, JSON] | None = None) -> None:
         self.schema = schema
-        self.remotes: Mapping[str, JSON] = remotes or NOTHING
+        self._remotes: Mapping[str, JSON] = remotes or NOTHING
         try:
-            self._compiled = compile_schema(schema, self.remotes)
+            self._compiled = compile_schema(schema, self._remotes)
         except ValueError as error:
             raise DocumentError([Problem(code="invalid_schema", message=refusal(error))]) from None
         self.judge: Callable[[JSON], bool] = self._compiled.is_valid
@@ -73,7 +83,12 @@ class Validator:
     @cached_property
     def index(self) -> SchemaIndex:
         """Where the schema keeps its subschemas."""
-        return SchemaIndex(self.schema, self.remotes)
+        return SchemaIndex(self.schema, self._remotes)
+
+    @cached_property
+    def parts(self) -> jsonschema_rs.ValidatorMap:
+        """Every subschema of the schema, compiled: see `compile_parts`."""
+        return compile_parts(self.schema, self._remotes)
 
     @cached_property
     def secrets(self) -> SecretPlaces:
@@ -88,16 +103,20 @@ class Validator:
             return False
 
     def faults(self, value: JSON, *, most: int = MOST) -> list[Fault]:
-        """Why a value does not fit, outermost places first, at most `most` faults; empty if it fits."""
+        """Why a value does not fit, outermost places first, at most `most` faults; empty if it fits.
+
+        A missing or stray property is a fault at its own pointer. Of an `anyOf` or `oneOf` the faults
+        of the nearest branch are told. What stands at a secret place is never told.
+        """
         try:
             errors = list(self._compiled.iter_errors(value))
-        except ValueError as error:
-            return [fault((), "json", "a JSON value", "something else", refusal(error))]
+        except ValueError:
+            return [fault((), "json", "a JSON value", "something else", "ask `json_fault` what it is")]
         return Explanation(value, self.index, self.secrets.hides).of(errors, most)
 
 
 def validate(schema: Schema, value: JSON, remotes: Mapping[str, JSON] | None = None) -> list[Fault]:
-    """The faults of a value under a schema that is used only this once.
+    """The faults of a value under a schema that is used only this once; see `Validator`.
 
     Raises:
         DocumentError: The schema can't be compiled.
@@ -106,5 +125,5 @@ def validate(schema: Schema, value: JSON, remotes: Mapping[str, JSON] | None = N
 
 
 def refusal(error: ValueError) -> str:
-    """What jsonschema-rs said, in one line."""
+    """What jsonschema-rs said when it refused a schema, in one line."""
     return (getattr(error, "message", "") or str(error)).splitlines()[0][:300]

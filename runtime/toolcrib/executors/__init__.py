@@ -55,7 +55,17 @@ class Executors:
         return () if executor is None else executor.check(descriptor)
 
     async def aclose(self) -> None:
-        """Close every executor that was made; each is made anew when used again."""
+        """Close every executor that was made; each is made anew when used again.
+
+        Raises:
+            ExceptionGroup: What executors raised while they closed; all of them were asked to.
+        """
         made, self._made = self._made, {}
+        errors: list[Exception] = []
         for executor in made.values():
-            await executor.aclose()
+            try:
+                await executor.aclose()
+            except Exception as error:  # noqa: BLE001 -- a third party's executor may raise anything
+                errors.append(error)
+        if errors:
+            raise ExceptionGroup("executors could not be closed", errors)

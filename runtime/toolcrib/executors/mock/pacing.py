@@ -21,7 +21,9 @@ Latency = Callable[[Draw], float]
 _P99 = NormalDist().inv_cdf(0.99)
 
 
-def compile_latency(block: str | dict[str, str] | None) -> Latency | None:
+def compile_latency(
+    block: str | dict[str, str] | None, pointer: str, problems: list[Problem]
+) -> Latency | None:
     """A duration, `{min, max}` (uniform) or `{median, p99, max?}` (log-normal); None for none."""
     if block is None:
         return None
@@ -29,14 +31,27 @@ def compile_latency(block: str | dict[str, str] | None) -> Latency | None:
         seconds = parse_duration(block)
         return lambda _draw: seconds
     if "median" in block:
-        median, p99 = parse_duration(block["median"]), parse_duration(block["p99"])
-        spread = math.log(max(p99, median) / median) / _P99 if median else 0.0
+        median, p99 = _bounds(block, "median", "p99", pointer, problems)
+        spread = math.log(p99 / median) / _P99 if median else 0.0
         longest = parse_duration(block["max"]) if "max" in block else math.inf
         return lambda draw: min(
             longest, median * math.exp(spread * NormalDist().inv_cdf(draw.number(0.0001, 0.9999)))
         )
-    low, high = parse_duration(block["min"]), parse_duration(block["max"])
-    return lambda draw: draw.number(min(low, high), max(low, high))
+    low, high = _bounds(block, "min", "max", pointer, problems)
+    return lambda draw: draw.number(low, high)
+
+
+def _bounds(
+    block: dict[str, str], lower: str, upper: str, pointer: str, problems: list[Problem]
+) -> tuple[float, float]:
+    low, high = parse_duration(block[lower]), parse_duration(block[upper])
+    if low <= high:
+        return low, high
+    message = f"`{upper}` is `{block[upper]}`, less than `{lower}`, which is `{block[lower]}`"
+    problems.append(
+        Problem(code="out_of_range", message=message, pointer=f"{pointer}/{upper}", hint="exchange them")
+    )
+    return high, low
 
 
 def latency_draw(call: Call, number: int) -> Draw:

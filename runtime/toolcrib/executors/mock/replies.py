@@ -66,7 +66,7 @@ def compile_reply(block: dict[str, Any], pointer: str, tool: Descriptor, problem
         pointer=pointer,
         answer=answer,
         names=names.union(*(report.names for report in progress)),
-        latency=compile_latency(block.get("latency")),
+        latency=compile_latency(block.get("latency"), f"{pointer}/latency", problems),
         progress=progress,
         constant=constant,
     )

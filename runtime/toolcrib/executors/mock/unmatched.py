@@ -130,11 +130,21 @@ def _pattern(value: JSON, masked: JSON) -> JSON:
     if isinstance(value, dict) and isinstance(masked, dict):
         if not any(key.startswith("$") or _BRACES.search(key) for key in value):
             return {key: _pattern(item, masked[key]) for key, item in value.items()}
-        readable = masked == value and not _BRACES.search(compact(list(value)))
+        readable = masked == value and not any(_BRACES.search(key) for key in _keys(value))
         return {"$exact": _literal(value)} if readable else {"$exists": True}
     if isinstance(value, list) and isinstance(masked, list):
         return [_pattern(item, shown) for item, shown in zip(value, masked, strict=True)]
     return _literal(value)
+
+
+def _keys(value: JSON) -> Iterator[str]:
+    """Every key within a value."""
+    if isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _keys(item)
 
 
 def _literal(value: JSON) -> JSON:

@@ -1,0 +1,96 @@
+"""The executors that are at hand: found by entry point, made when first used, closed once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from toolcrib import Descriptor, Executors
+from toolcrib.executors.mock import MockExecutor
+from toolcrib.testing import FunctionExecutor
+
+
+class Counting(FunctionExecutor):
+    """Notes when it is made and closed."""
+
+    made = 0
+    closed = 0
+
+    def __init__(self):
+        async def answer(_call):
+            raise AssertionError("nothing calls it")
+
+        super().__init__(answer)
+        type(self).made += 1
+
+    def check(self, descriptor):
+        return [descriptor.name]
+
+    async def aclose(self):
+        type(self).closed += 1
+
+
+@pytest.fixture
+def counting():
+    return type("Fresh", (Counting,), {})
+
+
+def test_the_mock_mode_is_installed():
+    executors = Executors.installed()
+    assert "mock" in executors.modes
+    assert isinstance(executors.get("mock"), MockExecutor)
+
+
+def test_modes_are_sorted_and_asking_for_them_makes_nothing(counting):
+    executors = Executors({"b": counting, "a": counting})
+    assert executors.modes == ("a", "b")
+    assert counting.made == 0
+
+
+def test_an_executor_is_made_once_at_its_first_use(counting):
+    executors = Executors({"a": counting})
+    assert executors.get("a") is executors.get("a")
+    assert counting.made == 1
+
+
+def test_a_mode_that_is_not_installed_has_nothing():
+    executors = Executors({})
+    assert executors.get("a") is None
+    assert executors.schema_for("a") is None
+    assert list(executors.check_binding("a", Descriptor(name="t"))) == []
+    assert executors.blocks() == {}
+
+
+def test_a_mode_is_asked_for_its_schema_and_its_check(counting):
+    executors = Executors({"a": counting, "b": counting})
+    assert executors.schema_for("a") == {"type": "object"}
+    assert executors.blocks() == {"a": {"type": "object"}, "b": {"type": "object"}}
+    assert list(executors.check_binding("a", Descriptor(name="t"))) == ["t"]
+
+
+def test_only_what_was_made_is_closed_and_it_is_made_anew_afterwards(counting):
+    executors = Executors({"a": counting, "b": counting})
+    executors.get("a")
+
+    async def close_twice():
+        await executors.aclose()
+        await executors.aclose()
+
+    asyncio.run(close_twice())
+    assert (counting.made, counting.closed) == (1, 1)
+    executors.get("a")
+    assert counting.made == 2
+
+
+def test_one_executor_that_fails_to_close_keeps_no_other_open(counting):
+    class Stubborn(counting):
+        async def aclose(self):
+            raise OSError("no")
+
+    executors = Executors({"a": Stubborn, "b": counting})
+    executors.blocks()
+    with pytest.raises(ExceptionGroup, match="could not be closed") as raised:
+        asyncio.run(executors.aclose())
+    assert [type(error) for error in raised.value.exceptions] == [OSError]
+    assert counting.closed == 1

@@ -1,0 +1,86 @@
+"""Every key that a mock block may have has a test that shows its effect."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.executors.mock import MockExecutor
+
+SHOWN_BY = {
+    "after_last": "rules:test_a_sequence_answers_one_reply_a_call",
+    "error_object.code": "replies:test_an_error_has_a_code_message_status_details_and_whether_to_try_again",
+    "error_object.details": "replies:test_an_error_has_a_code_message_status_details_and_whether_to_try_again",
+    "error_object.message": "replies:test_the_message_of_an_error_is_its_code_unless_given",
+    "error_object.retryable": "replies:test_an_error_has_a_code_message_status_details_and_whether_to_try_again",
+    "error_object.status": "replies:test_an_error_has_a_code_message_status_details_and_whether_to_try_again",
+    "generate.examples": "replies:test_examples_of_the_schema_may_be_ignored",
+    "generate.overlay": "replies:test_an_overlay_is_put_over_what_is_generated",
+    "latency_curve.max": "pacing:test_a_curve_may_have_a_longest",
+    "latency_curve.median": "pacing:test_a_curve_keeps_its_median_and_its_tail",
+    "latency_curve.p99": "pacing:test_a_curve_keeps_its_median_and_its_tail",
+    "latency_range.max": "pacing:test_a_range_is_drawn_evenly",
+    "latency_range.min": "pacing:test_a_range_is_drawn_evenly",
+    "part.data": "content:test_a_part_is_what_its_entry_says",
+    "part.file": "content:test_a_part_is_what_its_entry_says",
+    "part.mime_type": "content:test_a_part_is_what_its_entry_says",
+    "part.text": "content:test_a_part_is_what_its_entry_says",
+    "part.title": "content:test_a_part_is_what_its_entry_says",
+    "part.type": "content:test_a_part_is_what_its_entry_says",
+    "part.uri": "content:test_a_part_is_what_its_entry_says",
+    "progress.after": "pacing:test_waits_of_progress_and_the_latency_add_up",
+    "progress.message": "pacing:test_progress_arrives_in_order_after_its_waits",
+    "progress.progress": "pacing:test_progress_arrives_in_order_after_its_waits",
+    "progress.total": "pacing:test_progress_arrives_in_order_after_its_waits",
+    "reply.content": "content:test_parts_stand_beside_any_reply_or_alone",
+    "reply.error": "replies:test_an_error_may_be_one_text",
+    "reply.generate": "replies:test_what_is_generated_fits_the_schema_and_is_stable_for_arguments_and_seed",
+    "reply.latency": "pacing:test_a_fixed_latency_is_waited",
+    "reply.progress": "pacing:test_progress_arrives_in_order_after_its_waits",
+    "reply.result": "replies:test_a_result_is_answered_as_it_is_written",
+    "reply.result_file": "replies:test_a_result_file_is_data_and_is_never_rendered",
+    "reply.template": "replies:test_a_template_that_is_json_text_becomes_its_value",
+    "reply.template_file": "replies:test_a_template_file_is_read_once_and_may_hold_statements",
+    "rule.after_last": "rules:test_a_rule_may_have_a_list_of_replies",
+    "rule.name": "rules:test_the_reply_that_answered_is_told_in_the_meta",
+    "rule.reply": "rules:test_each_rule_counts_the_calls_that_it_answers",
+    "rule.when": "rules:test_all_that_a_rule_asks_for_must_hold",
+    "rules": "rules:test_the_first_rule_that_matches_answers",
+    "sequence": "rules:test_a_sequence_answers_one_reply_a_call",
+    "when.args": "rules:test_the_first_rule_that_matches_answers",
+    "when.call": "rules:test_a_rule_may_look_at_the_number_of_the_call",
+    "when.if": "rules:test_all_that_a_rule_asks_for_must_hold",
+}
+"""Key of the block's schema (under the name of its definition) -> test module and test."""
+
+
+def keys() -> set[str]:
+    """Every key of the schema; those of a reply once."""
+    schema: Any = MockExecutor().block_schema
+    own = {key for key, value in schema["properties"].items() if "$ref" not in value}
+    defined = {
+        f"{name}.{key}" for name, part in schema["$defs"].items() for key in part.get("properties", {})
+    }
+    return own | defined
+
+
+def test_every_key_of_the_schema_is_shown_by_a_test():
+    assert set(SHOWN_BY) == keys()
+
+
+@pytest.mark.parametrize("shown_by", sorted(set(SHOWN_BY.values())))
+def test_the_test_that_is_named_is_there(shown_by):
+    module, _, name = shown_by.partition(":")
+    tree = ast.parse(Path(__file__).with_name(f"test_mock_{module}.py").read_text(encoding="utf-8"))
+    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_a_block_takes_every_key_of_a_reply():
+    schema: Any = MockExecutor().block_schema
+    for key, reply in schema["$defs"]["reply"]["properties"].items():
+        assert schema["properties"][key] == {"$ref": f"#/$defs/reply/properties/{key}"}, key
+        assert reply["title"]
+        assert reply["description"]

@@ -1,0 +1,127 @@
+"""The contract of executors, fed with the mock mode and with a mode of somebody else."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolcrib import Executors
+from toolcrib.executors.mock import MockExecutor
+from toolcrib.testing import ExecutorCase, ExecutorContract
+
+ANYTHING = {"city": "Oslo", "nested": {"list": [1, {"a": None}]}, "big": 2**70}
+
+FORECAST = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "celsius": {"type": "integer"}},
+    "required": ["city", "celsius"],
+}
+
+
+class MockContract(ExecutorContract):
+    """The contract of mode `mock`."""
+
+    def executor(self):
+        return MockExecutor()
+
+
+class TestMockThatAnswersAFixedResult(MockContract):
+    case = ExecutorCase(
+        mode="mock",
+        block={"result": {"city": "Oslo", "celsius": 3}},
+        arguments=ANYTHING,
+        value={"city": "Oslo", "celsius": 3},
+        output_schema=FORECAST,
+        broken_blocks=[
+            {},
+            {"resutl": 1},
+            {"result": {"city": 1, "celsius": 3}},
+            {"result": {"city": "{{ nope }}", "celsius": 3}},
+            {"result_file": "nowhere.json"},
+        ],
+    )
+
+
+class TestMockThatEchoesItsArguments(MockContract):
+    case = ExecutorCase(mode="mock", block={"result": "{{ args }}"}, arguments=ANYTHING, value=ANYTHING)
+
+
+class TestMockWithRules(MockContract):
+    case = ExecutorCase(
+        mode="mock",
+        block={
+            "rules": [
+                {"when": {"args": {"city": "Rome"}}, "reply": {"error": "no"}},
+                {
+                    "when": {"call": 1},
+                    "reply": {"result": {"seen": ["{{ args.city }}", {"n": "{{ call }}"}]}},
+                },
+            ]
+        },
+        arguments=ANYTHING,
+        value={"seen": ["Oslo", {"n": 1}]},
+        broken_blocks=[
+            {"rules": []},
+            {"rules": [{"when": {"args": {"$nope": 1}}, "reply": {"result": 1}}]},
+            {"rules": [{"when": {"if": "args.city"}, "reply": {"result": 1}}]},
+            {"rules": [{"reply": {"result": 1}}, {"reply": {"result": 2}}]},
+        ],
+    )
+
+
+class TestMockThatTakesItsTime(MockContract):
+    case = ExecutorCase(
+        mode="mock",
+        block={
+            "sequence": [{"result": [1], "latency": "5ms", "progress": [{"progress": 1}]}, {"error": "late"}]
+        },
+        arguments={},
+        value=[1],
+        broken_blocks=[
+            {"result": 1, "latency": "soon"},
+            {"sequence": [{"result": 1}], "after_last": "never"},
+        ],
+    )
+
+
+class TestMockThatGenerates(MockContract):
+    case = ExecutorCase(
+        mode="mock",
+        block={"generate": {"overlay": {"city": "{{ args.city }}", "celsius": 7}}},
+        arguments=ANYTHING,
+        value={"city": "Oslo", "celsius": 7},
+        output_schema={**FORECAST, "additionalProperties": False},
+        broken_blocks=[{"generate": False}, {"generate": {"overlay": []}}],
+    )
+
+
+class TestMockThatFillsATemplate(MockContract):
+    case = ExecutorCase(
+        mode="mock",
+        block={"template": '{"city": {{ args.city | tojson }}}', "content": [{"type": "text", "text": "Hi"}]},
+        arguments=ANYTHING,
+        value={"city": "Oslo"},
+        broken_blocks=[{"template": "{% include 'x' %}"}, {"template": "x", "content": [{"type": "text"}]}],
+    )
+
+
+@pytest.mark.usefixtures("echo_installed")
+class TestAModeOfSomebodyElse(ExecutorContract):
+    case = ExecutorCase(
+        mode="echo",
+        block={"prefix": "> "},
+        arguments={"text": "hi"},
+        value="> hi",
+        output_schema={"type": "string"},
+        broken_blocks=[
+            {},
+            {"prefix": 1},
+            {"prefix": "too long"},
+            {"prefix": "> ", "suffix": ""},
+            {"prefix": " "},
+        ],
+    )
+
+    def executor(self):
+        found = Executors.installed().get("echo")
+        assert found is not None
+        return found

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from toolcrib.errors import ExpressionError
 from toolcrib.matching import ABSENT, Difference, Matcher, compile_matcher, impossible, json_equal
+from toolcrib.validation import Validator
 
 KEYS = st.sampled_from(["city", "days", "unit", "a/b", "~", ""])
 VALUES = st.recursive(
@@ -474,7 +475,20 @@ SCHEMA = {
         ({"city": ["x"]}, [("never_matches", "error", "/city")]),
         ({"city": {"$eq": 3}}, [("never_matches", "error", "/city/$eq")]),
         ({"place": {"$exact": "x"}}, [("never_matches", "error", "/place/$exact")]),
-        ({"unit": {"$in": ["c", "k"]}}, [("never_matches", "error", "/unit/$in")]),
+        ({"unit": {"$in": ["c", "k"]}}, [("never_matches", "error", "/unit")]),
+        ({"unit": {"$regex": "^C"}}, [("never_matches", "error", "/unit")]),
+        ({"kind": {"$any": ["a", "b"], "$type": "string"}}, [("never_matches", "error", "/kind")]),
+        ({"city": {"$in": [1, 2]}}, [("never_matches", "error", "/city/$in")]),
+        ({"city": {"$gt": 3}}, [("never_matches", "error", "/city/$gt")]),
+        (
+            {"days": {"$gt": "a", "$regex": "a"}},
+            [("never_matches", "error", f"/days/{name}") for name in ("$gt", "$regex")],
+        ),
+        ({"days": {"$len": 3}}, [("never_matches", "error", "/days/$len")]),
+        ({"days": {"$contains": "a"}}, [("never_matches", "error", "/days/$contains")]),
+        ({"city": {"$contains": 3}}, [("never_matches", "error", "/city/$contains")]),
+        ({"city": {"$close": [1, 1]}}, [("never_matches", "error", "/city/$close")]),
+        ({"city": {"$type": "integer"}}, [("never_matches", "error", "/city/$type")]),
         ({"city": {"$all": [{"$regex": "a"}, 3]}}, [("never_matches", "error", "/city/$all/1")]),
         ({"tags": ["b", 3]}, [("never_matches", "error", "/tags/0"), ("never_matches", "error", "/tags/1")]),
         ({"x": {"$exists": True}}, [("unknown_argument", "error", "/x")]),
@@ -505,6 +519,17 @@ def test_what_no_arguments_can_match_is_reported(pattern, expected):
         {"unit": {"$in": ["{{ x }}"]}},
         {"place": {"$eq": {"lat": ["{{ x }}"]}}},
         {"x": {"$exists": False}},
+        {
+            "unit": {"$regex": "^k"},
+            "days": {"$type": "number"},
+            "city": {"$gt": "a", "$contains": "x", "$len": 3},
+        },
+        {
+            "days": {"$gt": "{{ x }}", "$type": "null"},
+            "kind": {"$any": ["{{ x }}"]},
+            "unit": {"$not": "kelvin"},
+        },
+        {"unit": {"$eq": "{{ x }}"}, "kind": {"$gt": None}},
         {"x": {"$not": 1}},
         {"x": {"$ne": 1}},
         {"x": {"$any": [1, {"$exists": False}]}},
@@ -535,6 +560,26 @@ def test_what_may_match_is_never_reported(pattern):
 )
 def test_a_schema_that_may_know_more_reports_nothing(schema):
     assert impossible({"xyz": "x"}, schema) == []
+
+
+@given(
+    st.sampled_from(
+        [
+            {"type": "integer"},
+            {"type": ["string", "null"]},
+            {"enum": [1, "1", None, "Oslo"]},
+            {"const": {"city": 1}},
+            {"type": "array", "items": {"type": "integer"}},
+            {"type": "object", "properties": {"city": {"type": "string"}, "days": {"enum": [1, 2]}}},
+            {"properties": {"city": {"type": "integer"}}, "additionalProperties": False},
+        ]
+    ),
+    PATTERNS,
+    VALUES,
+)
+def test_a_pattern_that_matches_a_valid_value_is_never_an_error(schema, pattern, value):
+    if Validator(schema).is_valid(value) and matcher(pattern).matches(value):
+        assert [problem for problem in impossible(pattern, schema) if problem.severity == "error"] == []
 
 
 def test_a_report_names_what_is_allowed_and_what_is_near():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolcrib.errors import Problem, did_you_mean
+from toolcrib.matching.matcher import compile_matcher
 from toolcrib.matching.nodes import TYPES, json_equal, shown, step
 from toolcrib.model import JSON, Schema
 
@@ -17,7 +18,8 @@ _OPEN = {"$dynamicRef", "$recursiveRef", "allOf", "anyOf", "dependencies", "depe
 """Keywords through which a schema may know properties that `properties` does not name."""
 
 
-_CONTENT_WITH_NOTHING = {"$all", "$any", "$exists", "$ne", "$not"}
+_ONE_OF_EACH: list[JSON] = [None, True, 0, 0.5, "", [], {}]
+_ACCEPTED: dict[str, list[JSON]] = {"$close": [0], "$len": ["", [], {}], "$regex": [""]}
 _ANNOTATIONS = {"$comment", "$ref", "default", "deprecated", "description", "examples", "title"}
 
 
@@ -26,8 +28,8 @@ def impossible(pattern: JSON, schema: Schema) -> list[Problem]:
 
     Returns:
         `unknown_argument` for a key that the schema does not know: an error where the schema refuses further
-        keys, else a warning, since it is most likely misspelt; `never_matches` for a value that `type`,
-        `enum` or `const` excludes. Pointers are relative to the pattern.
+        keys, else a warning, since it is most likely misspelt; `never_matches` for a value or
+        operator that `type`, `enum` or `const` excludes. Pointers are relative to the pattern.
     """
     return list(_Reach(schema).pattern(pattern, schema, ""))
 
@@ -77,19 +79,24 @@ class _Reach:
     def _operators(
         self, pattern: dict[str, JSON], schema: dict[str, JSON], pointer: str
     ) -> Iterator[Problem]:
-        for name in ("$eq", "$exact"):
-            if name in pattern and not _computed(pattern[name]) and not _allows(schema, pattern[name]):
-                yield _never(pattern[name], schema, step(pointer, name))
-        choices = pattern.get("$in")
-        if (
-            isinstance(choices, list)
-            and choices
-            and not any(_computed(choice) or _allows(schema, choice) for choice in choices)
-        ):
-            yield _never(choices, schema, step(pointer, "$in"))
-        parts = pattern.get("$all")
-        for index, part in enumerate(parts if isinstance(parts, list) else []):
-            yield from self.pattern(part, schema, step(step(pointer, "$all"), index))
+        if _accepts_absence(pattern):
+            return
+        if not _computed(pattern) and _excluded(pattern, schema):
+            yield _never(pattern, schema, pointer)
+            return
+        for name, operand in pattern.items():
+            place = step(pointer, name)
+            samples = _samples(name, operand)
+            if samples and not any(_allows_type(schema, sample) for sample in samples):
+                yield _never({name: operand}, schema, place)
+            elif name in {"$eq", "$exact"} and not _computed(operand) and not _allows(schema, operand):
+                yield _never(operand, schema, place)
+            elif name == "$in" and isinstance(operand, list):
+                if not any(_computed(choice) or _allows(schema, choice) for choice in operand):
+                    yield _never(operand, schema, place)
+            elif name == "$all" and isinstance(operand, list):
+                for index, part in enumerate(operand):
+                    yield from self.pattern(part, schema, step(place, index))
 
     def _object(self, pattern: dict[str, JSON], schema: dict[str, JSON], pointer: str) -> Iterator[Problem]:
         if not _allows_type(schema, {}):
@@ -133,9 +140,40 @@ class _Reach:
 
 def _accepts_absence(pattern: JSON) -> bool:
     """Whether a pattern may accept that its key is not there."""
-    if not isinstance(pattern, dict) or not pattern:
+    return (
+        isinstance(pattern, dict)
+        and bool(pattern)
+        and all(map(_content_with_nothing, pattern, pattern.values()))
+    )
+
+
+def _content_with_nothing(name: str, operand: JSON) -> bool:
+    if name in {"$any", "$all"} and isinstance(operand, list):
+        return (any if name == "$any" else all)(map(_accepts_absence, operand))
+    return name in {"$ne", "$not"} or (name == "$exists" and operand is False)
+
+
+def _samples(name: str, operand: JSON) -> list[JSON]:
+    """One value of each type that an operator may accept; none where it may accept any."""
+    if isinstance(operand, str) and "{{" in operand:
+        return []
+    if name in {"$gt", "$gte", "$lt", "$lte"}:
+        return [""] if isinstance(operand, str) else [0]
+    if name == "$contains":
+        return [[], ""] if isinstance(operand, str) else [[]]
+    if name == "$type":
+        return [value for value in _ONE_OF_EACH if TYPES[str(operand)](value)]
+    return _ACCEPTED.get(name, [])
+
+
+def _excluded(pattern: JSON, schema: dict[str, JSON]) -> bool:
+    """Whether the schema lists its values and the pattern matches none of them."""
+    listed = [schema["const"]] if "const" in schema else schema.get("enum")
+    if not isinstance(listed, list):
         return False
-    return pattern.keys() <= _CONTENT_WITH_NOTHING and pattern.get("$exists") is not True
+    problems: list[Problem] = []
+    matcher = compile_matcher(pattern, problems)
+    return not problems and not any(map(matcher.matches, listed))
 
 
 def _computed(value: JSON) -> bool:

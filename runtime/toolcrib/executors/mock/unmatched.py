@@ -60,7 +60,7 @@ def nearest(
 def why_not(rule: Rule, tool: Descriptor, scope: Scope, number: int, state: MockState) -> list[str]:
     """Why a rule does not answer a call, in words; empty if it does. What is secret is not told."""
     try:
-        reasons = [] if rule.args is None else list(_differences(rule.args, tool, scope))
+        reasons = [] if rule.args is None else _differences(rule.args, tool, scope)
         if rule.call is not None:
             reasons += [f"call number: {difference}" for difference in rule.call.differences(number, scope)]
         if not reasons and not rule.matches(scope, number):
@@ -73,21 +73,17 @@ def why_not(rule: Rule, tool: Descriptor, scope: Scope, number: int, state: Mock
     return reasons
 
 
-def _differences(matcher: Matcher, tool: Descriptor, scope: Scope) -> Iterator[str]:
+def _differences(matcher: Matcher, tool: Descriptor, scope: Scope) -> list[str]:
     """The differences of the arguments; where a secret is concerned, only their places."""
-    arguments = scope["args"]
-    found = matcher.differences(arguments, scope)
-    masked = redact(arguments, tool.input_schema)
-    told = (
-        {}
-        if masked == arguments
-        else {difference.pointer: difference for difference in matcher.differences(masked, scope)}
-    )
-    for difference in found:
-        if masked == arguments:
-            yield f"args{difference}"
-        else:
-            yield f"args{_without_secrets(told.get(difference.pointer), difference.pointer, masked)}"
+    found = matcher.differences(scope["args"], scope)
+    masked = redact(scope["args"], tool.input_schema)
+    if masked == scope["args"]:
+        return [f"args{difference}" for difference in found]
+    told = {shown.pointer: shown for shown in matcher.differences(masked, {**scope, "args": masked})}
+    return [
+        f"args{_without_secrets(told.get(difference.pointer), difference.pointer, masked)}"
+        for difference in found
+    ]
 
 
 def _without_secrets(difference: Difference | None, pointer: str, masked: JSON) -> str:
@@ -102,8 +98,8 @@ def _at(value: JSON, pointer: str) -> JSON:
         key = part.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict):
             value = value.get(key)
-        elif isinstance(value, list):
-            value = value[int(key)] if int(key) < len(value) else None
+        else:
+            value = value[int(key)] if isinstance(value, list) and int(key) < len(value) else value
     return value
 
 

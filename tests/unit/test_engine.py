@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from textwrap import dedent
 
 import pytest
 
@@ -96,6 +97,16 @@ def test_duplicates_over_two_files_keep_the_first_and_name_both(folder):
     assert "greet.tool.yaml:2" in problem.message
     assert runtime.call_sync("greet").value == "hello you"
     runtime.close()
+
+
+def test_a_scenario_that_does_not_fit_the_tools_is_left_out_and_told_of():
+    text = "scenario: {0}\nsteps: [{{call: {1}}}]\n"
+    found = loaded("\n---\n".join([dedent(GREET), text.format("good", "greet"), text.format("bad", "gret")]))
+    runtime = Runtime.of(found, executors=MOCKS)
+    assert [scenario.name for scenario in runtime.scenarios] == ["good"]
+    assert [(problem.code, problem.pointer) for problem in runtime.problems] == [
+        ("unknown_tool", "/steps/0/call")
+    ]
 
 
 TWO_MODES = """

@@ -69,6 +69,7 @@ def test_every_name_of_the_scope_can_be_read():
         ('error: {code: a, details: {b: "{{ nope }}"}}', "/mock/error/details/b"),
         ('template: "{% if %}"', "/mock/template"),
         ('template: "{{ 1 / 0 }}"', "/mock/template"),
+        ('template: "{% for n in [1, 0] %}{{ 1 / n }}{% endfor %}"', "/mock/template"),
         ('content: [{type: text, text: "{{ nope }}"}]', "/mock/content/0/text"),
         ('result: 1\nprogress: [{progress: 1, message: "{{ nope }}"}]', "/mock/progress/0/message"),
         ('rules: [{when: {if: "{{ nope }}"}, reply: {result: 1}}]', "/mock/rules/0/when/if"),

@@ -1,0 +1,159 @@
+"""Six published examples of PromptKit Arena: every tool manifest loads, and every mock-mode tool answers."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from toolcrib.engine import Runtime
+from toolcrib.executors import Executors
+from toolcrib.executors.mock import MockExecutor
+from toolcrib.generation import Draw, arguments_for
+from toolcrib.loading.documents import read_documents
+from toolcrib.loading.sources import load
+from toolcrib.model import Outcome
+from toolcrib.validation import Validator
+
+KINDS = Executors({"mock": MockExecutor})
+
+EXAMPLES = {
+    "assertions-test": {"calculate": "mock", "search": "mock"},
+    "client-tools": {"get_location": "client"},
+    "customer-support-integrated": {
+        "check_subscription_status": "mock",
+        "create_support_ticket": "mock",
+        "get_customer_info": "mock",
+        "get_order_history": "mock",
+    },
+    "live-http-tools": {
+        "calculate": "live",
+        "generate_image": "live",
+        "get_weather": "live",
+        "search_places": "live",
+    },
+    "multimodal-tool-results": {"generate_chart": "mock", "scan_document": "mock"},
+    "resilience-testing": {"lookup_order": "mock", "search_faq": "mock"},
+}
+
+
+def errors_of(found):
+    return [problem for problem in found.problems if problem.severity == "error"]
+
+
+def in_a_script(problem) -> bool:
+    """Whether a problem is in a script of model answers: they number their turns, and one is not even YAML."""
+    return Path(problem.source).name.startswith("mock-")
+
+
+@pytest.fixture(params=EXAMPLES)
+def example(request, shared_data):
+    return request.param, shared_data / "promptkit-examples" / request.param
+
+
+def test_there_are_fifteen_manifests(shared_data):
+    found = {path.parents[1].name for path in (shared_data / "promptkit-examples").rglob("*.tool.yaml")}
+    assert found == set(EXAMPLES)
+    assert sum(map(len, EXAMPLES.values())) == 15
+
+
+def test_every_manifest_of_an_example_loads(example):
+    name, folder = example
+    found = load([folder], KINDS)
+    assert {tool.name: tool.mode for tool in found.tools} == EXAMPLES[name]
+    assert [str(problem) for problem in errors_of(found) if not in_a_script(problem)] == []
+
+
+def test_other_manifests_and_other_files_get_a_notice_each(example):
+    _name, folder = example
+    found = load([folder], KINDS)
+    notices = [problem.source for problem in found.problems if problem.severity == "notice"]
+    scripts = {problem.source for problem in errors_of(found)}
+    others = {str(path) for path in folder.rglob("*.yaml") if not path.name.endswith(".tool.yaml")}
+    assert set(notices) | scripts == others
+    assert len(notices) == len(set(notices))
+
+
+def test_tools_whose_mode_is_not_there_are_listed_as_unavailable(example):
+    name, folder = example
+    with Runtime.open(folder, executors=KINDS) as runtime:
+        unavailable = {tool.name for tool in runtime.registry.values() if runtime.unavailable(tool)}
+        warned = {problem.code for problem in runtime.problems if problem.severity == "warning"}
+    missing = {tool for tool, mode in EXAMPLES[name].items() if mode not in KINDS.modes}
+    assert unavailable == missing
+    assert warned == ({"mode_not_installed"} if missing else set())
+
+
+def arguments_of(tool) -> list[dict]:
+    """A few made up arguments that fit."""
+    return arguments_for(tool.input_schema, Draw(0, tool.name), 5)
+
+
+def test_every_mocked_tool_answers_and_its_answer_fits(example):
+    name, folder = example
+    with Runtime.open(folder, executors=KINDS) as runtime:
+        mocked = [tool for tool in runtime.registry.values() if tool.mode == "mock"]
+        assert {tool.name for tool in mocked} == {
+            tool for tool, mode in EXAMPLES[name].items() if mode == "mock"
+        }
+        for tool in mocked:
+            for arguments in arguments_of(tool):
+                result = runtime.call_sync(tool.name, arguments)
+                assert result.outcome is Outcome.OK, result.message
+                assert Validator(tool.output_schema).is_valid(result.value)
+
+
+def test_a_tool_whose_mode_is_not_there_answers_so(shared_data):
+    folder = shared_data / "promptkit-examples" / "live-http-tools"
+
+    async def outcomes():
+        async with Runtime.open(folder, executors=KINDS) as tools:
+            return [(await tools.call(name, {})).outcome for name in tools.registry]
+
+    assert asyncio.run(outcomes()) == [Outcome.UNAVAILABLE] * 4
+
+
+def test_a_client_tool_with_a_mock_answers_in_mode_mock(shared_data):
+    with Runtime.open(
+        shared_data / "promptkit-examples" / "client-tools", mode="mock", executors=KINDS
+    ) as tools:
+        result = tools.call_sync("get_location", {"accuracy": "high"})
+    assert result.value == {"lat": 37.7749, "lng": -122.4194}
+
+
+def test_values_are_those_of_the_manifest(shared_data):
+    examples = shared_data / "promptkit-examples"
+    expected = {
+        path: read_documents(path, str(path))[0][0].value["spec"] for path in examples.rglob("*.tool.yaml")
+    }
+    with_mock = {path: spec for path, spec in expected.items() if spec["mode"] == "mock"}
+    assert len(with_mock) == 10
+    for path, spec in with_mock.items():
+        with Runtime.open(path, executors=KINDS) as tools:
+            (tool,) = tools.registry.values()
+            assert (tool.description, tool.timeout) == (spec["description"], spec["timeout_ms"] / 1000)
+            assert tools.call_sync(tool.name, arguments_of(tool)[0]).value == spec["mock_result"]
+
+
+def test_the_parts_of_a_manifest_come_from_the_arena_folder(shared_data):
+    folder = shared_data / "promptkit-examples" / "multimodal-tool-results"
+    image = (folder / "testdata" / "sample-chart.png").read_bytes()
+    with Runtime.open(folder, executors=KINDS) as tools:
+        text, picture = tools.call_sync("scan_document", {"source": "receipt"}).content
+    assert text.text == "Scanned document: OfficeMax Receipt"
+    assert (picture.type, picture.mime_type, picture.title) == (
+        "image",
+        "image/png",
+        "Scanned receipt from OfficeMax",
+    )
+    assert len(picture.data) == 4 * -(-len(image) // 3)
+
+
+def test_all_examples_together_name_the_one_duplicate(shared_data):
+    with Runtime.open(shared_data / "promptkit-examples", executors=KINDS) as runtime:
+        assert len(runtime.registry) == 14
+        (duplicate,) = (problem for problem in errors_of(runtime) if not in_a_script(problem))
+    assert duplicate.code == "duplicate_tool"
+    assert "`calculate`" in duplicate.message
+    assert Path(duplicate.source).parts[-3:] == ("live-http-tools", "tools", "calculate.tool.yaml")

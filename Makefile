@@ -18,10 +18,10 @@ run: $(VENV)/installed  ## list the example tools, then run every scenario
 	@$(BIN)/toolcrib run
 
 test: $(VENV)/developing  ## run the tests
-	@$(PYTEST) -n 2 --dist loadgroup $(TEST_OPTIONS)
+	@$(PYTEST) -n 2 --dist loadfile $(TEST_OPTIONS)
 
 coverage: $(VENV)/developing  ## run the tests and measure their branch coverage
-	@$(PYTEST) -n 2 --dist loadgroup --cov --cov-fail-under=97 $(TEST_OPTIONS)
+	@$(PYTEST) -n 2 --dist loadfile --cov --cov-fail-under=97 $(TEST_OPTIONS)
 
 lint: $(VENV)/developing  ## check style, types and architecture
 	$(BIN)/ruff check .

@@ -14,7 +14,7 @@ import pytest
 SOURCES = Path(__file__).parent / "echo_distribution"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def echo_installed(tmp_path_factory) -> Iterator[Path]:
     """The folder that pip installed the distribution `toolcrib-echo` into; it is on the path."""
     sources, target = tmp_path_factory.mktemp("echo") / "sources", tmp_path_factory.mktemp("echo") / "site"

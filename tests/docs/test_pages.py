@@ -14,11 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 PAGES = ["README.md", "docs/tutorial.md", "docs/how-to/add-a-mode.md", "docs/how-to/add-middleware.md"]
 
-alone = pytest.mark.xdist_group("wheel")
-"""One worker builds the wheel and uses it."""
 
-
-@alone
 @pytest.mark.parametrize("name", PAGES)
 def test_every_block_of_a_page_does_what_the_page_says(name, tmp_path, page_environment):
     folder = tmp_path / "empty"
@@ -26,7 +22,6 @@ def test_every_block_of_a_page_does_what_the_page_says(name, tmp_path, page_envi
     assert run_page(ROOT / name, folder, page_environment)
 
 
-@alone
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}

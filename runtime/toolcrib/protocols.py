@@ -55,6 +55,10 @@ class Clock(Protocol):
         """A call is under way: virtual time waits until it sleeps."""
         ...
 
+    def waiting(self) -> AbstractContextManager[object]:
+        """A call waits for another call (a place in a queue): it does not hold virtual time back."""
+        ...
+
     def outside(self) -> AbstractContextManager[object]:
         """A call waits on the world (socket, process): virtual time runs as real time."""
         ...

@@ -106,4 +106,6 @@ def _renamed(value: Any, mode: str) -> Any:
     reference = changed.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/$defs/"):
         changed["$ref"] = f"#/$defs/{mode}.{reference.removeprefix('#/$defs/')}"
+    elif isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
+        changed["$ref"] = f"#/$defs/{mode}{reference.removeprefix('#')}"
     return changed

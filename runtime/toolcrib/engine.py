@@ -283,12 +283,8 @@ class Runtime:
             return (
                 f"`{tool.name}` has no `{tool.mode}:` block ({tool.origin.place()}); its modes are: {there}"
             )
-        if tool.mode not in self.executors.modes:
-            installed = ", ".join(f"`{mode}`" for mode in self.executors.modes)
-            return (
-                f"mode `{tool.mode}` of `{tool.name}` is not installed; the installed modes are: {installed}"
-            )
-        return ""
+        missing = self.executors.missing(tool.mode)
+        return f"mode `{tool.mode}` of `{tool.name}` {missing}" if missing else ""
 
     def not_found(self, name: str, registry: Registry) -> Result:
         """The result of a call to a tool that is not there: near misses, and whether its file was refused."""

@@ -6,12 +6,15 @@ a mode's name decides what runs.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 
 from toolcrib.errors import Problem
 from toolcrib.model import Descriptor, Schema
 from toolcrib.protocols import Executor
+
+log = logging.getLogger("toolcrib")
 
 GROUP = "toolcrib.executors"
 
@@ -22,6 +25,7 @@ class Executors:
     def __init__(self, makers: Mapping[str, Callable[[], Executor]]) -> None:
         self._makers = dict(sorted(makers.items()))
         self._made: dict[str, Executor] = {}
+        self._broken: dict[str, str] = {}
 
     @classmethod
     def installed(cls) -> Executors:
@@ -35,10 +39,21 @@ class Executors:
         return tuple(self._makers)
 
     def get(self, mode: str) -> Executor | None:
-        """The executor of a mode; None where none is installed."""
-        if mode not in self._made and mode in self._makers:
-            self._made[mode] = self._makers[mode]()
+        """The executor of a mode; None where none is installed, or where what is installed can't be imported."""
+        if mode not in self._made and mode in self._makers and mode not in self._broken:
+            try:
+                self._made[mode] = self._makers[mode]()
+            except ImportError as error:
+                self._broken[mode] = str(error)
+                log.warning("mode `%s` can't be used: %s", mode, error)
         return self._made.get(mode)
+
+    def missing(self, mode: str) -> str:
+        """Why a mode can't be used; empty if it can."""
+        if mode not in self._makers:
+            installed = ", ".join(f"`{mode}`" for mode in self._makers) or "none"
+            return f"is not installed; the installed modes are: {installed}"
+        return "" if self.get(mode) is not None else f"can't be used: {self._broken[mode]}"
 
     def blocks(self) -> dict[str, Schema]:
         """Mode -> JSON Schema of its block, of every installed mode."""

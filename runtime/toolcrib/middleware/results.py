@@ -36,7 +36,17 @@ def layer(tool: Descriptor) -> Middleware:
         faults = validator.faults(result.value)
         return _JUDGEMENTS[tool.on_invalid_result](tool, result, faults)
 
-    return results
+    return _deprecated(tool, results) if tool.deprecated else results
+
+
+def _deprecated(tool: Descriptor, results: Middleware) -> Middleware:
+    """The same layer, which says in `meta.deprecated` of every result what the descriptor says."""
+
+    async def deprecated(call: Call, call_next: CallNext) -> Result:
+        result = await results(call, call_next)
+        return result.with_meta(deprecated=tool.deprecated)
+
+    return deprecated
 
 
 def _refused(

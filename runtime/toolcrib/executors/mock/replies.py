@@ -204,9 +204,13 @@ def value_of_text(text: str) -> JSON:
 
 def copied(value: Any) -> Any:
     """An equal, unshared copy of an answer: what an expression read belongs to the caller or the document."""
-    if isinstance(value, dict):
-        return {key: copied(item) if isinstance(item, (dict, list)) else item for key, item in value.items()}
-    return [copied(item) for item in value] if isinstance(value, list) else value
+    if type(value) is dict:
+        copy: Any = value.copy()
+        for key, item in value.items():
+            if type(item) is dict or type(item) is list:
+                copy[key] = copied(item)
+        return copy
+    return [copied(item) for item in value] if type(value) is list else value
 
 
 def copier(value: JSON) -> Callable[[], JSON]:

@@ -287,3 +287,10 @@ def test_the_answer_of_a_failed_tool_is_not_judged():
         call(fake(always(Result.failed(Outcome.TOOL_ERROR, "no")), "output_schema: false")).outcome
         is Outcome.TOOL_ERROR
     )
+
+
+@pytest.mark.parametrize(("written", "told"), [("true", True), ("use other", "use other")])
+def test_results_of_a_deprecated_tool_say_so(written, told):
+    for answer in (Result.ok(1), Result.failed(Outcome.TOOL_ERROR, "no")):
+        assert call(fake(always(answer), f"deprecated: {written}")).meta == {"deprecated": told}
+    assert call(fake(always(Result.ok(1)), "deprecated: false")).meta == {}

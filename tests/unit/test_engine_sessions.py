@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from in_memory import always, fake, mocked, runtime_of
@@ -49,6 +49,7 @@ def test_sessions_of_one_name_are_still_two():
     assert run(two()) == [1, 2, 1]
 
 
+@settings(deadline=None, max_examples=25)
 @given(st.lists(st.sampled_from("ab"), max_size=12))
 def test_calls_of_other_sessions_change_nothing_however_they_mix(order):
     runtime = runtime_of(mocked("sequence: [{result: 1}, {result: 2}, {result: 3}]\nafter_last: cycle"))

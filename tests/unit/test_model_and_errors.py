@@ -6,7 +6,7 @@ import json
 from dataclasses import FrozenInstanceError, fields, is_dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import toolcrib
@@ -162,6 +162,7 @@ def test_near_misses_do_not_care_for_case_and_are_few():
     assert did_you_mean("zzz", ["city"]) == ""
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30), st.lists(st.text(max_size=12), max_size=8))
 def test_near_misses_are_known_names(name, known):
     close = near_misses(name, known)

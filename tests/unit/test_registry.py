@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from in_memory import MOCKS, problems_of
@@ -25,6 +25,7 @@ def test_tools_stand_in_the_order_of_their_names():
     assert list(Registry([tool("b"), tool("a"), tool("C")])) == ["C", "a", "b"]
 
 
+@settings(deadline=None)
 @given(st.lists(st.text("abcXYZ_.-", min_size=1), unique=True), st.randoms(use_true_random=False))
 def test_the_order_does_not_depend_on_the_order_of_loading(given_names, chance: random.Random):
     mixed = [tool(name) for name in given_names]

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from toolcrib import Descriptor, Executors
+from in_memory import runtime_of
+from toolcrib import Descriptor, Executors, Outcome
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.testing import FunctionExecutor
 
@@ -94,3 +95,42 @@ def test_one_executor_that_fails_to_close_keeps_no_other_open(counting):
         asyncio.run(executors.aclose())
     assert [type(error) for error in raised.value.exceptions] == [OSError]
     assert counting.closed == 1
+
+
+def unimportable():
+    raise ModuleNotFoundError("No module named `wanted`")
+
+
+def test_a_mode_whose_package_cannot_be_imported_takes_no_other_down(caplog):
+    executors = Executors({"broken": unimportable, "mock": MockExecutor})
+    text = """
+        name: good
+        mock: {result: 1}
+        ---
+        name: bad
+        mode: broken
+        mock: {result: 1}
+        broken: {any: thing}
+    """
+    runtime = runtime_of(text, executors=executors)
+    assert [(problem.code, problem.severity) for problem in runtime.problems] == [
+        ("mode_not_installed", "warning")
+    ]
+
+    async def both():
+        return await runtime.call("good"), await runtime.call("bad")
+
+    good, bad = asyncio.run(both())
+    assert good.value == 1
+    assert bad.outcome is Outcome.UNAVAILABLE
+    assert bad.message == "mode `broken` of `bad` can't be used: No module named `wanted`"
+    assert len(caplog.records) == 1
+
+
+def test_why_a_mode_cannot_be_used_is_told():
+    assert Executors({"mock": MockExecutor}).missing("mock") == ""
+    assert (
+        Executors({"mock": MockExecutor}).missing("live")
+        == "is not installed; the installed modes are: `mock`"
+    )
+    assert Executors({}).missing("live") == "is not installed; the installed modes are: none"

@@ -454,7 +454,7 @@ def test_an_error_in_a_template_names_its_line_or_the_reply():
         "{result: 1, latency: {min: 1s}}",
         "{result: 1, latency: {median: 1s}}",
         "{error: {message: a}}",
-        "{error: {code: a, status: 200}}",
+        "{error: {code: a, status: 99}}",
         "{template_file: ''}",
     ],
 )

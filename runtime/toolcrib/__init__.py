@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolcrib.clock import RealClock, VirtualClock
-    from toolcrib.engine import Runtime, Session
+    from toolcrib.engine import Runtime
     from toolcrib.errors import (
         ApprovalNeeded,
         CallCancelled,
@@ -62,11 +62,12 @@ if TYPE_CHECKING:
     from toolcrib.protocols import BoundTool, CallNext, Clock, Executor, Kinds, Middleware
     from toolcrib.registry import Registry
     from toolcrib.scenarios import ScenarioReport, run_scenario
+    from toolcrib.session import Session
     from toolcrib.text import text_for_model
 
 _HOMES = {
     "clock": ("RealClock", "VirtualClock"),
-    "engine": ("Runtime", "Session"),
+    "engine": ("Runtime",),
     "errors": (
         "ApprovalNeeded",
         "CallCancelled",
@@ -114,6 +115,7 @@ _HOMES = {
     ),
     "protocols": ("BoundTool", "CallNext", "Clock", "Executor", "Kinds", "Middleware"),
     "registry": ("Registry",),
+    "session": ("Session",),
     "scenarios": ("ScenarioReport", "run_scenario"),
     "text": ("text_for_model",),
 }

@@ -1,8 +1,8 @@
 """The runtime: a registry, the layers, the executors. A call, read top to bottom.
 
 Runtime.call(name, arguments)
--> the tool's chain, built once          _chain
--> Call, frozen                          Session.call
+-> the tool's chain, built once          Runtime.chain_for
+-> Call, frozen                          Session.call (session.py)
 -> events > user > arguments > deadline > results > Executor.execute
 -> Result
 """
@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import TracebackType
@@ -34,21 +34,18 @@ from toolcrib.loading.packs import Pack
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.loading.sources import Loaded, load
 from toolcrib.middleware import Observer, build_chain, layers_of, middleware_named
-from toolcrib.middleware.ends import asked_to_cancel, attempts_of, bug, cancelled_within
 from toolcrib.model import (
     JSON,
     NOTHING,
-    Call,
-    CallContext,
     Descriptor,
     Outcome,
     Partial,
     Progress,
     Result,
 )
-from toolcrib.protocols import BoundTool, CallNext, Clock, Kinds, Middleware
+from toolcrib.protocols import BoundTool, Clock, Kinds, Middleware
 from toolcrib.registry import Registry, without_duplicates
-from toolcrib.secrets import redact
+from toolcrib.session import Chain, Session, Unavailable
 from toolcrib.validation.faults import shorten
 
 T = TypeVar("T")
@@ -57,15 +54,6 @@ log = logging.getLogger("toolcrib")
 
 DEFAULT_PATHS = ("descriptors", "packs")
 """What is read where no path is given, as far as it exists."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Chain:
-    """A tool, bound: what its calls run through."""
-
-    tool: Descriptor
-    bound: BoundTool
-    run: CallNext
 
 
 class Runtime:
@@ -113,7 +101,7 @@ class Runtime:
             middleware_named(item) if isinstance(item, str) else item for item in middleware
         )
         self._observer = observer
-        self._chains: dict[str, _Chain] = {}
+        self._chains: dict[str, Chain] = {}
         self._session_ids = itertools.count(1)
         self.call_numbers = itertools.count(1)
         self._runner: asyncio.Runner | None = None
@@ -251,7 +239,7 @@ class Runtime:
             correlation=correlation,
         )
 
-    def chain_for(self, tool: Descriptor) -> _Chain:
+    def chain_for(self, tool: Descriptor) -> Chain:
         """The chain of a descriptor. That of a tool of the runtime's own registry is built once and shared."""
         if self.registry.get(tool.name) is not tool:
             return self._chain(tool)
@@ -259,16 +247,16 @@ class Runtime:
             self._chains[tool.name] = self._chain(tool)
         return self._chains[tool.name]
 
-    def _chain(self, tool: Descriptor) -> _Chain:
+    def _chain(self, tool: Descriptor) -> Chain:
         reason = self.unavailable(tool)
         executor = self.executors.get(tool.mode) if tool.mode is not None and not reason else None
         if executor is None:
-            bound: BoundTool = _Unavailable(reason)
+            bound: BoundTool = Unavailable(reason)
             layers = [layer for name, layer in self._layers(tool, bound) if name in {"events", "user"}]
         else:
             bound = executor.bind(tool)
             layers = [layer for _name, layer in self._layers(tool, bound)]
-        return _Chain(tool, bound, build_chain(layers, bound.execute))
+        return Chain(tool, bound, build_chain(layers, bound.execute))
 
     def _layers(self, tool: Descriptor, bound: BoundTool) -> list[tuple[str, Middleware]]:
         return layers_of(tool, bound, user=self._middleware, observer=self._observer)
@@ -334,171 +322,6 @@ class Runtime:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class Session:
-    """Calls with a memory of their own. Made by `Runtime.session`.
-
-    Attributes:
-        id: Names the session; part of every keyed draw.
-        seed: Seeds what mocks generate.
-        clock: The session's time.
-        registry: The session's tools.
-        calls: How many calls it has begun.
-    """
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        *,
-        id: str,  # noqa: A002
-        seed: int,
-        clock: Clock,
-        registry: Registry,
-        user: str,
-        caller: str,
-        correlation: str,
-    ) -> None:
-        self.id = id
-        self.seed = seed
-        self.clock = clock
-        self.registry = registry
-        self.calls = 0
-        self._runtime = runtime
-        self._real = isinstance(clock, RealClock)
-        self._monotonic = clock.monotonic
-        self._chains: dict[str, _Chain] = {}
-        self._slots: dict[str, Any] = {}
-        self._context = CallContext(session=self, user=user, caller=caller, correlation=correlation)
-
-    def slot(self, key: str, make: Callable[[], T]) -> T:
-        """The session's own copy of a piece of state, made at its first use."""
-        if key not in self._slots:
-            self._slots[key] = make()
-        kept: T = self._slots[key]
-        return kept
-
-    def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Coroutine[Any, Any, Result]:
-        """Call a tool: `await session.call(...)`.
-
-        Every way in which a call can end is a Result; only programming mistakes raise.
-
-        Args:
-            name: Name of the tool.
-            arguments: JSON values by name; None is the empty object.
-
-        Raises:
-            ClosedRuntime: The runtime was closed.
-            asyncio.CancelledError: The caller's task was cancelled.
-        """
-        return self._call(name, arguments, self._context)
-
-    async def stream(
-        self, name: str, arguments: Mapping[str, JSON] | None = None
-    ) -> AsyncIterator[Progress | Partial | Result]:
-        """Call a tool and watch it: what arrives before the result, then exactly one Result.
-
-        Leaving the loop early cancels the call.
-        """
-        arrived: asyncio.Queue[Progress | Partial | None] = asyncio.Queue()
-        context = replace(self._context, emit=arrived.put_nowait)
-        task = asyncio.ensure_future(self._call(name, arguments, context))
-        task.add_done_callback(lambda _task: arrived.put_nowait(None))
-        try:
-            while (event := await arrived.get()) is not None:
-                yield event
-            yield await task
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
-
-    async def dry_run(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
-        """What a call would do, without doing it.
-
-        Returns:
-            `ok` with `{tool, mode, arguments, repairs, plan}`: the arguments with defaults and repairs,
-            secrets masked; the plan is the mode's own. Otherwise how the call would fail before any attempt.
-
-        Raises:
-            ClosedRuntime: The runtime was closed.
-        """
-        self._runtime.check_open()
-        chain = self._chain(name)
-        if chain is None:
-            return self._runtime.not_found(name, self.registry)
-        if isinstance(chain.bound, _Unavailable):
-            return await chain.bound.execute(self._made(chain, arguments, self._context))
-        return await dry_run(chain, self._made(chain, arguments, self._context))
-
-    async def _call(self, name: str, arguments: Mapping[str, JSON] | None, context: CallContext) -> Result:
-        if self._runtime.closed:
-            self._runtime.check_open()
-        chain = self._chains.get(name) or self._chain(name)
-        if chain is None:
-            return self._runtime.not_found(name, self.registry)
-        self.calls += 1
-        call = self._made(chain, arguments, context)
-        started = self._monotonic()
-        try:
-            if self._real:
-                result = await chain.run(call)
-            else:
-                with self.clock.working():
-                    result = await chain.run(call)
-        except asyncio.CancelledError:
-            if asked_to_cancel():
-                raise
-            result = cancelled_within(call)
-        except Exception as error:  # noqa: BLE001 -- the edge: what escapes the layers is a bug, and told as one
-            result = bug(call, error)
-        return result.with_usage(attempts_of(result), self._monotonic() - started)
-
-    def _chain(self, name: str) -> _Chain | None:
-        tool = self.registry.get(name)
-        if tool is None:
-            return None
-        chain = self._chains[name] = self._runtime.chain_for(tool)
-        return chain
-
-    def _made(self, chain: _Chain, arguments: Mapping[str, JSON] | None, context: CallContext) -> Call:
-        given: Any = {} if arguments is None else arguments
-        if type(given) is not dict and isinstance(given, Mapping):
-            given = dict(given)
-        return Call(chain.tool, given, context, f"{self.id}-{next(self._runtime.call_numbers)}")
-
-
-async def dry_run(chain: _Chain, call: Call) -> Result:
-    """Let the call pass the layer that prepares its arguments, and explain it instead of running it."""
-
-    async def explained(prepared: Call) -> Result:
-        shown = redact(prepared.arguments, prepared.tool.input_schema)
-        plan = chain.bound.explain(prepared)
-        return Result.ok(
-            {"tool": prepared.tool.name, "mode": prepared.tool.mode, "arguments": shown, "plan": plan}
-        )
-
-    layers = [layer for name, layer in layers_of(call.tool, chain.bound) if name == "arguments"]
-    result = await build_chain(layers, explained)(call)
-    if result.outcome is Outcome.OK and isinstance(result.value, dict):
-        return result._replace(
-            value={**result.value, "repairs": result.meta.get("repairs", [])}, meta=NOTHING
-        )
-    return result
-
-
-class _Unavailable:
-    """Stands where a tool can't be bound: every call says why."""
-
-    waits = False
-
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
-
-    async def execute(self, _call: Call) -> Result:
-        return Result.failed(Outcome.UNAVAILABLE, self._reason)
-
-    def explain(self, _call: Call) -> JSON:
-        return {"unavailable": self._reason}
 
 
 def default_paths() -> tuple[str, ...]:

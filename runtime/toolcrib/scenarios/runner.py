@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from toolcrib.clock import RealClock, VirtualClock
-from toolcrib.engine import Runtime, Session, with_modes
+from toolcrib.engine import Runtime, with_modes
 from toolcrib.errors import ExpressionError
 from toolcrib.loading.scenarios import Scenario, Step, mocked
 from toolcrib.model import JSON, Outcome, Result
@@ -13,6 +13,7 @@ from toolcrib.registry import Registry
 from toolcrib.scenarios.reports import Failure, ScenarioReport, StepReport
 from toolcrib.scenarios.verifying import Recorded, told, verify
 from toolcrib.secrets import redact
+from toolcrib.session import Session
 
 NOT_CALLED = frozenset({Outcome.NOT_FOUND, Outcome.INVALID_ARGUMENTS})
 """Calls that end so reached no tool and do not count as made."""

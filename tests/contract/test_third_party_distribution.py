@@ -103,3 +103,8 @@ def test_the_near_miss_of_a_middlewares_name_is_told():
         ConfigurationError, match=r"(?s)no installed distribution offers.*did you mean `shout`\?"
     ):
         opened(middleware=["shuot"])
+
+
+def test_a_name_and_the_block_of_a_third_party_are_a_descriptor(echo_installed):
+    loaded = parse("echo.yaml", "name: shout\necho: {prefix: '> '}\n", Executors.installed())
+    assert [tool.mode for tool in loaded.tools] == ["echo"]

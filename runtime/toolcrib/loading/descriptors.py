@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,12 +43,12 @@ _PLAIN = frozenset(envelope("descriptor")["properties"]) - {"mode"}
 """Keys that say nothing of modes."""
 
 
-def is_descriptor(value: JSON) -> bool:
-    """Whether a document means to describe a tool."""
+def is_descriptor(value: JSON, modes: Iterable[str]) -> bool:
+    """Whether a document means to describe a tool: it has a name, and says what it is or how it runs."""
     return (
         isinstance(value, dict)
         and "name" in value
-        and ("description" in value or any(key in value for key in MARKS))
+        and ("description" in value or any(key in value for key in (*MARKS, *modes)))
     )
 
 

@@ -5,6 +5,7 @@ Content decides what a document is; a file that is refused takes nothing else wi
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -95,7 +96,7 @@ def _from_mapping(name: str, content: Mapping[str, JSON]) -> tuple[list[Document
     value = dict(content)
     fault = json_fault(value)
     if fault is None:
-        return [Document(name, 0, 1, value)], []
+        return [Document(name, 0, 1, copy.deepcopy(value))], []
     return [], [
         Problem(
             code="not_json",
@@ -275,7 +276,7 @@ class _Reader:
             return self._add_normalised(documents, problems, home)
         if is_scenario(document.value):
             return self._add_scenario(document, home)
-        return self._add_tool(document, home) if is_descriptor(document.value) else None
+        return self._add_tool(document, home) if is_descriptor(document.value, self._kinds.modes) else None
 
     def _add_normalised(
         self, documents: Sequence[Document], problems: Sequence[Problem], home: _Home

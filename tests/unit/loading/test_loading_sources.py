@@ -464,3 +464,10 @@ def test_a_tool_that_is_refused_for_its_foreign_form_is_remembered():
     assert names(found) == []
     assert list(found.refused) == ["a"]
     assert found.refused["a"].code == "unknown_key"
+
+
+def test_a_mapping_that_its_caller_changes_later_changes_no_tool():
+    document = {"name": "a", "mock": {"result": {"n": 1}}}
+    loaded = parse("a", document, Executors.installed())
+    document["mock"]["result"]["n"] = 2
+    assert loaded.tools[0].bindings["mock"] == {"result": {"n": 1}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from toolcrib.errors import Problem
@@ -44,7 +45,10 @@ class Shape:
         self._kind = kind
         self._schema = with_blocks(kind, blocks)
         self._validator = Validator(self._schema)
-        self._index = SchemaIndex(self._schema)
+
+    @cached_property
+    def _index(self) -> SchemaIndex:
+        return SchemaIndex(self._schema)
 
     def problems(self, value: JSON) -> list[Problem]:
         """All that is wrong with the shape, with pointers into the document."""

@@ -103,7 +103,11 @@ class Pigeons:
     modes = ("pigeon", "silent")
 
     def schema_for(self, mode):
-        schema = {"type": "object", "properties": {"coop": {"type": "string", "pattern": "^C[0-9]$"}}}
+        coop = {"type": "string", "pattern": "^C[0-9]$"}
+        forms = {
+            "oneOf": [{"type": "object", "required": ["corn"]}, {"type": "object", "required": ["peas"]}]
+        }
+        schema = {"type": "object", "properties": {"coop": coop, "food": forms}}
         return schema if mode == "pigeon" else None
 
     def check_binding(self, mode, descriptor):
@@ -115,6 +119,15 @@ def test_a_pattern_without_words_of_its_own_is_shown():
     (problem,) = shape.problems({"name": "x", "pigeon": {"coop": "D9"}})
     assert (problem.code, problem.pointer) == ("wrong_form", "/pigeon/coop")
     assert "^C[0-9]$" in problem.message
+
+
+def test_forms_without_words_of_their_own_are_told_by_the_nearest():
+    shape = Shape("descriptor", Pigeons())
+    assert told(shape, {"name": "x", "pigeon": {"food": {"peas": 1, "corn": 1}}}) == [
+        ("wrong_combination", "/pigeon/food")
+    ]
+    (problem,) = shape.problems({"name": "x", "pigeon": {"food": {"pea": 1}}})
+    assert (problem.code, problem.pointer.rpartition("/")[0]) == ("missing_key", "/pigeon/food")
 
 
 def test_a_place_of_the_wrong_type_has_no_other_fault(tool):

@@ -22,6 +22,7 @@ from toolcrib.loading.marks import (
     Problems,
     Stopped,
     clipped,
+    is_encodable,
     visits,
 )
 from toolcrib.model import JSON
@@ -199,17 +200,9 @@ def _report_faults(text: str, problems: Problems, *, listed: bool) -> None:
             report(place, "duplicate_key", message, "keep one of them")
         if place.mark.plain:
             _check_number(place, report)
-        elif not _is_encodable(place.mark.text):
+        elif not is_encodable(place.mark.text):
             message = f"the text `{clipped(place.mark.text)}` holds half of a surrogate pair"
             report(place, "lone_surrogate", message, "write the character itself, or both halves")
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _check_number(place: Place, report: _Report) -> None:

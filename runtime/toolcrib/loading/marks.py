@@ -95,6 +95,15 @@ def pointer_of(tokens: Iterable[str | int]) -> str:
     return pointer
 
 
+def is_encodable(text: str) -> bool:
+    """Whether a text is free of lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def clipped(text: str, most: int = 60) -> str:
     """A text as a message shows it: one line, printable, not long."""
     short = text if len(text) <= most else f"{text[: most - 1]}…"
@@ -158,14 +167,12 @@ class _Level:
 def visits(marks: Iterable[Mark]) -> Iterator[tuple[Place, bool]]:
     """The places of a text in reading order, and whether it is a key that is met.
 
-    A key and its value share one place: it is met twice. Texts that are not in order are followed as
-    far as they make sense, and within the bounds.
+    A key and its value share one place: it is met twice. Only what is within the bounds is visited.
     """
     levels: list[_Level] = []
     for mark in islice(marks, 2 * NODES):
         if mark.kind == "}":
-            if levels:
-                levels.pop()
+            levels.pop()
             continue
         level = levels[-1] if levels else None
         awaits_key = level is not None and level.mapping and level.key is None
@@ -186,9 +193,10 @@ def _met(level: _Level | None, mark: Mark, *, awaits_key: bool) -> Place | None:
         return level.key if level.place is not None else None
     if level.mapping:
         place, level.key = level.key, None
-        if place is not None:
-            place.mark = mark
-        return place if level.place is not None else None
+        if place is None or level.place is None:
+            return None
+        place.mark = mark
+        return place
     token = str(level.length)
     level.length += 1
     if level.place is None:

@@ -40,6 +40,7 @@ from toolcrib.loading.marks import (
     Problems,
     Stopped,
     clipped,
+    is_encodable,
     pointer_of,
     roots,
 )
@@ -61,6 +62,7 @@ _NOT_YAML: Final = re.compile(
 _SURROGATE_ESCAPE: Final = re.compile(r"\\(?:u|U0000)[dD][89a-fA-F]")
 _TAG_DIRECTIVE: Final = re.compile(r"^%TAG\b", re.MULTILINE)
 _BARE_EXPRESSION: Final = re.compile(r"(?:^|[:\-,\[{])\s*(\{\{.*?(?:\}\}|$))")
+_WHOLE_CHARACTER: Final = "write the character itself, or `\\U` and its eight digits"
 _HINTS: Final = {
     "mapping values are not allowed": "a text that holds `: ` must be in quotes",
     "found character that cannot start any token": "a text that begins with this character must be in quotes",
@@ -86,10 +88,12 @@ class _Builder:
         self.problems = problems
         self.documents: list[Found] = []
         self.bangs = "!" in text
+        self.halves = _SURROGATE_ESCAPE.search(text) is not None
         self.index = -1
         self.line = 1
         self.nodes = 0
         self.errors = 0
+        self.blank = False
         self.here: Any = []
         self.key: str | _Dropped | None = None
         self.stack: list[tuple[Any, str | _Dropped | None, _Dropped | None]] = []
@@ -125,7 +129,7 @@ class _Builder:
 
     def end(self) -> None:
         value = self.here[0]
-        if value is None and self.places[self.index].mark.text == "":
+        if value is None and self.blank:
             self.problems.report(
                 Problem(
                     code="empty_document",
@@ -143,6 +147,7 @@ class _Builder:
         self.check(event)
         here, key = self.here, self.key
         if type(here) is list:
+            self.blank = not text and not self.stack and event.implicit[0]
             here.append(self.plain(event, text) if event.implicit[0] else text)
         elif key is None:
             self.key = self.take_key(event, text)
@@ -154,6 +159,10 @@ class _Builder:
 
     def open(self, event: Any, container: dict[str, JSON] | list[JSON]) -> None:
         self.check(event)
+        if len(self.stack) == DEPTH:
+            message = f"objects and lists are nested deeper than {DEPTH} levels"
+            self.report(event, "too_deep", message, self.path())
+            raise Stopped
         here, key, after = self.here, self.key, None
         if type(here) is list:
             if not self.stack:
@@ -166,11 +175,6 @@ class _Builder:
             here[key] = container
         self.stack.append((here, key, after))
         self.here, self.key = container, None
-        if len(self.stack) > DEPTH:
-            self.report(
-                event, "too_deep", f"objects and lists are nested deeper than {DEPTH} levels", self.path()
-            )
-            raise Stopped
 
     def alias(self, event: Any) -> None:
         self.check(event)
@@ -189,11 +193,19 @@ class _Builder:
             raise Stopped
         if event.anchor is not None:
             self.refuse_anchor(event)
-        if type(event) is not AliasEvent and (
-            event.tag is not None or (self.bangs and self.text.startswith("!", event.start_mark.index))
-        ):
+        if type(event) is AliasEvent:
+            return
+        if event.tag is not None or (self.bangs and self.has_bare_tag(event)):
             message = f"the tag `{clipped(event.tag or '!')}` is refused"
             self.report(event, "tag_refused", message, self.path(), hint="leave it out; quotes make a text")
+        if self.halves and type(event) is ScalarEvent and not is_encodable(event.value):
+            message = "a text holds half of a surrogate pair"
+            self.report(event, "lone_surrogate", message, self.path(), hint=_WHOLE_CHARACTER)
+
+    def has_bare_tag(self, event: Any) -> bool:
+        """Whether a scalar is written `! text`, of which libyaml's event says nothing."""
+        mark = event.start_mark
+        return type(event) is ScalarEvent and self.text.startswith("!", mark.index)
 
     def plain(self, event: Any, text: str) -> JSON:
         if text in _CONSTANTS:
@@ -258,15 +270,15 @@ class _Builder:
     def refuse_expression(self, line: int, column: int, rest: str) -> None:
         bare = re.match(r"\{\{[^\n]*?\}\}", rest[:200])
         shown = clipped(bare.group() if bare else "{{ ... }}")
-        message = f"the expression `{shown}` is not in quotes, so YAML reads an object"
+        quoted = f'"{shown}"' if '"' not in shown else "'" + shown.replace("'", "''") + "'"
         self.problems.report(
             Problem(
                 code="unquoted_expression",
-                message=message,
+                message=f"the expression `{shown}` is not in quotes, so YAML reads an object",
                 line=line,
                 column=column,
                 pointer=self.path(),
-                hint=f'write `"{shown}"`',
+                hint=f"write `{quoted}`",
             )
         )
 
@@ -321,7 +333,7 @@ def read_yaml(text: str, problems: Problems, loader: type[Any] = LOADER) -> list
         return []
     builder = _Builder(text, problems)
     try:
-        _follow(builder, text, loader)
+        builder.build(_events(text, loader))
     except Stopped:
         pass
     except yaml.reader.ReaderError:
@@ -342,10 +354,15 @@ def read_yaml(text: str, problems: Problems, loader: type[Any] = LOADER) -> list
     return builder.documents
 
 
-def _follow(builder: _Builder, text: str, loader: type[Any]) -> None:
+def _events(text: str, loader: type[Any]) -> Iterator[Any]:
     stream = loader(text)
     try:
-        builder.build(iter(stream.get_event, None))
+        while (event := stream.get_event()) is not None:
+            yield event
+    except (ValueError, OverflowError) as error:
+        # PyYAML's own scanner lets `chr` refuse an escape; libyaml refuses it itself.
+        problem = "found invalid Unicode character escape code"
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=stream.get_mark()) from error
     finally:
         stream.dispose()
 
@@ -369,17 +386,18 @@ def _report_syntax(builder: _Builder, error: yaml.MarkedYAMLError) -> None:
     line, column = (mark.line, mark.column) if mark is not None else (0, 0)
     lines = builder.text.split("\n")
     seen = lines[line] if line < len(lines) else ""
-    bare = _BARE_EXPRESSION.search(seen) or (_BARE_EXPRESSION.search(lines[line - 1]) if line else None)
     if builder.problems and builder.problems[-1].code == "unquoted_expression":
         return
-    if bare is not None:
-        builder.refuse_expression(line + 1, column + 1, bare.group(1))
-        return
+    for row in (line, line - 1):
+        bare = _bare_expression(lines[row]) if 0 <= row < len(lines) else None
+        if bare is not None:
+            builder.refuse_expression(row + 1, bare.start(1) + 1, bare.group(1))
+            return
     message, hint, code = error.problem or "this is no YAML", "", "invalid_yaml"
     if seen[column : column + 1] == "\t":
         message, hint = "a tab is used as indentation", "indent with blanks"
     elif _SURROGATE_ESCAPE.match(seen, max(column - 2, 0)):
-        code, hint = "lone_surrogate", "write the character itself, or `\\U` and its eight digits"
+        code, hint = "lone_surrogate", _WHOLE_CHARACTER
     for sign, advice in _HINTS.items():
         hint = hint or (advice if sign in message else "")
     if error.context and error.context_mark and error.context_mark.line != line:
@@ -387,19 +405,25 @@ def _report_syntax(builder: _Builder, error: yaml.MarkedYAMLError) -> None:
     builder.problems.report(Problem(code=code, message=message, line=line + 1, column=column + 1, hint=hint))
 
 
+def _bare_expression(line: str) -> re.Match[str] | None:
+    """The expression without quotes that a line of YAML begins a value with."""
+    match = _BARE_EXPRESSION.search(line)
+    if match is None:
+        return None
+    before = line[: match.start(1)]
+    return None if before.count('"') % 2 or before.count("'") % 2 else match
+
+
 def marks(text: str, loader: type[Any] = LOADER) -> Iterator[Mark]:
     """The text as marks, as far as it is YAML."""
-    stream = loader(text)
     try:
-        for event in iter(stream.get_event, None):
+        for event in _events(text, loader):
             if isinstance(event, CollectionEndEvent):
                 yield Mark("}", 0, 0)
             elif isinstance(event, NodeEvent):
                 yield _mark(event)
     except yaml.YAMLError:
         return
-    finally:
-        stream.dispose()
 
 
 def _mark(event: Any) -> Mark:

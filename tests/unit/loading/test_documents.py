@@ -9,6 +9,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document, parse_documents, parse_json, read_documents, restore_text
 from toolcrib.loading.marks import Problems, clipped, pointer_of, steps
@@ -268,6 +269,11 @@ def test_moved_schemas_are_restored_too():
     document = document_of("inputSchema: {properties: {v: {type: string, default: 1.10}}}\n")
     moved = document.moved({"input_schema": document.value["inputSchema"]}, {"/input_schema": "/inputSchema"})
     assert restore_text(moved)["input_schema"]["properties"]["v"]["default"] == "1.10"
+
+
+def test_a_number_that_was_not_written_is_not_restored():
+    document = document_of("v: 1.10\n").moved({"version": 1.1, "title": 2}, {"/version": "/v"})
+    assert restore_text(document, ("version", "title")) == {"version": "1.10", "title": 2}
 
 
 def test_a_file_is_read_under_the_name_that_it_is_given(tmp_path):

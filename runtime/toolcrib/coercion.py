@@ -29,12 +29,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-import jsonschema_rs
-
 from toolcrib.model import JSON, Schema
-from toolcrib.subschemas import Path, SchemaIndex, pointer_to
+from toolcrib.subschemas import Path, Site, pointer_to
 from toolcrib.validation import Fault, Validator, json_fault
-from toolcrib.validation.explaining import Explanation, wanted_types
+from toolcrib.validation.explaining import wanted_types
 from toolcrib.validation.faults import show
 
 Level: TypeAlias = Literal["safe", "lenient"]
@@ -46,7 +44,6 @@ MOST: Final = 256
 _ROUNDS: Final = 16
 _DEPTH: Final = 64
 _DIGITS: Final = 400
-_ANYTHING: Final = SchemaIndex({})
 _STRAY: Final = ("additionalProperties", "unevaluatedProperties")
 _INTEGER: Final = re.compile(r"([+-]?(?:0|[1-9][0-9]*))(?:\.0+)?")
 _NUMBER: Final = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -137,8 +134,8 @@ class _Place:
         self._path = path
         self._there = _at(value, path)
         self._parent = _at(value, path[:-1])
-        parts = [validator.parts.get(f"#{pointer_to(site.path)}") for site in self._index.heads(path)]
-        self._complaining = [part for part in parts if part is not None and not self._ends(part, self._there)]
+        self._validator = validator
+        self._complaining = [site for site in self._index.heads(path) if self._complains(site, self._there)]
 
     def step(self, fault: Fault, level: Level) -> _Step | None:
         """The one change that ends the fault here, or None."""
@@ -155,19 +152,15 @@ class _Place:
                 return fitting[0] if len(fitting) == 1 else None
         return None
 
-    def _ends(self, part: jsonschema_rs.Validator, value: JSON | _Gone) -> bool:
-        """Whether nothing is wrong with a value at this place itself; its members may have faults."""
-        if isinstance(value, _Gone) or part.is_valid(value):
-            return True
-        faults = Explanation(value, _ANYTHING, _hides_nothing).of(part.iter_errors(value), MOST)
-        return all(fault.path for fault in faults)
+    def _complains(self, site: Site, value: JSON | _Gone) -> bool:
+        return not isinstance(value, _Gone) and self._validator.complains(site, value)
 
     def _fitting(self, proposals: Iterator[_Step]) -> list[_Step]:
         """The proposals that end a complaint, each reading once."""
         found: list[_Step] = []
         for step in proposals:
             again = any(_same(step.value, other.value) for other in found)
-            if not again and any(self._ends(part, step.value) for part in self._complaining):
+            if not again and not all(self._complains(site, step.value) for site in self._complaining):
                 found.append(step)
         return found
 
@@ -278,10 +271,6 @@ def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
 
 def _refuse(_constant: str) -> JSON:
     raise ValueError
-
-
-def _hides_nothing(_path: Path, _value: object) -> bool:
-    return False
 
 
 def _type_of(value: object) -> str:

@@ -78,11 +78,12 @@ def is_secret_schema(schema: Schema) -> bool:
 
 
 class SecretPlaces:
-    """The secret places of the values of one schema."""
+    """The secret places of the values of one schema, or of one subschema of it."""
 
-    def __init__(self, index: SchemaIndex | None = None) -> None:
+    def __init__(self, index: SchemaIndex | None = None, top: Site | None = None) -> None:
         marked = index is not None and any(is_secret_schema(site.schema) for site in index.everything())
         self.index = index if marked else None
+        self._top = top
 
     def hides(self, path: Path, value: object) -> bool:
         """Whether the place `path` is secret; `value` is what stands there."""
@@ -100,7 +101,7 @@ class SecretPlaces:
 
     def roots(self) -> Sequence[Site]:
         """The sites of the whole value; none where the schema marks nothing."""
-        return self.index.at(()) if self.index is not None else ()
+        return self.index.together([self._top or self.index.root]) if self.index is not None else ()
 
     def under(self, sites: Sequence[Site], key: str | int) -> Sequence[Site]:
         """The sites of a member."""

@@ -6,6 +6,7 @@ is wanted at a path, which properties are known there, whether the place is mark
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, TypeGuard
@@ -50,6 +51,9 @@ IN_PLACE: Final = ("allOf", "anyOf", "oneOf", "then", "else", "dependentSchemas"
 
 LEGACY: Final = ("/draft-04/", "/draft-06/", "/draft-07/")
 """Dialects in which nothing beside a `$ref` counts."""
+
+_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
+"""A position in a list, as a JSON Pointer writes it."""
 
 
 def is_schema(value: object) -> TypeGuard[Schema]:
@@ -130,6 +134,15 @@ class Site(NamedTuple):
         return None if isinstance(self.schema, bool) else self.schema.get(keyword)
 
 
+def _joined(base: str, reference: str) -> tuple[str, str]:
+    """A reference against its base: URI and fragment; as it was written, where it is no URI."""
+    try:
+        uri, fragment = urldefrag(urljoin(base, reference))
+    except ValueError:
+        return reference, ""
+    return uri, fragment
+
+
 class SchemaIndex:
     """The sites of a schema and of the documents that it may refer to. Never fetches anything.
 
@@ -167,7 +180,7 @@ class SchemaIndex:
         name = schema.get(self._id)
         if not isinstance(name, str) or name.startswith("#"):
             return base
-        return urldefrag(urljoin(base, name)).url
+        return _joined(base, name)[0]
 
     def child(self, site: Site, path: Path, schema: Schema) -> Site:
         """The site of a subschema of a site."""
@@ -189,17 +202,18 @@ class SchemaIndex:
 
     def knows(self, reference: str, base: str) -> bool:
         """Whether the document of a reference is among those at hand."""
-        return self._target(reference, base)[0] in self._resources
+        return self.address(reference, base)[0] in self._resources
 
-    def _target(self, reference: str, base: str) -> tuple[str, str]:
+    def address(self, reference: str, base: str) -> tuple[str, str]:
+        """The URI of the document that a reference means, and its fragment, decoded."""
         if reference.startswith("#"):
             return base, unquote(reference[1:])
-        uri, fragment = urldefrag(urljoin(base, reference))
+        uri, fragment = _joined(base, reference)
         return uri, unquote(fragment)
 
     def resolve(self, reference: str, base: str) -> Site | None:
         """The site that a reference means, or None where it dangles or lies in an unknown document."""
-        uri, fragment = self._target(reference, base)
+        uri, fragment = self.address(reference, base)
         if fragment and not fragment.startswith("/"):
             return self._anchors.get((uri, fragment))
         top = self._resources.get(uri)
@@ -212,7 +226,7 @@ class SchemaIndex:
             name = token.replace("~1", "/").replace("~0", "~")
             if isinstance(node, dict) and name in node:
                 node, path = node[name], (*path, name)
-            elif isinstance(node, list) and token.isdecimal() and int(token) < len(node):
+            elif isinstance(node, list) and _INDEX.fullmatch(token) and int(token) < len(node):
                 node, path = node[int(token)], (*path, int(token))
             else:
                 return None

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache, partial
 from typing import Final
 
 import jsonschema_rs
 
 from toolcrib.errors import Problem, did_you_mean
 from toolcrib.model import JSON, Schema
-from toolcrib.secrets import is_secret_name, is_secret_schema
+from toolcrib.secrets import SecretPlaces, is_secret_name
 from toolcrib.subschemas import Key, Path, SchemaIndex, Site, is_schema, pattern_validator, pointer_to
+from toolcrib.validation.effort import Effort
 from toolcrib.validation.explaining import Explanation
 from toolcrib.validation.faults import shorten, show
 from toolcrib.validation.json_values import json_fault
@@ -36,7 +37,6 @@ DIALECTS: Final = (
 )
 """The dialects, by the URI of their meta-schema; the first where a schema names none."""
 
-_BUNDLED: Final = tuple(uri.removesuffix("schema") for uri in DIALECTS)
 _ANYTHING: Final = SchemaIndex({})
 _MOST: Final = 100
 
@@ -92,10 +92,10 @@ def _problems_of_schema(schema: Schema) -> Iterator[Problem]:
         if _dialect(site, dialect) not in DIALECTS:
             found.append(_unknown_dialect(site))
         found += _pattern_problems(site)
-    found += reference_problems(index, sites, _BUNDLED)
+    found += reference_problems(index, sites, partial(_is_bundled, dialect))
     yield from sorted(dict.fromkeys(found), key=lambda problem: problem.pointer)
     if not found:
-        yield from _problems_of_compiling(schema, sites)
+        yield from _problems_of_compiling(index, sites)
 
 
 def _dialect(site: Site, usual: str) -> str:
@@ -129,6 +129,18 @@ def _meta_schema(dialect: str) -> jsonschema_rs.Validator:
     return compile_schema({"$schema": dialect, "$ref": dialect})
 
 
+@lru_cache(maxsize=64)
+def _is_bundled(dialect: str, uri: str) -> bool:
+    """Whether a URI leads into a dialect's own meta-schema, which jsonschema-rs carries with it."""
+    if not uri.startswith(dialect.removesuffix("schema")):
+        return False
+    try:
+        compile_schema({"$schema": dialect, "$ref": uri})
+    except ValueError:
+        return False
+    return True
+
+
 def _meta_problems(site: Site, dialect: str) -> Iterator[Problem]:
     errors = _meta_schema(dialect).iter_errors(site.schema)
     for fault in Explanation(site.schema, _ANYTHING, lambda _path, _value: False).of(errors, _MOST):
@@ -150,34 +162,46 @@ def _bad_pattern(pattern: str, path: Path) -> Iterator[Problem]:
     try:
         pattern_validator(pattern)
     except ValueError:
-        message = f"{show(pattern)} is no regular expression that can be used"
+        message = f"`{shorten(pattern)}` is no regular expression that can be used"
         hint = "the syntax is ECMA-262's; repetitions may multiply to 1 MiB of program at most"
         yield Problem(code="bad_pattern", message=message, pointer=pointer_to(path), hint=hint)
 
 
-def _problems_of_compiling(schema: Schema, sites: dict[Key, Site]) -> Iterator[Problem]:
+def _problems_of_compiling(index: SchemaIndex, sites: dict[Key, Site]) -> Iterator[Problem]:
+    schema = index.root.schema
     try:
         compile_schema(schema)
     except ValueError as error:
         place = pointer_to(tuple(getattr(error, "instance_path", ())))
         yield Problem(code="invalid_schema", message=refusal(error), pointer=place)
         return
-    with_default = [
-        site for site in sites.values() if isinstance(site.schema, dict) and "default" in site.schema
-    ]
-    parts = compile_parts(schema) if with_default else None
-    for site in with_default:
-        part = parts.get(f"#{pointer_to(site.path)}") if parts is not None else None
+    parts = {
+        f"default {number}": site
+        for number, site in enumerate(sites.values())
+        if isinstance(site.schema, dict) and "default" in site.schema
+    }
+    judge = compile_parts(schema, parts)
+    effort = Effort(index)
+    for name, site in parts.items():
         default = site.get("default")
-        if part is not None and not part.is_valid(default):
-            yield _mismatch(site, default, part)
+        if not judge.is_valid({name: default}):
+            bearable = not effort.too_much(site, default)
+            errors = judge.iter_errors({name: default}) if bearable else ()
+            yield _mismatch(index, site, {name: default}, errors)
 
 
-def _mismatch(site: Site, default: JSON, part: jsonschema_rs.Validator) -> Problem:
-    secret = is_secret_schema(site.schema) or any(
-        isinstance(key, str) and is_secret_name(key) for key in site.path
-    )
-    told = Explanation(default, _ANYTHING, lambda _path, _value: secret).of(part.iter_errors(default), 1)[0]
-    message = f"the default does not fit its own schema: expected {told.expected}, got {told.got}"
-    place = pointer_to((*site.path, "default", *told.path))
-    return Problem(code="default_mismatch", message=message, pointer=place, severity="warning")
+def _mismatch(
+    index: SchemaIndex, site: Site, named: dict[str, JSON], errors: Iterable[jsonschema_rs.ValidationError]
+) -> Problem:
+    """The problem of a default, which is judged as the one property of an object."""
+    secret = any(isinstance(key, str) and is_secret_name(key) for key in site.path)
+    places = SecretPlaces(index, site)
+
+    def hides(path: Path, value: object) -> bool:
+        return secret or places.hides(path[1:], value)
+
+    message, path = "the default does not fit its own schema", (*site.path, "default")
+    for told in Explanation(named, _ANYTHING, hides).of(errors, 1):
+        message += f": expected {told.expected}, got {told.got}"
+        path += told.path[1:]
+    return Problem(code="default_mismatch", message=message, pointer=pointer_to(path), severity="warning")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from jsonschema_rs import ValidationError
 from jsonschema_rs import ValidationErrorKind as Kind
 
 from toolcrib.errors import near_misses
 from toolcrib.model import JSON
-from toolcrib.subschemas import Path, SchemaIndex
+from toolcrib.subschemas import Path, SchemaIndex, Site
 from toolcrib.validation.faults import Fault, fault, shorten, show
 from toolcrib.validation.wording import (
     LISTED,
@@ -25,6 +26,8 @@ from toolcrib.validation.wording import (
 
 Hides: TypeAlias = Callable[[Path, object], bool]
 """Whether a place is secret, given its path and what stands there."""
+
+_NUMBER: Final = re.compile(r"\+?0*([0-9]{1,20})")
 
 Branches: TypeAlias = Sequence[Sequence[ValidationError]]
 """The errors of each branch of an `anyOf` or `oneOf`."""
@@ -43,6 +46,7 @@ class Explanation:
         self._value = value
         self._index = index
         self._hides = hides
+        self._numbers: dict[int, dict[int, str]] = {}
 
     def of(self, errors: Iterable[ValidationError], most: int) -> list[Fault]:
         """The faults, outermost places first, each once, at most `most`."""
@@ -55,7 +59,7 @@ class Explanation:
         return list(found.values())
 
     def _explain(self, error: ValidationError) -> Iterator[Fault]:
-        kind, path = error.kind, tuple(error.instance_path)
+        kind, path = error.kind, self._path(error.instance_path)
         match kind:
             case Kind.Required(name):
                 yield self._missing(path, name)
@@ -71,14 +75,42 @@ class Explanation:
                 yield self._option(path, "enum", options)
             case Kind.Constant(option):
                 yield self._option(path, "const", [option])
+            case Kind.FalseSchema() if names := self._unwanted(error, path):
+                yield from (self._stray(path, "additionalProperties", name) for name in names)
             case _:
                 yield self._refused(path, kind)
+
+    def _path(self, keys: Sequence[str | int]) -> Path:
+        """The path of an error. jsonschema-rs tells the keys `"1"`, `"01"` and `"+1"` as the index 1."""
+        path: Path = ()
+        there: object = self._value
+        for key in keys:
+            known = key
+            if isinstance(key, int) and isinstance(there, dict):
+                known = str(key) if str(key) in there else self._numbers_of(there)[key]
+            there = there[known]  # type: ignore[index] # jsonschema-rs went this way
+            path = (*path, known)
+        return path
+
+    def _numbers_of(self, there: dict[str, JSON]) -> dict[int, str]:
+        if id(there) not in self._numbers:
+            found = ((_NUMBER.fullmatch(name), name) for name in there)
+            numbers = {int(match[1]): name for match, name in found if match}
+            self._numbers[id(there)] = numbers
+        return self._numbers[id(there)]
 
     def _at(self, path: Path) -> object:
         value: object = self._value
         for key in path:
             value = value[key]  # type: ignore[index] # jsonschema-rs went this way
         return value
+
+    def _unwanted(self, error: ValidationError, path: Path) -> list[str]:
+        """The names in an object that may have no properties at all."""
+        there, way = self._at(path), tuple(error.evaluation_path)[-2:]
+        own_name = way[:1] in (("properties",), ("patternProperties",)) and path[-1:] == way[-1:]
+        closed = way[-1:] == ("additionalProperties",) and not own_name
+        return list(there) if closed and isinstance(there, dict) else []
 
     def _refused(self, path: Path, kind: Kind) -> Fault:
         value = self._at(path)
@@ -142,7 +174,7 @@ class Explanation:
         types: dict[str, None] = {}
         for errors in branches:
             for error in errors:
-                if isinstance(error.kind, Kind.Type) and tuple(error.instance_path) == path:
+                if isinstance(error.kind, Kind.Type) and len(error.instance_path) == len(path):
                     types.update(dict.fromkeys(error.kind.types))
         value = self._at(path)
         expected = nouns(list(types)) or "a value that fits one of the forms"
@@ -151,8 +183,13 @@ class Explanation:
 
 def wanted_types(index: SchemaIndex, path: Path) -> list[str]:
     """The types that the schema names for a place, each once; empty where it names none."""
+    return types_named(index.at(path))
+
+
+def types_named(sites: Iterable[Site]) -> list[str]:
+    """The types that subschemas name, each once."""
     found: dict[str, None] = {}
-    for site in index.at(path):
+    for site in sites:
         types = site.get("type")
         listed = types if isinstance(types, list) else [types]
         found.update(dict.fromkeys(name for name in listed if isinstance(name, str)))
@@ -165,23 +202,26 @@ def _order(error: ValidationError) -> tuple[tuple[tuple[bool, int, str], ...], s
     return path, error.kind.name
 
 
-def _distance(path: Path, errors: Sequence[ValidationError]) -> tuple[bool, bool, int]:
-    """How far a branch is from fitting: another type, another discriminator, the number of errors."""
-    type_differs = other = False
+def _distance(path: Path, errors: Sequence[ValidationError]) -> tuple[bool, bool, bool, int]:
+    """How far a branch is from fitting: another type, no option, another discriminator, how many errors."""
+    type_differs = no_option = other = False
     for error in errors:
         depth = len(error.instance_path) - len(path)
         if isinstance(error.kind, Kind.Type | Kind.FalseSchema) and depth == 0:
             type_differs = True
+        if isinstance(error.kind, Kind.Enum | Kind.Constant) and depth == 0:
+            # Options are mostly scalars: a list or object was rather meant for another branch.
+            no_option = isinstance(error.instance, dict | list)
         if isinstance(error.kind, Kind.Enum | Kind.Constant) and depth == 1:
             other = True
-    return type_differs, other, len(errors)
+    return type_differs, no_option, other, len(errors)
 
 
 def _options(path: Path, ranked: Branches) -> list[object]:
     """The values that the nearest branches list, where those branches do nothing but list values."""
     options: list[object] = []
     for errors in ranked:
-        kind = errors[0].kind if len(errors) == 1 and tuple(errors[0].instance_path) == path else None
+        kind = errors[0].kind if len(errors) == 1 and len(errors[0].instance_path) == len(path) else None
         if isinstance(kind, Kind.Enum):
             options += kind.options
         elif isinstance(kind, Kind.Constant):

@@ -3,51 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, Final
+from urllib.parse import quote
 
 import jsonschema_rs
 
 from toolcrib.errors import DocumentError, Problem
 from toolcrib.model import JSON, NOTHING, Schema
-from toolcrib.secrets import SecretPlaces
-from toolcrib.subschemas import BACKTRACKING, LINEAR, SchemaIndex
-from toolcrib.validation.explaining import Explanation
-from toolcrib.validation.faults import Fault, fault
-
-Compiled = TypeVar("Compiled")
+from toolcrib.secrets import HIDDEN, SecretPlaces
+from toolcrib.subschemas import BACKTRACKING, LINEAR, Key, Path, SchemaIndex, Site, pointer_to
+from toolcrib.validation.effort import Effort, members
+from toolcrib.validation.explaining import Explanation, types_named
+from toolcrib.validation.faults import Fault, fault, show
+from toolcrib.validation.json_values import json_fault
+from toolcrib.validation.wording import nouns
 
 MOST: Final = 20
 """Faults that are told of one value unless the caller asks for another number."""
 
 
-def compile_schema(schema: Schema, remotes: Mapping[str, JSON] = NOTHING) -> jsonschema_rs.Validator:
+_ITSELF: Final = "toolcrib:schema"
+_ANYTHING: Final = SchemaIndex({})
+_ALL: Final = 1_000
+
+
+def compile_schema(schema: Schema, documents: Mapping[str, JSON] = NOTHING) -> jsonschema_rs.Validator:
     """Compile a schema: patterns in linear time where all of them allow it, else with a bound on steps.
 
-    Raises:
-        ValueError: jsonschema-rs refuses the schema.
-    """
-    return _compile(jsonschema_rs.validator_for, schema, remotes)
-
-
-def compile_parts(schema: Schema, remotes: Mapping[str, JSON] = NOTHING) -> jsonschema_rs.ValidatorMap:
-    """Compile every subschema of a schema, by its pointer as a fragment: `#/properties/city`.
+    Args:
+        schema: The schema.
+        documents: What its references may lead to, by URI. Nothing is ever fetched.
 
     Raises:
         ValueError: jsonschema-rs refuses the schema.
     """
-    return _compile(jsonschema_rs.validator_map_for, schema, remotes)
-
-
-def _compile(make: Callable[..., Compiled], schema: Schema, remotes: Mapping[str, JSON]) -> Compiled:
-    # Neither way fetches anything: offline, or from the table of documents that was handed in.
-    source: dict[str, Any] = {"retriever": remotes.__getitem__} if remotes else {"offline": True}
     try:
-        return make(schema, validate_formats=False, pattern_options=LINEAR, **source)
+        return _compile(schema, documents, LINEAR)
     except jsonschema_rs.ValidationError as error:
         if not isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Format):
             raise
-        return make(schema, validate_formats=False, pattern_options=BACKTRACKING, **source)
+        return _compile(schema, documents, BACKTRACKING)
+
+
+def _compile(
+    schema: Schema,
+    documents: Mapping[str, JSON],
+    patterns: jsonschema_rs.RegexOptions | jsonschema_rs.FancyRegexOptions,
+) -> jsonschema_rs.Validator:
+    source: dict[str, Any] = {"retriever": documents.__getitem__} if documents else {"offline": True}
+    return jsonschema_rs.validator_for(schema, validate_formats=False, pattern_options=patterns, **source)
+
+
+def compile_parts(
+    schema: Schema, parts: Mapping[str, Site], remotes: Mapping[str, JSON] = NOTHING
+) -> jsonschema_rs.Validator:
+    """Compile subschemas of a schema into the judge of an object: each judges the property it is named for.
+
+    Raises:
+        ValueError: jsonschema-rs refuses the schema.
+    """
+    properties: dict[str, JSON] = {name: {"$ref": _address(site)} for name, site in parts.items()}
+    return compile_schema({**_dialect(schema), "properties": properties}, {**remotes, _ITSELF: schema})
+
+
+def _address(site: Site) -> str:
+    return f"{site.document or _ITSELF}#{quote(pointer_to(site.path))}"
+
+
+def _dialect(schema: Schema) -> dict[str, JSON]:
+    return {"$schema": schema["$schema"]} if isinstance(schema, dict) and "$schema" in schema else {}
 
 
 class Validator:
@@ -61,7 +87,7 @@ class Validator:
     Attributes:
         schema: The schema, as given.
         judge: The bound `is_valid` of jsonschema-rs, for callers that asked `json_fault` before: it
-            raises ValueError for what is no JSON.
+            looks no further than it must, and may raise ValueError for what is no JSON.
 
     Args:
         schema: A schema that passed `check_schema`.
@@ -74,6 +100,7 @@ class Validator:
     def __init__(self, schema: Schema, *, remotes: Mapping[str, JSON] | None = None) -> None:
         self.schema = schema
         self._remotes: Mapping[str, JSON] = remotes or NOTHING
+        self._parts: dict[Key, jsonschema_rs.Validator] = {}
         try:
             self._compiled = compile_schema(schema, self._remotes)
         except ValueError as error:
@@ -86,9 +113,8 @@ class Validator:
         return SchemaIndex(self.schema, self._remotes)
 
     @cached_property
-    def parts(self) -> jsonschema_rs.ValidatorMap:
-        """Every subschema of the schema, compiled: see `compile_parts`."""
-        return compile_parts(self.schema, self._remotes)
+    def _effort(self) -> Effort:
+        return Effort(self.index)
 
     @cached_property
     def secrets(self) -> SecretPlaces:
@@ -96,23 +122,66 @@ class Validator:
         return SecretPlaces(self.index)
 
     def is_valid(self, value: JSON) -> bool:
-        """Whether a value fits; False for what is no JSON."""
-        try:
-            return self.judge(value)
-        except ValueError:
-            return False
+        """Whether a value fits; False for what is no JSON or nests too deeply (see `json_fault`)."""
+        return json_fault(value) is None and self.judge(value)
 
     def faults(self, value: JSON, *, most: int = MOST) -> list[Fault]:
         """Why a value does not fit, outermost places first, at most `most` faults; empty if it fits.
 
         A missing or stray property is a fault at its own pointer. Of an `anyOf` or `oneOf` the faults
-        of the nearest branch are told. What stands at a secret place is never told.
+        of the nearest branch are told. Where telling everything would be too much work, which
+        doubles with each level under some schemas, one fault tells the innermost place that does not
+        fit. What stands at a secret place is never told. Of what is no JSON the one fault is that of
+        `json_fault`.
         """
-        try:
-            errors = list(self._compiled.iter_errors(value))
-        except ValueError:
-            return [fault((), "json", "a JSON value", "something else", "ask `json_fault` what it is")]
+        alien = json_fault(value)
+        if alien is not None:
+            return [replace(alien, got=HIDDEN) if self.secrets.hides(alien.path, ...) else alien]
+        if self.judge(value):
+            return []
+        if self._effort.too_much(self.index.root, value):
+            return [self._innermost(value)]
+        errors = self._compiled.iter_errors(value)
         return Explanation(value, self.index, self.secrets.hides).of(errors, most)
+
+    def complains(self, site: Site, value: JSON) -> bool:
+        """Whether one of the subschemas refuses a value for itself, not only for its members."""
+        part = self._part(site)
+        if part.is_valid(value):
+            return False
+        if self._effort.too_much(site, value):
+            return True
+        told = Explanation(value, _ANYTHING, lambda _path, _value: True).of(part.iter_errors(value), _ALL)
+        return any(not fault.path for fault in told)
+
+    def _part(self, site: Site) -> jsonschema_rs.Validator:
+        """A subschema, compiled at its first use."""
+        part = self._parts.get(site.key)
+        if part is None:
+            documents = {**self._remotes, _ITSELF: self.schema}
+            part = compile_schema({**_dialect(self.schema), "$ref": _address(site)}, documents)
+            self._parts[site.key] = part
+        return part
+
+    def _innermost(self, value: JSON) -> Fault:
+        path: Path = ()
+        heads = [self.index.root]
+        here: JSON = value
+        while (inner := self._unfit_member(heads, here)) is not None:
+            key, here, heads = inner
+            path = (*path, key)
+        types = nouns(types_named(self.index.together(heads)))
+        got = show(here, hidden=self.secrets.hides(path, here))
+        hint = "there may be more: the schema has too many ways to tell all"
+        return fault(path, "schema", types or "a value that fits its schema", got, hint)
+
+    def _unfit_member(self, heads: list[Site], value: JSON) -> tuple[str | int, JSON, list[Site]] | None:
+        sites = self.index.together(heads)
+        for key, item in members(value):
+            inner = self.index.below(sites, key)
+            if inner and not any(self._part(site).is_valid(item) for site in inner):
+                return key, item, inner
+        return None
 
 
 def validate(schema: Schema, value: JSON, remotes: Mapping[str, JSON] | None = None) -> list[Fault]:

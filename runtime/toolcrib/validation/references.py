@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from toolcrib.errors import Problem, did_you_mean
+from toolcrib.errors import Problem, near_misses
 from toolcrib.subschemas import IN_PLACE, Key, Path, SchemaIndex, Site, pointer_to
 from toolcrib.validation.faults import shorten
 
@@ -17,19 +17,18 @@ _JUDGING: Final = (*IN_PLACE, "not", "if")
 
 
 def reference_problems(
-    index: SchemaIndex, sites: Mapping[Key, Site], bundled: Sequence[str]
+    index: SchemaIndex, sites: Mapping[Key, Site], bundled: Callable[[str], bool]
 ) -> Iterator[Problem]:
     """What is wrong with the references between the sites of a schema.
 
     Args:
         index: The index of the schema.
         sites: All its sites.
-        bundled: How the URIs begin that are known without being fetched.
+        bundled: Whether a reference, as an absolute URI, is known without being fetched.
     """
     for site in sites.values():
         for keyword, reference, target in index.targets(site):
-            named = reference if "://" in reference else site.base
-            if target is None and not named.startswith(tuple(bundled)):
+            if target is None and not bundled("#".join(index.address(reference, site.base))):
                 yield _unresolved(index, reference, site, (*site.path, keyword))
     edges = {key: [other.key for other in _judges(index, site)] for key, site in sites.items()}
     ways, circling = _ways(edges)
@@ -49,16 +48,19 @@ def _unresolved(index: SchemaIndex, reference: str, site: Site, path: Path) -> P
         message = f"{shown} lies outside the schema, and nothing is fetched"
         hint = "copy it under `$defs` and refer to it as `#/$defs/NAME`"
         return Problem(code="remote_ref", message=message, pointer=place, hint=hint)
-    names = list(_definitions(index.root))
-    hint = did_you_mean(reference[:200], names) or (f"there are: {', '.join(names[:10])}" if names else "")
+    there = dict(_definitions(index.root))
+    close = [there[name] for name in near_misses(reference.rpartition("/")[2][:200], there)]
+    named = " or ".join(f"`{each}`" for each in close or [*there.values()][:10])
+    hint = f"{'did you mean' if close else 'there are:'} {named}{'?' if close else ''}" if named else ""
     return Problem(code="dangling_ref", message=f"{shown} leads nowhere", pointer=place, hint=hint)
 
 
-def _definitions(root: Site) -> Iterator[str]:
+def _definitions(root: Site) -> Iterator[tuple[str, str]]:
+    """The names of the definitions, each with the reference to it."""
     for keyword in ("$defs", "definitions"):
         table = root.get(keyword)
         if isinstance(table, dict):
-            yield from (f"#{pointer_to((keyword, name))}" for name in table)
+            yield from ((name, f"#{pointer_to((keyword, name))}") for name in table)
 
 
 def _judges(index: SchemaIndex, site: Site) -> Iterator[Site]:

@@ -199,7 +199,8 @@ class _Reader:
 
     def _pack_over(self, here: Path, top: Path) -> tuple[Path, Pack | None]:
         """The nearest folder, from `here` up to `top`, that is a pack, and its pack."""
-        for folder in (here, *here.parents):
+        folders = (here, *here.parents)
+        for folder in folders[: folders.index(top) + 1]:
             key = os.path.realpath(folder)
             file = pack_file(folder) if key not in self._pack_at else None
             if file is not None:
@@ -208,8 +209,6 @@ class _Reader:
                 )
             if key in self._pack_at:
                 return folder, self._pack_at[key]
-            if folder == top:
-                break
         return _enclosing_pack(top), None
 
     def add_pack(

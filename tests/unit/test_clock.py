@@ -441,21 +441,23 @@ def test_a_timeout_over_the_world_is_real():
                         await asyncio.Event().wait()
         return clock.monotonic()
 
-    assert 0.02 <= asyncio.run(main()) < 0.5
+    assert asyncio.run(main()) >= 0.02
 
 
 def test_sleepers_wake_in_real_time_while_somebody_is_outside():
     async def main():
-        clock, log = VirtualClock(), []
+        clock, log, slept = VirtualClock(), [], asyncio.Event()
 
         async def fetch():
             with clock.working(), clock.outside():
-                await RealClock().sleep(0.03)
+                await slept.wait()
                 log.append("fetched")
 
-        await asyncio.gather(
-            fetch(), call(clock, 0.01, log=log, name="slept"), call(clock, 500, log=log, name="late")
-        )
+        async def nap():
+            await call(clock, 0.01, log=log, name="slept")
+            slept.set()
+
+        await asyncio.gather(fetch(), nap(), call(clock, 500, log=log, name="late"))
         return [entry if isinstance(entry, str) else entry[1] for entry in log]
 
     assert asyncio.run(main()) == ["slept", "fetched", "late"]

@@ -146,6 +146,7 @@ def _build(document: Document, problems: list[Problem], files: Files | None, pac
     origin = Origin(
         source=document.source, line=document.line, pack=pack, files=files, locate=document.position
     )
+    names = [*NAMES, *(step["as"] for step in value["steps"] if "as" in step)]
     return Scenario(
         name=value["scenario"],
         description=value.get("description", ""),
@@ -155,7 +156,7 @@ def _build(document: Document, problems: list[Problem], files: Files | None, pac
         modes=value.get("modes", {}),
         mocks=value.get("mocks", {}),
         steps=_steps(value["steps"], problems),
-        verify=_verify(value.get("verify", {}), problems),
+        verify=_verify(value.get("verify", {}), names, problems),
         origin=origin,
     )
 
@@ -238,25 +239,29 @@ def _expect(
     return Expectation(outcome=None if "error" in entry else Outcome.OK, parts=parts)
 
 
-def _verify(entry: Mapping[str, Any], problems: list[Problem]) -> Verify:
+def _verify(entry: Mapping[str, Any], names: Sequence[str], problems: list[Problem]) -> Verify:
     required = [
-        _made(made, f"/verify/calls/{index}", made.get("times", {"$gte": 1}), problems)
+        _made(made, f"/verify/calls/{index}", made.get("times", {"$gte": 1}), names, problems)
         for index, made in enumerate(entry.get("calls", ()))
     ]
     forbidden = [
-        _made(made, f"/verify/never/{index}", 0, problems)
+        _made(made, f"/verify/never/{index}", 0, names, problems)
         for index, made in enumerate(entry.get("never", ()))
     ]
     order = next(((kind, tuple(tools)) for kind, tools in entry.get("order", {}).items()), None)
     return Verify(calls=(*required, *forbidden), order=order)
 
 
-def _made(entry: Mapping[str, Any], pointer: str, times: JSON, problems: list[Problem]) -> Made:
-    args = compile_matcher(entry["args"], problems, f"{pointer}/args") if "args" in entry else None
+def _made(
+    entry: Mapping[str, Any], pointer: str, times: JSON, names: Sequence[str], problems: list[Problem]
+) -> Made:
+    args = (
+        compile_matcher(entry["args"], problems, f"{pointer}/args", names=names) if "args" in entry else None
+    )
     return Made(
         tool=entry["tool"],
         args=args,
-        times=compile_matcher(times, problems, f"{pointer}/times"),
+        times=compile_matcher(times, problems, f"{pointer}/times", names=names),
         pointer=pointer,
     )
 

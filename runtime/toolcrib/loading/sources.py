@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from toolcrib.loading.compatible import is_promptkit, normalise
 from toolcrib.loading.descriptors import is_descriptor, parse_descriptor
 from toolcrib.loading.documents import Document, parse_documents, read_documents
 from toolcrib.loading.files import PACK_FILES, SUFFIXES, DiskFiles, MemoryFiles, pack_file, walk
-from toolcrib.loading.packs import Pack, one_pack
+from toolcrib.loading.packs import Pack, fits, one_pack
 from toolcrib.loading.scenarios import Scenario, is_scenario, parse_scenario
 from toolcrib.loading.shape import Shape
 from toolcrib.model import JSON, Descriptor
@@ -86,7 +86,7 @@ def parse_files(contents: Mapping[str, str | bytes], kinds: Kinds) -> Loaded:
     name = next((name for name in PACK_FILES if name in contents), None)
     pack = reader.add_pack(name, name, *parse_documents(name, contents[name])) if name is not None else None
     for path in sorted(contents):
-        if path != name and path.endswith(SUFFIXES) and _held(pack, path):
+        if path != name and path.endswith(SUFFIXES) and reader.holds(pack, path):
             home = _home(MemoryFiles(contents, path.rpartition("/")[0], reader.touched), pack, path)
             reader.add_documents(path, path, *parse_documents(path, contents[path]), home)
     return reader.loaded()
@@ -126,10 +126,6 @@ class _Home:
     scenarios: bool = True
 
 
-def _held(pack: Pack | None, path: str) -> bool:
-    return pack is None or pack.holds_tools(path) or pack.holds_scenarios(path)
-
-
 def _home(files: Files, pack: Pack | None, path: str) -> _Home:
     if pack is None:
         return _Home(files)
@@ -147,6 +143,7 @@ class _Reader:
         self._refused: dict[str, Problem] = {}
         self._problems: dict[str, list[Problem]] = {}
         self._fruitless: set[str] = set()
+        self._globs: dict[str, set[str]] = {}
         self._pack_at: dict[str, Pack | None] = {}
         self._arenas: dict[Path, bool] = {}
         self.touched: set[str] = set()
@@ -167,6 +164,7 @@ class _Reader:
         """Everything so far. What is wrong with a file is no matter if a descriptor names it as data."""
         data = self.touched & self._fruitless
         problems = [problem for key, told in self._problems.items() if key not in data for problem in told]
+        problems += self._idle_globs()
         counted = set(problems)
         return Loaded(
             tools=tuple(self._tools),
@@ -220,10 +218,36 @@ class _Reader:
         self._packs += [pack] if pack is not None else []
         return pack
 
+    def holds(self, pack: Pack | None, path: str) -> bool:
+        """Whether a file (relative to its pack) is to be read; globs that fit it are noted."""
+        if pack is None:
+            return True
+        fitting = {glob for glob in (*pack.tools, *pack.scenarios) if fits(path, glob)}
+        self._globs.setdefault(pack.origin.source, set()).update(fitting)
+        return bool(fitting)
+
+    def _idle_globs(self) -> Iterator[Problem]:
+        """Globs of a pack that fit no file are most likely misspelt."""
+        for pack in self._packs:
+            used = self._globs.get(pack.origin.source, set())
+            for key, globs in (("tools", pack.tools), ("scenarios", pack.scenarios)):
+                for index, glob in enumerate(globs):
+                    if glob in used or glob == "**":
+                        continue
+                    pointer = f"/{key}/{index}"
+                    message, hint = (
+                        f"`{glob}` fits no file of the pack",
+                        "globs are relative to the pack; `**` crosses folders",
+                    )
+                    problem = Problem(
+                        code="idle_glob", message=message, pointer=pointer, hint=hint, severity="warning"
+                    )
+                    yield problem.at(pack.origin.source, *pack.origin.locate(pointer))
+
     def _add_file(self, path: Path, root: Path, pack: Pack | None) -> None:
         key = os.path.realpath(path)
         within = path.relative_to(root).as_posix() if pack is not None else ""
-        if key in self._problems or not _held(pack, within):
+        if key in self._problems or not self.holds(pack, within):
             return
         documents, problems = read_documents(path, str(path))
         folder = path.parent

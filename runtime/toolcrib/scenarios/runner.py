@@ -46,7 +46,7 @@ async def run_scenario(runtime: Runtime, scenario: Scenario, *, seed: int | None
         scenario=scenario,
         seed=seed,
         steps=tuple(steps),
-        failures=tuple(verify(scenario.verify, run.recorded)) if finished else (),
+        failures=tuple(verify(scenario.verify, run.recorded, run.scope())) if finished else (),
         duration=RealClock().monotonic() - started,
         virtual=session.clock.monotonic(),
     )
@@ -70,7 +70,7 @@ class _Run:
 
     async def step(self, step: Step, number: int) -> StepReport:
         """Call, keep what came of it, compare."""
-        scope = self._scope()
+        scope = self.scope()
         try:
             args = step.args.render(scope)
         except ExpressionError as error:
@@ -87,7 +87,8 @@ class _Run:
         failures = tuple(compare(step, result, masked, scope))
         return StepReport(step=step, number=number, args=shown, result=masked, failures=failures)
 
-    def _scope(self) -> Mapping[str, JSON]:
+    def scope(self) -> Mapping[str, JSON]:
+        """What expressions of the scenario read: the results of the steps so far, the time, the seed."""
         now = self._session.clock.now().isoformat().replace("+00:00", "Z")
         return {"now": now, "seed": self._session.seed, **self._saved}
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from toolcrib.errors import ExpressionError
 from toolcrib.loading.scenarios import Made, Verify
 from toolcrib.matching import Matcher
 from toolcrib.model import JSON, NOTHING
@@ -49,10 +50,13 @@ def told(matcher: Matcher, value: JSON, shown: JSON, scope: Mapping[str, JSON] =
     return lines
 
 
-def verify(rules: Verify, recorded: Sequence[Recorded]) -> Iterator[Failure]:
-    """What is not as the rules say."""
+def verify(rules: Verify, recorded: Sequence[Recorded], scope: Mapping[str, JSON]) -> Iterator[Failure]:
+    """What is not as the rules say; `scope` holds what came of the steps, for their expressions."""
     for made in rules.calls:
-        yield from _count(made, recorded)
+        try:
+            yield from _count(made, recorded, scope)
+        except ExpressionError as error:
+            yield Failure(what="calls", lines=(error.message,), pointer=error.pointer or made.pointer)
     if rules.order is not None:
         kind, names = rules.order
         made_in_order = [call.tool for call in recorded]
@@ -64,10 +68,10 @@ def verify(rules: Verify, recorded: Sequence[Recorded]) -> Iterator[Failure]:
             yield Failure(what="order", lines=lines, pointer=f"/verify/order/{kind}")
 
 
-def _count(made: Made, recorded: Sequence[Recorded]) -> Iterator[Failure]:
+def _count(made: Made, recorded: Sequence[Recorded], scope: Mapping[str, JSON]) -> Iterator[Failure]:
     named = [call for call in recorded if fnmatchcase(call.tool, made.tool)]
-    fitting = [call for call in named if made.args is None or made.args.matches(call.args)]
-    differences = made.times.differences(len(fitting))
+    fitting = [call for call in named if made.args is None or made.args.matches(call.args, scope)]
+    differences = made.times.differences(len(fitting), scope)
     if not differences:
         return
     with_args = "" if made.args is None else f" with {compact(made.args.expected())}"
@@ -75,7 +79,9 @@ def _count(made: Made, recorded: Sequence[Recorded]) -> Iterator[Failure]:
     lines += [f"  {call.label}: {call.tool} {compact(call.shown)}" for call in fitting]
     if made.args is not None:
         others = (call for call in named if call not in fitting)
-        lines += [f"  {call.label} differs: {told(made.args, call.args, call.shown)[0]}" for call in others]
+        lines += [
+            f"  {call.label} differs: {told(made.args, call.args, call.shown, scope)[0]}" for call in others
+        ]
     yield Failure(what="calls", lines=tuple(lines), pointer=made.pointer)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from toolcrib.errors import DocumentError
 from toolcrib.executors import Executors
 from toolcrib.loading.packs import Pack, fits
+from toolcrib.loading.sources import parse_files
 from toolcrib.schemas import LATER_KEYS
 
 KINDS = Executors({})
@@ -144,3 +145,17 @@ def test_globs_mean_what_their_definition_says(parts, globs):
 def test_a_hostile_glob_costs_no_more_than_its_length():
     path = "/".join("a" * 200)
     assert not fits(path, "/".join([*itertools.chain(*itertools.repeat(["**", "a"], 60)), "b"]))
+
+
+def test_a_glob_that_fits_no_file_is_a_warning_at_its_place():
+    contents = {
+        "pack.yaml": 'name: p\nversion: 1.0.0\ntools: ["tools/*.yaml", "tols/*.yaml"]\nscenarios: ["s/*.yaml"]\n',
+        "tools/a.yaml": "name: a\nmock: {result: 1}\n",
+    }
+    loaded = parse_files(contents, Executors.installed())
+    assert [
+        (problem.code, problem.severity, problem.line, problem.pointer) for problem in loaded.problems
+    ] == [
+        ("idle_glob", "warning", 3, "/tools/1"),
+        ("idle_glob", "warning", 4, "/scenarios/0"),
+    ]

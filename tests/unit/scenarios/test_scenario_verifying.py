@@ -147,3 +147,36 @@ def test_a_run_without_calls_says_so():
     runtime = Runtime.of(loaded(text), executors=MOCKS)
     report = asyncio.run(run_scenario(runtime, runtime.scenarios[0]))
     assert report.failures[0].lines == ("expected these calls in any order: pay", "the calls were: none")
+
+
+def ran(text):
+    runtime = Runtime.of(loaded(text, MOCKS), executors=MOCKS)
+    assert [str(problem) for problem in runtime.problems] == []
+    return asyncio.run(run_scenario(runtime, runtime.scenarios[0]))
+
+
+COMPUTED = """
+name: make
+mock: {result: {id: 7}}
+---
+name: read
+input_schema: {type: object}
+mock: {result: 1}
+---
+scenario: made_then_read
+steps:
+  - {call: make, as: made}
+  - {call: read, args: {id: 7}}
+verify:
+  calls: [{tool: read, args: {id: "{{ made.result.WHAT }}"}, times: 1}]
+"""
+
+
+def test_a_rule_may_read_what_came_of_the_steps():
+    assert ran(COMPUTED.replace("WHAT", "id")).passed
+
+
+def test_an_expression_of_a_rule_that_fails_is_told_with_its_place():
+    (failure,) = ran(COMPUTED.replace("WHAT", "idd")).failures
+    assert "`idd`" in failure.lines[0]
+    assert failure.pointer == "/verify/calls/0/args/id"

@@ -22,7 +22,10 @@ Path: TypeAlias = tuple[str | int, ...]
 LINEAR: Final = jsonschema_rs.RegexOptions(size_limit=1 << 20)
 """Patterns that run in linear time; look-around and back-references do not compile."""
 
-BACKTRACKING: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=1 << 20)
+STEPS: Final = 100_000
+"""Steps that a pattern with look-around or back-references may take on one text."""
+
+BACKTRACKING: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=STEPS, size_limit=1 << 20)
 """For the patterns that need look-around or back-references: a bounded number of steps."""
 
 ONE: Final = frozenset(
@@ -240,9 +243,13 @@ class SchemaIndex:
             if isinstance(reference, str):
                 yield keyword, reference, self.resolve(reference, site.base)
 
+    def is_overridden(self, site: Site) -> bool:
+        """Whether nothing but its `$ref` counts of a site, as in the older dialects."""
+        return self.legacy and isinstance(site.schema, dict) and "$ref" in site.schema
+
     def at_keywords(self, site: Site, keywords: Sequence[str]) -> Iterator[Site]:
         """The direct subschemas at some keywords; none beside a `$ref` in the older dialects."""
-        if isinstance(site.schema, dict) and not (self.legacy and "$ref" in site.schema):
+        if isinstance(site.schema, dict) and not self.is_overridden(site):
             for keyword in keywords:
                 for path, schema in members(site.schema, keyword):
                     yield self.child(site, path, schema)
@@ -263,7 +270,7 @@ class SchemaIndex:
         """The sites that judge the member `key` of a value that `sites` judge."""
         found: dict[Key, Site] = {}
         for site in sites:
-            if isinstance(site.schema, dict) and not (self.legacy and "$ref" in site.schema):
+            if isinstance(site.schema, dict) and not self.is_overridden(site):
                 inner = _of_property(site.schema, key) if isinstance(key, str) else _of_item(site.schema, key)
                 for path, schema in inner:
                     child = self.child(site, path, schema)

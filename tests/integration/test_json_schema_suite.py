@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import pytest
 
-from toolcrib.validation import Validator, check_schema, validate
+from toolcrib.coercion import coerce
+from toolcrib.validation import Validator, check_schema, compile_defaults, validate
 
 RELEASE = "jsonschema-4.26.0"
 SHA256 = "0c26707e2efad8aa1bfc5b7ce170f3fccc2e4918ff85989ba9ffa9facb2be326"
@@ -127,3 +128,23 @@ def test_the_check_refuses_no_schema_of_the_suite_but_those_that_need_other_docu
     for case in cases(suite, draft):
         refused = {problem.code for problem in check_schema(case.schema) if problem.severity == "error"}
         assert refused <= {"remote_ref", "unknown_dialect"}, case.name
+
+
+@pytest.mark.parametrize("draft", DIALECTS)
+def test_repairs_leave_what_is_valid_and_end_in_what_is_valid(suite, draft):
+    table = remotes(suite, draft)
+    for case in cases(suite, draft):
+        validator = Validator(case.schema, remotes=table)
+        repaired, repairs = coerce(case.schema, validator, case.value, "lenient")
+        assert bool(repairs) == (repaired is not case.value), case.name
+        assert validator.is_valid(repaired) if repairs else repaired is case.value, case.name
+        assert not (case.valid and repairs), case.name
+
+
+@pytest.mark.parametrize("draft", DIALECTS)
+def test_defaults_are_filled_in_once(suite, draft):
+    for case in cases(suite, draft):
+        fill = compile_defaults(case.schema)
+        if fill is not None:
+            filled = fill(case.value)
+            assert fill(filled) is filled, case.name

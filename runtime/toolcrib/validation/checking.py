@@ -180,7 +180,10 @@ def _problems_of_compiling(index: SchemaIndex, sites: dict[Key, Site]) -> Iterat
         for number, site in enumerate(sites.values())
         if isinstance(site.schema, dict) and "default" in site.schema
     }
-    judge = compile_parts(schema, parts)
+    try:
+        judge = compile_parts(index.root, parts)
+    except ValueError:
+        return  # references go astray for an `$id` above them, so these defaults can't be judged apart
     effort = Effort(index)
     for name, site in parts.items():
         default = site.get("default")

@@ -92,7 +92,7 @@ _Plans: TypeAlias = dict[frozenset[Key], _Plan]
 
 
 def _plan(sites: Sequence[Site], index: SchemaIndex, plans: _Plans) -> _Plan:
-    sites = index.together(sites, ("allOf",))
+    sites = [site for site in index.together(sites, ("allOf",)) if not index.is_overridden(site)]
     key = frozenset(site.key for site in sites)
     if key in plans:
         return plans[key]

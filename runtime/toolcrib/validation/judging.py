@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import jsonschema_rs
 
@@ -24,7 +24,7 @@ MOST: Final = 20
 """Faults that are told of one value unless the caller asks for another number."""
 
 
-_ITSELF: Final = "toolcrib:schema"
+_ITSELF: Final = "toolcrib:///schema"
 _ANYTHING: Final = SchemaIndex({})
 _ALL: Final = 1_000
 
@@ -57,23 +57,40 @@ def _compile(
 
 
 def compile_parts(
-    schema: Schema, parts: Mapping[str, Site], remotes: Mapping[str, JSON] = NOTHING
+    root: Site, parts: Mapping[str, Site], remotes: Mapping[str, JSON] = NOTHING
 ) -> jsonschema_rs.Validator:
     """Compile subschemas of a schema into the judge of an object: each judges the property it is named for.
 
     Raises:
         ValueError: jsonschema-rs refuses the schema.
     """
-    properties: dict[str, JSON] = {name: {"$ref": _address(site)} for name, site in parts.items()}
-    return compile_schema({**_dialect(schema), "properties": properties}, {**remotes, _ITSELF: schema})
+    properties: dict[str, JSON] = {name: _reference(root, site) for name, site in parts.items()}
+    return compile_schema({**_dialect(root), "properties": properties}, {**remotes, _uri(root): root.schema})
 
 
-def _address(site: Site) -> str:
-    return f"{site.document or _ITSELF}#{quote(pointer_to(site.path))}"
+def compile_part(
+    root: Site, part: Site, remotes: Mapping[str, JSON] = NOTHING
+) -> jsonschema_rs.Validator | None:
+    """Compile one subschema of a schema; None where references go astray for an `$id` above it."""
+    schema = {**_dialect(root), **_reference(root, part)}
+    try:
+        return compile_schema(schema, {**remotes, _uri(root): root.schema})
+    except ValueError:
+        return None
 
 
-def _dialect(schema: Schema) -> dict[str, JSON]:
-    return {"$schema": schema["$schema"]} if isinstance(schema, dict) and "$schema" in schema else {}
+def _reference(root: Site, site: Site) -> dict[str, JSON]:
+    return {"$ref": f"{site.document or _uri(root)}#{quote(pointer_to(site.path))}"}
+
+
+def _uri(root: Site) -> str:
+    """Where a schema stands among the documents: at its own URI, against which its references resolve."""
+    return root.base if urlsplit(root.base).scheme else _ITSELF
+
+
+def _dialect(root: Site) -> dict[str, JSON]:
+    named = root.get("$schema")
+    return {} if named is None else {"$schema": named}
 
 
 class Validator:
@@ -100,7 +117,7 @@ class Validator:
     def __init__(self, schema: Schema, *, remotes: Mapping[str, JSON] | None = None) -> None:
         self.schema = schema
         self._remotes: Mapping[str, JSON] = remotes or NOTHING
-        self._parts: dict[Key, jsonschema_rs.Validator] = {}
+        self._parts: dict[Key, jsonschema_rs.Validator | None] = {}
         try:
             self._compiled = compile_schema(schema, self._remotes)
         except ValueError as error:
@@ -147,21 +164,18 @@ class Validator:
     def complains(self, site: Site, value: JSON) -> bool:
         """Whether one of the subschemas refuses a value for itself, not only for its members."""
         part = self._part(site)
-        if part.is_valid(value):
+        if part is None or part.is_valid(value):
             return False
         if self._effort.too_much(site, value):
             return True
         told = Explanation(value, _ANYTHING, lambda _path, _value: True).of(part.iter_errors(value), _ALL)
         return any(not fault.path for fault in told)
 
-    def _part(self, site: Site) -> jsonschema_rs.Validator:
+    def _part(self, site: Site) -> jsonschema_rs.Validator | None:
         """A subschema, compiled at its first use."""
-        part = self._parts.get(site.key)
-        if part is None:
-            documents = {**self._remotes, _ITSELF: self.schema}
-            part = compile_schema({**_dialect(self.schema), "$ref": _address(site)}, documents)
-            self._parts[site.key] = part
-        return part
+        if site.key not in self._parts:
+            self._parts[site.key] = compile_part(self.index.root, site, self._remotes)
+        return self._parts[site.key]
 
     def _innermost(self, value: JSON) -> Fault:
         path: Path = ()
@@ -179,7 +193,8 @@ class Validator:
         sites = self.index.together(heads)
         for key, item in members(value):
             inner = self.index.below(sites, key)
-            if inner and not any(self._part(site).is_valid(item) for site in inner):
+            parts = [part for site in inner if (part := self._part(site)) is not None]
+            if parts and not any(part.is_valid(item) for part in parts):
                 return key, item, inner
         return None
 

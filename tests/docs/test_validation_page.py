@@ -1,0 +1,107 @@
+"""The page on validation says what the judge, the faults and the repairs do."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from toolcrib.coercion import coerce
+from toolcrib.middleware import arguments, results
+from toolcrib.subschemas import STEPS
+from toolcrib.validation import Validator, check_schema, json_fault, judging, validate
+from toolcrib.validation.checking import DEPTH, SIZE
+from toolcrib.validation.json_values import DIGITS
+from toolcrib.validation.references import WAYS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "validation.md").read_text(encoding="utf-8")
+
+THOUSANDS_OF_DIGITS = "`1e400` as an integer"
+
+
+def table(heading: str) -> list[list[str]]:
+    """The rows of the table with this heading, cell by cell, without the backticks around a cell."""
+    (rest,) = PAGE.split(f"| {heading} |\n")[1:]
+    rows = [line.strip("| ").split(" | ") for line in rest.split("\n\n")[0].splitlines()[1:]]
+    return [
+        [cell if cell == THOUSANDS_OF_DIGITS else cell.removeprefix("`").removesuffix("`") for cell in row]
+        for row in rows
+    ]
+
+
+def value_of(cell: str) -> object:
+    return 10**400 if cell == THOUSANDS_OF_DIGITS else json.loads(cell)
+
+
+@pytest.mark.parametrize("row", table("schema | value | told"), ids=lambda row: row[2][:30])
+def test_each_fault_is_told_as_the_page_says(row):
+    schema, value, told = row
+    assert [fault.for_model() for fault in validate(json.loads(schema), json.loads(value))] == [told]
+
+
+@pytest.mark.parametrize(
+    "row", table("level | kind | schema | given | becomes"), ids=lambda row: f"{row[1]} {row[3]}"
+)
+def test_each_repair_is_made_as_the_page_says(row):
+    level, kind, schema, given, becomes = row
+    schema, given = json.loads(schema), json.loads(given)
+    validator = Validator(schema)
+    repaired, repairs = coerce(schema, validator, given, level)
+    assert json.dumps(repaired) == becomes
+    assert [repair.kind for repair in repairs] == [kind]
+    if level == "lenient":
+        assert coerce(schema, validator, given, "safe") == (given, [])
+
+
+@pytest.mark.parametrize("row", table("schema | given | why"), ids=lambda row: row[1])
+@pytest.mark.parametrize("level", ["safe", "lenient"])
+def test_what_the_page_says_is_never_repaired(row, level):
+    schema, given = json.loads(row[0]), json.loads(row[1])
+    assert coerce(schema, Validator(schema), given, level) == (given, [])
+
+
+def our_verdict(schema: object, value: object) -> str:
+    if check_schema(schema):
+        return "refused"
+    return "valid" if Validator(schema).is_valid(value) else "invalid"
+
+
+def verdict_of_jsonschema(schema: object, value: object) -> str:
+    judge = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
+    try:
+        return "valid" if judge(schema).is_valid(value) else "invalid"
+    except Exception:  # noqa: BLE001 -- what it raises is not one family
+        return "error"
+
+
+@pytest.mark.parametrize(
+    "row",
+    table("schema | value | toolcrib | jsonschema | why"),
+    ids=lambda row: f"{row[0][:30]} {row[1][:10]}",
+)
+def test_each_difference_to_jsonschema_is_as_the_page_says(row):
+    schema, value = json.loads(row[0]), value_of(row[1])
+    assert [our_verdict(schema, value), verdict_of_jsonschema(schema, value)] == row[2:4]
+
+
+def test_the_limits_are_as_the_page_says():
+    told = {name: int(re.sub(r"\D", "", value)) for name, value in table("limit | value")}
+    assert told == {
+        "nesting of a schema": DEPTH,
+        "size of a schema, as compact JSON": SIZE // 1024,
+        "ways through references and combinators to judge one value": WAYS,
+        "compiled size of a pattern": 1,
+        "steps of a pattern with look-around or back-references": STEPS,
+        "nesting of arguments": arguments.DEPTH,
+        "nesting of results": results.DEPTH,
+        "digits of an integer": DIGITS,
+        "faults that are told of one value": judging.MOST,
+    }
+
+
+def test_the_longest_integer_is_json_and_a_longer_one_is_not():
+    assert json_fault(10**DIGITS - 1) is None
+    assert json_fault(10**DIGITS) is not None

@@ -55,7 +55,10 @@ _TYPES = {
     "dict": "object",
 }
 
-_OPENERS = re.compile(r"\{\{|\{%|\{#|\$\$\{")
+_GATHERED = {("annotations",), ("labels",), ("metadata",), ("mock",)}
+
+_SIGNS = re.compile(r"[{%#$]{2,}")
+_OPENERS = ("{{", "{%", "{#", "$${")
 
 
 def is_promptkit(value: JSON) -> bool:
@@ -81,7 +84,9 @@ def normalise(document: Document, files: Files | None = None) -> tuple[list[Docu
         return _manifest(document, value, files)
     function = value.get("function")
     if value.get("type") == "function" and isinstance(function, dict):
-        return _Form(document, "/function", files).of(function)
+        form = _Form(document, "/function", files)
+        form.check_rest(value, ("type", "function"), "")
+        return form.of(function)
     foreign = _is_foreign(value)
     return _Form(document, "", files).of(value) if foreign else None
 
@@ -137,7 +142,8 @@ class _Form:
 
     def of(self, source: dict[str, Any]) -> tuple[list[Document], list[Problem]]:
         """Turn every key, and give what came of it."""
-        for key, item in source.items():
+        # A title of its own counts more than one among the annotations, so these come last.
+        for key, item in sorted(source.items(), key=lambda entry: entry[0] == "annotations"):
             place = self._place + pointer_of((key,))
             turn = _FOREIGN.get(key) or _SHARED.get(key)
             if turn is None or not turn(self, item, place):
@@ -148,17 +154,22 @@ class _Form:
         ]
 
     def put(self, path: tuple[str, ...], item: JSON, place: str) -> None:
-        """Set a part of the new document and note where it came from."""
+        """Set a part of the new document and note where it came from; what is gathered may have several parts."""
         holder = self._value
         for key in path[:-1]:
             holder = holder.setdefault(key, {})
             if not isinstance(holder, dict):
                 self.problem("wrong_type", f"`{key}` must be an object here", place)
                 return
+        present = holder.get(path[-1])
+        if isinstance(present, dict) and isinstance(item, dict) and path in _GATHERED:
+            for key, part in item.items():
+                self.put((*path, key), part, place + pointer_of((key,)))
+            return
         if path[-1] in holder:
             self.problem("duplicate_key", f"`{'.'.join(path)}` is said twice, here in another form", place)
             return
-        holder[path[-1]] = item
+        holder[path[-1]] = dict(item) if isinstance(item, dict) else item
         self._moves[pointer_of(path)] = place
 
     def note(self, path: tuple[str, ...], place: str) -> None:
@@ -222,16 +233,22 @@ class _Form:
         return True
 
     def mock_template(self, item: JSON, place: str) -> bool:
+        if not isinstance(item, str):
+            self.problem("wrong_type", "a template is a text", place)
+            return True
         try:
-            self.put(("mock", "template"), translate(str(item)), place)
+            self.put(("mock", "template"), translate(item), place)
         except ExpressionError as error:
             self.problem(error.code, error.message, place, hint=error.hint)
         return True
 
     def mock_template_file(self, item: JSON, place: str) -> bool:
-        return self.mock_template(
-            read_text(Origin(files=self._files), str(item), place, self._problems), place
-        )
+        if not isinstance(item, str):
+            self.problem("wrong_type", "the name of a file is a text", place)
+            return True
+        before = len(self._problems)
+        text = read_text(Origin(files=self._files), item, place, self._problems)
+        return len(self._problems) > before or self.mock_template(text, place)
 
     def mock_parts(self, item: JSON, place: str) -> bool:
         if not isinstance(item, list):
@@ -239,7 +256,7 @@ class _Form:
             return True
         parts = [self._part(part, f"{place}/{index}") for index, part in enumerate(item)]
         self.put(("mock", "content"), parts, place)  # type: ignore[arg-type]
-        if any("width" in str(part) or "height" in str(part) for part in item):
+        if any(_has_size(part) for part in item):
             self.put(("metadata", "mock_parts"), item, place)
         return True
 
@@ -337,8 +354,11 @@ class _Form:
             if old in entry:
                 schema[new] = entry[old]
                 self.note((*path, new), f"{place}/{old}")
-        if "item_type" in entry:
-            schema["items"] = {"type": _TYPES.get(entry["item_type"], entry["item_type"])}
+        item_type = entry.get("item_type", "any")
+        if item_type != "any":
+            schema["items"] = {
+                "type": _TYPES.get(item_type, item_type) if isinstance(item_type, str) else item_type
+            }
             self.note((*path, "items"), f"{place}/item_type")
         return schema
 
@@ -380,10 +400,16 @@ _SHARED: dict[str, _Turn] = {
 """Keys that need turning only in a document that is foreign."""
 
 
+def _has_size(part: JSON) -> bool:
+    """Whether a part gives a width or height, which our parts do not have."""
+    media = part.get("media") if isinstance(part, dict) else None
+    return isinstance(media, dict) and ("width" in media or "height" in media)
+
+
 def literal(value: JSON) -> JSON:
     """A value whose texts mean only themselves: what looks like an expression is quoted."""
     if isinstance(value, str):
-        return _OPENERS.sub(_quoted, value)
+        return _SIGNS.sub(_quoted, value)
     if isinstance(value, list):
         return [literal(item) for item in value]
     if isinstance(value, dict):
@@ -391,7 +417,8 @@ def literal(value: JSON) -> JSON:
     return value
 
 
-def _quoted(opener: re.Match[str]) -> str:
-    if opener[0] == "$${":
-        return "{{ '$' }}${"
-    return f"{{{{ '{opener[0]}' }}}}"
+def _quoted(signs: re.Match[str]) -> str:
+    """A run of signs as a literal where it would open something; whole, so that no rest of it opens either."""
+    run = signs[0]
+    parts = run.replace("$${", "$$' ~ '{")
+    return f"{{{{ '{parts}' }}}}" if any(opener in run for opener in _OPENERS) else run

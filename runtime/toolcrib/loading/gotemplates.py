@@ -5,7 +5,8 @@ The subset: `{{.x}}`, `{{.a.b}}`, `if`/`else if`/`else`, `range`, `toJson`, `ind
 Everything else is refused with its line.
 
 Go prints `<no value>` for an absent key and takes it for false in a condition. Here an absent key
-is an error where it is printed, and none in conditions and loops.
+is an error where it is printed, and none in conditions and loops. As in all our templates, one
+newline at the end is left out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from typing import NoReturn
 
 from toolcrib.errors import ExpressionError
 
-_ACTION = re.compile(r"\{\{(- )?\s*(.*?)\s*( -)?\}\}", re.DOTALL)
+LENGTH = 16 * 1024
+"""A template may have so many characters, as one of ours."""
+
+NESTING = 50
+"""Parentheses, and `if` and `range`, may be nested so deep."""
+
+_COMMENT = re.compile(r"(?:-\s)?\s*+/\*(?:[^*]|\*(?!/))*+\*/")
+# Possessive throughout: an action that is not closed is found out in one pass.
+_BODY = re.compile(r"""(?:"(?:\\.|[^"\\\n])*+"|`[^`]*+`|(?!\}\})[^"`])*+""")
 _TOKEN = re.compile(
     r"""\s*(?:
         (?P<text>"(?:\\.|[^"\\])*"|`[^`]*`)
@@ -44,6 +53,13 @@ def translate(text: str) -> str:
     return _Translation(text).result()
 
 
+class _If:
+    """An `if`, and whether its `else` was there."""
+
+    def __init__(self) -> None:
+        self.has_else = False
+
+
 class _Loop:
     """A `range`: what the dot, the element's and the index's variable are called in it."""
 
@@ -57,61 +73,83 @@ class _Translation:
     def __init__(self, text: str) -> None:
         self._text = text
         self._line = 1
-        self._open: list[_Loop | None] = []
+        self._open: list[_If | _Loop] = []
         self._loops = 0
+        self._parentheses = 0
 
     def result(self) -> str:
-        pieces, end = [], 0
-        for match in _ACTION.finditer(self._text):
-            self._line = self._text.count("\n", 0, match.start()) + 1
-            pieces.append(self._plain(self._text[end : match.start()]))
-            pieces.append(self._action(match[2], "-" if match[1] else "", "-" if match[3] else ""))
-            end = match.end()
-        self._line = self._text.count("\n", 0, end) + 1
-        pieces.append(self._plain(self._text[end:]))
+        text = self._text
+        if len(text) > LENGTH:
+            self._refuse(f"it has {len(text):,} characters; at most {LENGTH:,} are read")
+        pieces, at = [], 0
+        while (start := text.find("{{", at)) >= 0:
+            pieces.append(_plain(text[at:start]))
+            self._line += text.count("\n", at, start)
+            at = self._end_of_action(start + 2)
+            pieces.append(self._action(text[start + 2 : at]))
+            self._line += text.count("\n", start, at)
+            at += 2
+        pieces.append(_plain(text[at:]))
         if self._open:
-            self._line = self._text.count("\n") + 1
+            self._line = text.count("\n") + 1
             self._refuse("an `end` is missing")
         return "".join(pieces)
+
+    def _end_of_action(self, start: int) -> int:
+        """Where the `}}` stands that belongs to a `{{`: not one within a text or a comment."""
+        comment = _COMMENT.match(self._text, start)
+        body = _BODY.match(self._text, start if comment is None else comment.end())
+        if body is None or not self._text.startswith("}}", body.end()):
+            self._refuse("`{{` is not closed")
+        return body.end()
 
     def _refuse(self, what: str) -> NoReturn:
         hint = "the subset is: {{.x}}, if, range, toJson, index, len, printf, comparisons, and, or, not; or write `template`"
         raise ExpressionError(f"line {self._line} of the Go template: {what}", code="go_template", hint=hint)
 
-    def _plain(self, text: str) -> str:
-        if "{{" in text:
-            self._refuse("`{{` is not closed")
-        return _OPENERS.sub(lambda match: f"{{{{ '{match[0]}' }}}}", text)
-
-    def _action(self, body: str, left: str, right: str) -> str:
-        if body.startswith("/*"):
+    def _action(self, body: str) -> str:
+        left = "-" if re.match(r"-\s", body) else ""
+        right = "-" if re.search(r"\s-\Z", body) else ""
+        body = body[len(left) : len(body) - len(right)].strip()
+        if body.startswith("/*") and body.endswith("*/"):
             return f"{{#{left} {right}#}}"
-        word, _, rest = body.partition(" ")
+        word, rest = _first_word(body)
         statement = _STATEMENTS.get(word)
         if statement is not None:
-            return f"{{%{left} {statement(self, rest.strip())} {right}%}}"
+            return f"{{%{left} {statement(self, rest)} {right}%}}"
         return f"{{{{{left} {self._pipeline(body, asking=False)} {right}}}}}"
 
+    def _enter(self, block: _If | _Loop) -> None:
+        if len(self._open) == NESTING:
+            self._refuse(f"`if` and `range` are nested deeper than {NESTING} levels")
+        self._open.append(block)
+
     def _if(self, rest: str) -> str:
-        self._open.append(None)
+        self._enter(_If())
         return f"if {self._pipeline(rest, asking=True)}"
 
     def _else(self, rest: str) -> str:
         if not self._open:
             self._refuse("`else` without `if`")
-        if self._open[-1] is not None:
+        opened = self._open[-1]
+        if isinstance(opened, _Loop):
             self._refuse("`else` of a `range` is not in the subset")
+        if opened.has_else:
+            self._refuse("a second `else` for one `if`")
+        opened.has_else = not rest
         if not rest:
             return "else"
-        word, _, condition = rest.partition(" ")
+        word, condition = _first_word(rest)
         if word != "if":
-            self._refuse(f"`else {word}` is not in the subset")
+            self._refuse(f"`else {rest}` is not in the subset")
         return f"elif {self._pipeline(condition, asking=True)}"
 
-    def _end(self, _rest: str) -> str:
+    def _end(self, rest: str) -> str:
+        if rest:
+            self._refuse(f"`end {rest}` is not in the subset")
         if not self._open:
             self._refuse("`end` without `if` or `range`")
-        return "endif" if self._open.pop() is None else "endfor"
+        return "endif" if isinstance(self._open.pop(), _If) else "endfor"
 
     def _range(self, rest: str) -> str:
         names, assigned, source = rest.rpartition(":=")
@@ -122,7 +160,7 @@ class _Translation:
         self._loops += 1
         element = f"item_{self._loops}"
         index = variables[0] if len(variables) == 2 else ""
-        self._open.append(_Loop(element, variables[-1] if variables else "", index))
+        self._enter(_Loop(element, variables[-1] if variables else "", index))
         return f"for {element} in ({listed} or [])"
 
     def _pipeline(self, source: str, *, asking: bool) -> str:
@@ -174,7 +212,11 @@ class _Translation:
         if kind == "path":
             return self._path(text, asking=asking)
         if (kind, text) == ("mark", "("):
+            self._parentheses += 1
+            if self._parentheses > NESTING:
+                self._refuse(f"parentheses are nested deeper than {NESTING} levels")
             inner = self._commands(tokens, asking=asking)
+            self._parentheses -= 1
             if tokens[:1] != [("mark", ")")]:
                 self._refuse("a `)` is missing")
             del tokens[0]
@@ -205,7 +247,7 @@ class _Translation:
         return root
 
     def _root(self, first: str) -> str:
-        loops = [loop for loop in self._open if loop is not None]
+        loops = [opened for opened in self._open if isinstance(opened, _Loop)]
         if first == "":
             return loops[-1].element if loops else "args"
         if first == "$":
@@ -246,7 +288,7 @@ class _Translation:
             self._refuse("`printf` needs its form as a text in quotes")
         left = list(values)
         pieces = []
-        for piece in re.findall(r"%.|[^%]+", form[1:-1]):
+        for piece in re.findall(r"%.?|[^%]+", form[1:-1]):
             if piece in {"%s", "%d", "%v"} and left:
                 pieces.append(left.pop(0))
             elif piece == "%%":
@@ -266,6 +308,18 @@ _STATEMENTS: dict[str, Callable[[_Translation, str], str]] = {
     "end": _Translation._end,  # noqa: SLF001
     "range": _Translation._range,  # noqa: SLF001
 }
+
+
+def _plain(text: str) -> str:
+    """What stands between actions, so that it means the same to us."""
+    return _OPENERS.sub(lambda match: f"{{{{ '{match[0]}' }}}}", text)
+
+
+def _first_word(text: str) -> tuple[str, str]:
+    """The word that a text begins with, and the rest without blanks around it."""
+    match = re.match(r"[A-Za-z_]\w*", text)
+    word = match[0] if match is not None else ""
+    return word, text[len(word) :].strip()
 
 
 def _literal(text: str) -> str:

@@ -3,9 +3,14 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from toolcrib import Executors, Runtime
+from toolcrib.loading.compatible import literal, normalise
+from toolcrib.loading.documents import parse_documents
 from toolcrib.loading.sources import load, parse, parse_files
+from toolcrib.rendering import compile_value
 
 MANIFEST = """
 apiVersion: promptkit.altairalabs.ai/v1alpha1
@@ -62,6 +67,21 @@ def test_a_promptkit_manifest_keeps_everything():
 def test_a_mock_result_is_data_and_never_an_expression():
     result = call(MANIFEST, {"id": "1"}, "tool.yaml")
     assert result.value == {"id": "{{ not ours }}", "note": "$${x} {% y"}
+
+
+@settings(max_examples=500)
+@given(st.text(alphabet="{}$%#' x") | st.text())
+def test_every_text_of_a_mock_result_means_itself(text):
+    problems = []
+    rendering = compile_value(literal({"a": [text]}), ["args"], problems)
+    assert (problems, rendering.render({"args": {}})) == ([], {"a": [text]})
+
+
+def test_labels_of_the_envelope_and_of_the_specification_go_together():
+    tool = only(MANIFEST.replace("  mode: mock", "  labels: {tier: gold}\n  mode: mock"))
+    assert dict(tool.labels) == {"team": "orders", "tier": "gold"}
+    loaded = read(MANIFEST.replace("  mode: mock", "  labels: {team: gold}\n  mode: mock"))
+    assert codes(loaded) == [("duplicate_key", 12, "/spec/labels/team")]
 
 
 def test_metadata_name_beats_spec_name_with_a_warning():
@@ -166,6 +186,19 @@ def test_a_go_template_outside_the_subset_is_refused():
     assert [(code, pointer) for code, _line, pointer in codes(loaded)] == [("go_template", "/mockTemplate")]
 
 
+@pytest.mark.parametrize(
+    ("flat", "expected"),
+    [
+        ({"mockTemplate": 3}, ("wrong_type", "/mockTemplate")),
+        ({"mock_template_file": ["a"]}, ("wrong_type", "/mock_template_file")),
+        ({"mock_template_file": "gone.tmpl"}, ("file_unreadable", "/mock_template_file")),
+    ],
+)
+def test_a_template_that_is_no_text_or_not_there_is_refused(flat, expected):
+    loaded = read({"name": "a", **flat}, "a.json")
+    assert [(code, pointer) for code, _line, pointer in codes(loaded)][:1] == [expected]
+
+
 def test_a_go_template_file_is_translated():
     flat = {"name": "a", "mock_template_file": "a.tmpl", "inputSchema": {"type": "object"}}
     loaded = parse_files({"a.json": json.dumps(flat), "a.tmpl": "Hi {{ .who }}"}, Executors.installed())
@@ -201,6 +234,21 @@ def test_a_result_file_is_read(tmp_path):
 def test_milliseconds_are_whole_numbers(timeout):
     loaded = read({"name": "a", "mock_result": 1, "timeout_ms": timeout}, "a.json")
     assert [(code, pointer) for code, _line, pointer in codes(loaded)] == [("wrong_type", "/timeout_ms")]
+
+
+def test_what_is_gathered_from_several_keys_does_not_depend_on_their_order():
+    parts = {
+        "name": "a",
+        "metadata": {"b": 1},
+        "_meta": {"c": 2},
+        "mock": {"latency": "1ms"},
+        "mock_result": 3,
+    }
+    expected = {"b": 1, "_meta": {"c": 2}}
+    for document in (parts, dict(reversed(parts.items()))):
+        tool = only(document, "a.json")
+        assert (tool.metadata, tool.bindings["mock"]) == (expected, {"latency": "1ms", "result": 3})
+    assert parts["metadata"] == {"b": 1}
 
 
 def test_one_thing_said_in_two_forms_is_refused():
@@ -263,6 +311,17 @@ def test_a_parameter_list_becomes_a_closed_schema():
         ({"name": "a", "min_value": "x"}, "invalid_schema", "/input_schema/properties/a/minimum"),
         ({"name": "a", "required": "yes"}, "wrong_type", "/parameters/0/required"),
         ({"name": "a", "schema": 1}, "wrong_type", "/parameters/0/schema"),
+        (
+            {"name": "a", "type": "array", "item_type": ["x"]},
+            "invalid_schema",
+            "/input_schema/properties/a/items/type/0",
+        ),
+        (
+            {"name": "a", "type": "array", "item_type": {}},
+            "invalid_schema",
+            "/input_schema/properties/a/items/type",
+        ),
+        ({"name": "a", "type": {}}, "invalid_schema", "/input_schema/properties/a/type"),
         ({"type": "string"}, "missing_key", "/parameters/0"),
         ("a", "missing_key", "/parameters/0"),
     ],
@@ -306,6 +365,20 @@ def test_a_function_definition_is_a_tool(document):
     assert tool.metadata == ({"strict": True} if "type" in document else {})
 
 
+def test_what_stands_beside_a_wrapped_function_is_not_dropped():
+    loaded = read(
+        {"type": "function", "function": {"name": "f", "parameters": SCHEMA}, "functon": 1}, "a.json"
+    )
+    assert [(code, pointer) for code, _line, pointer in codes(loaded)] == [("unknown_key", "/functon")]
+
+
+@pytest.mark.parametrize("first", ["title", "annotations"])
+def test_a_title_of_its_own_counts_more_than_one_among_the_hints(first):
+    both = {"title": "Own", "annotations": {"title": "Other", "readOnlyHint": True}}
+    tool = only({"name": "t", "inputSchema": SCHEMA, first: both[first], **both}, "a.json")
+    assert tool.title == "Own"
+
+
 def test_a_bare_mcp_tool_keeps_its_hints():
     tool = only(
         {
@@ -328,6 +401,17 @@ def test_hints_alone_make_a_document_foreign():
         {"name": "t", "input_schema": SCHEMA, "annotations": {"title": "T", "idempotentHint": True}}, "a.json"
     )
     assert (tool.title, tool.annotations.idempotent) == ("T", True)
+
+
+@pytest.mark.parametrize("document", [["name"], "text", {"apiVersion": 1, "kind": ["Tool"], "x": 1}])
+def test_what_has_no_foreign_form_is_left_to_others(document):
+    (found,), _ = parse_documents("a.yaml", json.dumps(document))
+    assert normalise(found) is None
+
+
+def test_hints_without_any_hint_are_our_own_annotations():
+    tool = only({"name": "t", "inputSchema": SCHEMA, "annotations": {"read_only": True}}, "a.json")
+    assert tool.annotations.read_only
 
 
 def test_an_unknown_hint_is_refused():

@@ -1,6 +1,8 @@
 """Go templates become ours with the same output."""
 
+import contextlib
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -51,6 +53,13 @@ def rendered(template, **args):
         ('{{printf ""}}|', {}, "|"),
         ('{{ `raw \\n` }}{{ "a\\tb\\"" }}', {}, 'raw \\na\tb"'),
         ("{% not ours %} {# nor this #}", {}, "{% not ours %} {# nor this #}"),
+        ("{{if(eq .a 1)}}x{{end}}{{if\n.a}}y{{end}}", {"a": 1}, "xy"),
+        ("{{/* a }} in a comment */}}z{{- /* * and / */ -}} .", {}, "z."),
+        ('{{ "}} in a text" }}{{ `"}}` }}', {}, '}} in a text"}}'),
+        ("{{.if}}{{.not}} }}", {"if": 1, "not": 2}, "12 }}"),
+        ("{{-3}}{{- 4 -}}", {}, "-34"),
+        ('{{len .x | printf "%d"}}', {"x": [1]}, "1"),
+        ("one newline at the end is left out\n\n", {}, "one newline at the end is left out\n"),
     ],
 )
 def test_the_subset_gives_what_go_gives(template, args, expected):
@@ -83,6 +92,18 @@ def test_the_subset_gives_what_go_gives(template, args, expected):
         ("{{ .a ; }}", 1, "not in the subset"),
         ('{{ "\\q" }}', 1, "escape"),
         ("{{ len len }}", 1, "not expected"),
+        ('{{ printf "100%" }}', 1, "`%` of `printf`"),
+        ("{{if .a}}\n{{else}}{{else}}{{end}}", 2, "second `else`"),
+        ("{{if .a}}\n{{else}}{{else if .b}}{{end}}", 2, "second `else`"),
+        ("{{if .a}}{{end if}}", 1, "`end if`"),
+        ("{{if}}{{end}}", 1, "missing"),
+        ("{{/* a", 1, "not closed"),
+        ("{{/* a */ b}}", 1, "not in the subset"),
+        ('{{\n .a }}\n\n{{ "}} }}', 4, "not closed"),
+        ("\n{{ " + "(" * 60, 2, "not closed"),
+        ("{{ " + "(" * 60 + "}}", 1, "deeper than 50"),
+        ("{{if .a}}\n" * 51, 51, "deeper than 50"),
+        ("x" * 20_000, 1, "20,000 characters"),
     ],
 )
 def test_everything_else_is_refused_with_its_line(template, line, says):
@@ -91,6 +112,16 @@ def test_everything_else_is_refused_with_its_line(template, line, says):
     assert refused.value.code == "go_template"
     assert f"line {line} " in refused.value.message
     assert says in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "piece", ["{{", "{{ ", "{{- ", "{{/*", '{{ "', "{{ `", "{{ (", "{{ .a.", "{{ if ", "{{.x}}", "}} "]
+)
+def test_no_text_takes_long(piece):
+    started = time.perf_counter()
+    with contextlib.suppress(ExpressionError):
+        translate(piece * (16 * 1024 // len(piece)))
+    assert time.perf_counter() - started < 1
 
 
 def test_an_absent_key_is_an_error_where_it_is_printed():
@@ -103,9 +134,16 @@ def test_a_text_as_json_survives(text):
     assert json.loads(rendered("{{ toJson .text }}", text=text)) == text
 
 
+@given(st.text().filter(lambda text: "{{" not in text and "\r" not in text and not text.endswith("\n")))
+def test_a_text_without_actions_stays_as_it_is(text):
+    assert rendered(text) == text
+
+
 @given(st.text(alphabet='{}.$|() "abend-ifrg:=,/*\n'))
 def test_no_text_raises_anything_else(template):
+    code = "go_template"
     try:
         translate(template)
     except ExpressionError as refused:
-        assert refused.code == "go_template"
+        code = refused.code
+    assert code == "go_template"

@@ -45,6 +45,7 @@ _ROUNDS: Final = 16
 _DEPTH: Final = 64
 _DIGITS: Final = 400
 _STRAY: Final = ("additionalProperties", "unevaluatedProperties")
+_OPENING: Final = ("[", "{")
 _INTEGER: Final = re.compile(r"([+-]?(?:0|[1-9][0-9]*))(?:\.0+)?")
 _NUMBER: Final = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _BOOLEANS: Final = {"true": True, "false": False}
@@ -119,7 +120,9 @@ def coerce(schema: Schema, validator: Validator, value: JSON, level: Level) -> t
 
 def _repair(validator: Validator, value: JSON, step: _Step) -> Repair:
     before = _at(value, step.path)
-    hidden = validator.secrets.hides(step.path, before) or validator.secrets.hides(step.path, step.value)
+    places = {step.path, (*step.path[:-1], step.name)} if step.name else {step.path}
+    shown = (before, step.value)
+    hidden = any(validator.secrets.hides(place, each) for place in places for each in shown)
     after = "nothing" if isinstance(step.value, _Gone) else show(step.value, hidden=hidden)
     if step.name:
         after = pointer_to((*step.path[:-1], step.name))
@@ -207,7 +210,8 @@ class _Place:
             if reading is not None:
                 yield _Step(self._path, "parsed", reading)
         if "array" in wanted and not isinstance(value, list | _Gone) and value is not None:
-            yield _Step(self._path, "wrapped", [value])
+            broken = isinstance(value, str) and value.strip()[:1] in _OPENING  # it was to be an array itself
+            yield from () if broken else (_Step(self._path, "wrapped", [value]),)
 
     def _known(self) -> list[str]:
         tables = (site.get("properties") for site in self._index.at(self._path[:-1]))
@@ -247,7 +251,7 @@ def _readings(text: str, wanted: set[str]) -> Iterator[JSON]:
             yield number
     if "boolean" in wanted and text.lower() in _BOOLEANS:
         yield _BOOLEANS[text.lower()]
-    if text[:1] in ("[", "{"):
+    if text[:1] in _OPENING:
         parsed = _parsed(text)
         if _type_of(parsed) in wanted:
             yield parsed

@@ -52,6 +52,7 @@ _ENDINGS: Final = (
     "signingkey",
     "token",
 )
+_MEMBERS: Final = ("properties", "patternProperties", "additionalProperties", "prefixItems", "items")
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -64,8 +65,7 @@ def is_secret_name(name: str) -> bool:
     words = [word.lower() for word in _WORD.findall(name)]
     if not _WORDS.isdisjoint(words):
         return True
-    joined = "".join(words)
-    return joined.endswith(_ENDINGS) and words[-1:] != ["tokens"]
+    return "".join(words).endswith(_ENDINGS)
 
 
 def is_secret_schema(schema: Schema) -> bool:
@@ -81,12 +81,15 @@ class SecretPlaces:
     """The secret places of the values of one schema, or of one subschema of it."""
 
     def __init__(self, index: SchemaIndex | None = None, top: Site | None = None) -> None:
-        marked = index is not None and any(is_secret_schema(site.schema) for site in index.everything())
+        marked = index is not None and any(_is_secret(site) for site in index.everything())
         self.index = index if marked else None
         self._top = top
 
     def hides(self, path: Path, value: object) -> bool:
-        """Whether the place `path` is secret; `value` is what stands there."""
+        """Whether the place `path` is secret; `value` is what stands there.
+
+        Where a container with secret members is wanted, what stands in its place is secret too.
+        """
         sites = self.roots()
         if _marked(sites):
             return True
@@ -97,7 +100,7 @@ class SecretPlaces:
             sites = self.under(sites, key)
             if _marked(sites):
                 return True
-        return False
+        return not isinstance(value, dict | list) and self.holds(sites)
 
     def roots(self) -> Sequence[Site]:
         """The sites of the whole value; none where the schema marks nothing."""
@@ -106,6 +109,20 @@ class SecretPlaces:
     def under(self, sites: Sequence[Site], key: str | int) -> Sequence[Site]:
         """The sites of a member."""
         return self.index.together(self.index.below(sites, key)) if self.index is not None else ()
+
+    def holds(self, sites: Sequence[Site]) -> bool:
+        """Whether a container that `sites` judge may have secret members."""
+        if self.index is None:
+            return False
+        inner = [child for site in sites for child in self.index.at_keywords(site, _MEMBERS)]
+        return any(_is_secret(site) for site in self.index.together(inner))
+
+
+def _is_secret(site: Site) -> bool:
+    """Whether a subschema is marked as secret, or is that of a property with such a name."""
+    *_, keyword, name = ("", "", *site.path)
+    named = keyword == "properties" and isinstance(name, str) and is_secret_name(name)
+    return named or is_secret_schema(site.schema)
 
 
 def _marked(sites: Sequence[Site]) -> bool:
@@ -137,7 +154,7 @@ def compile_redaction(
             }
         if isinstance(value, list):
             return [copy(item, places.under(sites, index), depth + 1) for index, item in enumerate(value)]
-        return value
+        return HIDDEN if isinstance(value, str) and places.holds(sites) else value
 
     return lambda value: copy(value, places.roots(), 1)
 

@@ -121,7 +121,7 @@ def test_no_text_takes_long(piece):
     started = time.perf_counter()
     with contextlib.suppress(ExpressionError):
         translate(piece * (16 * 1024 // len(piece)))
-    assert time.perf_counter() - started < 1
+    assert time.perf_counter() - started < 10
 
 
 def test_an_absent_key_is_an_error_where_it_is_printed():

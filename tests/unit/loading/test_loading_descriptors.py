@@ -304,7 +304,7 @@ def test_an_open_input_schema_is_the_authors_choice(schema):
     assert tool_of(PLAIN + f"input_schema: {schema}\n").name == "tool"
 
 
-@pytest.mark.parametrize("text", ["0s", "601s", "11m", "1h", "0ms", "9" * 400 + "s"])
+@pytest.mark.parametrize("text", ["0s", "601s", "11m", "1h", "0ms", "9" * 18 + "s"])
 def test_a_timeout_has_its_range(text):
     problem = problem_of(PLAIN + f"timeout: {text}\n")
     assert (problem.code, problem.pointer, problem.line) == ("out_of_range", "/timeout", 4)

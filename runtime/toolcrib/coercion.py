@@ -94,10 +94,10 @@ def coerce(schema: Schema, validator: Validator, value: JSON, level: Level) -> t
     Args:
         schema: The schema that the validator was compiled from.
         validator: Judges the value and every repair.
-        value: A JSON value; it is never changed itself.
+        value: A JSON value, which is never changed itself; what `json_fault` refuses is given back.
         level: How far repairs may go.
     """
-    if isinstance(schema, bool) or validator.is_valid(value):
+    if isinstance(schema, bool) or json_fault(value) is not None or validator.judge(value):
         return value, []
     repairs: list[Repair] = []
     current = value

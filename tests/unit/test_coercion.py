@@ -361,6 +361,25 @@ def test_beyond_256_faults_or_repairs_nothing_is_repaired():
     assert repaired({"items": LIST}, ["[" + ",".join(['"1"'] * 128) + "]"] * 2)[1] == []
 
 
+def test_at_most_sixteen_rounds_are_made():
+    schema, wrapped = INTEGER, 5
+    for _ in range(15):
+        schema, wrapped = {"type": "array", "items": schema}, [wrapped]
+    assert repaired(schema, 5, "lenient")[0] == wrapped
+    assert repaired({"type": "array", "items": schema}, 5, "lenient") == (5, [])
+
+
+def test_a_property_that_is_stray_for_two_reasons_is_removed_once():
+    schema = {**closed(a=INTEGER), "unevaluatedProperties": False}
+    assert repaired(schema, {"x": 1}, "lenient") == ({}, [("/x", "removed")])
+
+
+def test_a_place_that_can_not_be_judged_apart_is_left_alone():
+    astray = {"$id": "http://x/", "items": {"$id": "b/", "items": {"$ref": "c"}}}
+    schema = {**astray, "$defs": {"c": {"$id": "b/c", "type": "integer"}}}
+    assert repaired(schema, [["5"]]) == ([["5"]], [])
+
+
 SCALARS = (
     st.none()
     | st.booleans()

@@ -59,6 +59,11 @@ SOUND = {
         "properties": {"a": {"$ref": "#/definitions/b", "$id": "http://elsewhere.example/"}},
         "definitions": {"b": {}},
     },
+    "default below an id that leads its reference astray": {
+        "$id": "http://x/",
+        "items": {"$id": "b/", "items": {"$ref": "c", "default": "x"}},
+        "$defs": {"c": {"$id": "b/c", "type": "integer"}},
+    },
     "look-around": {"pattern": "(?<!a)b(?=c)"},
     "back-reference": {"pattern": "(a|b)\\1"},
     "long ladder": ladder(14),
@@ -133,6 +138,10 @@ UNSOUND = {
         [("dangling_ref", "/x/$ref")],
     ),
     "itself": ({"$ref": "#"}, [("endless_ref", "/$ref")]),
+    "itself, beside another reference": (
+        {"$ref": "#", "$dynamicRef": "#/$defs/a", "$defs": {"a": {}}},
+        [("endless_ref", "/$ref")],
+    ),
     "itself under not": ({"not": {"$ref": "#"}}, [("endless_ref", "/not/$ref")]),
     "itself under if": ({"if": {"$ref": "#"}}, [("endless_ref", "/if/$ref")]),
     "itself recursively": (

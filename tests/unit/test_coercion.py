@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.coercion import Repair, coerce
+from toolcrib.coercion import Repair, beyond_repair, coerce
 from toolcrib.validation import Validator
 
 INTEGER = {"type": "integer"}
@@ -361,12 +361,14 @@ def test_beyond_256_faults_or_repairs_nothing_is_repaired():
     assert repaired({"items": LIST}, ["[" + ",".join(['"1"'] * 128) + "]"] * 2)[1] == []
 
 
-def test_at_most_sixteen_rounds_are_made():
+def test_repairs_of_repairs_come_to_an_end():
     schema, wrapped = INTEGER, 5
     for _ in range(15):
         schema, wrapped = {"type": "array", "items": schema}, [wrapped]
     assert repaired(schema, 5, "lenient")[0] == wrapped
-    assert repaired({"type": "array", "items": schema}, 5, "lenient") == (5, [])
+    for _ in range(5):
+        schema = {"type": "array", "items": schema}
+    assert repaired(schema, 5, "lenient") == (5, [])
 
 
 def test_a_property_that_is_stray_for_two_reasons_is_removed_once():
@@ -453,3 +455,26 @@ def test_lenient_repairs_whatever_safe_repairs_or_more(schema, value):
     _, repairs = coerce(schema, validator, value, "safe")
     if repairs:
         assert validator.is_valid(coerce(schema, validator, value, "lenient")[0])
+
+
+CLOSED = {
+    "type": "object",
+    "properties": {
+        "days": {"type": "integer"},
+        "tag": {"type": "array", "items": {"type": "string", "pattern": "^a"}},
+    },
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "level", "left"),
+    [
+        ({"days": "4", "zz": 1}, "safe", ["/zz"]),
+        ({"days": "four", "zz": 1}, "safe", ["/days", "/zz"]),
+        ({"days": "4", "tag": "b"}, "lenient", ["/tag"]),
+        ({"days": None, "zz": 1}, "safe", ["/zz"]),
+    ],
+)
+def test_beyond_repair_is_what_no_repair_ends(value, level, left):
+    assert [fault.pointer for fault in beyond_repair(Validator(CLOSED), value, level)] == left

@@ -304,7 +304,7 @@ CASES = [
     template("D53-template", "{{ lipsum(n=100000) }}", "unknown_function"),
     result("D54", "{{ env.TOOLCRIB_CANARY }}", "unknown_name"),
     result("D54-secrets", "{{ secrets.TOOLCRIB_CANARY }}", "unknown_name"),
-    result("D54-plain", "${TOOLCRIB_CANARY}", silent=(SECRET,), **called({}, "ok", "${TOOLCRIB_CANARY}")),
+    result("D54-variable", "${TOOLCRIB_CANARY}", "variable_not_allowed"),
 ]
 
 BY_ID = {case.id: case for case in CASES}

@@ -99,13 +99,30 @@ def coerce(schema: Schema, validator: Validator, value: JSON, level: Level) -> t
     """
     if isinstance(schema, bool) or json_fault(value) is not None or validator.judge(value):
         return value, []
+    repaired, repairs = _attempt(validator, value, level)
+    return (repaired, repairs) if validator.judge(repaired) else (value, [])
+
+
+def beyond_repair(validator: Validator, value: JSON, level: Level) -> list[Fault]:
+    """The faults of a value that could not be repaired, without those that repairs alone would end."""
+    repaired, repairs = _attempt(validator, value, level)
+    left = [fault.pointer for fault in validator.faults(repaired)]
+    ended = {
+        repair.pointer
+        for repair in repairs
+        if not any(pointer == repair.pointer or pointer.startswith(f"{repair.pointer}/") for pointer in left)
+    }
+    faults = validator.faults(value)
+    return [fault for fault in faults if fault.pointer not in ended] or faults
+
+
+def _attempt(validator: Validator, value: JSON, level: Level) -> tuple[JSON, list[Repair]]:
+    """The value as far as it can be repaired; it may still not fit."""
     repairs: list[Repair] = []
     current = value
     for _ in range(_ROUNDS):
         faults = validator.faults(current, most=MOST + 1)
-        if not faults:
-            return current, repairs
-        if len(faults) + len(repairs) > MOST:
+        if not faults or len(faults) + len(repairs) > MOST:
             break
         before = len(repairs)
         for fault in faults:
@@ -115,7 +132,7 @@ def coerce(schema: Schema, validator: Validator, value: JSON, level: Level) -> t
                 current = _with_step(current, step)
         if len(repairs) == before:
             break
-    return value, []
+    return current, repairs
 
 
 def _repair(validator: Validator, value: JSON, step: _Step) -> Repair:

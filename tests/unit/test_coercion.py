@@ -477,4 +477,4 @@ CLOSED = {
     ],
 )
 def test_beyond_repair_is_what_no_repair_ends(value, level, left):
-    assert [fault.pointer for fault in beyond_repair(Validator(CLOSED), value, level)] == left
+    assert sorted(fault.pointer for fault in beyond_repair(Validator(CLOSED), value, level)) == left

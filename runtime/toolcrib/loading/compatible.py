@@ -58,7 +58,7 @@ _TYPES = {
 _GATHERED = {("annotations",), ("labels",), ("metadata",), ("mock",)}
 
 _SIGNS = re.compile(r"[{%#$]{2,}")
-_OPENERS = ("{{", "{%", "{#", "$${")
+_OPENERS = ("{{", "{%", "{#", "${")
 
 
 def is_promptkit(value: JSON) -> bool:
@@ -420,5 +420,5 @@ def literal(value: JSON) -> JSON:
 def _quoted(signs: re.Match[str]) -> str:
     """A run of signs as a literal where it would open something; whole, so that no rest of it opens either."""
     run = signs[0]
-    parts = run.replace("$${", "$$' ~ '{")
+    parts = run.replace("${", "$' ~ '{")
     return f"{{{{ '{parts}' }}}}" if any(opener in run for opener in _OPENERS) else run

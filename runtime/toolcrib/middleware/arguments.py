@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolcrib.coercion import Repair, coerce
+from toolcrib.coercion import Repair, beyond_repair, coerce
 from toolcrib.middleware.masking import masked
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.protocols import CallNext, Middleware
@@ -29,9 +29,9 @@ def layer(tool: Descriptor) -> Middleware:
         filled = fill(given) if fill is not None else given
         if isinstance(filled, dict) and judge(filled):
             return await call_next(call if filled is given else call._replace(arguments=filled))
-        repaired, repairs = _repaired(tool, validator, given)
-        if not isinstance(repaired, dict) or not repairs:
-            return refused(tool, validator.faults(filled))
+        repaired, repairs = _repaired(tool, validator, filled)
+        if not repairs:
+            return refused(tool, _left_over(tool, validator, filled))
         filled = fill(repaired) if fill is not None else repaired
         if not isinstance(filled, dict) or not judge(filled):
             return refused(tool, validator.faults(filled))
@@ -45,6 +45,13 @@ def _repaired(tool: Descriptor, validator: Validator, given: JSON) -> tuple[JSON
     if tool.coerce == "off":
         return given, ()
     return coerce(tool.input_schema, validator, given, tool.coerce)
+
+
+def _left_over(tool: Descriptor, validator: Validator, given: JSON) -> Sequence[Fault]:
+    """What a caller has to mend: not what is repaired anyway."""
+    if tool.coerce == "off" or json_fault(given) is not None:
+        return validator.faults(given)
+    return beyond_repair(validator, given, tool.coerce)
 
 
 def _shown(repair: Repair) -> dict[str, JSON]:

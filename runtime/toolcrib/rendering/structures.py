@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from toolcrib.rendering.values import Run, Scope, shortened
 
 _MOST_NESTING = 128
 _OPENERS = ("{{", "{%", "{#")
+_VARIABLE = re.compile(r"(?<!\$)\$\{")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class _StructureReader:
             self._problems.append(Problem(code="expression_too_large", message=message, pointer=pointer))
             return literal(value)
         if isinstance(value, str):
-            return self._text(value.replace("$${", "${"), pointer)
+            return self._text(self._without_variables(value, pointer), pointer)
         if isinstance(value, list):
             parts = [self.read(item, f"{pointer}/{place}", depth + 1) for place, item in enumerate(value)]
             return _list_of(parts)
@@ -84,6 +86,19 @@ class _StructureReader:
                 {key: self.read(item, _below(pointer, key), depth + 1) for key, item in value.items()}
             )
         return literal(value)
+
+    def _without_variables(self, text: str, pointer: str) -> str:
+        """The text with `$${` as a literal; `${` alone looks a value up elsewhere, and never here."""
+        if _VARIABLE.search(text) is not None:
+            self._problems.append(
+                Problem(
+                    code="variable_not_allowed",
+                    message=f"`${{` looks nothing up here: `{shortened(text)}`",
+                    pointer=pointer,
+                    hint="an expression is written `{{ args.name }}`; for the characters themselves write `$${`",
+                )
+            )
+        return text.replace("$${", "${")
 
     def _check_key(self, key: str, pointer: str) -> None:
         if any(opener in key for opener in _OPENERS):

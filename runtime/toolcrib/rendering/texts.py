@@ -19,7 +19,7 @@ from toolcrib.model import JSON
 from toolcrib.rendering.braces import check_escapes
 from toolcrib.rendering.closures import reader_for
 from toolcrib.rendering.expressions import ENVIRONMENT, parsed, too_deep
-from toolcrib.rendering.values import MOST_ITEMS, MOST_TEXT, Run, Scope, as_text, kind, text_size
+from toolcrib.rendering.values import MOST_ITEMS, MOST_TEXT, Run, Scope, as_text, compact, kind, text_size
 
 MOST_LOOPS = 2
 """How deep `for` may stand within `for`."""
@@ -92,6 +92,8 @@ def compile_text(source: str, names: Collection[str]) -> Text:
     Expressions, `{% if %}`, `{% for %}` (at most two deep), `{% raw %}`, comments and the trimming
     of blanks (`{%-`, `-}}`) work as in Jinja2; one line end at the end of the template is dropped, and
     line ends become `\n`. Values come out as in `compile_value`: `true`, `null`, compact JSON.
+    In a template that begins as JSON (`{`, `[`), what stands within its quotes is escaped: data never
+    becomes structure.
 
     Args:
         source: The template, at most 16 KiB.
@@ -102,7 +104,7 @@ def compile_text(source: str, names: Collection[str]) -> Text:
     """
     body = source.removesuffix("\n").removesuffix("\r") if source.endswith("\n") else source
     tree = parsed(lambda: _parse(body), source, template=True)
-    reader = _TextReader(names)
+    reader = _TextReader(names, as_json=_begins_as_json(tree))
     pieces = reader.body(tree.body)
     return Text(frozenset(reader.expressions.used), tuple(pieces))
 
@@ -113,6 +115,31 @@ def _parse(source: str) -> nodes.Template:
             with _Line(line):
                 check_escapes(literal)
     return ENVIRONMENT.parse(source)
+
+
+def _begins_as_json(tree: nodes.Template) -> bool:
+    """Whether the first text of a template, behind any statements, begins an object or array."""
+    for output in tree.find_all(nodes.Output):
+        for part in output.nodes:
+            if not isinstance(part, nodes.TemplateData):
+                return False
+            text = part.data.lstrip()
+            if text:
+                return text[0] in "{["
+    return False
+
+
+def _ends_in_quotes(text: str, *, within: bool) -> bool:
+    """Whether JSON text ends inside of a string, when it begins inside of one or not."""
+    escaped = False
+    for mark in text:
+        if escaped:
+            escaped = False
+        elif mark == "\\" and within:
+            escaped = True
+        elif mark == '"':
+            within = not within
+    return within
 
 
 class _LineError(ExpressionError):
@@ -152,9 +179,11 @@ _REFUSED: Mapping[type[nodes.Node], str] = {
 
 
 class _TextReader:
-    def __init__(self, names: Collection[str]) -> None:
+    def __init__(self, names: Collection[str], *, as_json: bool) -> None:
         self.expressions = reader_for(names)
         self._loops = 0
+        self._as_json = as_json
+        self._in_quotes = False
 
     def body(self, statements: list[nodes.Node]) -> list[Piece]:
         pieces: list[Piece] = []
@@ -191,13 +220,20 @@ class _TextReader:
     def _output(self, node: nodes.Node) -> Piece:
         if isinstance(node, nodes.TemplateData):
             data = node.data
+            self._in_quotes = self._as_json and _ends_in_quotes(data, within=self._in_quotes)
             return lambda _scope, page: page.write(data)
         run = self._expression(node)
+        if self._in_quotes:
+            return lambda scope, page: page.write(compact(as_text(run(scope)))[1:-1])
         return lambda scope, page: page.write(as_text(run(scope)))
 
     def _if(self, node: nodes.If) -> Piece:
-        branches = [(self._expression(branch.test), self.body(branch.body)) for branch in (node, *node.elif_)]
+        before = self._in_quotes
         otherwise = self.body(node.else_)
+        branches = []
+        for branch in (node, *node.elif_):
+            self._in_quotes = before
+            branches.append((self._expression(branch.test), self.body(branch.body)))
 
         def run(scope: Scope, page: Page) -> None:
             chosen = next((body for test, body in branches if test(scope)), otherwise)

@@ -44,7 +44,7 @@ RENDERED = [
     ("{{ '{%' }} {{ args.days }} {{ \"{#\" }}", "{% 3 {#"),
     ("{{ (args.tags + [']'])[1] }}", "]"),
     ("}} {", "}} {"),
-    ("$${HOME} ${HOME} $5", "${HOME} ${HOME} $5"),
+    ("$${HOME} $5 {", "${HOME} $5 {"),
     ("$${X} {{ args.days }} {{ '$${Y}' }}", "${X} 3 ${Y}"),
     ("", ""),
     (None, None),
@@ -211,3 +211,11 @@ def test_a_structure_without_expressions_is_itself(value):
 def test_data_between_literal_texts_comes_out_as_it_is(data, around):
     rendered = compiled(f"{around}{{{{ n }}}}.{around}").render({"n": data})
     assert rendered == f"{around}{data}.{around}"
+
+
+def test_a_variable_is_refused_where_nothing_is_looked_up():
+    problems = []
+    compile_value({"a": ["x ${HOME} {{ args.days }}", "$${HOME}"]}, ["args"], problems, "/mock")
+    assert [(problem.code, problem.pointer) for problem in problems] == [
+        ("variable_not_allowed", "/mock/a/0")
+    ]

@@ -1,6 +1,10 @@
 """Texts with statements."""
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from toolcrib.errors import ExpressionError
@@ -154,3 +158,27 @@ def test_values_that_are_too_deep_give_a_typed_error():
         deep = [deep]
     with pytest.raises(ExpressionError, match="nested too deeply"):
         compile_text("{{ n }}", NAMES).render({"n": deep})
+
+
+JSON_TEMPLATES = [
+    '{"a": "{{ args.t }}"}',
+    '{"b": [1], "a": "{{ args.t }}"}',
+    '{% if args.t %}{"a": "{{ args.t }}"}{% endif %}',
+    '{% if args.t %}{"a": "{% if args.u %}x{% else %}{{ args.t }}{% endif %}"}{% else %}{}{% endif %}',
+    '{"a": "{% for mark in args.marks %}{{ mark }}{% endfor %}"}',
+    '{"a": {{ args.t | tojson }}}',
+]
+
+
+@pytest.mark.parametrize("source", JSON_TEMPLATES)
+@given(text=st.text(min_size=1))
+def test_in_a_json_template_data_never_becomes_structure(source, text):
+    made = compile_text(source, ["args"]).render({"args": {"t": text, "u": False, "marks": list(text)}})
+    assert json.loads(made)["a"] == text
+
+
+@pytest.mark.parametrize("source", ['Say "{{ args.t }}"', '{{ args.t }} {"a": "{{ args.t }}"}'])
+def test_other_templates_escape_nothing(source):
+    assert compile_text(source, ["args"]).render({"args": {"t": 'a"b'}}) == source.replace(
+        "{{ args.t }}", 'a"b'
+    )

@@ -12,6 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
+
     from toolcrib.clock import RealClock, VirtualClock
     from toolcrib.engine import Runtime
     from toolcrib.errors import (
@@ -182,16 +184,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415 -- only who asks for the version pays for it
+if not TYPE_CHECKING:  # to a type checker a misspelt name is one
 
-        return version("toolcrib")
-    if name not in _HOME:
-        raise AttributeError(f"module `toolcrib` has no attribute `{name}`")
-    value = getattr(import_module(f"toolcrib.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from importlib.metadata import version  # noqa: PLC0415 -- only who asks for the version pays for it
+
+            return version("toolcrib")
+        if name not in _HOME:
+            raise AttributeError(f"module `toolcrib` has no attribute `{name}`")
+        value = getattr(import_module(f"toolcrib.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -7,8 +7,9 @@ alone, numbers, booleans and null stay visible: `max_token: 4096` is a count.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from toolcrib.model import JSON, Schema
@@ -18,6 +19,9 @@ HIDDEN: Final = "***"
 """What stands in the place of a secret."""
 
 _DEPTH: Final = 100
+
+_TELLING: Final = 4
+"""Characters from which on a secret is looked for within texts; a shorter one would be found everywhere."""
 
 _WORDS: Final = frozenset(
     [
@@ -162,3 +166,60 @@ def compile_redaction(
 def redact(value: JSON, schema: Schema | None = None) -> JSON:
     """A deep copy of a value with `***` at every secret place; see `compile_redaction`."""
     return compile_redaction(schema)(value)
+
+
+class SeenSecrets:
+    """What stood at secret places, to be hidden wherever it turns up again: in answers, messages, faults.
+
+    Texts and numbers are known again as a whole; those of 4 characters or more also within other texts.
+    """
+
+    def __init__(self, value: JSON = None, schema: Schema | None = None) -> None:
+        self._scalars: set[str] = set()
+        self.add(value, schema)
+
+    def add(self, value: JSON, schema: Schema | None = None) -> None:
+        """Remember what stands at the secret places of a value."""
+        self._scalars.update(_hidden_scalars(value, redact(value, schema)))
+
+    def hide_in_text(self, text: str) -> str:
+        """The text with `***` in place of what was seen."""
+        if text in self._scalars:
+            return HIDDEN
+        for secret in sorted(self._scalars, key=len, reverse=True):
+            if len(secret) >= _TELLING:
+                for written in {secret, _as_json(secret), json.dumps(secret)[1:-1]}:
+                    text = text.replace(written, HIDDEN)
+        return text
+
+    def hide_in(self, value: JSON) -> JSON:
+        """A deep copy of a value with `***` in place of what was seen, also in keys."""
+        if not self._scalars:
+            return value
+        if isinstance(value, dict):
+            return {self.hide_in_text(key): self.hide_in(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.hide_in(item) for item in value]
+        if isinstance(value, str):
+            return self.hide_in_text(value)
+        return HIDDEN if _is_number(value) and str(value) in self._scalars else value
+
+
+def _as_json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _hidden_scalars(value: JSON, masked: JSON) -> Iterator[str]:
+    """The texts and numbers of a value that its masked copy does not show."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _hidden_scalars(item, masked[key] if isinstance(masked, dict) else HIDDEN)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _hidden_scalars(item, masked[index] if isinstance(masked, list) else HIDDEN)
+    elif masked == HIDDEN and value not in ("", HIDDEN) and (isinstance(value, str) or _is_number(value)):
+        yield str(value)

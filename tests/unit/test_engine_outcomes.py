@@ -176,6 +176,44 @@ def test_no_secret_is_told_when_a_result_is_refused():
     assert "/token: expected text without lone surrogates, got ***" in told.message
 
 
+TOKENS = "{properties: {tok: {x-secret: true}, pin: {x-secret: true}}}"
+
+
+@pytest.mark.parametrize("policy", ["error", "warn"])
+@pytest.mark.parametrize(
+    ("answer", "output"),
+    [
+        ("{id: '{{ args.tok }}'}", "{properties: {id: {type: integer}}}"),
+        ("{id: 'so {{ args.tok }}!'}", "{properties: {id: {maxLength: 3}}}"),
+        ("{id: '{{ args.pin }}'}", "{properties: {id: {type: string}}}"),
+        ("'{{ {args.tok: 1} }}'", "{additionalProperties: false}"),
+        ("'{{ {args.tok: 1} }}'", "{propertyNames: {maxLength: 5}}"),
+    ],
+)
+def test_what_came_as_a_secret_argument_is_not_told_of_a_refused_result(answer, output, policy):
+    text = mocked(f"result: {answer}", inputs=TOKENS, output=output, more=f"on_invalid_result: {policy}")
+    result = call(runtime_of(text), {"tok": "SEKRIT" * 20, "pin": 4711})
+    told = str((result.message, result.error, result.meta))
+    assert "***" in told
+    assert "SEKRIT" not in told
+    assert "4711" not in told
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Result.ok(["SEKRIT\ud800"]),
+        Result.ok({"SEKRIT\ud800": 1}),
+        Result.ok([{"SEKRIT": {1}}]),
+        Result.ok(1, content=(Content("text", text="SEKRIT\ud800"),)),
+    ],
+)
+def test_what_came_as_a_secret_argument_is_not_told_of_a_result_that_is_no_json(answer):
+    result = call(fake(always(answer), f"input_schema: {TOKENS}"), {"tok": "SEKRIT"})
+    assert result.outcome is Outcome.INVALID_RESULT
+    assert "SEKRIT" not in str((result.message, result.error))
+
+
 # Arguments on their way in.
 
 

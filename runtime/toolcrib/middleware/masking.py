@@ -1,13 +1,39 @@
-"""What a layer may tell of a value that is no JSON: nothing of it where the place is secret."""
+"""What a layer may tell of a value: nothing of what stands at secret places, or stood there in the arguments."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from toolcrib.secrets import HIDDEN
+from toolcrib.secrets import HIDDEN, SeenSecrets
+from toolcrib.subschemas import Path, pointer_to
 from toolcrib.validation import Fault, Validator
+from toolcrib.validation.faults import show
 
 
 def masked(fault: Fault, validator: Validator) -> Fault:
     """The fault of a value that is no JSON, without what stands there if the place is secret."""
     return replace(fault, got=HIDDEN) if validator.secrets.hides(fault.path, ...) else fault
+
+
+def without(seen: SeenSecrets, faults: Sequence[Fault], value: object) -> list[Fault]:
+    """The faults of a value without the secrets that were seen before, e.g. in the arguments of the call."""
+    return [_without(seen, fault, value) for fault in faults]
+
+
+def _without(seen: SeenSecrets, fault: Fault, value: object) -> Fault:
+    path = tuple(seen.hide_in_text(key) if isinstance(key, str) else key for key in fault.path)
+    there = _at(value, fault.path)
+    # What is there is judged whole: the text of a fault may be shortened within the secret.
+    if path != fault.path or (seen.hide_in(there) != there and fault.got == show(there)):  # type: ignore[arg-type]
+        return replace(fault, path=path, pointer=pointer_to(path), got=HIDDEN, hint="")
+    return replace(fault, got=seen.hide_in_text(fault.got), hint=seen.hide_in_text(fault.hint))
+
+
+def _at(value: object, path: Path) -> object:
+    for key in path:
+        if isinstance(value, dict):
+            value = value.get(key)
+        else:
+            value = value[key] if isinstance(value, list) and isinstance(key, int) else None
+    return value if isinstance(value, str | int | float) else None

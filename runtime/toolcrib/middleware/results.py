@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from toolcrib.middleware.masking import masked
+from toolcrib.middleware.masking import masked, without
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.protocols import CallNext, Middleware
+from toolcrib.secrets import SeenSecrets
 from toolcrib.validation import Fault, Validator, json_fault
 
 DEPTH = 100
@@ -26,14 +27,16 @@ def layer(tool: Descriptor) -> Middleware:
             return result
         fault = json_fault(result.value, depth=DEPTH)
         if fault is not None:
-            return _refused(tool, result._replace(value=None), [masked(fault, validator)], _NOT_JSON)
+            faults = without(_seen(call), [masked(fault, validator)], result.value)
+            return _refused(tool, result._replace(value=None), faults, _NOT_JSON)
         if result.content:
-            fault = json_fault({"content": [part.as_json() for part in result.content]})
+            parts: JSON = {"content": [part.as_json() for part in result.content]}
+            fault = json_fault(parts)
             if fault is not None:
-                return _refused(tool, result, [fault], _NOT_JSON)
+                return _refused(tool, result, without(_seen(call), [fault], parts), _NOT_JSON)
         if judge(result.value):
             return result
-        faults = validator.faults(result.value)
+        faults = without(_seen(call), validator.faults(result.value), result.value)
         return _JUDGEMENTS[tool.on_invalid_result](tool, result, faults)
 
     return _deprecated(tool, results) if tool.deprecated else results
@@ -47,6 +50,11 @@ def _deprecated(tool: Descriptor, results: Middleware) -> Middleware:
         return result.with_meta(deprecated=tool.deprecated)
 
     return deprecated
+
+
+def _seen(call: Call) -> SeenSecrets:
+    """The secrets among the arguments: a tool may have put them anywhere."""
+    return SeenSecrets(call.arguments, call.tool.input_schema)
 
 
 def _refused(

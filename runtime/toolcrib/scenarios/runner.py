@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from toolcrib.clock import RealClock, VirtualClock
 from toolcrib.engine import Runtime, with_modes
 from toolcrib.errors import ExpressionError
 from toolcrib.loading.scenarios import Scenario, Step, mocked
-from toolcrib.model import JSON, Outcome, Result
+from toolcrib.model import JSON, Content, Outcome, Result, Schema
 from toolcrib.registry import Registry
 from toolcrib.scenarios.reports import Failure, ScenarioReport, StepReport
 from toolcrib.scenarios.verifying import Recorded, told, verify
-from toolcrib.secrets import redact
+from toolcrib.secrets import SeenSecrets, redact
 from toolcrib.session import Session
 
 NOT_CALLED = frozenset({Outcome.NOT_FOUND, Outcome.INVALID_ARGUMENTS})
@@ -46,7 +48,7 @@ async def run_scenario(runtime: Runtime, scenario: Scenario, *, seed: int | None
         scenario=scenario,
         seed=seed,
         steps=tuple(steps),
-        failures=tuple(verify(scenario.verify, run.recorded, run.scope())) if finished else (),
+        failures=run.safe(verify(scenario.verify, run.recorded, run.scope())) if finished else (),
         duration=RealClock().monotonic() - started,
         virtual=session.clock.monotonic(),
     )
@@ -66,6 +68,7 @@ class _Run:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._saved: dict[str, JSON] = {}
+        self._seen = SeenSecrets()
         self.recorded: list[Recorded] = []
 
     async def step(self, step: Step, number: int) -> StepReport:
@@ -78,14 +81,39 @@ class _Run:
             return StepReport(step=step, number=number, args=None, result=None, failures=(failure,))
         result = await self._session.call(step.call, args)  # type: ignore[arg-type]
         tool = self._session.registry.get(step.call)
-        shown = redact(args, tool.input_schema if tool is not None else None)
+        schema = tool.input_schema if tool is not None else None
+        self._seen.add(args, schema)
+        shown = self._seen.hide_in(redact(args, schema))
         if result.outcome not in NOT_CALLED and isinstance(args, dict):
             self.recorded.append(Recorded(step.call, args, shown, f"step {number}"))
         if step.save_as:
             self._saved[step.save_as] = saved(result)
-        masked = result._replace(value=redact(result.value, tool.output_schema if tool is not None else None))
-        failures = tuple(compare(step, result, masked, scope))
+        masked = self._masked(result, tool.output_schema if tool is not None else None)
+        failures = self.safe(compare(step, result, masked, scope))
         return StepReport(step=step, number=number, args=shown, result=masked, failures=failures)
+
+    def _masked(self, result: Result, schema: Schema | None) -> Result:
+        """What may be shown of a result: secrets that calls brought may be anywhere in it."""
+        self._seen.add(result.value, schema)
+        hide: Callable[[Any], Any] = self._seen.hide_in
+        error = result.error
+        return result._replace(
+            value=hide(redact(result.value, schema)),
+            content=tuple(Content(**hide(part.as_json())) for part in result.content),
+            message=self._seen.hide_in_text(result.message),
+            error=error
+            and replace(
+                error, message=self._seen.hide_in_text(error.message), details=hide(dict(error.details))
+            ),
+            meta=hide(dict(result.meta)),
+        )
+
+    def safe(self, failures: Iterable[Failure]) -> tuple[Failure, ...]:
+        """The failures without the secrets that the calls so far brought."""
+        return tuple(
+            replace(failure, lines=tuple(self._seen.hide_in_text(line) for line in failure.lines))
+            for failure in failures
+        )
 
     def scope(self) -> Mapping[str, JSON]:
         """What expressions of the scenario read: the results of the steps so far, the time, the seed."""

@@ -80,7 +80,8 @@ def test_a_used_up_sequence_says_what_to_do():
 
 def test_rules_below_a_used_up_one_are_not_called_near():
     block = (
-        "rules: [{when: {args: {a: 1}}, reply: [{result: 1}]}, {when: {args: {a: 1}}, reply: {result: 2}}]"
+        "rules: [{when: {args: {a: 1}}, reply: [{result: 1}]},"
+        " {when: {args: {a: {$lt: 2}}}, reply: {result: 2}}]"
     )
     near = unmatched(mocked(block), {"a": 1}, calls=2).error.details["nearest"]
     assert [rule["rule"] for rule in near] == ["rule 1"]
@@ -129,6 +130,36 @@ def test_nothing_secret_is_told_of_a_call(pattern):
 def test_places_beside_a_secret_are_told_plainly():
     text = mocked("rules: [{when: {args: {user: bob}}, reply: {result: 1}}]")
     assert 'args/user: expected "bob", got "ada"' in unmatched(text, {"user": "ada", "password": "x"}).message
+
+
+WANTED = "{properties: {tok: {x-secret: true}, login: {properties: {key: {writeOnly: true}}}, user: {}}}"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "{tok: abc123}",
+        "{tok: {$any: [abc123, {$eq: abc123}]}}",
+        "{$any: [{tok: abc123}, {tok: {$ne: abc123}, user: bob}]}",
+        "{login: {$eq: {key: abc123}}}",
+        "{login: {$contains: abc123}}",
+        "{$exact: {user: ada, password: abc123}}",
+        "{user: {$in: [{password: abc123}]}}",
+        "{user: {$in: [{note: 'a note of seventy characters, so that the secret is cut in its middle.', password: abc123}]}}",
+        "{user: {$contains: {list: [1, {password: abc123}]}}}",
+    ],
+)
+@pytest.mark.parametrize("arguments", [{"user": "ada"}, {"user": "ada", "tok": "mine-it-is"}])
+def test_nothing_secret_is_told_of_a_rule(pattern, arguments):
+    text = mocked(f"rules: [{{when: {{args: {pattern}}}, reply: {{result: 1}}}}]", inputs=WANTED)
+    told = str(unmatched(text, arguments))
+    assert "abc" not in told
+    assert "mine" not in told
+
+
+def test_a_missing_secret_is_told_as_missing():
+    text = mocked("rules: [{when: {args: {tok: abc123}}, reply: {result: 1}}]", inputs=WANTED)
+    assert "args/tok: expected something else, got nothing" in unmatched(text, {}).message
 
 
 # The rule to paste.

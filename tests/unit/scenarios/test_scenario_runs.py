@@ -369,6 +369,20 @@ SECRET = "hunter2-is-secret"
             "{call: pay, expect: {result: {token: {$regex: '^[*]+$'}}}}",
             head=f"mocks: {{pay: {{result: {{token: {SECRET}}}}}}}",
         ),
+        *(
+            steps(
+                f"{{call: get_order, args: {{id: '7', password: {SECRET}}}}}",
+                "{call: pay, args: {id: '7'}}",
+                head=f"mocks: {{get_order: {mock}, pay: {{error: '{SECRET} twice'}}}}",
+            )
+            for mock in (
+                "{result: '{{ args.password ~ 1 }}'}",
+                "{result: '{{ {args.password: 1} }}'}",
+                "{error: 'no {{ args.password }}'}",
+                "{content: [{type: text, text: 'no {{ args.password }}'}], result: {total: 1}}",
+            )
+        ),
+        steps(f"{{call: get_order, args: {{id: '7', password: {SECRET}}}, expect: {{result: {SECRET}}}}}"),
     ],
 )
 def test_secrets_are_masked_in_reports(text):

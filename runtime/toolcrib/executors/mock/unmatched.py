@@ -13,7 +13,8 @@ from toolcrib.executors.mock.scope import MockState, Scope
 from toolcrib.generation import Draw, generate
 from toolcrib.matching import Difference, Matcher
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
-from toolcrib.secrets import HIDDEN, redact
+from toolcrib.secrets import HIDDEN, SecretPlaces, SeenSecrets, redact
+from toolcrib.subschemas import SchemaIndex
 from toolcrib.text import compact
 
 NEAREST = 3
@@ -77,30 +78,62 @@ def _differences(matcher: Matcher, tool: Descriptor, scope: Scope) -> list[str]:
     """The differences of the arguments; where a secret is concerned, only their places."""
     found = matcher.differences(scope["args"], scope)
     masked = redact(scope["args"], tool.input_schema)
-    if masked == scope["args"]:
-        return [f"args{difference}" for difference in found]
-    told = {shown.pointer: shown for shown in matcher.differences(masked, {**scope, "args": masked})}
-    return [
-        f"args{_without_secrets(told.get(difference.pointer), difference.pointer, masked)}"
-        for difference in found
-    ]
+    shown: list[Difference | None] = [*found]
+    if masked != scope["args"]:
+        again = matcher.differences(masked, {**scope, "args": masked})
+        told = {difference.pointer: difference for difference in again}
+        shown = [told.get(difference.pointer) for difference in found]
+    places = SecretPlaces(SchemaIndex(tool.input_schema, {}))
+    seen = SeenSecrets(scope["args"], tool.input_schema)
+    for plain in _plain(matcher.expected()):
+        seen.add(plain, tool.input_schema)
+    pairs = zip(shown, found, strict=True)
+    return [f"args{_without_secrets(safe, real, masked, places, seen)}" for safe, real in pairs]
 
 
-def _without_secrets(difference: Difference | None, pointer: str, masked: JSON) -> str:
-    if difference is None or _at(masked, pointer) == HIDDEN:
-        return f"{pointer}: expected something else, got {HIDDEN}"
-    return str(difference)
+def _without_secrets(
+    shown: Difference | None, real: Difference, masked: JSON, places: SecretPlaces, seen: SeenSecrets
+) -> str:
+    """A difference in words; what the rule wants of a secret is as secret as what the call has."""
+    path = tuple(int(key) if key.isdecimal() else key for key in _keys_of(real.pointer))
+    absent = real.actual == "nothing"
+    secret = shown is None or _at(masked, real.pointer) == HIDDEN or places.hides(path, "")
+    text = "" if shown is None else str(shown)
+    safe = seen.hide_in_text(text)
+    if secret or (safe != text and "…" in text):
+        return f"{real.pointer}: expected something else, got {'nothing' if absent else HIDDEN}"
+    return safe
+
+
+def _plain(pattern: JSON) -> Iterator[JSON]:
+    """The values of a pattern, each in a copy that has the shape of the arguments."""
+    if isinstance(pattern, dict):
+        for key, item in pattern.items():
+            if not key.startswith("$"):
+                yield from ({key: plain} for plain in _plain(item))
+            elif key in {"$any", "$all", "$in"} and isinstance(item, list):
+                yield from (plain for choice in item for plain in _plain(choice))
+            else:
+                yield from _plain(item)
+    elif isinstance(pattern, list):
+        for index, item in enumerate(pattern):
+            yield from ([*[None] * index, plain] for plain in _plain(item))
+    else:
+        yield pattern
 
 
 def _at(value: JSON, pointer: str) -> JSON:
     """What stands at a place, or above it where the place is hidden."""
-    for part in pointer.split("/")[1:]:
-        key = part.replace("~1", "/").replace("~0", "~")
+    for key in _keys_of(pointer):
         if isinstance(value, dict):
             value = value.get(key)
         else:
             value = value[int(key)] if isinstance(value, list) and int(key) < len(value) else value
     return value
+
+
+def _keys_of(pointer: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
 
 
 def rule_to_paste(call: Call) -> str:
@@ -151,7 +184,7 @@ def _literal(value: JSON) -> JSON:
         return [_literal(item) for item in value]
     if not isinstance(value, str):
         return value
-    return _BRACES.sub(lambda braces: f"{{{{ '{braces[0]}' }}}}", value.replace("$${", "$$${"))
+    return _BRACES.sub(lambda braces: f"{{{{ '{braces[0]}' }}}}", value.replace("${", "$${"))
 
 
 def _flow(value: JSON) -> str:

@@ -195,16 +195,15 @@ class Runtime:
             ClosedRuntime: The runtime was closed.
             ConfigurationError: There is a running event loop: `await call(...)` there.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            self.check_open()
-            if self._runner is None:
-                self._runner = asyncio.Runner()
-            return self._runner.run(self.call(name, arguments))
-        raise ConfigurationError(
-            "`call_sync` was called inside a running event loop", hint="write `await runtime.call(...)` there"
-        )
+        if _loop_is_running():
+            raise ConfigurationError(
+                "`call_sync` was called inside a running event loop",
+                hint="write `await runtime.call(...)` there",
+            )
+        self.check_open()
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner.run(self.call(name, arguments))
 
     def session(
         self,
@@ -324,6 +323,14 @@ class Runtime:
         self.close()
 
 
+def _loop_is_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def default_paths() -> tuple[str, ...]:
     """`descriptors` and `packs` of the working directory, as far as they exist; else `descriptors`."""
     return tuple(path for path in DEFAULT_PATHS if Path(path).is_dir()) or DEFAULT_PATHS[:1]
@@ -344,6 +351,8 @@ def linked(loaded: Loaded, kinds: Kinds) -> tuple[Registry, tuple[Scenario, ...]
         problems += faults
         if not any(fault.severity == "error" for fault in faults):
             scenarios.append(scenario)
+    for scenario in loaded.refused_scenarios:
+        problems += link(scenario, registry, kinds, loaded.refused)
     problems.sort(key=lambda problem: (problem.source, problem.line, problem.column))
     return registry, tuple(scenarios), tuple(problems)
 

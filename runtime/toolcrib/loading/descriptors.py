@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from toolcrib.clock import format_duration, parse_duration
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document, restore_text
-from toolcrib.loading.marks import pointer_of
 from toolcrib.loading.shape import TOO_MANY, Shape
+from toolcrib.loading.soundness import sound
 from toolcrib.model import JSON, Annotations, Descriptor, Example, Origin, Schema
 from toolcrib.protocols import Files, Kinds
 from toolcrib.schemas import KNOWN_MODES, envelope
@@ -71,9 +71,9 @@ def parse_descriptor(
     problems = shape.problems(value)
     if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in problems):
         return None, [document.place(problem) for problem in problems]
-    sound = _sound(value, problems)
-    tool = _build(sound, _origin(document, value, files, pack))
-    if all(key in sound or key in _PLAIN for key in value):
+    kept = sound(value, problems, shape)
+    tool = _build({"name": "unnamed", **kept}, _origin(document, value, files, pack))
+    if all(key in kept or key in _PLAIN for key in value):
         problems += _check_mode(tool, kinds)
     problems += _check_timeout(tool)
     problems += (found := _check_schemas(tool))
@@ -83,17 +83,6 @@ def parse_descriptor(
         problems += kinds.check_binding(mode, judged)
     refused = any(problem.severity == "error" for problem in problems)
     return None if refused else tool, [document.place(problem) for problem in problems]
-
-
-def _sound(value: dict[str, Any], problems: Sequence[Problem]) -> dict[str, Any]:
-    """The keys whose shape is right: they are checked further although the document is refused."""
-    faulty = {problem.pointer.split("/")[1] for problem in problems if problem.pointer}
-    kept = {key: item for key, item in value.items() if _escaped(key) not in faulty}
-    return {"name": "unnamed", **kept}
-
-
-def _escaped(key: str) -> str:
-    return pointer_of((key,))[1:]
 
 
 def _without_broken_schemas(tool: Descriptor, problems: Sequence[Problem]) -> Descriptor:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from toolcrib.clock import START
+from toolcrib.clock import START, parse_duration
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document
 from toolcrib.loading.marks import escaped
-from toolcrib.loading.shape import Shape
-from toolcrib.matching import Matcher, compile_matcher
+from toolcrib.loading.shape import TOO_MANY, Shape
+from toolcrib.loading.soundness import sound
+from toolcrib.matching import Matcher, compile_matcher, impossible
 from toolcrib.model import JSON, NOTHING, Descriptor, Origin, Outcome
 from toolcrib.protocols import Files
 from toolcrib.rendering import Rendering, compile_value
+from toolcrib.text import compact
 
 NAMES = ("now", "seed")
 """What expressions of a scenario may read besides the results of earlier steps."""
@@ -131,31 +134,37 @@ def parse_scenario(
     """Read a scenario.
 
     Returns:
-        The scenario, or None where it is refused, and all problems, placed in the file.
+        The scenario, and all problems, placed in the file. Where one of them is an error the scenario is
+        refused: what is there of it is only good for being checked further. None where that is nothing.
     """
     problems = shape.problems(document.value)
-    if not any(problem.severity == "error" for problem in problems):
-        scenario = _build(document, problems, files, pack)
-        if not any(problem.severity == "error" for problem in problems):
-            return scenario, [document.place(problem) for problem in problems]
-    return None, [document.place(problem) for problem in problems]
+    value = document.value
+    if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in problems):
+        return None, [document.place(problem) for problem in problems]
+    kept = sound(value, problems, shape)
+    if "steps" not in kept:
+        # Without the steps nobody knows what names later expressions may read.
+        kept.pop("verify", None)
+    scenario = _build(kept, document, problems, files, pack)
+    return scenario, [document.place(problem) for problem in problems]
 
 
-def _build(document: Document, problems: list[Problem], files: Files | None, pack: str) -> Scenario:
-    value: dict[str, Any] = document.value  # type: ignore[assignment]
+def _build(
+    value: Mapping[str, Any], document: Document, problems: list[Problem], files: Files | None, pack: str
+) -> Scenario:
     origin = Origin(
         source=document.source, line=document.line, pack=pack, files=files, locate=document.position
     )
-    names = [*NAMES, *(step["as"] for step in value["steps"] if "as" in step)]
+    names = [*NAMES, *(step["as"] for step in value.get("steps", ()) if "as" in step)]
     return Scenario(
-        name=value["scenario"],
+        name=value.get("scenario", "unnamed"),
         description=value.get("description", ""),
         tags=tuple(value.get("tags", ())),
         seed=value.get("seed", 0),
         start=_start(value.get("clock", {}), problems),
         modes=value.get("modes", {}),
         mocks=value.get("mocks", {}),
-        steps=_steps(value["steps"], problems),
+        steps=_steps(value.get("steps", ()), problems),
         verify=_verify(value.get("verify", {}), names, problems),
         origin=origin,
     )
@@ -209,11 +218,7 @@ def _steps(entries: Sequence[Mapping[str, Any]], problems: list[Problem]) -> tup
 def _expect(
     entry: Mapping[str, Any], pointer: str, names: Sequence[str], problems: list[Problem]
 ) -> Expectation:
-    parts = {
-        part: compile_matcher(entry[part], problems, f"{pointer}/{part}", names=names)
-        for part in PARTS
-        if part in entry
-    }
+    parts = {part: _matcher(part, entry[part], pointer, names, problems) for part in PARTS if part in entry}
     if "error" in entry and entry.get("outcome") == Outcome.OK.value:
         message = "a call that ends `ok` has no error"
         problems.append(
@@ -234,9 +239,58 @@ def _expect(
                 hint="leave one of them out",
             )
         )
+    elif "result" in entry and entry.get("outcome", Outcome.OK.value) != Outcome.OK.value:
+        message = f"a call that ends `{entry['outcome']}` has no result"
+        problems.append(
+            Problem(
+                code="contradiction",
+                message=message,
+                pointer=f"{pointer}/result",
+                hint="leave out `outcome` or `result`",
+            )
+        )
     if "outcome" in entry:
         return Expectation(outcome=Outcome(entry["outcome"]), parts=parts)
     return Expectation(outcome=None if "error" in entry else Outcome.OK, parts=parts)
+
+
+_OF_PART: dict[str, dict[str, JSON]] = {
+    "attempts": {"type": "integer", "minimum": 0},
+    "elapsed": {"type": "number", "minimum": 0},
+    "times": {"type": "integer", "minimum": 0},
+}
+"""What the parts of an expectation can be, where it is known."""
+
+_WORDS = {
+    "attempts": "`attempts` is a whole number",
+    "elapsed": "`elapsed` is a number of seconds",
+    "times": "`times` is a whole number",
+}
+
+
+def _matcher(
+    part: str, pattern: JSON, pointer: str, names: Sequence[str], problems: list[Problem]
+) -> Matcher:
+    """The matcher of one part of an expectation, that something can fit."""
+    place = f"{pointer}/{part}"
+    faults: list[Problem] = []
+    matcher = compile_matcher(pattern, faults, place, names=names)
+    if not faults:
+        found = impossible(pattern, _OF_PART.get(part, {}))
+        faults = [replace(problem, pointer=place + problem.pointer) for problem in found]
+        if faults and part in _WORDS:
+            message = f"{_WORDS[part]} from 0 up, so it is never {compact(pattern)}"
+            faults = [replace(faults[0], message=message, hint=_number_for(pattern))]
+    problems += faults
+    return matcher
+
+
+def _number_for(pattern: JSON) -> str:
+    """The way out where a duration was written for a number of seconds."""
+    if isinstance(pattern, str):
+        with suppress(ValueError):
+            return f"write `{parse_duration(pattern):g}`"
+    return "such as `2` or `{$lt: 2}`"
 
 
 def _verify(entry: Mapping[str, Any], names: Sequence[str], problems: list[Problem]) -> Verify:
@@ -255,13 +309,11 @@ def _verify(entry: Mapping[str, Any], names: Sequence[str], problems: list[Probl
 def _made(
     entry: Mapping[str, Any], pointer: str, times: JSON, names: Sequence[str], problems: list[Problem]
 ) -> Made:
-    args = (
-        compile_matcher(entry["args"], problems, f"{pointer}/args", names=names) if "args" in entry else None
-    )
+    args = _matcher("args", entry["args"], pointer, names, problems) if "args" in entry else None
     return Made(
         tool=entry["tool"],
         args=args,
-        times=compile_matcher(times, problems, f"{pointer}/times", names=names),
+        times=_matcher("times", times, pointer, names, problems),
         pointer=pointer,
     )
 

@@ -36,6 +36,7 @@ class Loaded:
         tools: In order of reading; two tools may still have one name.
         packs: In order of reading.
         scenarios: In order of reading.
+        refused_scenarios: What is left of those with errors, to be checked further and never run.
         problems: Everything that is wrong with them.
         refused: Name of a tool whose document was refused -> the first problem of it.
     """
@@ -43,6 +44,7 @@ class Loaded:
     tools: tuple[Descriptor, ...] = ()
     packs: tuple[Pack, ...] = ()
     scenarios: tuple[Scenario, ...] = ()
+    refused_scenarios: tuple[Scenario, ...] = ()
     problems: tuple[Problem, ...] = ()
     refused: Mapping[str, Problem] = field(default_factory=dict)
 
@@ -140,6 +142,7 @@ class _Reader:
         self._tools: list[Descriptor] = []
         self._packs: list[Pack] = []
         self._scenarios: list[Scenario] = []
+        self._refused_scenarios: list[Scenario] = []
         self._refused: dict[str, Problem] = {}
         self._problems: dict[str, list[Problem]] = {}
         self._fruitless: set[str] = set()
@@ -165,11 +168,14 @@ class _Reader:
         data = self.touched & self._fruitless
         problems = [problem for key, told in self._problems.items() if key not in data for problem in told]
         problems += self._idle_globs()
-        counted = set(problems)
+        counted, faulty = set(problems), {problem.source for problem in problems}
         return Loaded(
             tools=tuple(self._tools),
             packs=tuple(self._packs),
             scenarios=tuple(self._scenarios),
+            refused_scenarios=tuple(
+                scenario for scenario in self._refused_scenarios if scenario.origin.source in faulty
+            ),
             problems=tuple(problems),
             refused={name: problem for name, problem in self._refused.items() if problem in counted},
         )
@@ -314,7 +320,9 @@ class _Reader:
         if not home.scenarios:
             return []
         scenario, problems = parse_scenario(document, self._scenario_shape, files=home.files, pack=home.pack)
-        self._scenarios += [scenario] if scenario is not None else []
+        if scenario is not None:
+            refused = any(problem.severity == "error" for problem in problems)
+            (self._refused_scenarios if refused else self._scenarios).append(scenario)
         return problems
 
     def _add_tool(self, document: Document, home: _Home, before: Sequence[Problem] = ()) -> list[Problem]:

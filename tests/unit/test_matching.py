@@ -592,3 +592,50 @@ def test_a_report_names_what_is_allowed_and_what_is_near():
     assert 'one of ["celsius", "kelvin"]' in never.message
     assert "`integer` or `null`" in impossible({"days": "x"}, SCHEMA)[0].message
     assert impossible({"kind": "dayly"}, SCHEMA)[0].message.endswith('only "daily"')
+
+
+@pytest.mark.parametrize(
+    ("pattern", "schema"),
+    [
+        ({"$gt": 5, "$lt": 3}, True),
+        ({"$gt": 5, "$lte": 5}, True),
+        ({"$gt": "b", "$lte": "a"}, True),
+        ({"$gt": 1, "$lt": "a"}, True),
+        ({"$gt": 1, "$lt": 2}, {"type": "integer"}),
+        ({"$lt": 1}, {"minimum": 1}),
+        ({"$gte": 9}, {"exclusiveMaximum": 9}),
+        (7, {"maximum": 6.5}),
+        ({"$eq": 0}, {"type": "integer", "exclusiveMinimum": 0}),
+        ({"$all": [{"$gt": 5, "$lt": 3}]}, {}),
+    ],
+)
+def test_bounds_with_nothing_between_them_are_found(pattern, schema):
+    for place, within in ((pattern, schema), ({"x": pattern}, {"properties": {"x": schema}})):
+        (problem,) = impossible(place, within)
+        assert problem.code == "never_matches"
+
+
+def test_bounds_are_found_under_keys_that_the_schema_does_not_name():
+    (problem,) = impossible({"x": {"y": [{"$gt": 5, "$lt": 3}]}}, {"type": "object"})
+    assert (problem.pointer, problem.hint[:8]) == ("/x/y/0", "exchange")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "schema"),
+    [
+        ({"$gte": 5, "$lte": 5}, True),
+        ({"$gt": 1, "$lt": 2}, {"type": "number"}),
+        ({"$gt": "a", "$lt": "b"}, {"minimum": 3}),
+        ({"$gt": "{{ 5 }}", "$lt": 3}, True),
+        ({"$gt": 1, "$lt": 3}, {"minimum": True, "exclusiveMinimum": False, "maximum": 2}),
+        ("x", {"maximum": 6}),
+        ({"$not": {"$gt": 5, "$lt": 3}}, {}),
+    ],
+)
+def test_bounds_with_something_between_them_are_fine(pattern, schema):
+    assert impossible(pattern, schema) == []
+
+
+def test_what_a_schema_allows_is_told_with_its_bounds():
+    (problem,) = impossible(7, {"type": "integer", "maximum": 6})
+    assert problem.message == "7 can't occur here: the input schema allows `integer`, maximum 6"

@@ -10,7 +10,7 @@ from toolcrib.errors import Problem
 from toolcrib.loading.marks import pointer_of
 from toolcrib.model import JSON
 from toolcrib.protocols import Kinds
-from toolcrib.schemas import LATER_KEYS, Kind, with_blocks
+from toolcrib.schemas import LATER_KEYS, Kind, with_blocks, without_told
 from toolcrib.subschemas import Path, SchemaIndex, Site
 from toolcrib.validation import Fault, Validator
 
@@ -43,7 +43,7 @@ class Shape:
     def __init__(self, kind: Kind, kinds: Kinds) -> None:
         blocks = {mode: schema for mode in kinds.modes if (schema := kinds.schema_for(mode)) is not None}
         self._kind = kind
-        self._schema = with_blocks(kind, blocks)
+        self._schema = without_told(with_blocks(kind, blocks))
         self._validator = Validator(self._schema)
 
     @cached_property

@@ -1,16 +1,19 @@
 """Patterns over arguments that no arguments can match, seen from the input schema.
 
-Only what is certain is reported. A schema speaks through `properties`, `items`, `type`, `enum`, `const` and
-local references here; what it says through other keywords is taken as possible.
+Only what is certain is reported. A schema speaks through `properties`, `items`, `type`, `enum`, `const`, the
+bounds of numbers and local references here; what it says through other keywords is taken as possible.
+Bounds that leave no room between them are found whatever the schema says.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import Any
 
 from toolcrib.errors import Problem, did_you_mean
 from toolcrib.matching.matcher import compile_matcher
-from toolcrib.matching.nodes import TYPES, json_equal, shown, step
+from toolcrib.matching.nodes import TYPES, is_number, json_equal, shown, step
 from toolcrib.model import JSON, Schema
 
 _MOST_REFERENCES = 16
@@ -29,7 +32,7 @@ def impossible(pattern: JSON, schema: Schema) -> list[Problem]:
     Returns:
         `unknown_argument` for a key that the schema does not know: an error where the schema refuses further
         keys, else a warning, since it is most likely misspelt; `never_matches` for a value or
-        operator that `type`, `enum` or `const` excludes. Pointers are relative to the pattern.
+        operator that `type`, `enum` or `const` excludes, and for bounds between which there is nothing. Pointers are relative to the pattern.
     """
     return list(_Reach(schema).pattern(pattern, schema, ""))
 
@@ -40,9 +43,9 @@ class _Reach:
 
     def pattern(self, pattern: JSON, schema: JSON, pointer: str) -> Iterator[Problem]:
         """The faults of a pattern at one place of the schema."""
-        known = self._resolved(schema)
-        if known is None or (isinstance(pattern, str) and "{{" in pattern):
+        if isinstance(pattern, str) and "{{" in pattern:
             return
+        known = self._resolved(schema) or {}
         if isinstance(pattern, dict):
             if any(key.startswith("$") for key in pattern):
                 yield from self._operators(pattern, known, pointer)
@@ -81,8 +84,8 @@ class _Reach:
     ) -> Iterator[Problem]:
         if _accepts_absence(pattern):
             return
-        if not _computed(pattern) and _excluded(pattern, schema):
-            yield _never(pattern, schema, pointer)
+        if (problem := _together(pattern, schema, pointer)) is not None:
+            yield problem
             return
         for name, operand in pattern.items():
             place = step(pointer, name)
@@ -107,8 +110,13 @@ class _Reach:
         for key, inner in pattern.items():
             if key in known:
                 yield from self.pattern(inner, known[key], step(pointer, key))
-            elif not _accepts_absence(inner):
-                yield from self._unknown(key, schema, known, step(pointer, key))
+            else:
+                unknown = (
+                    []
+                    if _accepts_absence(inner)
+                    else [*self._unknown(key, schema, known, step(pointer, key))]
+                )
+                yield from unknown or self.pattern(inner, {}, step(pointer, key))
 
     def _unknown(
         self, key: str, schema: dict[str, JSON], known: dict[str, JSON], pointer: str
@@ -176,6 +184,67 @@ def _excluded(pattern: JSON, schema: dict[str, JSON]) -> bool:
     return not problems and not any(map(matcher.matches, listed))
 
 
+_LEAST = {"$gt": True, "$gte": False, "exclusiveMinimum": True, "minimum": False}
+"""What bounds from below -> whether the bound itself is excluded."""
+
+_MOST = {"$lt": True, "$lte": False, "exclusiveMaximum": True, "maximum": False}
+
+
+def _no_room(pattern: dict[str, JSON], schema: dict[str, JSON]) -> bool:
+    """Whether the operators that compare leave nothing between them and the schema's bounds."""
+    limits = {
+        name: limit for name, limit in pattern.items() if name in {*_LEAST, *_MOST} and not _computed(limit)
+    }
+    texts = {name: limit for name, limit in limits.items() if isinstance(limit, str)}
+    if texts and len(texts) < len(limits):
+        return True
+    if texts:
+        return _nothing_in(
+            [(text, _LEAST[name]) for name, text in texts.items() if name in _LEAST],
+            [(text, _MOST[name]) for name, text in texts.items() if name in _MOST],
+        )
+    return bool(limits) and _nothing_in(*_bounds(schema, limits))
+
+
+Bounds = list[tuple[Any, bool]]
+"""Limits, each with whether it is itself excluded."""
+
+
+def _bounds(schema: dict[str, JSON], limits: dict[str, JSON]) -> tuple[Bounds, Bounds]:
+    """The least and the most that a number may be."""
+    numbers = {name: limit for name, limit in {**schema, **limits}.items() if is_number(limit)}
+    least = [(number, _LEAST[name]) for name, number in numbers.items() if name in _LEAST]
+    most = [(number, _MOST[name]) for name, number in numbers.items() if name in _MOST]
+    if schema.get("type") == "integer":
+        least = [(math.floor(number) + 1 if strict else math.ceil(number), False) for number, strict in least]
+        most = [(math.ceil(number) - 1 if strict else math.floor(number), False) for number, strict in most]
+    return least, most
+
+
+def _nothing_in(least: Bounds, most: Bounds) -> bool:
+    """Whether no value lies above all of the one and below all of the other."""
+    return any(
+        low > high or (low == high and (above or below)) for low, above in least for high, below in most
+    )
+
+
+def _together(pattern: dict[str, JSON], schema: dict[str, JSON], pointer: str) -> Problem | None:
+    """What is wrong with operators that all must hold; None where something fits them all."""
+    if not _computed(pattern) and _excluded(pattern, schema):
+        return _never(pattern, schema, pointer)
+    return _nothing_between(pattern, pointer) if _no_room(pattern, schema) else None
+
+
+def _nothing_between(pattern: dict[str, JSON], pointer: str) -> Problem:
+    beside = "" if _no_room(pattern, {}) else " within the bounds of the input schema"
+    return Problem(
+        code="never_matches",
+        message=f"no value{beside} fits {shown(pattern)}",
+        pointer=pointer,
+        hint="change a bound" if beside else "exchange the bounds, or write `$any` for one or the other",
+    )
+
+
 def _computed(value: JSON) -> bool:
     if isinstance(value, str):
         return "{{" in value
@@ -185,11 +254,13 @@ def _computed(value: JSON) -> bool:
 
 
 def _allows(schema: dict[str, JSON], value: JSON) -> bool:
-    """Whether `type`, `enum` and `const` let a value through."""
+    """Whether `type`, `enum`, `const` and the bounds of numbers let a value through."""
     if "const" in schema and not json_equal(schema["const"], value):
         return False
     choices = schema.get("enum")
     if isinstance(choices, list) and not any(json_equal(choice, value) for choice in choices):
+        return False
+    if is_number(value) and _nothing_in(*_bounds(schema, {"$gte": value, "$lte": value})):
         return False
     return _allows_type(schema, value)
 
@@ -215,8 +286,10 @@ def _allowed(schema: dict[str, JSON]) -> str:
         return f"only {shown(schema['const'])}"
     if "enum" in schema:
         return f"one of {shown(schema['enum'])}"
-    names = schema.get("type")
-    return " or ".join(f"`{name}`" for name in names) if isinstance(names, list) else f"`{names}`"
+    names = schema.get("type", "number")
+    bounds = [f"{name} {schema[name]}" for name in (*_LEAST, *_MOST) if name in schema]
+    words = [f"`{name}`" for name in (names if isinstance(names, list) else [names])]
+    return ", ".join([" or ".join(words), *bounds])
 
 
 def _nearest(value: JSON, schema: dict[str, JSON]) -> str:

@@ -77,7 +77,7 @@ def _refuse_others(text: str, start: int) -> None:
     if text.startswith("{%", start):
         what, hint = (
             "statements (`{%`) work only in `template` and `template_file`",
-            "write `{{ ... }}`, or `for_each`",
+            "write `{{ ... }}`, or a `template`",
         )
     elif text.startswith("{#", start):
         what, hint = (

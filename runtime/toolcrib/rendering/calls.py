@@ -84,7 +84,10 @@ def read_call(reader: Reader, node: nodes.Call) -> Part:
     """`name(arguments)`."""
     if isinstance(node.node, nodes.Getattr):
         name = node.node.attr
-        hint = f"write `value | {name}`" if name in FUNCTIONS else did_you_mean(name, FUNCTIONS)
+        if name in FUNCTIONS:
+            hint = f"write `value | {name}`"
+        else:
+            hint = f"write {INSTEAD[name]}" if name in INSTEAD else did_you_mean(name, FUNCTIONS)
         raise ExpressionError(
             f"`.{name}()` can't be called: values have no methods", code=NOT_ALLOWED, hint=hint
         )

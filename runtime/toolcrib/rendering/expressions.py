@@ -82,7 +82,7 @@ def compile_node(source: str, reader: Reader) -> Part:
 
 
 def compile_condition(source: str, names: Collection[str]) -> Expression:
-    """Compile what must be one whole expression with its braces: an `if`, a `guard`, a `for_each`.
+    """Compile what must be one whole expression with its braces: the `if` of a rule.
 
     Blanks around the braces are allowed.
 

@@ -21,7 +21,7 @@ MOST_NESTING = 64
 
 NOT_ALLOWED = "expression_not_allowed"
 
-SPLIT = "name its pieces in `let`, or compute less in one place"
+SPLIT = "compute less in one place"
 """The way out of an expression that is too large."""
 
 

@@ -107,7 +107,7 @@ class _StructureReader:
                     code="expression_not_allowed",
                     message=f"a key is literal text and can't be computed: `{shortened(key)}`",
                     pointer=_below(pointer, key),
-                    hint="an object with computed keys is written as `{{ {args.name: 1} }}`, or with `for_each`",
+                    hint="an object with computed keys is written as `{{ {args.name: 1} }}`",
                 )
             )
 

@@ -203,7 +203,7 @@ class _TextReader:
         raise ExpressionError(
             f"`{{% {name} %}}` can't be used",
             code="expression_not_allowed",
-            hint="templates have `if` and `for`; name values in `let`",
+            hint="templates have `if` and `for`; write a value where it is used",
         )
 
     def _expression(self, node: nodes.Node) -> Run:
@@ -248,7 +248,9 @@ class _TextReader:
         if self._loops == MOST_LOOPS:
             message = f"loops stand at most {MOST_LOOPS} deep"
             raise ExpressionError(
-                message, code="expression_not_allowed", hint="gather the rows before, in `let`"
+                message,
+                code="expression_not_allowed",
+                hint="leave out a level, or write less into one template",
             )
         targets = _targets(node.target)
         elements = self._expression(node.iter)

@@ -109,3 +109,18 @@ def _renamed(value: Any, mode: str) -> Any:
     elif isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
         changed["$ref"] = f"#/$defs/{mode}{reference.removeprefix('#')}"
     return changed
+
+
+TOLD_BY_LOADER = "x-told-by-loader"
+"""Marks a subschema that is there for editors: the loader checks the same and knows better words for it."""
+
+
+def without_told(schema: Any) -> Any:
+    """A schema without what the loader tells by checks of its own, here or in the place of a subschema."""
+    if isinstance(schema, list):
+        return [without_told(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get(TOLD_BY_LOADER) is True:
+        return {}
+    return {key: without_told(item) for key, item in schema.items()}

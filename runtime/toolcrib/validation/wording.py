@@ -44,7 +44,8 @@ def nearest_option(value: object, options: Sequence[object]) -> str:
     """A hint that names the option which a text, or a number instead of a text, may have meant."""
     texts = [option for option in options[:_COMPARED] if isinstance(option, str)]
     if isinstance(value, str):
-        close = near_misses(value.strip()[:_COMPARED], texts, most=1)
+        bare = value.strip()[:_COMPARED]
+        close = [bare] if bare in texts else near_misses(bare, texts, most=1)
     elif isinstance(value, bool | int | float):
         close = [text for text in texts if text == json.dumps(value)]
     else:

@@ -84,7 +84,7 @@ def test_a_sequence_answers_one_reply_a_call(after_last, expected):
     ],
 )
 def test_a_rule_may_have_a_list_of_replies(after_last, expected):
-    rest = "[{when: {call: {$gte: 1}}, reply: {result: rest}}]"
+    rest = "[{when: {call: {$lt: 99}}, reply: {result: rest}}]"
     block = f"rules: [{{when: {{call: {{$gte: 1}}}}, reply: {REPLIES}, after_last: {after_last}}}, {rest[1:]}"
     assert in_a_row(block) == expected
 
@@ -225,6 +225,12 @@ INPUTS = "{properties: {city: {type: string}, unit: {enum: [c, f]}}, additionalP
         ("call: -1", ("never_matches", "/call")),
         ("call: 1.5", ("never_matches", "/call")),
         ("call: true", ("never_matches", "/call")),
+        ("call: first", ("never_matches", "/call")),
+        ("call: {$lt: 1}", ("never_matches", "/call")),
+        ("call: {$gt: 1, $lt: 2}", ("never_matches", "/call")),
+        ("call: {$in: [0, -1]}", ("never_matches", "/call/$in")),
+        ("call: {$grt: 1}", ("unknown_operator", "/call/$grt")),
+        ("args: {city: {$gt: b, $lt: a}}", ("never_matches", "/args/city")),
         ('if: "args.x"', ("expression_syntax", "/if")),
         ('if: "a {{ args.city }}"', ("expression_syntax", "/if")),
     ],
@@ -232,6 +238,40 @@ INPUTS = "{properties: {city: {type: string}, unit: {enum: [c, f]}}, additionalP
 def test_a_rule_that_can_never_match_is_found_when_the_tool_is_loaded(when, problem):
     found = problems_of(mocked(f"rules: [{{when: {{{when}}}, reply: {{result: 1}}}}]", inputs=INPUTS))
     assert found == [(problem[0], f"/mock/rules/0/when{problem[1]}")]
+
+
+def test_the_numbers_of_calls_are_told_where_none_fits():
+    (problem,) = loaded(mocked("rules: [{when: {call: first}, reply: {result: 1}}]")).problems
+    assert problem.message == 'calls are numbered 1, 2, 3 ..., so none is "first"'
+
+
+def test_a_broken_condition_is_no_rule_that_always_matches():
+    block = 'rules: [{when: {if: "args.x"}, reply: {result: 1}}, {reply: {result: 2}}]'
+    assert problems_of(mocked(block)) == [("expression_syntax", "/mock/rules/0/when/if")]
+
+
+SAME = ("{args: {a: 1, b: 2}, call: 1}", "{call: 1, args: {b: 2, a: 1}}")
+
+
+def test_a_rule_with_the_when_of_one_above_is_never_reached():
+    block = f"rules: [{{when: {SAME[0]}, reply: [{{result: 1}}]}}, {{when: {SAME[1]}, reply: {{result: 2}}}}]"
+    (problem,) = loaded(mocked(block)).problems
+    assert (problem.code, problem.pointer) == ("unreachable_rule", "/mock/rules/1")
+    assert problem.message == "no call reaches rule 2: rule 1 has the same `when`"
+    assert problems_of(mocked(block.replace("}]}", "}], after_last: next_rule}", 1))) == []
+
+
+def test_two_rules_of_one_name_are_refused():
+    rules = [
+        f"{{name: {name}, when: {{call: {n}}}, reply: {{result: 1}}}}" for n, name in enumerate("aba", 1)
+    ]
+    assert problems_of(mocked(f"rules: [{', '.join(rules)}]")) == [("duplicate_name", "/mock/rules/2/name")]
+
+
+def test_a_mock_with_one_reply_has_no_after_last():
+    (problem,) = loaded(mocked("{result: 1, after_last: repeat}")).problems
+    assert (problem.code, problem.pointer) == ("needless_key", "/mock/after_last")
+    assert problem.message == "`after_last` belongs to a `sequence`, and this mock has one reply"
 
 
 def test_the_near_miss_of_an_unknown_argument_is_named():

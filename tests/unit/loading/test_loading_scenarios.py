@@ -179,10 +179,34 @@ def test_a_name_is_given_once(name, words):
 
 
 @pytest.mark.parametrize(
+    ("expect", "pointer", "words"),
+    [
+        ("{elapsed: 2s}", "elapsed", ("`elapsed` is a number of seconds", "write `2`")),
+        ("{elapsed: {$lt: 0}}", "elapsed", ("`elapsed` is a number of seconds", "such as `2`")),
+        ("{attempts: soon}", "attempts", ("`attempts` is a whole number", "such as `2`")),
+        ("{attempts: 1.5}", "attempts", ("`attempts` is a whole number", "such as `2`")),
+        ("{result: {n: {$gt: 5, $lt: 3}}}", "result/n", ("no value fits", "exchange the bounds")),
+    ],
+)
+def test_a_matcher_that_nothing_can_fit_is_refused(expect, pointer, words):
+    (problem,) = parse("x.yaml", STEPS + f"  - {{call: a, expect: {expect}}}\n", KINDS).problems
+    assert (problem.code, problem.pointer) == ("never_matches", f"/steps/0/expect/{pointer}")
+    assert words[0] in problem.message
+    assert words[1] in problem.hint
+
+
+def test_how_often_is_a_whole_number():
+    text = STEPS + "  - call: a\nverify: {calls: [{tool: a, times: often}], never: [{tool: b}]}\n"
+    assert [code[:2] for code in codes(text)] == [("never_matches", "/verify/calls/0/times")]
+
+
+@pytest.mark.parametrize(
     ("expect", "pointer"),
     [
         ("{outcome: ok, error: {code: x}}", "/steps/0/expect/outcome"),
         ("{result: 1, error: {code: x}}", "/steps/0/expect/error"),
+        ("{result: 1, outcome: tool_error}", "/steps/0/expect/result"),
+        ("{result: 1, error: {code: x}, outcome: timeout}", "/steps/0/expect/error"),
     ],
 )
 def test_an_expectation_that_nothing_can_meet_is_refused(expect, pointer):

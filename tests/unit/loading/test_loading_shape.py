@@ -68,7 +68,6 @@ def test_a_key_that_has_no_effect_there_is_named(tool, beside):
 PLAIN_WORDS = [
     ({"rules": [{"name": "x"}]}, "missing_key", "/mock/rules/0/reply"),
     ({"rules": [{"reply": {"result": 1}, "wen": {}}]}, "unknown_key", "/mock/rules/0/wen"),
-    ({"result": 1, "after_last": "cycle"}, "missing_key", "/mock/sequence"),
     ({"result": 1, "reslt": 1}, "unknown_key", "/mock/reslt"),
     ({"error": {"message": "x"}}, "missing_key", "/mock/error/code"),
     ({"generate": False}, "not_allowed", "/mock/generate"),

@@ -557,3 +557,9 @@ def test_whatever_is_written_only_an_expression_error_comes_out(source):
             compile_text(template, NAMES).render(SCOPE)
         except ExpressionError as error:
             assert error.message  # noqa: PT017
+
+
+def test_a_method_that_people_bring_from_elsewhere_is_told_with_what_to_write():
+    with pytest.raises(ExpressionError) as caught:
+        compile_expression("'{}'.format(1)", [])
+    assert caught.value.hint == "write `~`, which joins texts"

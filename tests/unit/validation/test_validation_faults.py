@@ -450,3 +450,8 @@ def test_faults_are_bounded_distinct_and_in_plain_text(schema, value):
     assert len(faults) <= 20
     assert len({(fault.pointer, fault.keyword, fault.expected) for fault in faults}) == len(faults)
     assert all(fault.expected and fault.got and fault.for_model().isprintable() for fault in faults)
+
+
+def test_the_option_that_differs_only_in_blanks_is_the_near_miss():
+    (fault,) = Validator({"enum": ["a", "A"]}).faults("a ")
+    assert fault.hint == 'did you mean "a"?'

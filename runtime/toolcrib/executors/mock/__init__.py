@@ -13,6 +13,7 @@ from toolcrib.executors.mock.rules import Rule, choose, compile_rules
 from toolcrib.executors.mock.scope import MockState, scope_of
 from toolcrib.executors.mock.unmatched import nearest, unmatched, why_not
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result, Schema
+from toolcrib.text import canonical
 from toolcrib.validation import Validator
 
 __all__ = ["BoundMock", "MockExecutor"]
@@ -38,6 +39,7 @@ class MockExecutor:
         problems: list[Problem] = []
         rules = compile_rules(descriptor, problems)
         problems += _unreachable(rules)
+        problems += _same_names(rules)
         if not any(problem.severity == "error" for problem in problems):
             problems += _wrong_answers(rules, descriptor)
         return problems
@@ -145,14 +147,42 @@ def _bug(call: Call, error: ExpressionError, nearby: str) -> Result:
 
 
 def _unreachable(rules: tuple[Rule, ...]) -> list[Problem]:
-    for index, rule in enumerate(rules[:-1]):
-        if rule.always:
+    """Rules that no call reaches: they stand below one that takes every call, or all of theirs."""
+    problems = []
+    taken: dict[str, Rule] = {}
+    for index, rule in enumerate(rules):
+        when = canonical(dict(rule.when))
+        if rule.when and when in taken:
+            message = f"no call reaches {rule.label}: {taken[when].label} has the same `when`"
+            hint = "change one of them, leave one out, or make a list of replies out of the two"
+            problems.append(
+                Problem(code="unreachable_rule", message=message, pointer=rule.pointer, hint=hint)
+            )
+        if rule.after_last != "next_rule":
+            taken.setdefault(when, rule)
+        if rule.always and index + 1 < len(rules):
             message = f"no call reaches the rules below {rule.label}, which matches every call"
             hint = "move it to the end, or give it a `when`"
+            below = rules[index + 1].pointer
             return [
-                Problem(code="unreachable_rule", message=message, pointer=rules[index + 1].pointer, hint=hint)
+                *problems,
+                Problem(code="unreachable_rule", message=message, pointer=below, hint=hint),
             ]
-    return []
+    return problems
+
+
+def _same_names(rules: tuple[Rule, ...]) -> list[Problem]:
+    """Rules that reports could not tell apart."""
+    first: dict[str, Rule] = {}
+    problems = []
+    for rule in rules:
+        if rule is not first.setdefault(rule.label, rule):
+            message = f"two rules are called `{rule.label}`, and reports could not tell them apart"
+            place = f"{rule.pointer}/name"
+            problems.append(
+                Problem(code="duplicate_name", message=message, pointer=place, hint="take another name")
+            )
+    return problems
 
 
 def _wrong_answers(rules: tuple[Rule, ...], tool: Descriptor) -> list[Problem]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from toolcrib.errors import ExpressionError, Problem
 from toolcrib.executors.mock.replies import Reply, compile_reply
 from toolcrib.executors.mock.scope import MockState, Scope, names_for
 from toolcrib.matching import Matcher, compile_matcher, impossible
-from toolcrib.model import Descriptor
+from toolcrib.model import JSON, NOTHING, Descriptor
 from toolcrib.rendering import Expression, compile_condition
 from toolcrib.text import compact
 
@@ -23,6 +24,7 @@ class Rule:
     Attributes:
         label: Its name, or `rule 2`; for reports.
         pointer: Where it stands in the descriptor.
+        when: What must hold, as it is written; empty for always.
         args: What the arguments must be; None for anything.
         call: What the number of the call must be; None for any.
         condition: What must be true besides; None for nothing.
@@ -32,6 +34,7 @@ class Rule:
 
     label: str
     pointer: str
+    when: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     args: Matcher | None = None
     call: Matcher | None = None
     condition: Expression | None = None
@@ -41,12 +44,7 @@ class Rule:
     @property
     def always(self) -> bool:
         """Whether it matches every call and never leaves one to the rules below."""
-        return (
-            self.args is None
-            and self.call is None
-            and self.condition is None
-            and self.after_last != "next_rule"
-        )
+        return not self.when and self.after_last != "next_rule"
 
     @property
     def names(self) -> frozenset[str]:
@@ -120,6 +118,10 @@ def compile_rules(tool: Descriptor, problems: list[Problem]) -> tuple[Rule, ...]
                 after_last=block.get("after_last", "error"),
             ),
         )
+    if "after_last" in block:
+        message = "`after_last` belongs to a `sequence`, and this mock has one reply"
+        hint = "write a `sequence`, or leave `after_last` out"
+        problems.append(Problem(code="needless_key", message=message, pointer="/mock/after_last", hint=hint))
     reply = compile_reply(block, "/mock", tool, problems)
     return (Rule(label="mock", pointer="/mock", replies=(reply,), after_last="repeat"),)
 
@@ -147,6 +149,7 @@ def _rule(entry: dict[str, Any], index: int, pointer: str, tool: Descriptor, pro
     return Rule(
         label=str(entry.get("name", f"rule {index + 1}")),
         pointer=pointer,
+        when=when,
         args=_args(when, pointer, tool, problems),
         call=_call(when, pointer, tool, problems),
         condition=_condition(when, pointer, tool, problems),
@@ -174,11 +177,18 @@ def _call(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[P
     if "call" not in when:
         return None
     place = f"{pointer}/when/call"
-    number = when["call"]
-    if isinstance(number, bool | float | int) and (isinstance(number, bool) or number < 1 or number % 1):
-        message = f"calls are numbered 1, 2, 3 ..., so none is {compact(number)}"
-        problems.append(Problem(code="never_matches", message=message, pointer=place))
-    return compile_matcher(number, problems, place, names=names_for(tool))
+    faults: list[Problem] = []
+    matcher = compile_matcher(when["call"], faults, place, names=names_for(tool))
+    problems += faults
+    wrong = None if faults else next(iter(impossible(when["call"], _NUMBERS)), None)
+    if wrong is not None:
+        message = f"calls are numbered 1, 2, 3 ..., so none is {compact(when['call'])}"
+        problems.append(Problem(code="never_matches", message=message, pointer=place + wrong.pointer))
+    return matcher
+
+
+_NUMBERS: dict[str, JSON] = {"type": "integer", "minimum": 1}
+"""The numbers that calls have."""
 
 
 def _condition(

@@ -39,6 +39,7 @@ __all__ = [
     "INTEGER_DIGITS",
     "NODES",
     "Document",
+    "first_bytes",
     "parse_documents",
     "parse_json",
     "read_documents",
@@ -208,7 +209,7 @@ def read_documents(path: Path, source: str) -> tuple[list[Document], list[Proble
     or is none (a folder, a pipe), is an error.
     """
     try:
-        data = _bytes_of(path)
+        data = first_bytes(path)
     except FileNotFoundError:
         message = "the file is gone since its folder was listed"
         return [], [Problem(code="file_vanished", message=message, severity="notice", source=source)]
@@ -219,8 +220,12 @@ def read_documents(path: Path, source: str) -> tuple[list[Document], list[Proble
     return parse_documents(source, data)
 
 
-def _bytes_of(path: Path) -> bytes:
-    """The file's first bytes, one more than allowed where there are more."""
+def first_bytes(path: Path) -> bytes:
+    """A file's first bytes, one more than a text may have where there are more.
+
+    Raises:
+        OSError: It can't be read, or is no regular file.
+    """
     # Opening a pipe would wait for its writer, so nothing blocks before it is known to be a file.
     opened = os.open(path, os.O_RDONLY | _NOT_BLOCKING)
     with open(opened, "rb") as file:  # noqa: PTH123 -- a descriptor, not a path

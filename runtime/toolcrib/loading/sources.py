@@ -20,6 +20,7 @@ from toolcrib.loading.files import PACK_FILES, SUFFIXES, DiskFiles, MemoryFiles,
 from toolcrib.loading.packs import Pack, fits, one_pack
 from toolcrib.loading.scenarios import Scenario, is_scenario, parse_scenario
 from toolcrib.loading.shape import Shape
+from toolcrib.loading.strangers import foreign
 from toolcrib.model import JSON, Descriptor
 from toolcrib.protocols import Files, Kinds
 from toolcrib.validation import json_fault
@@ -199,7 +200,7 @@ class _Reader:
         for path in walk(top):
             root, pack = self._pack_over(path.parent, top)
             if path != pack_file(path.parent):
-                self._add_file(path, root, pack)
+                self._add_file(path, root, pack, scanned=True)
 
     def _pack_over(self, here: Path, top: Path) -> tuple[Path, Pack | None]:
         """The nearest folder, from `here` up to `top`, that is a pack, and its pack."""
@@ -250,12 +251,16 @@ class _Reader:
                     )
                     yield problem.at(pack.origin.source, *pack.origin.locate(pointer))
 
-    def _add_file(self, path: Path, root: Path, pack: Pack | None) -> None:
+    def _add_file(self, path: Path, root: Path, pack: Pack | None, *, scanned: bool = False) -> None:
+        """Read a file; one that was not asked for by its name (`scanned`) may be somebody else's."""
         key = os.path.realpath(path)
         within = path.relative_to(root).as_posix() if pack is not None else ""
         if key in self._problems or not self.holds(pack, within):
             return
         documents, problems = read_documents(path, str(path))
+        stranger = foreign(path, str(path), problems) if scanned else None
+        if stranger is not None:
+            documents, problems = [], [stranger]
         folder = path.parent
         if any(is_promptkit(document.value) for document in documents):
             arena = self._arena_over(folder)

@@ -1,0 +1,69 @@
+"""Files in a scanned folder that were never meant for us: what is wrong with them is one notice, not errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from toolcrib.errors import Problem
+from toolcrib.loading import jsontext, yamltext
+from toolcrib.loading.documents import first_bytes
+from toolcrib.loading.files import PACK_FILES
+from toolcrib.loading.marks import Place, roots
+
+_OUR_KEYS: Final = frozenset({"name", "scenario", "function"})
+"""One of these at the top of a document can make it a descriptor or scenario, in whatever form."""
+
+_OUR_NAMES: Final = re.compile(r".*\.(?:tool|scenario)\.[a-z]+")
+
+# Behind a fault of the syntax there are no marks, so there the text itself is looked at.
+_IN_YAML: Final = re.compile(r"""^["']?(?:name|scenario|function)["']?\s*:|^kind:\s*Tool\b""", re.MULTILINE)
+_IN_JSON: Final = re.compile(r'"(?:name|scenario|function)"\s*:|"kind"\s*:\s*"Tool"')
+
+_ALWAYS_ERRORS: Final = frozenset({"too_large", "file_unreadable", "file_vanished"})
+"""What says nothing of the content."""
+
+
+def foreign(path: Path, source: str, problems: Sequence[Problem]) -> Problem | None:
+    """The one notice that stands for all that is wrong with the text of a file that does not look like ours.
+
+    Args:
+        path: The file.
+        source: What it is called in problems.
+        problems: What is wrong with its text.
+
+    Returns:
+        None where nothing is wrong, or where the errors are to be told: by its name or its top-level keys the
+        file holds a descriptor, scenario or pack.
+    """
+    first = next((problem for problem in problems if problem.severity == "error"), None)
+    if first is None or first.code in _ALWAYS_ERRORS or _is_called_ours(path.name):
+        return None
+    try:
+        text = first_bytes(path).decode("utf-8", errors="replace")
+    except OSError:
+        return None
+    if _looks_like_ours(text, as_json=source.lower().endswith(".json")):
+        return None
+    message = f"this is no descriptor, scenario or pack, and it can't be read: {first.code}: {first.message}"
+    hint = "a descriptor has `name:`, a scenario begins with `scenario:`; keep other data out of the folder"
+    notice = Problem(code="unrecognised_file", message=message, hint=hint, severity="notice")
+    return notice.at(source, first.line, first.column)
+
+
+def _is_called_ours(name: str) -> bool:
+    return name in PACK_FILES or _OUR_NAMES.fullmatch(name) is not None
+
+
+def _looks_like_ours(text: str, *, as_json: bool) -> bool:
+    if (_IN_JSON if as_json else _IN_YAML).search(text):
+        return True
+    marks = jsontext.marks(text) if as_json else yamltext.marks(text)
+    return any(_is_ours(place) for place in roots(marks))
+
+
+def _is_ours(document: Place) -> bool:
+    kind = document.parts.get("kind")
+    return not _OUR_KEYS.isdisjoint(document.parts) or (kind is not None and kind.mark.text == "Tool")

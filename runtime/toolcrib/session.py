@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from toolcrib.clock import RealClock
+from toolcrib.errors import ConfigurationError
 from toolcrib.middleware import build_chain, layers_of
 from toolcrib.middleware.ends import asked_to_cancel, attempts_of, bug, cancelled_within
 from toolcrib.model import (
@@ -111,6 +112,7 @@ class Session:
 
         Raises:
             ClosedRuntime: The runtime was closed.
+            ConfigurationError: `name` is no text.
             asyncio.CancelledError: The caller's task was cancelled.
         """
         return self._call(name, arguments, self._context)
@@ -145,7 +147,7 @@ class Session:
             ClosedRuntime: The runtime was closed.
         """
         self._runtime.check_open()
-        chain = self._chain(name)
+        chain = self._chain(_name(name))
         if chain is None:
             return self._runtime.not_found(name, self.registry)
         if isinstance(chain.bound, Unavailable):
@@ -154,7 +156,7 @@ class Session:
 
     async def _call(self, name: str, arguments: Mapping[str, JSON] | None, context: CallContext) -> Result:
         self._runtime.check_open()
-        chain = self._chains.get(name) or self._chain(name)
+        chain = (name.__class__ is str and self._chains.get(name)) or self._chain(_name(name))
         if chain is None:
             return self._runtime.not_found(name, self.registry)
         self.calls += 1
@@ -186,6 +188,15 @@ class Session:
         if type(given) is not dict and isinstance(given, Mapping):
             given = dict(given)
         return Call(chain.tool, given, context, f"{self.id}-{next(self._runtime.call_numbers)}")
+
+
+def _name(name: object) -> str:
+    if isinstance(name, str):
+        return name
+    raise ConfigurationError(
+        f"a tool is called by its name, and {'None' if name is None else f'a `{type(name).__name__}`'} is no text",
+        hint='write `call("tool_name", {...})`',
+    )
 
 
 async def dry_run(chain: Chain, call: Call) -> Result:

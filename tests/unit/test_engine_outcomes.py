@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 
 import pytest
@@ -212,6 +213,38 @@ def test_what_came_as_a_secret_argument_is_not_told_of_a_result_that_is_no_json(
     result = call(fake(always(answer), f"input_schema: {TOKENS}"), {"tok": "SEKRIT"})
     assert result.outcome is Outcome.INVALID_RESULT
     assert "SEKRIT" not in str((result.message, result.error))
+
+
+@pytest.mark.parametrize(
+    ("answer", "pointer"),
+    [
+        (Result.ok(1, meta={"seen": {1}}), "/meta/seen"),
+        (Result.ok(1, meta={"seen": "SEKRIT\ud800"}), "/meta/seen"),
+        (Result.failed(Outcome.TOOL_ERROR, "no", details={"who": [math.nan]}), "/details/who/0"),
+    ],
+)
+def test_what_a_tool_reports_beside_its_value_is_json_too(answer, pointer):
+    result = call(fake(always(answer), f"input_schema: {TOKENS}"), {"tok": "SEKRIT"})
+    assert result.outcome is Outcome.INVALID_RESULT
+    assert f"{pointer}: expected " in result.message
+    assert ("the call ended `tool_error`" in result.message) is (answer.outcome is Outcome.TOOL_ERROR)
+    json.dumps(result.as_json(), allow_nan=False).encode()
+    assert "SEKRIT" not in str(result)
+
+
+@pytest.mark.parametrize("name", [None, 3, ["tool"], {}])
+@pytest.mark.parametrize("way", ["call", "dry_run"])
+def test_a_name_that_is_no_text_is_refused_plainly(name, way):
+    runtime = runtime_of(mocked("result: 1"))
+    with pytest.raises(errors.ConfigurationError, match=r"a tool is called by its name, and .* is no text"):
+        asyncio.run(getattr(runtime, way)(name))
+
+
+def test_an_error_of_a_call_without_event_loop_does_not_speak_of_loops():
+    runtime = runtime_of(mocked("result: 1"))
+    with pytest.raises(errors.ConfigurationError) as caught, runtime:
+        runtime.call_sync(None)
+    assert caught.value.__context__ is None
 
 
 # Arguments on their way in.

@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 from toolcrib.errors import ConfigurationError, did_you_mean
 from toolcrib.middleware import arguments, deadline, events, results
 from toolcrib.middleware.events import Observer
+from toolcrib.middleware.users import checked
 from toolcrib.model import Call, Descriptor
 from toolcrib.protocols import BoundTool, CallNext, Middleware
 
@@ -44,7 +45,7 @@ def layers_of(
     layers: list[tuple[str, Middleware | None]] = [
         ("events", events.layer(observer)),  # outermost: it reports what the caller gets
         *(
-            ("user", middleware) for middleware in user
+            ("user", checked(middleware)) for middleware in user
         ),  # outside `arguments`: what they change is still checked
         ("arguments", arguments.layer(tool)),  # bad arguments cost no attempt
         ("deadline", deadline.layer(tool, bound)),  # covers all attempts

@@ -1,14 +1,18 @@
-"""What a layer may tell of a value: nothing of what stands at secret places, or stood there in the arguments."""
+"""What may be told of a value, by a fault or beside a result: JSON, and nothing that is secret."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from toolcrib.model import NOTHING, Result
 from toolcrib.secrets import HIDDEN, SeenSecrets
 from toolcrib.subschemas import Path, pointer_to
-from toolcrib.validation import Fault, Validator
+from toolcrib.validation import Fault, Validator, json_fault
 from toolcrib.validation.faults import show
+
+DEPTH = 100
+"""How deep a result may be nested."""
 
 
 def masked(fault: Fault, validator: Validator) -> Fault:
@@ -37,3 +41,13 @@ def _at(value: object, path: Path) -> object:
         else:
             value = value[key] if isinstance(value, list) and isinstance(key, int) else None
     return value if isinstance(value, str | int | float) else None
+
+
+def report_fault(result: Result) -> Fault | None:
+    """What keeps the `meta` of a result, or the `details` of its error, from being JSON."""
+    told: dict[str, object] = {}
+    if result.meta is not NOTHING:
+        told["meta"] = dict(result.meta)
+    if result.error is not None and result.error.details is not NOTHING:
+        told["details"] = dict(result.error.details)
+    return json_fault(told, depth=DEPTH) if told else None

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from toolcrib.middleware.masking import masked, without
-from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
+from toolcrib.middleware.masking import DEPTH, masked, report_fault, without
+from toolcrib.model import JSON, NOTHING, Call, Descriptor, Outcome, Result
 from toolcrib.protocols import CallNext, Middleware
 from toolcrib.secrets import SeenSecrets
 from toolcrib.validation import Fault, Validator, json_fault
-
-DEPTH = 100
-"""How deep a result may be nested."""
 
 _NOT_JSON = "can't be passed on as JSON"
 
@@ -23,6 +20,11 @@ def layer(tool: Descriptor) -> Middleware:
 
     async def results(call: Call, call_next: CallNext) -> Result:
         result = await call_next(call)
+        # Most calls have the shared empty mapping, which needs no look.
+        if result.meta is not NOTHING or (result.error is not None and result.error.details is not NOTHING):
+            fault = report_fault(result)
+            if fault is not None:
+                return _unreportable(call, result, fault)
         if result.outcome is not Outcome.OK:
             return result
         fault = json_fault(result.value, depth=DEPTH)
@@ -55,6 +57,14 @@ def _deprecated(tool: Descriptor, results: Middleware) -> Middleware:
 def _seen(call: Call) -> SeenSecrets:
     """The secrets among the arguments: a tool may have put them anywhere."""
     return SeenSecrets(call.arguments, call.tool.input_schema)
+
+
+def _unreportable(call: Call, result: Result, fault: Fault) -> Result:
+    """The result goes on without what is no JSON; how a failed call ended is kept in the message."""
+    sound = result._replace(meta=NOTHING, value=None, content=())
+    faults = without(_seen(call), [fault], None)
+    ended = "" if result.error is None else f"; the call ended `{result.outcome}`"
+    return _refused(call.tool, sound, faults, f"{_NOT_JSON}{ended}")
 
 
 def _refused(

@@ -116,6 +116,55 @@ def test_a_users_layer_that_raises_is_a_bug_told_as_one():
     assert "hunter2" not in str(result)
 
 
+async def forgets(call, call_next):
+    await call_next(call)
+
+
+async def writes_a_set(call, call_next):
+    return (await call_next(call)).with_meta(seen={call.id})
+
+
+async def fails_with_a_set(_call, _call_next):
+    return Result.failed(Outcome.DENIED, "no", details={"who": {1}})
+
+
+async def answers_a_set(_call, _call_next):
+    return Result.ok({1})
+
+
+def answers_at_once(_call, _call_next):
+    return Result.ok(1)
+
+
+async def answers_a_text(_call, _call_next):
+    return "text"
+
+
+class Layer:
+    async def __call__(self, call, call_next):
+        await call_next(call)
+
+
+@pytest.mark.parametrize("observer", [None, lambda _event: None])
+@pytest.mark.parametrize(
+    ("layer", "name", "fault"),
+    [
+        (forgets, "forgets", "returned None instead of a `Result`; is a `return` missing?"),
+        (Layer(), "Layer", "returned None instead of a `Result`; is a `return` missing?"),
+        (answers_a_text, "answers_a_text", "returned a `str` instead of a `Result`"),
+        (answers_at_once, "answers_at_once", "is no `async` function: it returned a `Result`"),
+        (writes_a_set, "writes_a_set", "returned what is no JSON: expected a JSON value"),
+        (fails_with_a_set, "fails_with_a_set", "returned what is no JSON: expected a JSON value"),
+        (answers_a_set, "answers_a_set", "returned what is no JSON: expected a JSON value"),
+    ],
+)
+def test_a_users_layer_that_returns_no_sound_result_is_named(layer, name, fault, observer):
+    result = call(fake(answers_n, middleware=[layer], observer=observer), n=1)
+    assert result.outcome is Outcome.INTERNAL
+    assert result.message == f"the middleware `{name}` {fault}"
+    assert result.error.details == {"middleware": name}
+
+
 def test_users_layers_see_calls_of_tools_that_cannot_run():
     async def explains(call, call_next):
         result = await call_next(call)

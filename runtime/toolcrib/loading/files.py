@@ -45,6 +45,11 @@ def pack_file(folder: Path) -> Path | None:
     return next((folder / name for name in PACK_FILES if (folder / name).is_file()), None)
 
 
+def leads_outside(path: Path, root: Path) -> bool:
+    """Whether a file, its links resolved, lies outside a folder."""
+    return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
+
+
 @dataclass(frozen=True, slots=True)
 class DiskFiles:
     """Files on disk, named relative to a folder.

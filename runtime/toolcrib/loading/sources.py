@@ -16,7 +16,15 @@ from toolcrib.errors import Problem, Severity
 from toolcrib.loading.compatible import is_promptkit, normalise
 from toolcrib.loading.descriptors import is_descriptor, parse_descriptor
 from toolcrib.loading.documents import Document, parse_documents, read_documents
-from toolcrib.loading.files import PACK_FILES, SUFFIXES, DiskFiles, MemoryFiles, pack_file, walk
+from toolcrib.loading.files import (
+    PACK_FILES,
+    SUFFIXES,
+    DiskFiles,
+    MemoryFiles,
+    leads_outside,
+    pack_file,
+    walk,
+)
 from toolcrib.loading.packs import Pack, fits, one_pack
 from toolcrib.loading.scenarios import Scenario, is_scenario, parse_scenario
 from toolcrib.loading.shape import Shape
@@ -208,7 +216,10 @@ class _Reader:
         for folder in folders[: folders.index(top) + 1]:
             key = os.path.realpath(folder)
             file = pack_file(folder) if key not in self._pack_at else None
-            if file is not None:
+            if file is not None and leads_outside(file, folder):
+                self._problems[str(file)] = [_outside(file, folder)]
+                self._pack_at[key] = None
+            elif file is not None:
                 self._pack_at[key] = self.add_pack(
                     os.path.realpath(file), str(file), *read_documents(file, str(file))
                 )
@@ -255,7 +266,12 @@ class _Reader:
         """Read a file; one that was not asked for by its name (`scanned`) may be somebody else's."""
         key = os.path.realpath(path)
         within = path.relative_to(root).as_posix() if pack is not None else ""
-        if key in self._problems or not self.holds(pack, within):
+        if not self.holds(pack, within):
+            return
+        if scanned and leads_outside(path, root):
+            self._problems[str(path)] = [_outside(path, root)]
+            return
+        if key in self._problems:
             return
         documents, problems = read_documents(path, str(path))
         stranger = foreign(path, str(path), problems) if scanned else None
@@ -351,6 +367,13 @@ def _stranger(message: str, source: str) -> Problem:
     hint = "a descriptor has `name` and a schema or mode, a scenario begins with `scenario:`; keep other data out of the folder"
     severity: Severity = "error" if source.endswith(TOOL_SUFFIXES) else "notice"
     return Problem(code="unrecognised_file", message=message, hint=hint, severity=severity)
+
+
+def _outside(path: Path, root: Path) -> Problem:
+    """A link is not followed out of the folder that was given: what is there was not asked for."""
+    message = f"the file is a link that leads outside {root}, and was not read"
+    hint = "put a copy in its place, or name the file itself"
+    return Problem(code="link_leads_outside", message=message, hint=hint, source=str(path), line=1, column=1)
 
 
 _LEVELS = 4

@@ -7,8 +7,9 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 from toolcrib.errors import DocumentError, Problem, near_misses
+from toolcrib.loading.contents import Content, log_problems
 from toolcrib.loading.sources import parse
-from toolcrib.model import JSON, Descriptor
+from toolcrib.model import Descriptor
 from toolcrib.protocols import Kinds
 
 
@@ -35,29 +36,32 @@ class Registry(Mapping[str, Descriptor]):
     def parse(
         cls,
         name: str,
-        content: str | bytes | Mapping[str, JSON],
+        content: Content,
         *,
         kinds: Kinds,
         problems: list[Problem] | None = None,
     ) -> Registry:
-        """A registry of the descriptors in a text, or of one that is already a mapping.
+        """A registry of the descriptors in a text, or of those that are already mappings.
 
         Args:
             name: What the text is called in problems; read as JSON if it ends in `.json`.
-            content: YAML or JSON, or one document.
+            content: YAML or JSON, one document as a mapping, or several in a list.
             kinds: What the modes say of their blocks (`toolcrib.Executors.installed()`).
             problems: Receives all that is wrong; the good tools are kept.
 
         Raises:
-            DocumentError: Something is wrong, and nobody gave a list for it.
+            DocumentError: Nobody gave a list, and there is an error, or no descriptor at all. Without a list
+                warnings and notices beside good tools are logged.
         """
         loaded = parse(name, content, kinds)
         tools, found = without_duplicates(loaded.tools)
         found = [*loaded.problems, *found]
         if problems is not None:
             problems += found
-        elif any(problem.severity == "error" for problem in found):
-            raise DocumentError(found)
+        elif not tools or any(problem.severity == "error" for problem in found):
+            raise DocumentError(found or [_nothing(name)])
+        else:
+            log_problems(found)
         return cls(tools)
 
     @property
@@ -142,6 +146,12 @@ class Registry(Mapping[str, Descriptor]):
 
 def _name(tool: Descriptor) -> str:
     return tool.name
+
+
+def _nothing(name: str) -> Problem:
+    message = "this holds no descriptor"
+    hint = "scenarios are read by `Runtime.open`"
+    return Problem(code="unrecognised_file", message=message, hint=hint, source=name, line=1, column=1)
 
 
 def without_duplicates(tools: Iterable[Descriptor]) -> tuple[list[Descriptor], list[Problem]]:

@@ -195,3 +195,59 @@ def test_warnings_alone_do_not_keep_a_text_out():
     assert list(Registry.parse("a.yaml", "name: a\nmode: live\nlive: {url: x}\n", kinds=Executors({}))) == [
         "a"
     ]
+
+
+# Parsing.
+
+GOOD = "name: a\nmock: {result: 1}\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "nme: a\nmock: {result: 1}",
+        "",
+        "# nothing",
+        {},
+        {"nme": "a"},
+        [],
+        [3],
+        [{"nme": "a"}],
+        "scenario: s\nsteps: [{call: a}]\n",
+    ],
+)
+def test_content_without_any_descriptor_is_an_error_unless_a_list_is_given(content):
+    with pytest.raises(DocumentError, match="unrecognised_file"):
+        Registry.parse("x.yaml", content, kinds=MOCKS)
+    assert len(Registry.parse("x.yaml", content, kinds=MOCKS, problems=[])) == 0
+
+
+def test_a_list_of_mappings_is_a_list_of_documents():
+    listed = [{"name": name, "mock": {"result": 1}} for name in ("b", "a")]
+    assert list(Registry.parse("memory", listed, kinds=MOCKS)) == ["a", "b"]
+    with pytest.raises(DocumentError, match="duplicate_tool"):
+        Registry.parse("memory", [listed[0], listed[0]], kinds=MOCKS)
+
+
+@pytest.mark.parametrize("content", [None, 3, {1, 2}, [{"name": object()}]])
+def test_what_is_no_content_is_a_document_error(content):
+    with pytest.raises(DocumentError, match="not_json"):
+        Registry.parse("memory", content, kinds=MOCKS)
+
+
+def test_notices_and_warnings_beside_good_tools_are_logged(caplog):
+    caplog.set_level("INFO", logger="toolcrib")
+    text = f"{GOOD}---\nstuff: 1\n---\nname: c\nmode: live\nlive: {{url: 'http://x'}}\n"
+    assert list(Registry.parse("x.yaml", text, kinds=MOCKS)) == ["a", "c"]
+    assert sorted((record.levelname, record.getMessage().split(": ")[2]) for record in caplog.records) == [
+        ("INFO", "unrecognised_file"),
+        ("WARNING", "mode_not_installed"),
+    ]
+
+
+def test_with_a_list_nothing_is_logged(caplog):
+    caplog.set_level("INFO", logger="toolcrib")
+    problems = []
+    Registry.parse("x.yaml", f"{GOOD}---\nstuff: 1\n", kinds=MOCKS, problems=problems)
+    assert [problem.code for problem in problems] == ["unrecognised_file"]
+    assert caplog.records == []

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
 from toolcrib.errors import DocumentError, Problem
-from toolcrib.loading.documents import Document, parse_documents
+from toolcrib.loading.contents import Content, documents_of, log_problems
+from toolcrib.loading.documents import Document
 from toolcrib.loading.shape import Shape
 from toolcrib.model import Origin
 from toolcrib.protocols import Kinds
+from toolcrib.text import canonical
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,20 +42,21 @@ class Pack:
     origin: Origin = field(default_factory=Origin)
 
     @classmethod
-    def parse(cls, name: str, content: str | bytes, *, kinds: Kinds) -> Pack:
-        """A pack from the text of its `pack.yaml`.
+    def parse(cls, name: str, content: Content, *, kinds: Kinds) -> Pack:
+        """A pack from the text of its `pack.yaml`, or from a mapping that says the same.
 
         Args:
             name: What the text is called in problems; read as JSON if it ends in `.json`.
-            content: YAML or JSON.
+            content: YAML or JSON, or one document as a mapping.
             kinds: What the modes say of their blocks (`toolcrib.Executors.installed()`).
 
         Raises:
-            DocumentError: Something is wrong with it.
+            DocumentError: There is an error in it. Warnings are logged.
         """
-        pack, problems = one_pack(name, *parse_documents(name, content), Shape("pack", kinds))
-        if pack is None or problems:
+        pack, problems = one_pack(name, *documents_of(name, content), Shape("pack", kinds))
+        if pack is None or any(problem.severity == "error" for problem in problems):
             raise DocumentError(problems)
+        log_problems(problems)
         return pack
 
     def holds_tools(self, path: str) -> bool:
@@ -116,12 +120,18 @@ def parse_pack(document: Document, shape: Shape) -> tuple[Pack | None, list[Prob
     """Read `pack.yaml`. Returns the pack, or None where it is refused, and all problems, placed."""
     value: Any = document.value
     problems = [document.place(problem) for problem in shape.problems(value)]
-    if problems:
+    if any(problem.severity == "error" for problem in problems):
         return None, problems
     plain: dict[str, Any] = {
         key: tuple(item) if isinstance(item, list) else item
         for key, item in value.items()
         if key != "$schema"
     }
-    origin = Origin(source=document.source, line=document.line, pack=value["name"], locate=document.position)
-    return Pack(**plain, origin=origin), []
+    origin = Origin(
+        source=document.source,
+        line=document.line,
+        digest=hashlib.sha256(canonical(value).encode("utf-8")).hexdigest(),
+        pack=value["name"],
+        locate=document.position,
+    )
+    return Pack(**plain, origin=origin), problems

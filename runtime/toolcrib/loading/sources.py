@@ -5,7 +5,6 @@ Content decides what a document is; a file that is refused takes nothing else wi
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from toolcrib.errors import Problem, Severity
 from toolcrib.loading.compatible import is_promptkit, normalise
+from toolcrib.loading.contents import Content, documents_of
 from toolcrib.loading.descriptors import is_descriptor, parse_descriptor
 from toolcrib.loading.documents import Document, parse_documents, read_documents
 from toolcrib.loading.files import (
@@ -29,9 +29,8 @@ from toolcrib.loading.packs import Pack, fits, one_pack
 from toolcrib.loading.scenarios import Scenario, is_scenario, parse_scenario
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.strangers import foreign
-from toolcrib.model import JSON, Descriptor
+from toolcrib.model import Descriptor
 from toolcrib.protocols import Files, Kinds
-from toolcrib.validation import json_fault
 
 TOOL_SUFFIXES = tuple(f".tool{suffix}" for suffix in SUFFIXES)
 """A file that is called this says that it holds a descriptor."""
@@ -71,22 +70,17 @@ def load(paths: Iterable[str | Path], kinds: Kinds) -> Loaded:
     return reader.loaded()
 
 
-def parse(
-    name: str, content: str | bytes | Mapping[str, JSON], kinds: Kinds, *, files: Files | None = None
-) -> Loaded:
+def parse(name: str, content: Content, kinds: Kinds, *, files: Files | None = None) -> Loaded:
     """Read documents from memory.
 
     Args:
         name: What the text is called in problems; read as JSON if it ends in `.json`.
-        content: Text or bytes of YAML or JSON documents, or one document as a mapping.
+        content: Text or bytes of YAML or JSON documents, one document as a mapping, or a list of those.
         kinds: What the installed modes say of their blocks.
         files: The files that the documents may name.
     """
     reader = _Reader(kinds)
-    if isinstance(content, Mapping):
-        documents, problems = _from_mapping(name, content)
-    else:
-        documents, problems = parse_documents(name, content)
+    documents, problems = documents_of(name, content)
     reader.add_documents(name, name, documents, problems, _Home(files))
     return reader.loaded()
 
@@ -101,23 +95,6 @@ def parse_files(contents: Mapping[str, str | bytes], kinds: Kinds) -> Loaded:
             home = _home(MemoryFiles(contents, path.rpartition("/")[0], reader.touched), pack, path)
             reader.add_documents(path, path, *parse_documents(path, contents[path]), home)
     return reader.loaded()
-
-
-def _from_mapping(name: str, content: Mapping[str, JSON]) -> tuple[list[Document], list[Problem]]:
-    value = dict(content)
-    fault = json_fault(value)
-    if fault is None:
-        return [Document(name, 0, 1, copy.deepcopy(value))], []
-    return [], [
-        Problem(
-            code="not_json",
-            message=f"expected {fault.expected}, got {fault.got}",
-            pointer=fault.pointer,
-            source=name,
-            line=1,
-            column=1,
-        )
-    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,3 +159,31 @@ def test_a_glob_that_fits_no_file_is_a_warning_at_its_place():
         ("idle_glob", "warning", 3, "/tools/1"),
         ("idle_glob", "warning", 4, "/scenarios/0"),
     ]
+
+
+def test_a_pack_may_be_given_as_a_mapping():
+    pack = Pack.parse("memory", {"name": "shop", "version": "1.0.0", "tools": ["a/*"]}, kinds=KINDS)
+    assert (pack.name, pack.tools, pack.origin.source) == ("shop", ("a/*",), "memory")
+
+
+def test_a_pack_has_a_digest_of_its_content_whatever_its_form():
+    text = Pack.parse("pack.yaml", "version: 1.0.0\nname: shop\n", kinds=KINDS)
+    mapping = Pack.parse("memory", {"name": "shop", "version": "1.0.0"}, kinds=KINDS)
+    other = Pack.parse("memory", {"name": "shop", "version": "1.0.1"}, kinds=KINDS)
+    assert len(text.origin.digest) == 64
+    assert text.origin.digest == mapping.origin.digest != other.origin.digest
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        ([], "empty_document"),
+        ([{"name": "a", "version": "1.0.0"}, {"name": "b", "version": "1.0.0"}], "several_documents"),
+        ([3], "wrong_type"),
+        (None, "not_json"),
+        ({"name": {1}}, "not_json"),
+    ],
+)
+def test_what_is_no_pack_is_a_document_error(content, code):
+    with pytest.raises(DocumentError, match=code):
+        Pack.parse("memory", content, kinds=KINDS)

@@ -1,0 +1,55 @@
+"""What is given in memory, as documents: a text, bytes, a mapping, or a list of mappings."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from toolcrib.errors import Problem
+from toolcrib.loading.documents import Document, parse_documents
+from toolcrib.model import JSON
+from toolcrib.validation import json_fault
+
+Content: TypeAlias = str | bytes | Mapping[str, JSON] | Sequence[Mapping[str, JSON]]
+"""YAML or JSON as text or bytes, one document as a mapping, or several in a list."""
+
+log = logging.getLogger("toolcrib")
+
+
+def documents_of(name: str, content: Content) -> tuple[list[Document], list[Problem]]:
+    """The documents that a content holds, and what is wrong with it, placed.
+
+    Args:
+        name: What it is called in problems; a text is read as JSON if it ends in `.json`.
+        content: What was given; anything else than a `Content` is a problem too.
+    """
+    if isinstance(content, str | bytes):
+        return parse_documents(name, content)
+    if isinstance(content, Mapping):
+        return _from_mappings(name, [content])
+    if isinstance(content, list | tuple):
+        return _from_mappings(name, content)
+    message = f"expected a text, bytes, a mapping or a list of mappings, got `{type(content).__name__}`"
+    return [], [Problem(code="not_json", message=message, source=name, line=1, column=1)]
+
+
+def _from_mappings(name: str, contents: Sequence[object]) -> tuple[list[Document], list[Problem]]:
+    documents, problems = [], []
+    for index, content in enumerate(contents):
+        value = dict(content) if isinstance(content, Mapping) else content
+        fault = json_fault(value)
+        if fault is None:
+            documents.append(Document(name, index, 1, copy.deepcopy(value)))  # type: ignore[arg-type]  # it is JSON
+            continue
+        message = f"expected {fault.expected}, got {fault.got}"
+        problem = Problem(code="not_json", message=message, pointer=fault.pointer)
+        problems.append(problem.at(name, 1, 1))
+    return documents, problems
+
+
+def log_problems(problems: Iterable[Problem]) -> None:
+    """Write down what is wrong and stops nothing: a notice as information, anything else as a warning."""
+    for problem in problems:
+        log.log(logging.INFO if problem.severity == "notice" else logging.WARNING, "%s", problem)

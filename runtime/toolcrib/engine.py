@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -126,8 +126,9 @@ class Runtime:
         Args:
             paths: Folders, packs or files; `descriptors` and `packs` here unless given.
             mode: The mode of every tool that has a block for it.
-            modes: Tool glob -> mode; the first that fits counts, before `mode`.
-            strict: Raise for any problem, also for warnings and notices, instead of logging it.
+            modes: Tool glob -> mode; the first that fits counts, before `mode`. One that fits no tool is logged.
+            strict: Raise for any problem, also for warnings and notices and for a glob of `modes` that fits
+                no tool, instead of logging it.
             executors: The modes; the installed ones unless given.
             middleware: Layers around every call, outermost first.
             observer: Receives the events of every call.
@@ -137,11 +138,18 @@ class Runtime:
         Raises:
             DocumentError: `strict`, and something is wrong with the documents.
             UnknownMode: `mode`, or a glob of `modes`, asks for one that is neither installed nor written anywhere.
+            ConfigurationError: `mode` and the glob `*` of `modes` ask for different modes; or `strict`, and a
+                glob of `modes` fits no tool.
         """
+        if mode is not None and modes.get("*", mode) != mode:
+            raise ConfigurationError(
+                f"`mode` asks for `{mode}` and the glob `*` of `modes` for `{modes['*']}`, both of every tool",
+                hint="leave one of them out",
+            )
         executors = executors or Executors.installed()
         runtime = cls.of(
             load(paths or default_paths(), executors),
-            modes=modes if mode is None else {**modes, "*": modes.get("*", mode)},
+            modes=modes if mode is None else {**modes, "*": mode},
             executors=executors,
             middleware=middleware,
             observer=observer,
@@ -150,6 +158,10 @@ class Runtime:
         )
         if strict and runtime.problems:
             raise DocumentError(runtime.problems)
+        for error in idle_globs(runtime.registry, modes):
+            if strict:
+                raise error
+            log.warning("%s", error)
         for problem in runtime.problems:
             log.log(logging.INFO if problem.severity == "notice" else logging.WARNING, "%s", problem)
         return runtime
@@ -371,6 +383,17 @@ def check_modes(registry: Registry, modes: Mapping[str, str], kinds: Kinds) -> N
             there = ", ".join(f"`{name}`" for name in sorted(known)) or "none"
             hint = did_you_mean(mode, known) or f"the modes are: {there}"
             raise UnknownMode(f"there is no mode `{mode}`", hint=hint)
+
+
+def idle_globs(registry: Registry, modes: Mapping[str, str]) -> Iterator[ConfigurationError]:
+    """An error for each glob that fits no tool, with near misses; `*` may stand for no tool at all."""
+    for glob in modes:
+        if glob != "*" and not any(fnmatchcase(name, glob) for name in registry):
+            many = len(registry)
+            loaded = f"{many or 'no'} tool{' is' if many == 1 else 's are'} loaded"
+            hint = did_you_mean(glob.strip("*?"), registry) or loaded
+            message = f"`{glob}` in `modes` fits no tool, so it changes nothing"
+            yield ConfigurationError(message, code="unknown_tool", hint=hint)
 
 
 def with_modes(registry: Registry, modes: Mapping[str, str]) -> Registry:

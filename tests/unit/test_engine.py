@@ -87,6 +87,27 @@ def test_strict_raises_everything_that_is_wrong(folder):
     assert [problem.severity for problem in raised.value.problems] == ["notice"]
 
 
+def test_a_glob_of_modes_that_fits_no_tool_is_logged_with_near_misses(folder, caplog):
+    modes = {"gret*": "mock", "zzzzz": "mock", "greet": "mock", "*": "mock"}
+    Runtime.open(folder / "descriptors", executors=MOCKS, modes=modes)
+    assert [record.getMessage() for record in caplog.records] == [
+        "`gret*` in `modes` fits no tool, so it changes nothing\n    hint: did you mean `greet`?",
+        "`zzzzz` in `modes` fits no tool, so it changes nothing\n    hint: 1 tool is loaded",
+    ]
+
+
+def test_strict_raises_for_a_glob_of_modes_that_fits_no_tool(folder):
+    with pytest.raises(ConfigurationError, match=r"`gret\*` in `modes` fits no tool"):
+        Runtime.open(folder / "descriptors", executors=MOCKS, modes={"gret*": "mock"}, strict=True)
+
+
+def test_two_modes_for_every_tool_are_refused(folder):
+    with pytest.raises(ConfigurationError, match="`mode` asks for `mock` and the glob"):
+        Runtime.open(folder / "descriptors", executors=MOCKS, mode="mock", modes={"*": "live"})
+    same = Runtime.open(folder / "descriptors", executors=MOCKS, mode="mock", modes={"*": "mock"})
+    assert same.registry["greet"].mode == "mock"
+
+
 def test_duplicates_over_two_files_keep_the_first_and_name_both(folder):
     (folder / "descriptors" / "hello.tool.yaml").write_text("\nname: greet\nmock: {result: 1}\n")
     runtime = Runtime.open(folder / "descriptors", executors=MOCKS)

@@ -38,7 +38,7 @@ bench: $(VENV)/developing  ## time a mocked call against a hand-written function
 	$(BIN)/python benchmarks/call.py
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist .coverage .coverage.* .grimp_cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps: pip runs again only when pyproject.toml has changed.

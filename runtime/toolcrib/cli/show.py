@@ -36,7 +36,10 @@ def command(ctx: click.Context, *, name: str, as_json: bool, packs: tuple[str, .
     tool = runtime.registry.get(name)
     if tool is None:
         result = runtime.not_found(name, runtime.registry)
-        tell_failure(result)
+        if as_json:
+            click.echo(json_text(result.as_json()))
+        else:
+            tell_failure(result)
         ctx.exit(exit_codes.OF_OUTCOME[result.outcome])
     if as_json:
         click.echo(json_text(_document(runtime, tool)))

@@ -56,7 +56,7 @@ def summary_lines(runtime: Runtime, reports: Sequence[ScenarioReport], duration:
     yield f"{plural(len(runtime.registry), 'tool')}: {modes_line(runtime, list(runtime.registry.values()))}"
     outcomes = Counter(result.outcome.value for _tool, result in results_of(reports))
     yield "outcomes: " + ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
-    yield _verdict(reports, duration)
+    yield _verdict(runtime, reports, duration)
 
 
 def _row(name: str, reports: Sequence[ScenarioReport]) -> tuple[str, ...]:
@@ -71,14 +71,14 @@ def _row(name: str, reports: Sequence[ScenarioReport]) -> tuple[str, ...]:
     )
 
 
-def _verdict(reports: Sequence[ScenarioReport], duration: float) -> str:
+def _verdict(runtime: Runtime, reports: Sequence[ScenarioReport], duration: float) -> str:
     calls = results_of(reports)
     failed = sum(not report.passed for report in reports)
     virtual = spoken(sum(report.virtual for report in reports))
     passed = f"{plural(len(reports) - failed, 'scenario')} passed"
     told = f"{failed} failed, {passed}" if failed else passed
     verdict = click.style(told, fg="red" if failed else "green", bold=True)
-    tools = plural(len({tool for tool, _result in calls}), "tool")
+    tools = plural(len({tool for tool, _result in calls if tool in runtime.registry}), "tool")
     return f"{verdict} in {spoken(duration)} ({virtual} of virtual time), {plural(len(calls), 'call')} of {tools}"
 
 

@@ -48,6 +48,8 @@ def command(
 
     Without PATH: the folders `descriptors` and `packs`. Ends with 1 when something is an error.
     """
+    if as_json and form == "github":
+        raise click.UsageError("`--json` and `--format github` ask for two forms; leave one of them out")
     runtime = open_runtime(paths, packs)
     problems = [*runtime.problems, *(asyncio.run(_proved(runtime)) if deep else ())]
     if strict:

@@ -54,6 +54,7 @@ class Step:
         save_as: Name under which later steps find what came of it; empty for none.
         expect: What it must answer.
         pointer: Where it stands in the document.
+        written: The arguments as the document has them.
     """
 
     call: str
@@ -62,6 +63,7 @@ class Step:
     save_as: str = ""
     expect: Expectation = Expectation()
     pointer: str = ""
+    written: JSON = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +203,7 @@ def _steps(entries: Sequence[Mapping[str, Any]], problems: list[Problem]) -> tup
                 save_as=entry.get("as", ""),
                 expect=_expect(entry.get("expect", {}), f"{pointer}/expect", names, problems),
                 pointer=pointer,
+                written=entry.get("args", {}),
             )
         )
         if entry.get("as") in names:

@@ -35,7 +35,7 @@ class StepReport:
     Attributes:
         step: The step.
         number: From 1.
-        args: The arguments of the call, worked out; secrets masked.
+        args: The arguments of the call, worked out, or as written if that failed; secrets masked.
         result: What the call answered; None if its arguments could not be worked out.
         failures: What was not as expected.
     """

@@ -74,14 +74,16 @@ class _Run:
     async def step(self, step: Step, number: int) -> StepReport:
         """Call, keep what came of it, compare."""
         scope = self.scope()
+        tool = self._session.registry.get(step.call)
+        schema = tool.input_schema if tool is not None else None
         try:
             args = step.args.render(scope)
         except ExpressionError as error:
             failure = Failure(what="args", lines=(error.message,), pointer=step.pointer + "/args")
-            return StepReport(step=step, number=number, args=None, result=None, failures=(failure,))
+            written = self._seen.hide_in(redact(step.written, schema))
+            failures = self.safe([failure])
+            return StepReport(step=step, number=number, args=written, result=None, failures=failures)
         result = await self._session.call(step.call, args)  # type: ignore[arg-type]
-        tool = self._session.registry.get(step.call)
-        schema = tool.input_schema if tool is not None else None
         self._seen.add(args, schema)
         shown = self._seen.hide_in(redact(args, schema))
         if result.outcome not in NOT_CALLED and isinstance(args, dict):

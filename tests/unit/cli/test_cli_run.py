@@ -177,3 +177,29 @@ def test_at_a_terminal_a_json_run_keeps_stdout_to_the_document(good, on_terminal
 )
 def test_spans_of_time_are_told_for_people(seconds, text):
     assert spoken(seconds) == text
+
+
+NOBODY = """
+scenario: nobody
+steps: [{call: nobody, expect: {outcome: not_found}}, {call: echo, args: {text: hi}}]
+"""
+
+
+def test_a_tool_that_does_not_exist_is_not_counted(tools, write, toolcrib):
+    write({"descriptors/nobody.scenario.yaml": NOBODY})
+    assert toolcrib("run", "-k", "nobody").stdout.splitlines()[-1].endswith("2 calls of 1 tool")
+
+
+def test_what_came_as_a_secret_argument_is_printed_nowhere(tools, write, toolcrib):
+    tool = """
+name: sealed
+input_schema: {type: object, properties: {tok: {type: string, x-secret: true}}}
+output_schema: {type: object, properties: {id: {type: integer}}}
+mock: {template: '{"id": "{{ args["tok"] }}"}'}
+"""
+    scenario = "scenario: seal\nsteps: [{call: sealed, args: {tok: SEKRIT}}]\n"
+    write({"descriptors/sealed.tool.yaml": tool, "descriptors/seal.scenario.yaml": scenario})
+    for words in (["run"], ["run", "--json"], ["call", "sealed", "tok=SEKRIT"]):
+        result = toolcrib(*words)
+        assert "***" in result.stdout + result.stderr
+        assert "SEKRIT" not in result.stdout + result.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from toolcrib.cli import exit_codes
 
 RICH = """
@@ -125,3 +127,10 @@ def test_a_tool_that_is_not_there_is_answered_with_near_names(tools, toolcrib):
     result = toolcrib("show", "ecko")
     assert (result.exit_code, result.stdout) == (exit_codes.OF_OUTCOME["not_found"], "")
     assert "did you mean `echo`?" in result.stderr
+
+
+def test_a_tool_that_is_not_there_is_one_json_document_under_json(tools, toolcrib):
+    result = toolcrib("show", "ecko", "--json")
+    assert (result.exit_code, result.stderr) == (exit_codes.OF_OUTCOME["not_found"], "")
+    shown = json.loads(result.stdout)
+    assert (shown["outcome"], shown["error"]["details"]) == ("not_found", {"near": ["echo"]})

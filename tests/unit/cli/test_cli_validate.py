@@ -112,3 +112,9 @@ def test_what_a_file_holds_can_not_steer_the_terminal(write, on_terminal):
     assert "\x1b[41m" not in out
     assert "\\x1b[41m" in out
     assert "\x1b[31m" in out
+
+
+def test_json_and_annotations_at_once_are_refused(tools, toolcrib):
+    result = toolcrib("validate", "--json", "--format", "github")
+    assert (result.exit_code, result.stdout) == (exit_codes.USAGE, "")
+    assert "`--json` and `--format github` ask for two forms" in result.stderr

@@ -116,7 +116,7 @@ def test_a_call_that_could_not_be_made_shows_no_answer():
         """
     )
     lines = str(report).splitlines()
-    assert lines[1] == "  call      get_order null"
+    assert lines[1] == '  call      get_order {"id":"{{ order.result.number }}"}'
     assert lines[2].startswith("  args      ")
     assert not any("answered" in line for line in lines)
 
@@ -214,3 +214,17 @@ def test_the_result_of_an_example_is_exact():
     tool = "name: t\nmock: {result: {a: 1, b: 2}}\nexamples: [{args: {}, result: {a: 1}}]\ninput_schema: {}\n"
     runtime = Runtime.of(loaded(tool), executors=MOCKS)
     assert not asyncio.run(run_scenario(runtime, examples_of(runtime.registry["t"]))).passed
+
+
+def test_arguments_that_could_not_be_worked_out_are_shown_as_written():
+    report = report_of(
+        """
+        scenario: s
+        steps:
+          - {call: get_order, args: {id: "1"}, as: first}
+          - {call: get_order, args: {id: "{{ first.result.total + 1 }}", password: hunter2}}
+        """
+    )
+    lines = str(report).splitlines()
+    assert lines[1] == '  call      get_order {"id":"{{ first.result.total + 1 }}","password":"***"}'
+    assert report.as_json()["steps"][1]["args"]["id"] == "{{ first.result.total + 1 }}"

@@ -237,7 +237,7 @@ def test_arguments_that_can_not_be_worked_out_are_a_failure_of_the_step():
     ((number, what, lines),) = failures(report)
     assert (number, what) == (2, "args")
     assert "`sum`" in lines[0]
-    assert (report.steps[1].args, report.steps[1].result) == (None, None)
+    assert (report.steps[1].args, report.steps[1].result) == ({"amount": "{{ order.result.sum }}"}, None)
     assert report.steps[1].failures[0].pointer == "/steps/1/args"
 
 

@@ -33,6 +33,13 @@ FUNCTION_NOTE = (
     "fields are named: `find(id=1)`."
 )
 
+BEYOND = (
+    "The schema that an editor gets (`toolcrib schema`) says what a schema can. Only the loader finds: names that are "
+    "given twice, faults inside expressions and templates, files that are missing, regular expressions that do not "
+    "compile, references that lead nowhere, examples and answers that do not fit the schemas, and rules that no "
+    "call reaches."
+)
+
 OUTCOMES = (
     "Every call ends in one of these. `Runtime.call` returns a `Result` for all of them; `raise_for_outcome()` "
     "raises the error class, and `toolcrib call` ends with the exit code."
@@ -45,7 +52,9 @@ def pages() -> dict[str, str]:
     assert isinstance(mock, dict)
     return {
         "descriptor.md": schema_page(
-            "Descriptor", envelope("descriptor"), "One block for each mode follows: [mock](mock.md)."
+            "Descriptor",
+            envelope("descriptor"),
+            f"One block for each mode follows: [mock](mock.md).\n\n{BEYOND}",
         ),
         "mock.md": schema_page(
             "Mode mock", mock, "Names and functions of expressions: [expressions](expressions.md)."
@@ -111,6 +120,8 @@ def kind(schema: Schema, root: Schema) -> str:
     name = schema.get("$ref", "").removeprefix("#/$defs/")
     if name == "duration":
         return "duration"
+    if name == "matcher":
+        return "[matcher](matchers.md)"
     if root.get("$defs", {}).get(name, {}).get("properties"):
         return f"[{name}](#{name})"
     if name:

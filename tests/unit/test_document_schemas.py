@@ -19,7 +19,7 @@ from toolcrib.loading.documents import read_documents
 from toolcrib.loading.files import walk
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.sources import parse
-from toolcrib.schemas import KINDS, KNOWN_MODES, envelope, with_blocks
+from toolcrib.schemas import KINDS, KNOWN_MODES, envelope, with_blocks, without_told
 from toolcrib.validation import Validator, check_schema
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,6 +113,9 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
 
 CORPUS = list(documents())
 SCHEMAS = {kind: jsonschema.Draft202012Validator(with_blocks(kind, MODES.blocks())) for kind in KINDS}
+CHECKED = {
+    kind: jsonschema.Draft202012Validator(without_told(with_blocks(kind, MODES.blocks()))) for kind in KINDS
+}
 SHAPES = {kind: Shape(kind, MODES) for kind in KINDS}
 
 
@@ -190,12 +193,12 @@ def names_a_foreign_mode(value: Any) -> bool:
 
 @settings(max_examples=300, deadline=None)
 @given(mutated())
-def test_an_editor_and_the_loader_agree_on_the_shape(made):
+def test_the_shape_is_what_the_schema_says_and_no_check_of_the_loader_tells_better(made):
     kind, value = made
     assume(kind != "descriptor" or not names_a_foreign_mode(value))
-    accepted_by_editor = SCHEMAS[kind].is_valid(value)
     problems = SHAPES[kind].problems(value)
-    assert (problems == []) is accepted_by_editor, problems
+    assert (problems == []) is CHECKED[kind].is_valid(value), problems
+    assert not (problems and SCHEMAS[kind].is_valid(value)), problems
     assert all(problem.severity == "error" and problem.message for problem in problems)
 
 
@@ -219,3 +222,102 @@ def test_what_an_editor_refuses_never_loads(made):
 )
 def test_the_corpus_fits_in_the_eyes_of_an_editor(kind, value):
     assert [error.message for error in SCHEMAS[kind].iter_errors(value)] == []
+
+
+def tool(**keys: Any) -> tuple[str, dict[str, Any]]:
+    return "descriptor", {"name": "x", **keys}
+
+
+def rule(reply: Any = None, **keys: Any) -> tuple[str, dict[str, Any]]:
+    return tool(input_schema=True, mock={"rules": [{"reply": reply or {"result": 1}, **keys}]})
+
+
+def expecting(**keys: Any) -> tuple[str, dict[str, Any]]:
+    return "scenario", {"scenario": "s", "steps": [{"call": "a", "expect": keys}]}
+
+
+INPUT = {"type": "object", "properties": {"x": {"type": "integer"}}}
+
+TOLD = {
+    "mode without its block": (tool(mode="mock"), "binding_missing"),
+    "unknown mode": (tool(mode="mokc", mock={"result": 1}), "binding_missing"),
+    "two blocks": (tool(mock={"result": 1}, live={}), "mode_missing"),
+    "after_last of one reply": (rule(after_last="repeat"), "needless_key"),
+    "after_last without a list": (tool(mock={"result": 1, "after_last": "repeat"}), "needless_key"),
+    "condition without braces": (rule(when={"if": "x"}), "expression_syntax"),
+    "unknown operator": (rule(when={"args": {"a": [{"$gtt": 1}]}}), "unknown_operator"),
+    "mixed matcher": (rule(when={"args": {"a": {"$gt": 1, "b": 2}}}), "mixed_matcher"),
+    "number to compare with": (expecting(result={"$gt": []}), "wrong_operand"),
+    "list of choices": (expecting(error={"code": {"$in": "a"}}), "wrong_operand"),
+    "type": (expecting(result={"$any": [1, {"$type": "text"}]}), "wrong_operand"),
+    "tolerance": (expecting(result={"$close": [1, -1]}), "wrong_operand"),
+    "length": (expecting(result={"$not": {"$len": "x"}}), "wrong_operand"),
+    "error of ok": (expecting(outcome="ok", error={}), "contradiction"),
+    "result of a failure": (expecting(outcome="timeout", result=1), "contradiction"),
+    "result and error": (expecting(error={}, result=1), "contradiction"),
+    "taken name": (("scenario", {"scenario": "s", "steps": [{"call": "a", "as": "now"}]}), "duplicate_name"),
+    "no timeout": (tool(description="d", timeout="0s"), "out_of_range"),
+    "long timeout": (tool(description="d", timeout="11m"), "out_of_range"),
+    "longer timeout": (tool(description="d", timeout="600.5s"), "out_of_range"),
+    "arguments as a list": (tool(input_schema={"type": "array"}), "arguments_not_object"),
+    "unknown type": (tool(output_schema={"type": "strng"}), "invalid_schema"),
+    "unknown inner type": (
+        tool(input_schema={**INPUT, "properties": {"x": {"type": "int"}}}),
+        "invalid_schema",
+    ),
+    "nothing to generate from": (tool(input_schema=INPUT, mock={"generate": True}), "no_output_schema"),
+    "nothing to generate from in a rule": (rule([{"result": 1}, {"generate": True}]), "no_output_schema"),
+    "nothing said": (tool(timeout="5s", tags=["a"]), "unrecognised_file"),
+}
+
+
+@pytest.mark.parametrize(("made", "code"), TOLD.values(), ids=TOLD)
+def test_an_editor_sees_what_the_loader_tells_in_better_words(made, code):
+    kind, value = made
+    assert not SCHEMAS[kind].is_valid(value)
+    assert SHAPES[kind].problems(value) == []
+    assert [problem.code for problem in parse("x.yaml", value, MODES).problems if problem.code == code]
+
+
+SEEN = {
+    "timeouts": [
+        tool(description="d", timeout=text)
+        for text in ("1ms", "600s", "600000ms", "10m", "0.1h", "0.16h", "0.001d", "0.5s")
+    ],
+    "modes": [
+        tool(mock={"result": 1}),
+        tool(mode="mock", mock={"result": 1}, live={}),
+        tool(mode="live", live={}),
+    ],
+    "matchers": [
+        rule(when={"args": {"a": pattern}, "if": " {{ args.a }} "})
+        for pattern in (
+            {"$len": {"$gt": 1}},
+            {"$close": [1, 0.1]},
+            {"$in": "{{ args.b }}"},
+            {"$contains": "x"},
+            [{}],
+        )
+    ],
+    "schemas": [
+        tool(input_schema=True),
+        tool(input_schema=INPUT),
+        tool(output_schema={"type": ["null", "array"]}),
+    ],
+    "generating": [tool(output_schema=INPUT, mock={"generate": True})],
+}
+
+
+@pytest.mark.parametrize("made", SEEN.values(), ids=SEEN)
+def test_an_editor_accepts_what_loads(made):
+    for kind, value in made:
+        assert [error.message for error in SCHEMAS[kind].iter_errors(value)] == []
+        problems = parse("x.yaml", value, MODES).problems
+        assert [problem for problem in problems if problem.severity == "error"] == []
+
+
+def test_mocks_and_scenarios_have_the_same_matchers():
+    mock: Any = MODES.blocks()["mock"]
+    for name in ("matcher", "computed", "duration", "reply"):
+        known = envelope("scenario")["$defs"].get(name, envelope("descriptor")["$defs"].get(name))
+        assert known in (None, mock["$defs"][name])

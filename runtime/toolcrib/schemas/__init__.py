@@ -7,7 +7,7 @@ the executors that own them. What an editor is given is exactly what the loader 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
@@ -76,6 +76,61 @@ def _place_in_descriptor(schema: dict[str, Any], blocks: Mapping[str, Schema]) -
             "description": f"Mode `{mode}` is not installed: the block is not checked.",
         }
         schema["properties"].setdefault(mode, missing)
+    schema["allOf"] = [
+        *_conditions(sorted({*blocks, *KNOWN_MODES})),
+        *([_NEEDS_OUTPUT] if "mock" in blocks else []),
+    ]
+
+
+_SAYING = ("description", "input_schema", "output_schema", "mode", "examples", "annotations")
+"""Keys of which a descriptor has at least one, or else the block of a mode."""
+
+
+def _conditions(modes: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What the keys of a descriptor ask of each other; the loader has better words for all of it."""
+    there: list[dict[str, Any]] = [{"required": [mode]} for mode in modes]
+    told = {TOLD_BY_LOADER: True}
+    yield {**told, "anyOf": [*there, *({"required": [key]} for key in _SAYING)]}
+    one_at_most = {"oneOf": [*there, {"not": {"anyOf": there}}]}
+    yield {**told, "if": {"not": {"required": ["mode"]}}, "then": one_at_most}
+    yield {**told, "properties": {"mode": {"enum": list(modes)}}}
+    for mode in modes:
+        chosen = {"properties": {"mode": {"const": mode}}, "required": ["mode"]}
+        yield {**told, "if": chosen, "then": {"required": [mode]}}
+
+
+TOLD_BY_LOADER = "x-told-by-loader"
+"""Marks a subschema that is there for editors: the loader checks the same and knows better words for it."""
+
+
+def _generating(schema: dict[str, Any]) -> dict[str, Any]:
+    """Objects that have a key whose value fits a schema."""
+    (key,) = schema
+    return {"type": "object", "required": [key], "properties": schema}
+
+
+_GENERATED = _generating({"generate": {}})
+_ONE_GENERATED = {"type": "array", "contains": _GENERATED}
+_GENERATING_RULES = {
+    "type": "array",
+    "contains": _generating({"reply": {"anyOf": [_GENERATED, _ONE_GENERATED]}}),
+}
+_NEEDS_OUTPUT: dict[str, Any] = {
+    TOLD_BY_LOADER: True,
+    "if": _generating(
+        {
+            "mock": {
+                "anyOf": [
+                    _GENERATED,
+                    _generating({"sequence": _ONE_GENERATED}),
+                    _generating({"rules": _GENERATING_RULES}),
+                ]
+            }
+        }
+    ),
+    "then": {"required": ["output_schema"]},
+}
+"""An answer is generated from the output schema."""
 
 
 def _place_in_scenario(schema: dict[str, Any], blocks: Mapping[str, Schema]) -> None:
@@ -109,10 +164,6 @@ def _renamed(value: Any, mode: str) -> Any:
     elif isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
         changed["$ref"] = f"#/$defs/{mode}{reference.removeprefix('#')}"
     return changed
-
-
-TOLD_BY_LOADER = "x-told-by-loader"
-"""Marks a subschema that is there for editors: the loader checks the same and knows better words for it."""
 
 
 def without_told(schema: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from toolcrib.clock import format_duration, parse_duration
 from toolcrib.errors import Problem
-from toolcrib.loading.documents import Document, restore_text
+from toolcrib.loading.documents import Document
 from toolcrib.loading.shape import TOO_MANY, Shape
 from toolcrib.loading.soundness import sound
 from toolcrib.model import JSON, Annotations, Descriptor, Example, Origin, Schema
@@ -67,8 +67,7 @@ def parse_descriptor(
     Returns:
         The descriptor, or None where it is refused, and all problems, placed in the file.
     """
-    value = restore_text(document, TEXT_KEYS)
-    problems = shape.problems(value)
+    value, problems = shape.judged(document, TEXT_KEYS)
     if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in problems):
         return None, [document.place(problem) for problem in problems]
     kept = sound(value, problems, shape)

@@ -234,17 +234,18 @@ def first_bytes(path: Path) -> bytes:
         return file.read(BYTES + 1)
 
 
-def restore_text(document: Document, keys: Collection[str] = ()) -> JSON:
+def restore_text(document: Document, keys: Collection[str] = (), places: Collection[Steps] = ()) -> JSON:
     """The document's value with numbers put back as they were written where a text is meant.
 
     YAML reads `1.10` as a number, which would show as `1.1`. A text is meant at the given top-level
-    `keys`, and for `const`, `default`, `enum` and `examples` in `input_schema` and `output_schema`
+    `keys`, at the given `places`, and for `const`, `default`, `enum` and `examples` in `input_schema` and `output_schema`
     where `type` allows texts and no numbers. JSON numbers are numbers on purpose and stay.
     """
     value = document.value
     if not isinstance(value, dict):
         return value
     paths: list[Steps] = [(key,) for key in keys if _is_number(value.get(key))]
+    paths += [path for path in places if _is_number(reduce(getitem, path, value))]  # type: ignore[arg-type]
     for key in ("input_schema", "output_schema"):
         paths += _numbers_for_texts(value.get(key), (key,))
     texts = {path: document.written(pointer_of(path)) for path in paths}

@@ -118,20 +118,19 @@ _FIRST = "write `name: my-pack` and `version: 1.0.0`"
 
 def parse_pack(document: Document, shape: Shape) -> tuple[Pack | None, list[Problem]]:
     """Read `pack.yaml`. Returns the pack, or None where it is refused, and all problems, placed."""
-    value: Any = document.value
-    problems = [document.place(problem) for problem in shape.problems(value)]
-    if any(problem.severity == "error" for problem in problems):
+    value, faults = shape.judged(document)
+    problems = [document.place(problem) for problem in faults]
+    if not isinstance(value, dict) or any(problem.severity == "error" for problem in problems):
         return None, problems
+    said: dict[str, Any] = value
     plain: dict[str, Any] = {
-        key: tuple(item) if isinstance(item, list) else item
-        for key, item in value.items()
-        if key != "$schema"
+        key: tuple(item) if isinstance(item, list) else item for key, item in said.items() if key != "$schema"
     }
     origin = Origin(
         source=document.source,
         line=document.line,
         digest=hashlib.sha256(canonical(value).encode("utf-8")).hexdigest(),
-        pack=value["name"],
+        pack=said["name"],
         locate=document.position,
     )
     return Pack(**plain, origin=origin), problems

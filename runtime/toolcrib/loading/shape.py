@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from toolcrib.errors import Problem
+from toolcrib.loading.documents import Document, restore_text
 from toolcrib.loading.marks import pointer_of
 from toolcrib.model import JSON
 from toolcrib.protocols import Kinds
@@ -16,6 +17,9 @@ from toolcrib.validation import Fault, Validator
 
 MOST = 100
 """Problems of the shape of one document that are reported."""
+
+_TEXT = "a string"
+"""What a fault says is expected where only a text will do."""
 
 TOO_MANY = "too_many_problems"
 """Code of the problem that says that there may be more."""
@@ -49,6 +53,24 @@ class Shape:
     @cached_property
     def _index(self) -> SchemaIndex:
         return SchemaIndex(self._schema)
+
+    def judged(self, document: Document, keys: Collection[str] = ()) -> tuple[JSON, list[Problem]]:
+        """What a document says, and all that is wrong with its shape.
+
+        A number without quotes in YAML is the text that was written (`1.10`) at the top-level `keys`, and
+        wherever the schema takes nothing but a text.
+        """
+        value = restore_text(document, keys)
+        problems = self.problems(value)
+        places = self._missed_texts(value) if problems else []
+        if not places:
+            return value, problems
+        value = restore_text(document, keys, places)
+        return value, self.problems(value)
+
+    def _missed_texts(self, value: JSON) -> list[Path]:
+        faults = self._validator.faults(value, most=MOST)
+        return [fault.path for fault in faults if fault.keyword == "type" and fault.expected == _TEXT]
 
     def problems(self, value: JSON) -> list[Problem]:
         """All that is wrong with the shape, with pointers into the document."""

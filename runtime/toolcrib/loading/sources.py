@@ -91,7 +91,9 @@ def parse_files(contents: Mapping[str, str | bytes], kinds: Kinds) -> Loaded:
     name = next((name for name in PACK_FILES if name in contents), None)
     pack = reader.add_pack(name, name, *parse_documents(name, contents[name])) if name is not None else None
     for path in sorted(contents):
-        if path != name and path.endswith(SUFFIXES) and reader.holds(pack, path):
+        if name is not None and path != name and path in PACK_FILES:
+            reader.add_problem(path, _second_pack_file(path, name))
+        elif path != name and path.endswith(SUFFIXES) and reader.holds(pack, path):
             home = _home(MemoryFiles(contents, path.rpartition("/")[0], reader.touched), pack, path)
             reader.add_documents(path, path, *parse_documents(path, contents[path]), home)
     return reader.loaded()
@@ -209,9 +211,16 @@ class _Reader:
     ) -> Pack | None:
         """What a `pack.yaml` says; None where it is refused."""
         pack, told = one_pack(source, documents, problems, self._pack_shape)
+        first = next((known for known in self._packs if pack is not None and known.name == pack.name), None)
+        if pack is not None and first is not None:
+            told, pack = [*told, _duplicate_pack(first, pack)], None
         self._problems[key] = told
         self._packs += [pack] if pack is not None else []
         return pack
+
+    def add_problem(self, key: str, problem: Problem) -> None:
+        """All that is said of a file that is not read."""
+        self._problems[key] = [problem]
 
     def holds(self, pack: Pack | None, path: str) -> bool:
         """Whether a file (relative to its pack) is to be read; globs that fit it are noted."""
@@ -249,6 +258,9 @@ class _Reader:
             self._problems[str(path)] = [_outside(path, root)]
             return
         if key in self._problems:
+            return
+        if path.name in PACK_FILES and (other := pack_file(path.parent)) not in {None, path}:
+            self._problems[key] = [_second_pack_file(str(path), other)]
             return
         documents, problems = read_documents(path, str(path))
         stranger = foreign(path, str(path), problems) if scanned else None
@@ -344,6 +356,22 @@ def _stranger(message: str, source: str) -> Problem:
     hint = "a descriptor has `name` and a schema or mode, a scenario begins with `scenario:`; keep other data out of the folder"
     severity: Severity = "error" if source.endswith(TOOL_SUFFIXES) else "notice"
     return Problem(code="unrecognised_file", message=message, hint=hint, severity=severity)
+
+
+def _duplicate_pack(first: Pack, second: Pack) -> Problem:
+    """The second pack of one name is refused, and its tools load as if they lay in no pack."""
+    place = first.origin.place("/name")
+    message = f"`{second.name}` is already the name of a pack in {place}; this one is left out, and its files load without it"
+    problem = Problem(
+        code="duplicate_pack", message=message, pointer="/name", hint="rename one of them, or load only one"
+    )
+    return problem.at(second.origin.source, *second.origin.locate("/name"))
+
+
+def _second_pack_file(source: str, first: str | Path | None) -> Problem:
+    message = f"the folder has two pack files; `{Path(first or '').name}` counts, and this one is not read"
+    problem = Problem(code="second_pack_file", message=message, hint="remove one of them", severity="warning")
+    return problem.at(source, 1, 1)
 
 
 def _outside(path: Path, root: Path) -> Problem:

@@ -149,11 +149,11 @@ WRONG_SHAPES = [
     (PLAIN + "tags: weather\n", [("wrong_type", "/tags")]),
     (PLAIN + "tags: [a, a]\n", [("wrong_value", "/tags")]),
     (PLAIN + "tags: ['']\n", [("wrong_value", "/tags/0")]),
-    (PLAIN + "labels: {team: 3}\n", [("wrong_type", "/labels/team")]),
+    (PLAIN + "labels: {team: true}\n", [("wrong_type", "/labels/team")]),
     (PLAIN + "help_url: example.com\n", [("wrong_form", "/help_url")]),
     (PLAIN + "coerce: strict\n", [("not_allowed", "/coerce")]),
     (PLAIN + "on_invalid_result: ignore\n", [("not_allowed", "/on_invalid_result")]),
-    (PLAIN + "timeout: 30\n", [("wrong_type", "/timeout")]),
+    (PLAIN + "timeout: 30\n", [("wrong_form", "/timeout")]),
     (PLAIN + "timeout: 30 s\n", [("wrong_form", "/timeout")]),
     (PLAIN + "annotations: {readOnly: true}\n", [("unknown_key", "/annotations/readOnly")]),
     (PLAIN + "examples: [{result: 1}]\n", [("missing_key", "/examples/0/args")]),
@@ -176,9 +176,9 @@ def test_all_problems_of_a_document_are_told_at_once():
         ("not_supported_yet", "/limits"),
         ("unknown_key", "/stuff"),
         ("wrong_form", "/name"),
+        ("wrong_form", "/timeout"),
         ("wrong_type", "/mock/latency"),
         ("wrong_type", "/tags"),
-        ("wrong_type", "/timeout"),
     ]
 
 

@@ -127,11 +127,11 @@ def test_a_broken_pack_file_keeps_the_tools(folder, broken):
     assert {os.path.relpath(problem.source, root) for problem in found.problems} == {"shop/pack.yaml"}
 
 
-def test_two_pack_files_in_one_folder_are_one_pack_and_a_stranger(folder):
+def test_two_pack_files_in_one_folder_are_one_pack_and_a_warning(folder):
     root = folder({"pack.yaml": PACK, "pack.json": "{}", "x.yaml": GOOD})
     found = load([root], KINDS)
     assert [(problem.source, problem.code, problem.severity) for problem in found.problems] == [
-        (str(root / "pack.json"), "unrecognised_file", "notice")
+        (str(root / "pack.json"), "second_pack_file", "warning")
     ]
     assert [pack.name for pack in found.packs] == ["shop"]
 

@@ -52,7 +52,7 @@ def test_a_pack_has_the_fields_of_its_schema():
 def test_a_scenario_has_the_fields_of_its_schema():
     assert field_names(Scenario, name="scenario", start="clock") - {"origin"} == properties("scenario")
     assert properties("scenario", "properties", "clock") == {"start"}
-    assert field_names(Step, save_as="as") - {"pointer"} == properties("scenario", "$defs", "step")
+    assert field_names(Step, save_as="as") - {"pointer", "written"} == properties("scenario", "$defs", "step")
     assert {"outcome", *PARTS} == properties("scenario", "$defs", "expect")
     assert field_names(Expectation) == {"outcome", "parts"}
 

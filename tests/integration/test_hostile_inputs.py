@@ -130,7 +130,7 @@ def test_a_hostile_input_comes_to_nothing(case, worker, canary, times):
 
 
 def test_a_failing_call_reports_twenty_faults_at_most(worker):
-    faults = worker.ask(BY_ID["D38"])["answer"]["error"]["details"]["faults"]
+    faults = worker.ask(BY_ID["D38"])["answer"]["error"]["details"]["violations"]
     assert 1 < len(faults) <= 20
 
 

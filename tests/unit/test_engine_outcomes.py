@@ -281,7 +281,7 @@ def test_with_coerce_off_nothing_is_repaired():
     result = call(echo("{properties: {days: {type: integer}}}", more='coerce: "off"'), {"days": "3"})
     assert result.outcome is Outcome.INVALID_ARGUMENTS
     assert result.message == 'invalid arguments for `tool`:\n/days: expected an integer, got "3"'
-    assert result.error.details["faults"] == [
+    assert result.error.details["violations"] == [
         {"pointer": "/days", "keyword": "type", "expected": "an integer", "got": '"3"', "hint": ""}
     ]
 
@@ -330,7 +330,7 @@ def test_a_wrong_result_is_an_error_and_its_raw_value_is_kept():
     )
     assert (result.value, result.raw_value, result.content) == (None, WRONG, ())
     assert result.error.details == {
-        "faults": [{"pointer": "/celsius", "keyword": "type", "expected": "a number"}]
+        "violations": [{"pointer": "/celsius", "keyword": "type", "expected": "a number"}]
     }
     assert (result.meta, result.usage.attempts) == ({"source": "sensor"}, 2)
     assert "raw_value" not in result.as_json()

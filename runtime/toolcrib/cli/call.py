@@ -107,7 +107,7 @@ def event_line(event: Progress | Partial) -> str:
 
 
 def _wants_another_type(result: Result) -> bool:
-    faults: Any = result.error.details.get("faults", ()) if result.error is not None else ()
+    faults: Any = result.error.details.get("violations", ()) if result.error is not None else ()
     return result.outcome is Outcome.INVALID_ARGUMENTS and any(fault["keyword"] == "type" for fault in faults)
 
 

@@ -61,7 +61,7 @@ def _shown(repair: Repair) -> dict[str, JSON]:
 def refused(tool: Descriptor, faults: Sequence[Fault]) -> Result:
     """The result of a call whose arguments do not fit: one compact line a fault, for the model to act on."""
     lines = [fault.for_model() for fault in faults] or ["arguments must be an object"]
-    details: dict[str, Any] = {"faults": [_fault(fault) for fault in faults]}
+    details: dict[str, Any] = {"violations": [_fault(fault) for fault in faults]}
     message = f"invalid arguments for `{tool.name}`:\n" + "\n".join(lines)
     return Result.failed(Outcome.INVALID_ARGUMENTS, message, details=details)
 

@@ -78,7 +78,7 @@ def _refused(
     refused = Result.failed(
         Outcome.INVALID_RESULT,
         f"the answer of `{tool.name}` {verdict}:\n{lines}",
-        details={"faults": _pointers(faults)},
+        details={"violations": _pointers(faults)},
         raw_value=result.value,
     )
     return refused._replace(meta=result.meta, usage=result.usage)

@@ -54,14 +54,14 @@ def test_a_pack_keeps_its_texts_as_they_were_written():
 def test_nested_texts_of_tools_and_scenarios_stay_as_they_were_written():
     text = (
         "name: x\nlabels: {a: 1.10, b: two}\ntags: [1.0]\nmock: {error: {code: oops, message: 4.040}}\n"
-        "---\nscenario: 2.10\ntags: [1.50]\nsteps: [{call: x, name: 7.0}]\n"
+        "---\nscenario: one\ndescription: 2.10\ntags: [1.50]\nsteps: [{call: x, name: 7.0}]\n"
     )
     found = parse("x.yaml", text, KINDS)
     assert found.problems == ()
     (tool,), (scenario,) = found.tools, found.scenarios
     assert (tool.labels, tool.tags) == ({"a": "1.10", "b": "two"}, ("1.0",))
     assert tool.bindings["mock"] == {"error": {"code": "oops", "message": "4.040"}}
-    assert (scenario.name, scenario.tags, scenario.steps[0].name) == ("2.10", ("1.50",), "7.0")
+    assert (scenario.description, scenario.tags, scenario.steps[0].name) == ("2.10", ("1.50",), "7.0")
 
 
 @pytest.mark.parametrize("labels", ["{a: true}", "{a: null}", "{a: []}"])

@@ -141,9 +141,10 @@ class Runtime:
             ConfigurationError: `mode` and the glob `*` of `modes` ask for different modes; or `strict`, and a
                 glob of `modes` fits no tool.
         """
-        if mode is not None and modes.get("*", mode) != mode:
+        other = modes.get("*", mode)
+        if mode is not None and mode != other:
             raise ConfigurationError(
-                f"`mode` asks for `{mode}` and the glob `*` of `modes` for `{modes['*']}`, both of every tool",
+                f"`mode` asks for `{mode}` and the glob `*` of `modes` for `{other}`, both of every tool",
                 hint="leave one of them out",
             )
         executors = executors or Executors.installed()

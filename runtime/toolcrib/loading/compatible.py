@@ -98,7 +98,7 @@ def _is_manifest(value: JSON) -> bool:
 def _is_foreign(value: dict[str, JSON]) -> bool:
     annotations = value.get("annotations")
     hinted = isinstance(annotations, dict) and any(key in _HINTS for key in annotations)
-    return "name" in value and (hinted or any(key in _FOREIGN for key in value))
+    return "name" in value and (hinted or any(key in FOREIGN for key in value))
 
 
 def _manifest(
@@ -145,7 +145,7 @@ class _Form:
         # A title of its own counts more than one among the annotations, so these come last.
         for key, item in sorted(source.items(), key=lambda entry: entry[0] == "annotations"):
             place = self._place + pointer_of((key,))
-            turn = _FOREIGN.get(key) or _SHARED.get(key)
+            turn = FOREIGN.get(key) or SHARED.get(key)
             if turn is None or not turn(self, item, place):
                 self.put((key,), item, place)
         self._settle_mode()
@@ -166,6 +166,8 @@ class _Form:
             for key, part in item.items():
                 self.put((*path, key), part, place + pointer_of((key,)))
             return
+        for depth in range(1, len(path)):
+            self._moves.setdefault(pointer_of(path[:depth]), place)
         if path[-1] in holder:
             self.problem("duplicate_key", f"`{'.'.join(path)}` is said twice, here in another form", place)
             return
@@ -200,6 +202,7 @@ class _Form:
             self._value["mode"] = "mock"
         elif isinstance(mode, str) and mode not in self._value:
             self._value[mode] = {}
+            self.note((mode,), self._moves["/mode"])
 
     # Foreign keys. Each answers whether it took the item; what it does not take passes through.
 
@@ -235,25 +238,33 @@ class _Form:
     def mock_template(self, item: JSON, place: str) -> bool:
         if not isinstance(item, str):
             self.problem("wrong_type", "a template is a text", place)
-            return True
+            return self._stand_in(place)
         try:
             self.put(("mock", "template"), translate(item), place)
         except ExpressionError as error:
             self.problem(error.code, error.message, place, hint=error.hint)
+            return self._stand_in(place)
+        return True
+
+    def _stand_in(self, place: str) -> bool:
+        """An empty template for one that is refused, so that nobody says that none is there."""
+        self.put(("mock", "template"), "", place)
         return True
 
     def mock_template_file(self, item: JSON, place: str) -> bool:
         if not isinstance(item, str):
             self.problem("wrong_type", "the name of a file is a text", place)
-            return True
+            return self._stand_in(place)
         before = len(self._problems)
         text = read_text(Origin(files=self._files), item, place, self._problems)
-        return len(self._problems) > before or self.mock_template(text, place)
+        if len(self._problems) > before:
+            return self._stand_in(place)
+        return self.mock_template(text, place)
 
     def mock_parts(self, item: JSON, place: str) -> bool:
         if not isinstance(item, list):
             self.problem("wrong_type", "`mock_parts` is a list", place)
-            return True
+            return self._stand_in(place)
         parts = [self._part(part, f"{place}/{index}") for index, part in enumerate(item)]
         self.put(("mock", "content"), parts, place)  # type: ignore[arg-type]
         if any(_has_size(part) for part in item):
@@ -370,7 +381,7 @@ def _keep(key: str) -> _Turn:
     return lambda form, item, place: form.metadata(key)(item, place)
 
 
-_FOREIGN: dict[str, _Turn] = {
+FOREIGN: dict[str, _Turn] = {
     "inputSchema": _Form.input_schema,
     "outputSchema": _Form.output_schema,
     "timeoutMs": _Form.timeout,
@@ -390,7 +401,7 @@ _FOREIGN: dict[str, _Turn] = {
 }
 """Keys that only other systems have: one of them beside `name` makes a document foreign."""
 
-_SHARED: dict[str, _Turn] = {
+SHARED: dict[str, _Turn] = {
     "annotations": _Form.annotations,
     "mode": _Form.mode,
     "output_schema": _Form.output_schema,

@@ -27,8 +27,10 @@ from toolcrib.loading.marks import (
     Place,
     Problems,
     Stopped,
+    escaped,
     pointer_of,
     roots,
+    steps,
 )
 from toolcrib.model import JSON
 from toolcrib.subschemas import children
@@ -87,6 +89,7 @@ class Document:
     value: JSON
     _text: _Text = field(default_factory=_Text, repr=False, compare=False)
     _moves: tuple[Mapping[str, str], ...] = field(default=(), repr=False, compare=False)
+    _written: JSON = field(default=None, repr=False, compare=False)
 
     def position(self, pointer: str, *, key: bool = False) -> tuple[int, int]:
         """1-based line and column of a value, or of its key; of the nearest ancestor if it is absent."""
@@ -101,14 +104,35 @@ class Document:
         if problem.line:
             return problem.at(problem.source or self.source, problem.line, problem.column)
         line, column = self.position(problem.pointer, key=problem.code in _OF_KEYS)
+        if self._moves:
+            pointer = self._pointer_as_written(problem.pointer, missing=problem.code == "missing_key")
+            problem = replace(problem, pointer=pointer)
         return problem.at(self.source, line, column)
+
+    def _pointer_as_written(self, pointer: str, *, missing: bool) -> str:
+        """Where a part came from; its nearest ancestor where nothing stands. A missing key may end the pointer."""
+        for moves in reversed(self._moves):
+            pointer = _came_from(pointer, moves)
+        there: JSON = self._written
+        known = ""
+        for step in steps(pointer):
+            if isinstance(there, dict) and step in there:
+                there = there[step]
+            elif isinstance(there, list) and step.isdecimal() and int(step) < len(there):
+                there = there[int(step)]
+            else:
+                longer = f"{known}/{escaped(step)}"
+                return pointer if missing and longer == pointer else known
+            known = f"{known}/{escaped(step)}"
+        return pointer
 
     def moved(self, value: JSON, moves: Mapping[str, str]) -> Document:
         """The same text with another value.
 
         `moves` tells where its parts came from: new pointer -> old pointer, the longest prefix counts.
         """
-        return replace(self, value=value, _moves=(*self._moves, moves))
+        written = self._written if self._moves else self.value
+        return replace(self, value=value, _moves=(*self._moves, moves), _written=written)
 
     def written(self, pointer: str) -> str | None:
         """The characters of a YAML scalar without quotes (`1.10`); None for anything else."""

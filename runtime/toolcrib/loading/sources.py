@@ -29,6 +29,7 @@ from toolcrib.loading.packs import Pack, fits, one_pack
 from toolcrib.loading.scenarios import Scenario, is_scenario, parse_scenario
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.strangers import foreign
+from toolcrib.loading.wording import in_their_words
 from toolcrib.model import Descriptor
 from toolcrib.protocols import Files, Kinds
 
@@ -312,18 +313,18 @@ class _Reader:
         normalised = normalise(document, home.files)
         if normalised is not None:
             documents, problems = normalised
-            return self._add_normalised(documents, problems, home)
+            return self._add_normalised(document, documents, problems, home)
         if is_scenario(document.value):
             return self._add_scenario(document, home)
         return self._add_tool(document, home) if is_descriptor(document.value, self._kinds.modes) else None
 
     def _add_normalised(
-        self, documents: Sequence[Document], problems: Sequence[Problem], home: _Home
+        self, written: Document, documents: Sequence[Document], problems: Sequence[Problem], home: _Home
     ) -> list[Problem]:
         """The tools of a document that had a form of somebody else's."""
         told = list(problems)
         for own in documents:
-            told += self._add_tool(own, home, problems)
+            told += self._add_tool(own, home, problems, written)
         return told
 
     def _add_scenario(self, document: Document, home: _Home) -> list[Problem]:
@@ -335,13 +336,20 @@ class _Reader:
             (self._refused_scenarios if refused else self._scenarios).append(scenario)
         return problems
 
-    def _add_tool(self, document: Document, home: _Home, before: Sequence[Problem] = ()) -> list[Problem]:
-        """Add a tool; `before` is what was found wrong with the document already."""
+    def _add_tool(
+        self,
+        document: Document,
+        home: _Home,
+        before: Sequence[Problem] = (),
+        written: Document | None = None,
+    ) -> list[Problem]:
+        """Add a tool; `before` is what was found wrong already with the document as it was `written`."""
         if not home.tools:
             return []
         tool, problems = parse_descriptor(
             document, self._kinds, self._tool_shape, files=home.files, pack=home.pack
         )
+        problems = problems if written is None else in_their_words(written, problems)
         error = next((problem for problem in (*before, *problems) if problem.severity == "error"), None)
         if tool is not None and error is None:
             self._tools.append(tool)

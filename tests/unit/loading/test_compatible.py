@@ -124,7 +124,7 @@ def test_unknown_keys_of_a_manifest_are_refused_everywhere():
     assert [(code, pointer) for code, _line, pointer in found] == [
         ("unknown_key", "/extra"),
         ("unknown_key", "/metadata/namespce"),
-        ("unknown_key", "/timeoutms"),
+        ("unknown_key", "/spec/timeoutms"),
     ]
 
 
@@ -307,21 +307,21 @@ def test_a_parameter_list_becomes_a_closed_schema():
     ("parameter", "code", "pointer"),
     [
         ({"name": "a", "typ": "string"}, "unknown_key", "/parameters/0/typ"),
-        ({"name": "a", "type": "strng"}, "invalid_schema", "/input_schema/properties/a/type"),
-        ({"name": "a", "min_value": "x"}, "invalid_schema", "/input_schema/properties/a/minimum"),
+        ({"name": "a", "type": "strng"}, "invalid_schema", "/parameters/0/type"),
+        ({"name": "a", "min_value": "x"}, "invalid_schema", "/parameters/0/min_value"),
         ({"name": "a", "required": "yes"}, "wrong_type", "/parameters/0/required"),
         ({"name": "a", "schema": 1}, "wrong_type", "/parameters/0/schema"),
         (
             {"name": "a", "type": "array", "item_type": ["x"]},
             "invalid_schema",
-            "/input_schema/properties/a/items/type/0",
+            "/parameters/0/item_type",
         ),
         (
             {"name": "a", "type": "array", "item_type": {}},
             "invalid_schema",
-            "/input_schema/properties/a/items/type",
+            "/parameters/0/item_type",
         ),
-        ({"name": "a", "type": {}}, "invalid_schema", "/input_schema/properties/a/type"),
+        ({"name": "a", "type": {}}, "invalid_schema", "/parameters/0/type"),
         ({"type": "string"}, "missing_key", "/parameters/0"),
         ("a", "missing_key", "/parameters/0"),
     ],
@@ -421,3 +421,41 @@ def test_an_unknown_hint_is_refused():
     assert ("unknown_key", "/annotations/readOnlyHnt") in [
         (problem.code, problem.pointer) for problem in loaded.problems
     ]
+
+
+WRITTEN = """apiVersion: promptkit.altairalabs.ai/v1alpha1
+kind: Tool
+metadata: {name: x}
+spec:
+  description: d
+  foo: 1
+  mock_resul: 3
+  mode: mock
+  mock_template: "{{ .a | nothing }}"
+  input_schema: {type: object, properties: {a: {type: strng}}}
+"""
+
+
+def test_problems_of_a_manifest_point_into_it_as_written_in_its_own_words_and_have_no_followers():
+    loaded = read(WRITTEN, "a.yaml")
+    found = {problem.pointer: problem for problem in loaded.problems}
+    assert {pointer: problem.code for pointer, problem in found.items()} == {
+        "/spec/foo": "unknown_key",
+        "/spec/mock_resul": "unknown_key",
+        "/spec/mock_template": "go_template",
+        "/spec/input_schema/properties/a/type": "invalid_schema",
+    }
+    assert "`mock_result`" in found["/spec/mock_resul"].hint
+    assert "`timeout_ms`" in found["/spec/foo"].hint
+    assert "labels" not in found["/spec/foo"].hint
+
+
+def test_a_mode_without_its_block_points_at_the_mode():
+    text = WRITTEN.split("  foo", maxsplit=1)[0] + "  mode: live\n"
+    assert {problem.pointer for problem in read(text, "a.yaml").problems} == {"/spec/mode"}
+
+
+def test_near_misses_of_other_forms_are_their_keys():
+    loaded = read({"name": "x", "inputSchema": {"type": "object"}, "outputSchem": {}}, "a.json")
+    (hint,) = (problem.hint for problem in loaded.problems if problem.code == "unknown_key")
+    assert "`outputSchema`" in hint

@@ -98,7 +98,7 @@ def test_the_limits_are_as_the_page_says():
         "nesting of arguments": arguments.DEPTH,
         "nesting of results": results.DEPTH,
         "digits of an integer": DIGITS,
-        "faults that are told of one value": judging.MOST,
+        "violations that are told of one value": judging.MOST,
     }
 
 

@@ -276,11 +276,15 @@ def test_any_argument_stays_itself_in_a_template_that_asks_for_json(text):
     assert asyncio.run(quoting().call("tool", {"x": text})).value == {"said": text}
 
 
-@pytest.mark.parametrize("text", ['say "hi"', "two\nlines", "back\\slash"])
-def test_a_template_whose_json_an_argument_breaks_answers_text_that_the_result_check_refuses(text):
-    block = 'template: \'{"said": "{{ args.x }}"}\''
-    assert value(mocked(block), {"x": text}) == f'{{"said": "{text}"}}'
-    assert call(mocked(block, output="{type: object}"), {"x": text}).outcome is Outcome.INVALID_RESULT
+@pytest.mark.parametrize("text", ['say "hi"', "two\nlines", "back\\slash", 'x", "admin": true, "y": "'])
+def test_an_argument_within_the_quotes_of_a_json_template_stays_text(text):
+    assert value(mocked('template: \'{"said": "{{ args.x }}"}\''), {"x": text}) == {"said": text}
+
+
+def test_a_template_that_is_no_json_answers_text_that_the_result_check_refuses():
+    block = "template: '{\"said\": {{ args.x }}}'"
+    assert value(mocked(block), {"x": "hi"}) == '{"said": hi}'
+    assert call(mocked(block, output="{type: object}"), {"x": "hi"}).outcome is Outcome.INVALID_RESULT
 
 
 def test_a_template_file_is_read_once_and_may_hold_statements():

@@ -29,6 +29,7 @@ from toolcrib.errors import (
     did_you_mean,
 )
 from toolcrib.executors import Executors
+from toolcrib.loading.contents import log_problems
 from toolcrib.loading.linking import link
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.scenarios import Scenario
@@ -163,8 +164,7 @@ class Runtime:
             if strict:
                 raise error
             log.warning("%s", error)
-        for problem in runtime.problems:
-            log.log(logging.INFO if problem.severity == "notice" else logging.WARNING, "%s", problem)
+        log_problems(runtime.problems)
         return runtime
 
     @classmethod

@@ -41,7 +41,7 @@ class MockState:
     """What a session remembers of one mocked tool.
 
     Attributes:
-        calls: How often the tool was called in this session; attempts of one call count once.
+        calls: How often the tool was called in the session; attempts of one call count once.
         used: Key of a list of replies -> how many of them were given.
     """
 

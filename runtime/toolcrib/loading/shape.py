@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from toolcrib.errors import Problem
+from toolcrib.errors import Problem, near_misses
 from toolcrib.loading.documents import Document, restore_text
 from toolcrib.loading.marks import pointer_of
 from toolcrib.model import JSON
@@ -38,6 +39,7 @@ _CODES = {
 }
 
 
+_MODE_NAME = re.compile(r"[a-z][a-z0-9_-]*")
 _OF_FORMS = frozenset({"missing_key", "wrong_combination"})
 
 
@@ -77,7 +79,8 @@ class Shape:
         if self._validator.is_valid(value):
             return []
         known, problems = self._without_later_keys(value)
-        known = _without_foreign_blocks(known, self._schema["properties"])
+        if self._kind == "descriptor":
+            known = _without_foreign_blocks(known, self._schema["properties"])
         faults = self._validator.faults(known, most=MOST)
         problems += _once([self._in_own_words(fault) or _told(fault) for fault in faults])
         if len(faults) == MOST:
@@ -156,10 +159,17 @@ def _told(fault: Fault) -> Problem:
 
 
 def _without_foreign_blocks(value: JSON, properties: Mapping[str, Any]) -> JSON:
-    """Leave out the block of a mode that the document names and that is not installed."""
+    """Leave out the blocks of modes that are not installed; the loader warns of each.
+
+    An object under an unknown key is one, unless the key looks like a known one that is misspelt.
+    """
     if not isinstance(value, dict):
         return value
     mode = value.get("mode")
-    if isinstance(mode, str) and mode not in properties and isinstance(value.get(mode), dict):
-        return {key: item for key, item in value.items() if key != mode}
-    return value
+
+    def foreign(key: str) -> bool:
+        if key in properties or not isinstance(value[key], dict):
+            return False
+        return key == mode or (_MODE_NAME.fullmatch(key) is not None and not near_misses(key, properties))
+
+    return {key: item for key, item in value.items() if not foreign(key)}

@@ -238,10 +238,18 @@ def test_a_mode_of_somebody_else_that_the_document_names_is_a_warning_too():
     assert found.tools[0].mode == "carrier_pigeon"
 
 
-def test_a_block_that_no_mode_explains_is_an_unknown_key():
-    assert codes("name: tool\nmode: mock\nmock: {result: 1}\ncarrier_pigeon: {coop: 3}\n") == [
-        ("unknown_key", "/carrier_pigeon")
+def test_the_block_of_a_mode_that_is_not_installed_is_a_warning_also_where_another_is_in_force():
+    found = loaded("name: tool\nmode: mock\nmock: {result: 1}\ncarrier_pigeon: {coop: 3}\n")
+    assert [(problem.code, problem.severity, problem.pointer) for problem in found.problems] == [
+        ("mode_not_installed", "warning", "/carrier_pigeon")
     ]
+    assert sorted(found.tools[0].bindings) == ["carrier_pigeon", "mock"]
+
+
+@pytest.mark.parametrize("line", ["metdata: {a: 1}", "colour: red", "Mock: {result: 1}", "x y: {a: 1}"])
+def test_what_is_no_block_is_an_unknown_key(line):
+    key = line.partition(":")[0]
+    assert codes(f"name: tool\nmode: mock\nmock: {{result: 1}}\n{line}\n") == [("unknown_key", f"/{key}")]
 
 
 def test_a_foreign_block_does_not_hide_the_other_faults():

@@ -33,6 +33,11 @@ _SETTLING_TURNS = 8
 hand-overs between tasks (a gather or a task group costs two) before it counts as parked."""
 
 
+def format_time(moment: datetime) -> str:
+    """A time of day as RFC 3339 writes it, `Z` for UTC."""
+    return moment.isoformat().replace("+00:00", "Z")
+
+
 def parse_duration(text: str) -> float:
     """The seconds of a duration such as `250ms`, `5s`, `1.5m`, `1h`, `2d`.
 

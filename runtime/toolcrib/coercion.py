@@ -30,7 +30,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from toolcrib.model import JSON, Schema
-from toolcrib.subschemas import Path, Site, pointer_to
+from toolcrib.pointers import pointer_to
+from toolcrib.subschemas import Path, Site
 from toolcrib.validation import Fault, Validator, json_fault
 from toolcrib.validation.explaining import wanted_types
 from toolcrib.validation.faults import show

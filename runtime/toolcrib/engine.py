@@ -295,8 +295,7 @@ class Runtime:
         elif near:
             message += f"; did you mean {' or '.join(f'`{match}`' for match in near)}?"
         else:
-            many = len(registry)
-            message += f"; {many or 'no'} tool{' is' if many == 1 else 's are'} loaded"
+            message += f"; {_how_many(registry)}"
         return Result.failed(Outcome.NOT_FOUND, message, details={"near": list(near)})
 
     def check_open(self) -> None:
@@ -334,6 +333,11 @@ class Runtime:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _how_many(registry: Registry) -> str:
+    many = len(registry)
+    return f"{many or 'no'} tool{' is' if many == 1 else 's are'} loaded"
 
 
 def _loop_is_running() -> bool:
@@ -390,9 +394,7 @@ def idle_globs(registry: Registry, modes: Mapping[str, str]) -> Iterator[Configu
     """An error for each glob that fits no tool, with near misses; `*` may stand for no tool at all."""
     for glob in modes:
         if glob != "*" and not any(fnmatchcase(name, glob) for name in registry):
-            many = len(registry)
-            loaded = f"{many or 'no'} tool{' is' if many == 1 else 's are'} loaded"
-            hint = did_you_mean(glob.strip("*?"), registry) or loaded
+            hint = did_you_mean(glob.strip("*?"), registry) or _how_many(registry)
             message = f"`{glob}` in `modes` fits no tool, so it changes nothing"
             yield ConfigurationError(message, code="unknown_tool", hint=hint)
 

@@ -20,6 +20,7 @@ from toolcrib.errors import ExpressionError, Problem
 from toolcrib.generation import Draw, arguments_for, generate, overlay
 from toolcrib.loading.scenarios import mocked
 from toolcrib.model import JSON, Descriptor, Outcome, Result, Schema
+from toolcrib.pointers import pointer_step, pointer_to
 from toolcrib.registry import Registry
 from toolcrib.secrets import redact
 from toolcrib.text import compact, truncate
@@ -101,7 +102,7 @@ def _mocks(runtime: Runtime) -> Iterator[_Mock]:
             yield _Mock(tool=replace(tool, mode="mock"), place="/mock")
     for scenario in runtime.scenarios:
         for name in scenario.mocks:
-            place = f"/mocks/{name.replace('~', '~0')}"
+            place = f"/mocks/{pointer_step(name)}"
             yield _Mock(tool=mocked(runtime.registry[name], scenario), place=place)
 
 
@@ -257,9 +258,7 @@ def second_opinion(tool: Descriptor) -> Iterator[Problem]:
         fault = None if schema is None else _jsonschema_fault(schema)
         if fault is None:
             continue
-        pointer = place + "".join(
-            f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in fault.absolute_path
-        )
+        pointer = place + pointer_to(fault.absolute_path)
         line, column = tool.origin.locate(pointer)
         yield Problem(
             code="second_opinion",

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 import jsonschema_rs
 
 from toolcrib.model import JSON, NOTHING, Schema
+from toolcrib.pointers import keys_of
 
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and indexes from the root of a value to a place in it."""
@@ -62,11 +63,6 @@ _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 def is_schema(value: object) -> TypeGuard[Schema]:
     """Whether a value has the form of a schema: an object or a boolean."""
     return isinstance(value, dict | bool)
-
-
-def pointer_to(path: Sequence[str | int]) -> str:
-    """The JSON Pointer (RFC 6901) of a path."""
-    return "".join(f"/{str(key).replace('~', '~0').replace('/', '~1')}" for key in path)
 
 
 def members(schema: dict[str, JSON], keyword: str) -> Iterator[tuple[Path, Schema]]:
@@ -225,12 +221,11 @@ class SchemaIndex:
     def _descend(self, top: Site, pointer: str) -> Site | None:
         node: JSON = top.schema
         base, path = top.base, top.path
-        for token in pointer.split("/")[1:]:
-            name = token.replace("~1", "/").replace("~0", "~")
+        for name in keys_of(pointer):
             if isinstance(node, dict) and name in node:
                 node, path = node[name], (*path, name)
-            elif isinstance(node, list) and _INDEX.fullmatch(token) and int(token) < len(node):
-                node, path = node[int(token)], (*path, int(token))
+            elif isinstance(node, list) and _INDEX.fullmatch(name) and int(name) < len(node):
+                node, path = node[int(name)], (*path, int(name))
             else:
                 return None
             base = self._base(node, base)

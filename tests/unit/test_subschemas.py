@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.subschemas import SchemaIndex, children, is_schema, pattern_validator, pointer_to
+from toolcrib.pointers import pointer_to
+from toolcrib.subschemas import SchemaIndex, children, is_schema, pattern_validator
 
 DRAFT_4 = "http://json-schema.org/draft-04/schema#"
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 from toolcrib.errors import Problem
 from toolcrib.model import Descriptor, Schema
@@ -30,8 +30,7 @@ class Executors:
     @classmethod
     def installed(cls) -> Executors:
         """Every executor that an installed distribution offers."""
-        found = entry_points(group=GROUP)
-        return cls({entry.name: lambda entry=entry: entry.load()() for entry in found})  # type: ignore[misc]
+        return cls({entry.name: _maker(entry) for entry in entry_points(group=GROUP)})
 
     @property
     def modes(self) -> tuple[str, ...]:
@@ -84,3 +83,13 @@ class Executors:
                 errors.append(error)
         if errors:
             raise ExceptionGroup("executors could not be closed", errors)
+
+
+def _maker(entry: EntryPoint) -> Callable[[], Executor]:
+    """Makes the executor of an entry point; its distribution is imported only then."""
+
+    def make() -> Executor:
+        executor: Executor = entry.load()()
+        return executor
+
+    return make

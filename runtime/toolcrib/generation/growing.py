@@ -11,6 +11,7 @@ from toolcrib.generation.merging import merged
 from toolcrib.generation.patterns import UnknownSyntax, text_matching
 from toolcrib.generation.scalars import Size, Unreachable, count_of, make_number, make_text
 from toolcrib.model import JSON
+from toolcrib.pointers import pointer_step
 from toolcrib.subschemas import SchemaIndex, pattern_validator
 from toolcrib.text import canonical
 
@@ -250,7 +251,7 @@ class Grower:
             if name not in required and not self._gives(name, draw, depth):
                 continue
             inner = known[name] if name in known else self._further(schema, name)
-            place = f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
+            place = f"{pointer}/{pointer_step(name)}"
             try:
                 value[name] = self.grow(inner, draw.at(name), place, depth, name)
             except Unreachable:

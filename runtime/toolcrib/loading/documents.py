@@ -27,12 +27,11 @@ from toolcrib.loading.marks import (
     Place,
     Problems,
     Stopped,
-    escaped,
     pointer_of,
     roots,
-    steps,
 )
 from toolcrib.model import JSON
+from toolcrib.pointers import keys_of, pointer_step
 from toolcrib.subschemas import children
 
 __all__ = [
@@ -115,15 +114,15 @@ class Document:
             pointer = _came_from(pointer, moves)
         there: JSON = self._written
         known = ""
-        for step in steps(pointer):
+        for step in keys_of(pointer):
             if isinstance(there, dict) and step in there:
                 there = there[step]
             elif isinstance(there, list) and step.isdecimal() and int(step) < len(there):
                 there = there[int(step)]
             else:
-                longer = f"{known}/{escaped(step)}"
+                longer = f"{known}/{pointer_step(step)}"
                 return pointer if missing and longer == pointer else known
-            known = f"{known}/{escaped(step)}"
+            known = f"{known}/{pointer_step(step)}"
         return pointer
 
     def moved(self, value: JSON, moves: Mapping[str, str]) -> Document:

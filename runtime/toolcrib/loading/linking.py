@@ -7,9 +7,9 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from toolcrib.errors import Problem, did_you_mean
-from toolcrib.loading.marks import escaped
 from toolcrib.loading.scenarios import Scenario, mocked
 from toolcrib.model import Descriptor, Outcome
+from toolcrib.pointers import pointer_step
 from toolcrib.protocols import Kinds
 
 Tools = Mapping[str, Descriptor]
@@ -58,7 +58,7 @@ def _named(scenario: Scenario) -> dict[str, str]:
     kind, order = scenario.verify.order or ("any", ())
     places = [
         *((step.call, f"{step.pointer}/call") for step in scenario.steps),
-        *((name, f"/mocks/{escaped(name)}") for name in scenario.mocks),
+        *((name, f"/mocks/{pointer_step(name)}") for name in scenario.mocks),
         *((made.tool, f"{made.pointer}/tool") for made in scenario.verify.calls),
         *((name, f"/verify/order/{kind}/{index}") for index, name in enumerate(order)),
     ]
@@ -79,7 +79,7 @@ def _steps(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Probl
 
 def _mocks(scenario: Scenario, tools: Tools, refused: Refused, kinds: Kinds) -> Iterator[Problem]:
     for name in scenario.mocks:
-        place = f"/mocks/{escaped(name)}"
+        place = f"/mocks/{pointer_step(name)}"
         if name in tools:
             for problem in kinds.check_binding("mock", mocked(tools[name], scenario)):
                 yield replace(problem, pointer=place + problem.pointer.removeprefix("/mock"))
@@ -89,7 +89,7 @@ def _mocks(scenario: Scenario, tools: Tools, refused: Refused, kinds: Kinds) -> 
 
 def _modes(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Problem]:
     for glob, mode in scenario.modes.items():
-        pointer = f"/modes/{escaped(glob)}"
+        pointer = f"/modes/{pointer_step(glob)}"
         fitting = [tool for tool in tools.values() if fnmatchcase(tool.name, glob)]
         if not fitting and not _fits_any(glob, refused):
             yield _unknown(glob, pointer, tools)

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from toolcrib.errors import Problem
 from toolcrib.model import JSON
+from toolcrib.pointers import keys_of, pointer_step
 
 BYTES: Final = 1 << 20
 """A text may have so many bytes of UTF-8."""
@@ -74,21 +75,11 @@ class Problems(list[Problem]):
             raise Stopped
 
 
-def escaped(token: str) -> str:
-    """One step of a JSON Pointer (RFC 6901, section 3)."""
-    return token.replace("~", "~0").replace("/", "~1")
-
-
-def steps(pointer: str) -> list[str]:
-    """The keys and list positions that a JSON Pointer goes through."""
-    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
-
-
 def pointer_of(tokens: Iterable[str | int]) -> str:
     """The JSON Pointer of a path, ended early where it would be longer than `POINTER`."""
     pointer = ""
     for token in tokens:
-        longer = f"{pointer}/{escaped(str(token))}"
+        longer = f"{pointer}/{pointer_step(token)}"
         if len(longer) > POINTER:
             break
         pointer = longer
@@ -144,7 +135,7 @@ class Place:
     def nearest(self, pointer: str) -> Place:
         """The place that a pointer names from here, or its nearest ancestor that exists."""
         place = self
-        for step in steps(pointer):
+        for step in keys_of(pointer):
             part = place.parts.get(step)
             if part is None:
                 break

@@ -11,11 +11,11 @@ from typing import Any, Literal
 from toolcrib.clock import START, parse_duration
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document
-from toolcrib.loading.marks import escaped
 from toolcrib.loading.shape import TOO_MANY, Shape
 from toolcrib.loading.soundness import sound
 from toolcrib.matching import Matcher, compile_matcher, impossible
 from toolcrib.model import JSON, NOTHING, Descriptor, Origin, Outcome
+from toolcrib.pointers import pointer_step
 from toolcrib.protocols import Files
 from toolcrib.rendering import Rendering, compile_value
 from toolcrib.text import compact
@@ -350,7 +350,7 @@ def mocked(tool: Descriptor, scenario: Scenario) -> Descriptor:
     """The tool as a scenario sees it: with the scenario's mock in place of its own binding, if it has one."""
     if tool.name not in scenario.mocks:
         return tool
-    place = f"/mocks/{escaped(tool.name)}"
+    place = f"/mocks/{pointer_step(tool.name)}"
     locate = scenario.origin.locate
     origin = replace(scenario.origin, locate=lambda pointer: locate(place + pointer.removeprefix("/mock")))
     return replace(

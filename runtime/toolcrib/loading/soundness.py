@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from toolcrib.errors import Problem
-from toolcrib.loading.marks import steps
 from toolcrib.loading.shape import Shape
+from toolcrib.pointers import keys_of
 
 
 def sound(value: dict[str, Any], problems: Sequence[Problem], shape: Shape) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def sound(value: dict[str, Any], problems: Sequence[Problem], shape: Shape) -> d
     others = [problem for problem in problems if problem.code != "unknown_key"]
     left = _without(value, _top_keys(others))
     for pointer in unknown:
-        left = _pruned(left, steps(pointer))
+        left = _pruned(left, keys_of(pointer))
     # Without its unknown key an object may lack what it needs, so the rest is judged once more.
     return _without(left, _top_keys(shape.problems(left)))
 
@@ -37,7 +37,7 @@ def _without(value: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
 
 
 def _top_keys(problems: Iterable[Problem]) -> list[str]:
-    return [steps(problem.pointer)[0] for problem in problems if problem.pointer]
+    return [keys_of(problem.pointer)[0] for problem in problems if problem.pointer]
 
 
 def _pruned(holder: Any, path: Sequence[str]) -> Any:

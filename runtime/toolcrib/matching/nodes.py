@@ -10,6 +10,7 @@ from typing import Final, TypeAlias, TypeGuard
 
 from toolcrib.errors import did_you_mean
 from toolcrib.model import JSON, NOTHING
+from toolcrib.pointers import pointer_step
 
 Scope: TypeAlias = Mapping[str, JSON]
 
@@ -110,7 +111,7 @@ def shown(value: object) -> str:
 
 def step(pointer: str, key: str | int) -> str:
     """The JSON Pointer of a key or index below a place."""
-    return f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
+    return f"{pointer}/{pointer_step(key)}"
 
 
 def differ(wanted: JSON, value: object, pointer: str) -> Iterator[Difference]:

@@ -15,6 +15,7 @@ from toolcrib.errors import Problem, did_you_mean
 from toolcrib.matching.matcher import compile_matcher
 from toolcrib.matching.nodes import TYPES, is_number, json_equal, shown, step
 from toolcrib.model import JSON, Schema
+from toolcrib.pointers import keys_of
 
 _MOST_REFERENCES = 16
 _OPEN = {"$dynamicRef", "$recursiveRef", "allOf", "anyOf", "dependencies", "dependentSchemas", "if", "oneOf"}
@@ -73,10 +74,10 @@ class _Reach:
         if not reference.startswith("#/") or "%" in reference:
             return None
         place: JSON = self._root
-        for part in reference[2:].split("/"):
+        for part in keys_of(reference[1:]):
             if not isinstance(place, dict) or "$id" in place:
                 return None
-            place = place.get(part.replace("~1", "/").replace("~0", "~"))
+            place = place.get(part)
         return place
 
     def _operators(

@@ -49,7 +49,7 @@ def _repaired(tool: Descriptor, validator: Validator, given: JSON) -> tuple[JSON
 
 def _left_over(tool: Descriptor, validator: Validator, given: JSON) -> Sequence[Fault]:
     """What a caller has to mend: not what is repaired anyway."""
-    if tool.coerce == "off" or json_fault(given) is not None:
+    if tool.coerce == "off":
         return validator.faults(given)
     return beyond_repair(validator, given, tool.coerce)
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from toolcrib.model import NOTHING, Result
+from toolcrib.pointers import pointer_to
 from toolcrib.secrets import HIDDEN, SeenSecrets
-from toolcrib.subschemas import Path, pointer_to
+from toolcrib.subschemas import Path
 from toolcrib.validation import Fault, Validator, json_fault
 from toolcrib.validation.faults import show
 

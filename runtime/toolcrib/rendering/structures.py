@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from toolcrib.errors import ExpressionError, Problem
 from toolcrib.model import JSON
+from toolcrib.pointers import pointer_step
 from toolcrib.rendering.braces import Body, split
 from toolcrib.rendering.closures import joined, reader_for
 from toolcrib.rendering.expressions import compile_node, too_deep
@@ -78,13 +80,12 @@ class _StructureReader:
             return self._text(self._without_variables(value, pointer), pointer)
         if isinstance(value, list):
             parts = [self.read(item, f"{pointer}/{place}", depth + 1) for place, item in enumerate(value)]
-            return _list_of(parts)
+            return _container([part.value for part in parts], enumerate(parts))
         if isinstance(value, dict):
             for key in value:
                 self._check_key(key, pointer)
-            return _object_of(
-                {key: self.read(item, _below(pointer, key), depth + 1) for key, item in value.items()}
-            )
+            inner = {key: self.read(item, _below(pointer, key), depth + 1) for key, item in value.items()}
+            return _container({key: part.value for key, part in inner.items()}, inner.items())
         return literal(value)
 
     def _without_variables(self, text: str, pointer: str) -> str:
@@ -148,7 +149,7 @@ def _problem(error: ExpressionError, pointer: str) -> Problem:
 
 
 def _below(pointer: str, key: str) -> str:
-    return f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}"
+    return f"{pointer}/{pointer_step(key)}"
 
 
 def _placed(run: Run, pointer: str) -> Run:
@@ -165,33 +166,17 @@ def _placed(run: Run, pointer: str) -> Run:
     return leaf
 
 
-def _list_of(parts: list[Part]) -> Part:
-    values = [part.value for part in parts]
-    computed = [(place, part.run) for place, part in enumerate(parts) if not part.constant]
+def _container(values: Any, parts: Iterable[tuple[Any, Part]]) -> Part:
+    """A list or object of parts by their place; `values` is its copy of what is constant."""
+    computed = [(place, part.run) for place, part in parts if not part.constant]
     if not computed:
         return literal(values)
 
     def run(scope: Scope) -> JSON:
-        result = values.copy()
+        result: Any = values.copy()
         for place, compute in computed:
             result[place] = compute(scope)
-        return result
-
-    return Part(run)
-
-
-def _object_of(parts: dict[str, Part]) -> Part:
-    values = {key: part.value for key, part in parts.items()}
-    computed: list[tuple[str, Callable[[Scope], JSON]]] = [
-        (key, part.run) for key, part in parts.items() if not part.constant
-    ]
-    if not computed:
-        return literal(values)
-
-    def run(scope: Scope) -> JSON:
-        result = values.copy()
-        for key, compute in computed:
-            result[key] = compute(scope)
-        return result
+        rendered: JSON = result
+        return rendered
 
     return Part(run)

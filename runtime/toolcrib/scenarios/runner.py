@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from toolcrib.clock import RealClock, VirtualClock
+from toolcrib.clock import RealClock, VirtualClock, format_time
 from toolcrib.engine import Runtime, with_modes
 from toolcrib.errors import ExpressionError
 from toolcrib.loading.scenarios import Scenario, Step, mocked
@@ -119,7 +119,7 @@ class _Run:
 
     def scope(self) -> Mapping[str, JSON]:
         """What expressions of the scenario read: the results of the steps so far, the time, the seed."""
-        now = self._session.clock.now().isoformat().replace("+00:00", "Z")
+        now = format_time(self._session.clock.now())
         return {"now": now, "seed": self._session.seed, **self._saved}
 
 

@@ -13,8 +13,9 @@ import jsonschema_rs
 
 from toolcrib.errors import Problem, did_you_mean
 from toolcrib.model import JSON, Schema
+from toolcrib.pointers import pointer_to
 from toolcrib.secrets import SecretPlaces, is_secret_name
-from toolcrib.subschemas import Key, Path, SchemaIndex, Site, is_schema, pattern_validator, pointer_to
+from toolcrib.subschemas import Key, Path, SchemaIndex, Site, is_schema, pattern_validator
 from toolcrib.validation.effort import Effort
 from toolcrib.validation.explaining import Explanation
 from toolcrib.validation.faults import shorten, show

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
+from toolcrib.pointers import pointer_to
 from toolcrib.secrets import HIDDEN
-from toolcrib.subschemas import Path, pointer_to
+from toolcrib.subschemas import Path
 
 SHOWN: Final = 80
 """Characters of a value or name that a text shows."""

@@ -12,8 +12,9 @@ import jsonschema_rs
 
 from toolcrib.errors import DocumentError, Problem
 from toolcrib.model import JSON, NOTHING, Schema
+from toolcrib.pointers import pointer_to
 from toolcrib.secrets import HIDDEN, SecretPlaces
-from toolcrib.subschemas import BACKTRACKING, LINEAR, Key, Path, SchemaIndex, Site, pointer_to
+from toolcrib.subschemas import BACKTRACKING, LINEAR, Key, Path, SchemaIndex, Site
 from toolcrib.validation.effort import Effort, members
 from toolcrib.validation.explaining import Explanation, types_named
 from toolcrib.validation.faults import Fault, fault, show

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from toolcrib.errors import Problem, near_misses
-from toolcrib.subschemas import IN_PLACE, Key, Path, SchemaIndex, Site, pointer_to
+from toolcrib.pointers import pointer_to
+from toolcrib.subschemas import IN_PLACE, Key, Path, SchemaIndex, Site
 from toolcrib.validation.faults import shorten
 
 WAYS: Final = 100_000

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document, parse_documents, parse_json, read_documents, restore_text
-from toolcrib.loading.marks import Problems, clipped, pointer_of, steps
+from toolcrib.loading.marks import Problems, clipped, pointer_of
 from toolcrib.loading.yamltext import read_yaml
+from toolcrib.pointers import keys_of
 
 
 def value_of(text, source="tool.yaml"):
@@ -348,7 +349,7 @@ def parts(value, pointer):
 
 @given(st.lists(st.text()))
 def test_steps_undo_pointers(tokens):
-    assert steps(pointer_of(tokens)) == tokens
+    assert keys_of(pointer_of(tokens)) == tokens
 
 
 def test_a_pointer_that_would_be_very_long_ends_at_an_ancestor():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from toolcrib.clock import format_time
 from toolcrib.model import JSON, Call, Descriptor
 from toolcrib.text import compact
 
@@ -53,7 +54,7 @@ _READERS: dict[str, Callable[[Call, int], JSON]] = {
     "args": lambda call, _number: call.arguments,
     "attempt": lambda call, _number: call.attempt,
     "call": lambda _call, number: number,
-    "now": lambda call, _number: call.context.session.clock.now().isoformat().replace("+00:00", "Z"),
+    "now": lambda call, _number: format_time(call.context.session.clock.now()),
     "seed": lambda call, _number: call.context.session.seed,
     "session": lambda call, _number: {"id": call.context.session.id, "calls": call.context.session.calls},
 }

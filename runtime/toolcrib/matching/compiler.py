@@ -43,6 +43,7 @@ class Compiler:
         self, problems: list[Problem], names: Collection[str], operators: Mapping[str, Build]
     ) -> None:
         self.problems = problems
+        self.used: set[str] = set()
         self._names = names
         self._operators = operators
 
@@ -83,6 +84,7 @@ class Compiler:
         if not self._names:
             return Operand(lambda _scope: value, constant=True)
         rendering = compile_value(value, self._names, self.problems, pointer)
+        self.used |= rendering.names
         if rendering.constant:
             constant = rendering.render({})
             return Operand(lambda _scope: constant, constant=True)

@@ -17,15 +17,17 @@ class Matcher:
 
     Attributes:
         constant: Whether no expression stands in it.
+        names: The root names that its expressions read from the scope.
     """
 
-    __slots__ = ("_expected", "_node", "_test", "constant")
+    __slots__ = ("_expected", "_node", "_test", "constant", "names")
 
-    def __init__(self, expected: JSON, node: Node) -> None:
+    def __init__(self, expected: JSON, node: Node, names: frozenset[str]) -> None:
         self._expected = expected
         self._node = node
         self._test = node.test
         self.constant = node.constant
+        self.names = names
 
     def matches(self, value: JSON, scope: Scope = NOTHING) -> bool:
         """Whether the value is one that the pattern accepts.
@@ -59,4 +61,6 @@ def compile_matcher(
         pointer: Where the pattern stands in the document.
         names: Root names that expressions may read; without names, `{{` is ordinary text.
     """
-    return Matcher(pattern, Compiler(problems, names, OPERATORS).node(pattern, pointer))
+    compiler = Compiler(problems, names, OPERATORS)
+    node = compiler.node(pattern, pointer)
+    return Matcher(pattern, node, frozenset(compiler.used))

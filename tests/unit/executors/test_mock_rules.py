@@ -283,3 +283,31 @@ def test_the_near_miss_of_an_unknown_argument_is_named():
 def test_numbers_of_calls_that_exist_are_fine():
     for number in ("1", "2.0", "{$in: [1, 2]}", '"{{ args.n }}"'):
         assert problems_of(mocked(f"rules: [{{when: {{call: {number}}}, reply: {{result: 1}}}}]")) == []
+
+
+def test_a_rule_may_be_called_like_what_a_bare_mock_is_called():
+    runtime = runtime_of(mocked("rules: [{name: mock, reply: [{result: 1}, {result: 2}]}]"))
+
+    async def calls():
+        return [await runtime.call("tool", {}) for _number in range(3)]
+
+    first, second, third = asyncio.run(calls())
+    assert (first.value, second.value, third.outcome) == (1, 2, "unmatched_mock")
+
+
+def test_a_rule_called_sequence_is_told_like_a_rule():
+    runtime = runtime_of(mocked("rules: [{name: sequence, reply: [{result: 1}]}]"))
+
+    async def second():
+        await runtime.call("tool", {})
+        return await runtime.call("tool", {})
+
+    assert "paste" in asyncio.run(second()).error.details
+
+
+@pytest.mark.parametrize("when", ['args: {n: "{{ call }}"}', 'call: {$in: ["{{ seed + 1 }}"]}'])
+def test_a_matcher_reads_every_name_of_a_mock(when):
+    runtime = runtime_of(
+        mocked(f"rules: [{{when: {{{when}}}, reply: {{result: yes}}}}, {{reply: {{result: no}}}}]")
+    )
+    assert asyncio.run(runtime.call("tool", {"n": 1})).value == "yes"

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from toolcrib.errors import ExpressionError, Problem, Severity
 from toolcrib.executors.mock.pacing import latency_draw
-from toolcrib.executors.mock.rules import Rule, choose, compile_rules
+from toolcrib.executors.mock.rules import BARE, Rule, choose, compile_rules
 from toolcrib.executors.mock.scope import MockState, scope_of
 from toolcrib.executors.mock.unmatched import nearest, unmatched, why_not
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result, Schema
@@ -63,12 +63,7 @@ class BoundMock:
         self._counts = True
         self.execute: Callable[[Call], Awaitable[Result]] = self._execute
         only = rules[0].replies[0]
-        if (
-            rules[0].always
-            and rules[0].label == "mock"
-            and only.names <= {"args"}
-            and not (only.waits or only.progress)
-        ):
+        if rules[0].pointer == BARE and only.names <= {"args"} and not (only.waits or only.progress):
             self._counts = False
             self.execute = self._execute_plain
 

@@ -16,6 +16,12 @@ from toolcrib.text import compact
 
 AfterLast = Literal["error", "repeat", "cycle", "next_rule"]
 
+BARE = "/mock"
+"""The pointer of the rule that a bare reply is."""
+
+SEQUENCE = "/mock/sequence"
+"""The pointer of the rule that a sequence is."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
@@ -49,8 +55,8 @@ class Rule:
     @property
     def names(self) -> frozenset[str]:
         """What it reads of the scope, its replies included."""
-        read = frozenset(self.condition.names if self.condition is not None else ())
-        return read.union(*(reply.names for reply in self.replies))
+        readers = (self.args, self.call, self.condition, *self.replies)
+        return frozenset[str]().union(*(reader.names for reader in readers if reader is not None))
 
     def matches(self, scope: Scope, number: int) -> bool:
         """Whether the call fits, used-up replies aside.
@@ -113,7 +119,7 @@ def compile_rules(tool: Descriptor, problems: list[Problem]) -> tuple[Rule, ...]
         return (
             Rule(
                 label="sequence",
-                pointer="/mock/sequence",
+                pointer=SEQUENCE,
                 replies=replies,
                 after_last=block.get("after_last", "error"),
             ),
@@ -123,7 +129,7 @@ def compile_rules(tool: Descriptor, problems: list[Problem]) -> tuple[Rule, ...]
         hint = "write a `sequence`, or leave `after_last` out"
         problems.append(Problem(code="needless_key", message=message, pointer="/mock/after_last", hint=hint))
     reply = compile_reply(block, "/mock", tool, problems)
-    return (Rule(label="mock", pointer="/mock", replies=(reply,), after_last="repeat"),)
+    return (Rule(label="mock", pointer=BARE, replies=(reply,), after_last="repeat"),)
 
 
 def _rule(entry: dict[str, Any], index: int, pointer: str, tool: Descriptor, problems: list[Problem]) -> Rule:

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from toolcrib.errors import ExpressionError
-from toolcrib.executors.mock.rules import Rule, stopping
+from toolcrib.executors.mock.rules import SEQUENCE, Rule, stopping
 from toolcrib.executors.mock.scope import MockState, Scope
 from toolcrib.generation import Draw, generate
 from toolcrib.matching import Difference, Matcher
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
+from toolcrib.pointers import keys_of
 from toolcrib.secrets import HIDDEN, SecretPlaces, SeenSecrets, redact
 from toolcrib.subschemas import SchemaIndex
 from toolcrib.text import compact
@@ -34,7 +35,7 @@ def unmatched(rules: tuple[Rule, ...], call: Call, scope: Scope, number: int, st
         for entry in near
     ]
     details: dict[str, JSON] = {"call": number, "nearest": near}
-    if rules[0].label == "sequence" and rules[0].always:
+    if rules[0].pointer == SEQUENCE:
         lines.append("  add a reply to the sequence, or write `after_last: repeat` or `after_last: cycle`")
     else:
         stopped = stopping(rules, scope, number, state)
@@ -95,7 +96,7 @@ def _without_secrets(
     shown: Difference | None, real: Difference, masked: JSON, places: SecretPlaces, seen: SeenSecrets
 ) -> str:
     """A difference in words; what the rule wants of a secret is as secret as what the call has."""
-    path = tuple(int(key) if key.isdecimal() else key for key in _keys_of(real.pointer))
+    path = tuple(int(key) if key.isdecimal() else key for key in keys_of(real.pointer))
     absent = real.actual == "nothing"
     secret = shown is None or _at(masked, real.pointer) == HIDDEN or places.hides(path, "")
     text = "" if shown is None else str(shown)
@@ -124,16 +125,12 @@ def _plain(pattern: JSON) -> Iterator[JSON]:
 
 def _at(value: JSON, pointer: str) -> JSON:
     """What stands at a place, or above it where the place is hidden."""
-    for key in _keys_of(pointer):
+    for key in keys_of(pointer):
         if isinstance(value, dict):
             value = value.get(key)
         else:
             value = value[int(key)] if isinstance(value, list) and int(key) < len(value) else value
     return value
-
-
-def _keys_of(pointer: str) -> list[str]:
-    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
 
 
 def rule_to_paste(call: Call) -> str:

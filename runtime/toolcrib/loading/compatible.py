@@ -12,7 +12,6 @@ to be judged like our own. Where a part came from is kept, so problems point int
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +22,7 @@ from toolcrib.loading.gotemplates import translate
 from toolcrib.loading.marks import pointer_of
 from toolcrib.model import JSON, Origin
 from toolcrib.protocols import Files
+from toolcrib.rendering import as_written
 
 _HINTS = {
     "readOnlyHint": "read_only",
@@ -56,9 +56,6 @@ _TYPES = {
 }
 
 _GATHERED = {("annotations",), ("labels",), ("metadata",), ("mock",)}
-
-_SIGNS = re.compile(r"[{%#$]{2,}")
-_OPENERS = ("{{", "{%", "{#", "${")
 
 
 def is_promptkit(value: JSON) -> bool:
@@ -228,7 +225,7 @@ class _Form:
         return True
 
     def mock_result(self, item: JSON, place: str) -> bool:
-        self.put(("mock", "result"), literal(item), place)
+        self.put(("mock", "result"), as_written(item), place)
         return True
 
     def mock_result_file(self, item: JSON, place: str) -> bool:
@@ -285,7 +282,7 @@ class _Form:
         )
         kind = part.get("type")
         turned: dict[str, Any] = {"type": "resource" if kind in {"video", "document"} else kind}
-        turned |= {"text": literal(part["text"])} if "text" in part else {}
+        turned |= {"text": as_written(part["text"])} if "text" in part else {}
         names = {
             "file_path": "file",
             "url": "uri",
@@ -293,7 +290,7 @@ class _Form:
             "mime_type": "mime_type",
             "caption": "title",
         }
-        turned |= {new: literal(media[old]) for old, new in names.items() if old in media}
+        turned |= {new: as_written(media[old]) for old, new in names.items() if old in media}
         if turned["type"] == "resource":
             turned.setdefault("uri", f"file:{media.get('file_path', 'data')}")
         return turned
@@ -415,21 +412,3 @@ def _has_size(part: JSON) -> bool:
     """Whether a part gives a width or height, which our parts do not have."""
     media = part.get("media") if isinstance(part, dict) else None
     return isinstance(media, dict) and ("width" in media or "height" in media)
-
-
-def literal(value: JSON) -> JSON:
-    """A value whose texts mean only themselves: what looks like an expression is quoted."""
-    if isinstance(value, str):
-        return _SIGNS.sub(_quoted, value)
-    if isinstance(value, list):
-        return [literal(item) for item in value]
-    if isinstance(value, dict):
-        return {key: literal(item) for key, item in value.items()}
-    return value
-
-
-def _quoted(signs: re.Match[str]) -> str:
-    """A run of signs as a literal where it would open something; whole, so that no rest of it opens either."""
-    run = signs[0]
-    parts = run.replace("${", "$' ~ '{")
-    return f"{{{{ '{parts}' }}}}" if any(opener in run for opener in _OPENERS) else run

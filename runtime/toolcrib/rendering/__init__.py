@@ -8,12 +8,14 @@ from toolcrib.rendering.expressions import Expression, compile_condition, compil
 from toolcrib.rendering.structures import Rendering, compile_value
 from toolcrib.rendering.texts import Text, compile_text
 from toolcrib.rendering.values import Scope
+from toolcrib.rendering.written import as_written
 
 __all__ = [
     "Expression",
     "Rendering",
     "Scope",
     "Text",
+    "as_written",
     "compile_condition",
     "compile_expression",
     "compile_text",

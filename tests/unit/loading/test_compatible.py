@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib import Executors, Runtime
-from toolcrib.loading.compatible import literal, normalise
+from toolcrib.loading.compatible import normalise
 from toolcrib.loading.documents import parse_documents
 from toolcrib.loading.sources import load, parse, parse_files
-from toolcrib.rendering import compile_value
+from toolcrib.rendering import as_written, compile_value
 
 MANIFEST = """
 apiVersion: promptkit.altairalabs.ai/v1alpha1
@@ -73,7 +73,7 @@ def test_a_mock_result_is_data_and_never_an_expression():
 @given(st.text(alphabet="{}$%#' x") | st.text())
 def test_every_text_of_a_mock_result_means_itself(text):
     problems = []
-    rendering = compile_value(literal({"a": [text]}), ["args"], problems)
+    rendering = compile_value(as_written({"a": [text]}), ["args"], problems)
     assert (problems, rendering.render({"args": {}})) == ([], {"a": [text]})
 
 

@@ -14,6 +14,7 @@ from toolcrib.generation import Draw, generate
 from toolcrib.matching import Difference, Matcher
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.pointers import keys_of
+from toolcrib.rendering import as_written
 from toolcrib.secrets import HIDDEN, SecretPlaces, SeenSecrets, redact
 from toolcrib.subschemas import SchemaIndex
 from toolcrib.text import compact
@@ -136,7 +137,7 @@ def _at(value: JSON, pointer: str) -> JSON:
 def rule_to_paste(call: Call) -> str:
     """YAML of a rule that matches this call and answers something valid. Secrets may be anything."""
     arguments = _pattern(call.arguments, redact(call.arguments, call.tool.input_schema))
-    answer = _literal(_some_result(call))
+    answer = as_written(_some_result(call))
     return f"- when:\n    args: {_flow(arguments)}\n  reply:\n    result: {_flow(answer)}"
 
 
@@ -157,10 +158,10 @@ def _pattern(value: JSON, masked: JSON) -> JSON:
         if not any(key.startswith("$") or _BRACES.search(key) for key in value):
             return {key: _pattern(item, masked[key]) for key, item in value.items()}
         readable = masked == value and not any(_BRACES.search(key) for key in _keys(value))
-        return {"$exact": _literal(value)} if readable else {"$exists": True}
+        return {"$exact": as_written(value)} if readable else {"$exists": True}
     if isinstance(value, list) and isinstance(masked, list):
         return [_pattern(item, shown) for item, shown in zip(value, masked, strict=True)]
-    return _literal(value)
+    return as_written(value)
 
 
 def _keys(value: JSON) -> Iterator[str]:
@@ -171,17 +172,6 @@ def _keys(value: JSON) -> Iterator[str]:
     if isinstance(value, list):
         for item in value:
             yield from _keys(item)
-
-
-def _literal(value: JSON) -> JSON:
-    """A value as a document writes it, so that nothing in it is read as an expression."""
-    if isinstance(value, dict):
-        return {key: _literal(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_literal(item) for item in value]
-    if not isinstance(value, str):
-        return value
-    return _BRACES.sub(lambda braces: f"{{{{ '{braces[0]}' }}}}", value.replace("${", "$${"))
 
 
 def _flow(value: JSON) -> str:

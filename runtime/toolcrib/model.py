@@ -248,6 +248,11 @@ class Origin:
         line: First line of the document, 1-based.
         digest: SHA-256 of the document's content in canonical JSON, in hex.
         pack: Name of the pack that holds it; empty outside packs.
+        namespace: What stands before `__` in the names of the tools from there; empty for none.
+        written: The keys that the document itself writes.
+        settings: Key -> where its value came from, where it is not the document's own.
+        overrides: Places of the documents that this one is laid over, the nearest first.
+        stale: Why the last good version is still in force although the file has changed; empty if it is current.
         files: The files that relative paths in the document name; None for a lone text from memory.
         locate: JSON Pointer -> (line, column), worked out when asked.
     """
@@ -256,6 +261,11 @@ class Origin:
     line: int = 1
     digest: str = ""
     pack: str = ""
+    namespace: str = ""
+    written: frozenset[str] = frozenset()
+    settings: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    overrides: tuple[str, ...] = ()
+    stale: str = ""
     files: Files | None = field(default=None, compare=False, repr=False)
     locate: Callable[[str], tuple[int, int]] = field(default=_nowhere, compare=False, repr=False)
 
@@ -263,6 +273,23 @@ class Origin:
         """`file:line` of a place in the document."""
         line = self.locate(pointer)[0] or self.line
         return f"{self.source}:{line}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolset:
+    """A named selection of tools.
+
+    Attributes:
+        name: Names it.
+        description: What it is for.
+        tools: Globs over the names of tools.
+        place: `file:line` of where it is written.
+    """
+
+    name: str
+    description: str = ""
+    tools: tuple[str, ...] = ()
+    place: str = ""
 
 
 def _closed_object() -> Schema:

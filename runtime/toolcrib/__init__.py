@@ -8,12 +8,10 @@ Everything public is importable from here; a name is loaded when it is first use
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+__version__ = "0.1.0"
 
+TYPE_CHECKING = False  # as `typing` has it, whose import costs more than `toolcrib --version`
 if TYPE_CHECKING:
-    __version__: str
-
     from toolcrib.clock import RealClock, VirtualClock
     from toolcrib.engine import Runtime
     from toolcrib.errors import (
@@ -186,15 +184,12 @@ __all__ = [
 
 if not TYPE_CHECKING:  # to a type checker a misspelt name is one
 
-    def __getattr__(name: str) -> Any:
-        if name == "__version__":
-            from importlib.metadata import version  # noqa: PLC0415 -- only who asks for the version pays for it
-
-            return version("toolcrib")
+    def __getattr__(name: str) -> object:
         if name not in _HOME:
             raise AttributeError(f"module `toolcrib` has no attribute `{name}`")
-        value = getattr(import_module(f"toolcrib.{_HOME[name]}"), name)
-        globals()[name] = value
+        from importlib import import_module  # noqa: PLC0415 -- `toolcrib --version` needs none of it
+
+        value = globals()[name] = getattr(import_module(f"toolcrib.{_HOME[name]}"), name)
         return value
 
 

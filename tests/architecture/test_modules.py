@@ -121,10 +121,11 @@ def test_a_name_that_is_not_public_is_an_attribute_error():
         _ = toolcrib.Runtme
 
 
-def test_the_version_is_that_of_the_project(root):
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert toolcrib.__version__ == project["version"]
-    assert f"## {project['version']}\n" in (root / "CHANGELOG.md").read_text(encoding="utf-8")
+def test_the_version_is_written_once_and_is_in_the_changelog(root):
+    written = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    assert written["project"]["dynamic"] == ["version"]
+    assert root / written["tool"]["hatch"]["version"]["path"] == PACKAGE / "__init__.py"
+    assert f"## {toolcrib.__version__}\n" in (root / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_every_mode_is_one_module_and_one_entry_point(root):

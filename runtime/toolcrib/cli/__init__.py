@@ -1,5 +1,5 @@
 """The command line: one file a verb; each only translates between a terminal and the runtime."""
 
-from toolcrib.cli.entry import cli, main
+from toolcrib.cli.entry import main
 
-__all__ = ["cli", "main"]
+__all__ = ["main"]

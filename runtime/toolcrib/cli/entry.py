@@ -1,31 +1,38 @@
-"""The command `toolcrib`: a table of verbs, each loaded when it is used."""
+"""The command `toolcrib`: a table of verbs, each loaded when it is used.
+
+What this module imports, every command waits for: it imports nothing.
+"""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Mapping
-from importlib import import_module
-from typing import IO, Any, NamedTuple
 
-import click
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import IO
 
-from toolcrib.cli import exit_codes
-from toolcrib.cli.options import pack_option
-from toolcrib.errors import ToolcribError, did_you_mean
-from toolcrib.text import escape_terminal
+INTERRUPTED = 130
+"""How a shell tells an end by Ctrl-C; as `exit_codes.INTERRUPTED`."""
 
 
-class Verb(NamedTuple):
+class Verb:
     """Where a verb lives and what it does, so that the list of verbs loads none of them.
 
     Attributes:
         module: The module of the package; the command in it is called `command`.
         summary: The first line of its help.
+        quick: `module:function` of what may answer the words after the verb before click is imported; empty for
+            none. `function(words) -> int | None`: the exit code of a command line that it has answered whole,
+            exactly as the command would; None, with nothing printed, leaves everything to the command.
     """
 
-    module: str
-    summary: str
+    __slots__ = ("module", "quick", "summary")
+
+    def __init__(self, module: str, summary: str, quick: str = "") -> None:
+        self.module = module
+        self.summary = summary
+        self.quick = quick
 
 
 VERBS: Mapping[str, Verb] = {
@@ -40,72 +47,19 @@ VERBS: Mapping[str, Verb] = {
 }
 
 
-class Refused(click.ClickException):
-    """The runtime can't be set up as the command line asks."""
-
-    exit_code = exit_codes.USAGE
-
-
-class Verbs(click.Group):
-    """A group whose commands are imported when they are called for."""
-
-    verbs = VERBS
-
-    def list_commands(self, _ctx: click.Context) -> list[str]:
-        """The verbs, in the order in which a newcomer needs them."""
-        return list(self.verbs)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a verb; None where there is no such verb."""
-        verb = self.verbs.get(cmd_name)
-        if verb is None:
-            return super().get_command(ctx, cmd_name)
-        command: click.Command = import_module(f"toolcrib.cli.{verb.module}").command
-        return command
-
-    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs from the table."""
-        with formatter.section("Verbs"):
-            formatter.write_dl([(name, verb.summary) for name, verb in self.verbs.items()])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb; a misspelt one is answered with the near ones."""
-        if args and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
-            hint = did_you_mean(args[0], self.verbs) or f"the verbs are: {', '.join(self.verbs)}"
-            ctx.fail(f"there is no verb `{escape_terminal(args[0])}`; {hint}")
-        return super().resolve_command(ctx, args)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb; Ctrl-C and a runtime that can't be set up end it without a trace."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            ctx.exit(exit_codes.INTERRUPTED)
-        except ToolcribError as error:
-            raise Refused(escape_terminal(str(error))) from error
-
-
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="toolcrib", message="%(prog)s %(version)s")
-@pack_option
-@click.pass_context
-def cli(ctx: click.Context, packs: tuple[str, ...]) -> None:
-    """Tools for AI agents, declared in files: validated, mocked, scripted.
-
-    Tools are read from the folders `descriptors` and `packs` here, and from what `--pack` names.
-    """
-    ctx.obj = packs
-    if os.environ.get("NO_COLOR"):
-        ctx.color = False
-
-
 def main() -> None:
     """The entry point of the command; ends the process with its exit code."""
     for stream in (sys.stdout, sys.stderr):
         _never_fails_to_encode(stream)
+    try:
+        code = _answered_quickly(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        code = INTERRUPTED
+    if code is not None:
+        sys.exit(code)
+    from toolcrib.cli.group import cli  # noqa: PLC0415 -- click costs more than a quick answer
+
     cli(prog_name="toolcrib")
 
 
@@ -114,3 +68,29 @@ def _never_fails_to_encode(stream: IO[str]) -> None:
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")
+
+
+def _answered_quickly(words: list[str]) -> int | None:
+    """The exit code of a command line that needs no click; None for any other."""
+    if words == ["--version"]:
+        from toolcrib import __version__  # noqa: PLC0415
+
+        return say(f"toolcrib {__version__}\n")
+    verb = VERBS.get(words[0]) if words else None
+    if verb is None or not verb.quick:
+        return None
+    from importlib import import_module  # noqa: PLC0415
+
+    module, _, name = verb.quick.partition(":")
+    code: int | None = getattr(import_module(f"toolcrib.cli.{module}"), name)(words[1:])
+    return code
+
+
+def say(text: str) -> int | None:
+    """Print the whole of a quick answer: 0, or None where click has to say how that failed."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except (AttributeError, OSError):
+        return None
+    return 0

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from toolcrib.cli import cli
+from toolcrib.cli.group import cli
 
 ECHO = """
 name: echo

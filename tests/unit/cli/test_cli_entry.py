@@ -15,7 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from toolcrib.cli import entry, exit_codes
-from toolcrib.cli.entry import VERBS, Verbs, cli
+from toolcrib.cli.entry import VERBS
+from toolcrib.cli.group import Verbs, cli
 from toolcrib.cli.opening import chosen_paths
 from toolcrib.errors import ConfigurationError
 
@@ -53,7 +54,7 @@ def test_the_table_says_of_a_verb_what_its_own_help_says_first(name, toolcrib):
 
 def test_help_loads_neither_the_engine_nor_a_heavy_library():
     code = (
-        "import sys\nfrom toolcrib.cli import cli\ncli.main(['--help'], standalone_mode=False)\n"
+        "import sys\nfrom toolcrib.cli.group import cli\ncli.main(['--help'], standalone_mode=False)\n"
         "print('loaded', [name for name in ('toolcrib.engine', 'jinja2', 'jsonschema', 'jsonschema_rs', 'yaml') if name in sys.modules])"
     )
     with process(code=code) as run:

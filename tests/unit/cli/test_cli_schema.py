@@ -6,7 +6,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.entry import cli
+from toolcrib.cli.group import cli
 from toolcrib.executors import Executors
 from toolcrib.schemas import KINDS, with_blocks
 

@@ -1,22 +1,73 @@
-"""The registry: an immutable mapping from names to descriptors."""
+"""The registry: an immutable mapping from names to descriptors, each made when it is first asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from toolcrib.errors import DocumentError, Problem, near_misses
-from toolcrib.loading.contents import Content, log_problems
-from toolcrib.loading.sources import parse
-from toolcrib.model import Descriptor
+from toolcrib.errors import ConfigurationError, DocumentError, Problem, did_you_mean, near_misses
+from toolcrib.model import NOTHING, Descriptor, Toolset
 from toolcrib.protocols import Kinds
+from toolcrib.queries import Card, Hidden, Offer, Rule, card_of, fits
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from toolcrib.loading.contents import Content
+    from toolcrib.queries import Filters
+
+T = TypeVar("T")
+
+
+class Lazy(Mapping[str, T], Generic[T]):
+    """Values by name, in the order of their names; one that is not there yet is made when it is asked for.
+
+    What `make` raises comes through, and the next look-up asks again.
+    """
+
+    __slots__ = ("_kept", "_make")
+
+    def __init__(
+        self, names: Iterable[str], make: Callable[[str], T], kept: Mapping[str, T] = NOTHING
+    ) -> None:
+        self._kept: dict[str, T | None] = dict.fromkeys(sorted(names))
+        self._kept.update(kept)
+        self._make = make
+
+    def __getitem__(self, name: str) -> T:
+        value = self._kept[name]
+        if value is None:
+            made = self._make(name)
+            value = self._kept[name] = made
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._kept
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def made(self) -> dict[str, T]:
+        """Those that were made already."""
+        return {name: value for name, value in self._kept.items() if value is not None}
+
+    def all(self) -> list[T]:
+        """Every value, in the order of the names."""
+        return [self[name] if value is None else value for name, value in self._kept.items()]
 
 
 class Registry(Mapping[str, Descriptor]):
-    """Tools by name, in the order of their names. Changing one gives a new registry."""
+    """Tools by name, in the order of their names. Changing one gives a new registry.
 
-    __slots__ = ("_revision", "_tools")
+    The mapping holds every tool that exists. Which of them are offered, to lists, searches and calls alike, is
+    what `why_hidden` says.
+    """
+
+    __slots__ = ("_cards", "_offer", "_revision", "_tools")
 
     def __init__(self, tools: Iterable[Descriptor] = (), *, revision: int = 1) -> None:
         """Hold the tools.
@@ -27,10 +78,29 @@ class Registry(Mapping[str, Descriptor]):
         kept, problems = without_duplicates(tools)
         if problems:
             raise DocumentError(problems)
-        self._tools: Mapping[str, Descriptor] = MappingProxyType(
-            {tool.name: tool for tool in sorted(kept, key=_name)}
-        )
+        named = {tool.name: tool for tool in kept}
+        self._tools: Lazy[Descriptor] = Lazy(named, named.__getitem__, named)
+        self._cards: Lazy[Card] = Lazy(named, lambda name: card_of(named[name]))
+        self._offer = Offer()
         self._revision = revision
+
+    @classmethod
+    def lazy(cls, cards: Iterable[Card] | Mapping[str, Card], make: Callable[[str], Descriptor]) -> Registry:
+        """A registry of tools that are made when they are first asked for; queries make none.
+
+        Args:
+            cards: What queries know of each tool. The values of a mapping are looked up when a query needs them.
+            make: From a name to the descriptor of which the card tells. It is called once for each name, unless
+                it raises; what it raises comes through to whoever asked.
+
+        Raises:
+            ValueError: Two cards have the same name.
+        """
+        if not isinstance(cards, Mapping):
+            cards = _by_name(cards)
+        new = cls()
+        new._hold(Lazy(cards, make), Lazy(cards, cards.__getitem__), Offer())
+        return new
 
     @classmethod
     def parse(
@@ -53,6 +123,9 @@ class Registry(Mapping[str, Descriptor]):
             DocumentError: Nobody gave a list, and there is an error, or no descriptor at all. Without a list
                 warnings and notices beside good tools are logged.
         """
+        from toolcrib.loading.contents import log_problems  # noqa: PLC0415 -- who reads no text imports no reader
+        from toolcrib.loading.sources import parse  # noqa: PLC0415
+
         loaded = parse(name, content, kinds)
         tools, found = without_duplicates(loaded.tools)
         found = [*loaded.problems, *found]
@@ -69,8 +142,16 @@ class Registry(Mapping[str, Descriptor]):
         """1 for a new registry, one more for each one derived from it."""
         return self._revision
 
+    @property
+    def cards(self) -> Mapping[str, Card]:
+        """The card of every tool by name, each worked out when it is asked for; no descriptor is made for it."""
+        return self._cards
+
     def __getitem__(self, name: str) -> Descriptor:
         return self._tools[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tools)
@@ -81,14 +162,20 @@ class Registry(Mapping[str, Descriptor]):
     def __repr__(self) -> str:
         return f"Registry({len(self)} tools, revision {self.revision})"
 
+    # Other tools.
+
     def with_tool(self, tool: Descriptor) -> Registry:
         """A new registry with this tool, in place of one of the same name."""
         return self.with_tools([tool])
 
     def with_tools(self, tools: Iterable[Descriptor]) -> Registry:
         """A new registry with these tools, each in place of one of the same name."""
-        return Registry(
-            {**self._tools, **{tool.name: tool for tool in tools}}.values(), revision=self.revision + 1
+        new = {tool.name: tool for tool in tools}
+        names = {*self._tools, *new}
+        cards = {name: card for name, card in self._cards.made().items() if name not in new}
+        return self._derived(
+            Lazy(names, self._tools.__getitem__, {**self._tools.made(), **new}),
+            Lazy(names, lambda name: card_of(new[name]) if name in new else self._cards[name], cards),
         )
 
     def without(self, *names: str) -> Registry:
@@ -98,54 +185,144 @@ class Registry(Mapping[str, Descriptor]):
             KeyError: No tool has one of the names.
         """
         for name in names:
-            self._tools[name]
-        return Registry(
-            (tool for tool in self.values() if tool.name not in names), revision=self.revision + 1
-        )
+            if name not in self:
+                raise KeyError(name)
+        left = [name for name in self if name not in names]
+        return self._derived(Lazy(left, self._tools.__getitem__), Lazy(left, self._cards.__getitem__))
 
-    def select(
+    def changed(
         self,
         *,
-        name: str | None = None,
-        tag: str | None = None,
-        mode: str | None = None,
-        source: str | None = None,
-        pack: str | None = None,
-        label: str | None = None,
-    ) -> list[Descriptor]:
-        """The tools that fit all that is given, in the order of their names.
+        tool: Callable[[Descriptor], Descriptor],
+        card: Callable[[Card], Card] = lambda card: card,
+    ) -> Registry:
+        """A new registry whose tools and cards are these ones after a change, made when they are asked for.
 
         Args:
-            name: Glob over the name, case-sensitive.
-            tag: One of the tags.
-            mode: The mode in force.
-            source: Glob over the file that the tool came from.
-            pack: Name of its pack.
-            label: `key` or `key=value`.
+            tool: From a descriptor to the changed one, or to the same object where nothing changes. It must
+                leave the name alone.
+            card: The same change for the card of a tool. The default is for changes that no card shows.
         """
-        tests: list[Callable[[Descriptor], bool]] = []
-        if name is not None:
-            tests.append(lambda tool: fnmatchcase(tool.name, name))
-        if tag is not None:
-            tests.append(lambda tool: tag in tool.tags)
-        if mode is not None:
-            tests.append(lambda tool: tool.mode == mode)
-        if source is not None:
-            tests.append(lambda tool: fnmatchcase(tool.origin.source, source))
-        if pack is not None:
-            tests.append(lambda tool: tool.origin.pack == pack)
-        if label is not None:
-            key, equals, value = label.partition("=")
-            tests.append(lambda tool: key in tool.labels and (not equals or tool.labels[key] == value))
-        return [tool for tool in self.values() if all(test(tool) for test in tests)]
+        old_tools, old_cards = self._tools, self._cards
+        return self._derived(
+            Lazy(old_tools, lambda name: tool(old_tools[name])),
+            Lazy(old_cards, lambda name: card(old_cards[name])),
+        )
+
+    # What is offered.
+
+    def disabled(self, globs: Iterable[str], place: str = "") -> Registry:
+        """A new registry that does not offer the tools whose names fit; they still exist.
+
+        Args:
+            globs: Globs over names, case-sensitive.
+            place: Where that is written, for people: `toolcrib.yaml:12 (profile ci)`.
+        """
+        return self._ruled(Rule(tuple(globs), enables=False, place=place))
+
+    def enabled(self, globs: Iterable[str], place: str = "") -> Registry:
+        """A new registry that offers the tools whose names fit, although they were disabled before."""
+        return self._ruled(Rule(tuple(globs), enables=True, place=place))
+
+    def with_toolsets(self, toolsets: Iterable[Toolset]) -> Registry:
+        """A new registry that knows these toolsets by name, for `within` and for queries, and no others."""
+        known = MappingProxyType({toolset.name: toolset for toolset in toolsets})
+        return self._derived(offer=self._offer._replace(toolsets=known))
+
+    def within(self, toolset: Toolset | str | None) -> Registry:
+        """A new registry that offers only the tools of this toolset, in place of the one in force before.
+
+        Args:
+            toolset: A toolset, the name of one that the registry knows, or None for none.
+
+        Raises:
+            ConfigurationError: The registry knows no toolset of the name.
+        """
+        if isinstance(toolset, str):
+            if toolset not in self.toolsets:
+                hint = did_you_mean(toolset, self.toolsets) or _listing(self.toolsets)
+                raise ConfigurationError(
+                    f"there is no toolset `{toolset}`", code="unknown_toolset", hint=hint
+                )
+            toolset = self.toolsets[toolset]
+        return self._derived(offer=self._offer._replace(toolset=toolset))
+
+    @property
+    def toolsets(self) -> Mapping[str, Toolset]:
+        """The toolsets that are known, by name."""
+        return self._offer.toolsets
+
+    @property
+    def toolset(self) -> Toolset | None:
+        """The toolset in force."""
+        return self._offer.toolset
+
+    def hidden(self, name: str) -> Hidden | None:
+        """Why a tool is not offered, with code and place; None if it is. A name alone decides."""
+        return self._offer.hidden(name)
+
+    def why_hidden(self, name: str) -> str:
+        """Why a tool is not offered, in one sentence; empty if it is."""
+        hidden = self.hidden(name)
+        return hidden.message if hidden is not None else ""
+
+    # Queries.
+
+    def query(self, *, hidden: bool = False, **filters: Unpack[Filters]) -> list[Card]:
+        """The cards that fit, in the order of their names; no descriptor is made.
+
+        Args:
+            hidden: Also those of tools that are not offered.
+            filters: As for `toolcrib.queries.fits`: `name`, `tag`, `label`, `category`, `mode`, `source`, `pack`,
+                `annotation`, `toolset`, `deprecated`, `experimental`, `match`.
+        """
+        cards = self._cards.all()
+        if not hidden and not self._offer.is_everything:
+            cards = [card for card in cards if self._offer.hidden(card.name) is None]
+        test = fits(**filters, toolsets=self.toolsets)
+        return cards if test is None else [card for card in cards if test(card)]
+
+    def select(self, *, hidden: bool = False, **filters: Unpack[Filters]) -> list[Descriptor]:
+        """The tools that fit, in the order of their names. See `query`; the tools that are found are made."""
+        if not filters and (hidden or self._offer.is_everything):
+            return self._tools.all()
+        return [self[card.name] for card in self.query(hidden=hidden, **filters)]
 
     def near(self, name: str) -> list[str]:
         """The names that a name which is not here may have meant."""
         return near_misses(name, self)
 
+    def _ruled(self, rule: Rule) -> Registry:
+        return self._derived(offer=self._offer._replace(rules=(*self._offer.rules, rule)))
 
-def _name(tool: Descriptor) -> str:
-    return tool.name
+    def _derived(
+        self,
+        tools: Lazy[Descriptor] | None = None,
+        cards: Lazy[Card] | None = None,
+        offer: Offer | None = None,
+    ) -> Registry:
+        new = Registry(revision=self._revision + 1)
+        new._hold(
+            self._tools if tools is None else tools,
+            self._cards if cards is None else cards,
+            self._offer if offer is None else offer,
+        )
+        return new
+
+    def _hold(self, tools: Lazy[Descriptor], cards: Lazy[Card], offer: Offer) -> None:
+        self._tools, self._cards, self._offer = tools, cards, offer
+
+
+def _by_name(cards: Iterable[Card]) -> dict[str, Card]:
+    named: dict[str, Card] = {}
+    for card in cards:
+        if named.setdefault(card.name, card) is not card:
+            raise ValueError(f"two cards of the name `{card.name}`")
+    return named
+
+
+def _listing(toolsets: Iterable[str]) -> str:
+    return f"the toolsets are: {', '.join(f'`{name}`' for name in toolsets) or 'none'}"
 
 
 def _nothing(name: str) -> Problem:

@@ -14,16 +14,26 @@ from pathlib import Path, PurePosixPath
 from toolcrib.errors import Problem, did_you_mean
 from toolcrib.loading.documents import BYTES, parse_documents
 from toolcrib.loading.marks import clipped
+from toolcrib.loading.trail import SKIPPED_FOLDERS, SUFFIXES
 from toolcrib.model import JSON, Origin
 
-SUFFIXES = (".yaml", ".yml", ".json")
-"""Files with these endings are looked at; their content decides what they are."""
+__all__ = [
+    "DATA_BYTES",
+    "PACK_FILES",
+    "SKIPPED_FOLDERS",
+    "SUFFIXES",
+    "DiskFiles",
+    "MemoryFiles",
+    "leads_outside",
+    "pack_file",
+    "read_bytes",
+    "read_data",
+    "read_text",
+    "walk",
+]
 
 PACK_FILES = ("pack.yaml", "pack.yml", "pack.json")
 """A folder with one of these is a pack."""
-
-SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules"})
-"""Besides those whose name begins with a dot."""
 
 DATA_BYTES = 8 * BYTES
 """How large a file may be that a descriptor names as data."""

@@ -1,0 +1,208 @@
+"""What loading looked at, and whether any of it is different now: for the warm start, reload and watching.
+
+Everything is noted before it is read, so that a change while it is read counts as a change. Only
+metadata is compared, except where that can't tell: a file touched within `RACY` before it was noted may be
+written again without a new time, so its content is compared as well.
+
+Told apart are: content, length, time of change, another file in its place, a link that leads elsewhere,
+what appeared and what is gone. Where the system keeps no time of change of its own (Windows), an edit
+that keeps the length and puts the old time back is not seen.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from typing import NamedTuple, TypeAlias
+
+SUFFIXES = (".yaml", ".yml", ".json")
+"""Files with these endings are looked at; their content decides what they are."""
+
+SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules"})
+"""Besides those whose name begins with a dot."""
+
+RACY = 2_000_000_000
+"""Nanoseconds. The coarsest clock of a file system (FAT) ticks every two seconds."""
+
+CONTENT_BYTES = 8 << 20
+"""No document and no data file is read further; the rest of a larger one is no matter."""
+
+State: TypeAlias = tuple[int, ...]
+"""Mode, size, modified, changed (both in nanoseconds), inode, device; of a link its own and then those of
+what it leads to. Empty for what is absent or can't be reached."""
+
+Names: TypeAlias = tuple[str, ...] | None
+"""The names in a folder that matter, sorted, those of folders with `/` at the end; None without a folder."""
+
+_KIND, _LINK, _FILE = 0o170000, 0o120000, 0o100000
+
+
+class Seen(NamedTuple):
+    """What was looked at, as plain data: `marshal` takes `tuple(seen)`, and `Seen(*data)` is the way back.
+
+    Attributes:
+        files: Path -> its state.
+        contents: Path -> digest of the content, of files whose times can't be trusted.
+        folders: Path -> its state (empty where its times can't be trusted), and the names in it.
+    """
+
+    files: dict[str, State]
+    contents: dict[str, bytes]
+    folders: dict[str, tuple[State, Names]]
+
+    def unchanged(self) -> bool:
+        """Whether all of it is as it was; the first difference ends the search."""
+        return self.refreshed() is not None
+
+    def refreshed(self, now: Callable[[], int] = time.time_ns) -> Seen | None:
+        """The same, for a faster look next time, or None where anything is different.
+
+        What has not been touched for `RACY` needs no comparison of contents any more. Returns itself where
+        there is nothing to gain.
+
+        Args:
+            now: Nanoseconds since 1970.
+        """
+        moment = now()
+        for path, state in self.files.items():
+            if _state(path) != state:
+                return None
+        contents = {}
+        for path, digest in self.contents.items():
+            if _digest(path) != digest:
+                return None
+            if _is_racy(self.files[path], moment):
+                contents[path] = digest
+        folders = {}
+        for path, known in self.folders.items():
+            found = _folder_now(path, known, moment)
+            if found is None:
+                return None
+            if found is not known:
+                folders[path] = found
+        if not folders and len(contents) == len(self.contents):
+            return self
+        return Seen(self.files, contents, {**self.folders, **folders})
+
+    def changed(self) -> list[str]:
+        """The paths that are different now, sorted; of a folder those of the entries that came and went."""
+        paths = {path for path, state in self.files.items() if _state(path) != state}
+        paths.update(path for path, digest in self.contents.items() if _digest(path) != digest)
+        for path, (_state_then, names) in self.folders.items():
+            paths.update(_differing(path, names, _names(path)))
+        return sorted(paths)
+
+
+class Trail:
+    """Notes what is looked at. Of what is noted twice the first time counts."""
+
+    def __init__(self, now: Callable[[], int] = time.time_ns) -> None:
+        """Begin.
+
+        Args:
+            now: Nanoseconds since 1970.
+        """
+        self._now = now
+        self._files: dict[str, State] = {}
+        self._contents: dict[str, bytes] = {}
+        self._folders: dict[str, tuple[State, Names]] = {}
+
+    def file(self, path: str | os.PathLike[str]) -> None:
+        """A file is about to be read, or to be looked for; it may be absent."""
+        path = os.fspath(path)
+        if path in self._files:
+            return
+        moment = self._now()
+        state = self._files[path] = _state(path)
+        if _is_racy(state, moment) and state[-6] & _KIND == _FILE:
+            self._contents[path] = _digest(path)
+
+    def folder(self, path: str | os.PathLike[str]) -> Names:
+        """A folder is about to be listed. Returns the names in it that matter."""
+        path = os.fspath(path)
+        if path not in self._folders:
+            moment = self._now()
+            state = _state(path)
+            names = _names(path)
+            self._folders[path] = (() if _is_racy(state, moment) else state, names)
+            self._note_links(path, names)
+        return self._folders[path][1]
+
+    def _note_links(self, folder: str, names: Names) -> None:
+        """What a link leads to can become a folder, or cease to be one, without a trace in the link's folder."""
+        for name in names or ():
+            if name.endswith(SUFFIXES) and os.path.islink(path := os.path.join(folder, name)):  # noqa: PTH114, PTH118
+                self.file(path)
+
+    def closed(self) -> Seen:
+        """Everything that was noted so far."""
+        return Seen(dict(self._files), dict(self._contents), dict(self._folders))
+
+
+def _state(path: str) -> State:
+    try:
+        own = os.lstat(path)
+        state = (own.st_mode, own.st_size, own.st_mtime_ns, own.st_ctime_ns, own.st_ino, own.st_dev)
+    except (OSError, ValueError):
+        return ()
+    if own.st_mode & _KIND != _LINK:
+        return state
+    try:
+        end = os.stat(path)  # noqa: PTH116 -- a Path costs more than the look
+    except OSError:
+        return state
+    return (*state, end.st_mode, end.st_size, end.st_mtime_ns, end.st_ctime_ns, end.st_ino, end.st_dev)
+
+
+def _is_racy(state: State, moment: int) -> bool:
+    """Whether a later change may leave the same times; a time in the future is none to go by."""
+    return any(max(state[at + 2 : at + 4]) > moment - RACY for at in range(0, len(state), 6))
+
+
+def _digest(path: str) -> bytes:
+    """Digest of a file's content; empty where it can't be read."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return blake2b(file.read(CONTENT_BYTES + 1), digest_size=16).digest()
+    except OSError:
+        return b""
+
+
+def _names(folder: str) -> Names:
+    try:
+        with os.scandir(folder) as entries:
+            return tuple(sorted(_names_that_matter(entries)))
+    except (OSError, ValueError):
+        return None
+
+
+def _names_that_matter(entries: Iterator[os.DirEntry[str]]) -> Iterator[str]:
+    for entry in entries:
+        name = entry.name
+        if name.startswith("."):
+            continue
+        if name.endswith(SUFFIXES) and not entry.is_dir(follow_symlinks=False):
+            yield name
+        elif name not in SKIPPED_FOLDERS and entry.is_dir(follow_symlinks=False):
+            yield f"{name}/"
+
+
+def _folder_now(path: str, known: tuple[State, Names], moment: int) -> tuple[State, Names] | None:
+    """What is noted of a folder, brought up to date; None where other names are in it."""
+    state, names = known
+    found = _state(path)
+    if state and found == state:
+        return known
+    if _names(path) != names:
+        return None
+    fresh = () if _is_racy(found, moment) else found
+    return known if fresh == state else (fresh, names)
+
+
+def _differing(folder: str, before: Names, after: Names) -> Iterator[str]:
+    if (before is None) != (after is None):
+        yield folder
+    for name in {*(before or ())} ^ {*(after or ())}:
+        yield os.path.join(folder, name.rstrip("/"))  # noqa: PTH118

@@ -40,6 +40,12 @@ BEYOND = (
     "call reaches."
 )
 
+PROJECT_NOTE = (
+    "The file is called `toolcrib.yaml`, `toolcrib.yml` or `toolcrib.json`. It is looked for in the working directory "
+    "and in the folders above; the search ends at a folder that holds `.git`, at the home folder, and below a folder "
+    "into which everybody may put files, such as `/tmp`. How it is used: [profiles](../how-to/profiles.md)."
+)
+
 OUTCOMES = (
     "Every call ends in one of these. `Runtime.call` returns a `Result` for all of them; `raise_for_outcome()` "
     "raises the error class, and `toolcrib call` ends with the exit code."
@@ -60,6 +66,7 @@ def pages() -> dict[str, str]:
             "Mode mock", mock, "Names and functions of expressions: [expressions](expressions.md)."
         ),
         "pack.md": schema_page("Pack", envelope("pack")),
+        "project.md": schema_page("Project", envelope("project"), PROJECT_NOTE),
         "scenario.md": schema_page("Scenario", envelope("scenario"), "Matchers: [matchers](matchers.md)."),
         "functions.md": function_page(),
         "outcomes.md": outcome_page(),

@@ -1,4 +1,4 @@
-"""The JSON Schemas of toolcrib's own documents: the single contract of descriptor, pack and scenario.
+"""The JSON Schemas of toolcrib's own documents: the single contract of descriptor, pack, scenario and project.
 
 Each kind of document has an envelope in this folder; the blocks of the modes are put into it from
 the executors that own them. What an editor is given is exactly what the loader checks against.
@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from toolcrib.model import Schema
 
-Kind = Literal["descriptor", "pack", "scenario"]
+Kind = Literal["descriptor", "pack", "scenario", "project"]
 
-KINDS: tuple[Kind, ...] = ("descriptor", "pack", "scenario")
+KINDS: tuple[Kind, ...] = ("descriptor", "pack", "scenario", "project")
 
 LATER_KEYS: Mapping[str, frozenset[str]] = {
     "descriptor": frozenset(
@@ -35,6 +35,7 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
     ),
     "pack": frozenset({"defaults", "requires", "toolsets"}),
     "scenario": frozenset({"agent", "cases", "faults", "matrix", "repeat", "state", "store", "vars"}),
+    "project": frozenset({"agents", "egress", "limits", "policy", "servers"}),
 }
 """Keys that are reserved and have no effect yet; a document that uses one is refused."""
 

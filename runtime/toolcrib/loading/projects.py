@@ -1,0 +1,355 @@
+"""A project: what `toolcrib.yaml` says, and what follows from it under a profile."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from toolcrib.clock import parse_duration
+from toolcrib.errors import ConfigurationError, DocumentError, Problem, did_you_mean
+from toolcrib.loading.contents import Content, documents_of, log_problems
+from toolcrib.loading.documents import Document
+from toolcrib.loading.finding import find_project, other_project_files, places_to_look, project_file
+from toolcrib.loading.project_checks import check_project
+from toolcrib.loading.settings import NO_SETTINGS, PROFILE_VARIABLE, Settings, apply_settings, chosen_profile
+from toolcrib.loading.shape import Shape
+from toolcrib.loading.soundness import sound
+from toolcrib.model import JSON, NOTHING, Origin, Toolset
+from toolcrib.pointers import pointer_step
+from toolcrib.protocols import Kinds
+from toolcrib.text import canonical
+
+__all__ = [
+    "DEFAULT_SOURCES",
+    "NO_SETTINGS",
+    "Profile",
+    "Project",
+    "Settings",
+    "SourceEntry",
+    "apply_settings",
+    "chosen_profile",
+    "find_project",
+    "one_project",
+    "other_project_files",
+    "parse_project",
+    "places_to_look",
+    "project_file",
+    "second_project_file",
+    "settings_of",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceEntry:
+    """One of the places that a project reads tools from.
+
+    Attributes:
+        path: Folder, pack or file, relative to the project's folder; empty for an installed pack.
+        pack: Name of an installed pack; empty for a path.
+        version: Versions of the pack that will do: `>=1.2,<2`; empty for any.
+        namespace: What stands before `__` in the names of the tools from there; empty for none.
+        optional: Whether it is no fault that it is not there.
+        place: `file:line` of where it is written; empty where nobody wrote it.
+    """
+
+    path: str = ""
+    pack: str = ""
+    version: str = ""
+    namespace: str = ""
+    optional: bool = False
+    place: str = ""
+
+
+DEFAULT_SOURCES: tuple[SourceEntry, ...] = (
+    SourceEntry(path="descriptors", optional=True),
+    SourceEntry(path="packs", optional=True),
+)
+"""What a project reads that names no sources."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What is in force where the profile is chosen; what the profile says itself.
+
+    Attributes:
+        name: Names it.
+        description: Where it is meant to be in force.
+        extends: Name of the profile that it builds on; empty for none.
+        modes: Tool glob -> mode; the first that fits counts.
+        defaults: Key of a descriptor -> value as a `Descriptor` has it.
+        disable: Globs of tools that are not offered.
+        enable: Globs of tools that are offered in spite of that.
+        toolset: Name of the toolset that is offered; empty to leave that alone.
+    """
+
+    name: str
+    description: str = ""
+    extends: str = ""
+    modes: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    defaults: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    disable: tuple[str, ...] = ()
+    enable: tuple[str, ...] = ()
+    toolset: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """What `toolcrib.yaml` says.
+
+    Attributes:
+        name: Name of the project.
+        description: What it is for.
+        root: The folder that its file lies in, as it was named.
+        sources: What is read, in order.
+        ignore: Globs, relative to `root`, of files that are passed over.
+        defaults: Key of a descriptor -> value as a `Descriptor` has it.
+        disable: Globs of tools that are not offered.
+        toolsets: Named selections of tools, in order of writing.
+        profile: Name of the profile that is in force unless another is chosen; empty for none.
+        profiles: By name.
+        origin: Where it came from.
+    """
+
+    name: str
+    description: str = ""
+    root: str = "."
+    sources: tuple[SourceEntry, ...] = DEFAULT_SOURCES
+    ignore: tuple[str, ...] = ()
+    defaults: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    disable: tuple[str, ...] = ()
+    toolsets: tuple[Toolset, ...] = ()
+    profile: str = ""
+    profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
+    origin: Origin = field(default_factory=Origin)
+
+    @classmethod
+    def parse(cls, name: str, content: Content, *, kinds: Kinds) -> Project:
+        """A project from the text of its `toolcrib.yaml`, or from a mapping that says the same.
+
+        Args:
+            name: What the text is called in problems, its folder included; read as JSON if it ends in `.json`.
+            content: YAML or JSON, or one document as a mapping.
+            kinds: What the modes say of their blocks (`toolcrib.Executors.installed()`).
+
+        Raises:
+            DocumentError: There is an error in it. Warnings are logged.
+        """
+        project, problems = one_project(name, *documents_of(name, content), Shape("project", kinds))
+        if project is None or any(problem.severity == "error" for problem in problems):
+            raise DocumentError(problems)
+        log_problems(problems)
+        return project
+
+    def lineage(self, profile: str) -> list[Profile]:
+        """A profile and those that it extends, the one without a base first."""
+        found: dict[str, Profile] = {}
+        while profile in self.profiles and profile not in found:
+            found[profile] = self.profiles[profile]
+            profile = found[profile].extends
+        return list(found.values())[::-1]
+
+
+def one_project(
+    source: str, documents: Sequence[Document], problems: Sequence[Problem], shape: Shape
+) -> tuple[Project | None, list[Problem]]:
+    """The project that one file describes, and everything that is wrong with the file.
+
+    Args:
+        source: The file, as it was named.
+        documents: What was read of it.
+        problems: What was wrong with its text.
+        shape: The project schema, compiled.
+    """
+    told = [problem for problem in problems if problem.code != "empty_document"]
+    if not documents and not told:
+        message, hint = "the file describes no project: it is empty", "write `project: my-project`"
+        told.append(
+            Problem(code="empty_document", message=message, hint=hint, source=source, line=1, column=1)
+        )
+    if len(documents) > 1:
+        message = f"the file holds {len(documents)} documents, and a project is one"
+        told.append(
+            documents[1].place(Problem(code="several_documents", message=message, hint="keep one of them"))
+        )
+    project, faults = parse_project(documents[0], shape) if documents else (None, [])
+    return project, told + faults
+
+
+def second_project_file(source: str, first: str) -> Problem:
+    """The warning for a project file beside the one that counts."""
+    message = (
+        f"the folder has two project files; `{os.path.basename(first)}` counts, and this one is not read"  # noqa: PTH119
+    )
+    hint = "remove one of them"
+    return Problem(
+        code="second_project_file",
+        message=message,
+        hint=hint,
+        severity="warning",
+        source=source,
+        line=1,
+        column=1,
+    )
+
+
+def parse_project(document: Document, shape: Shape) -> tuple[Project | None, list[Problem]]:
+    """Read `toolcrib.yaml`.
+
+    Returns:
+        What of it is sound, and all problems, placed. None where it is no mapping at all. Where a problem is
+        an error, the project says less than was written: enough to report on, too little to call tools by.
+    """
+    value, problems = shape.judged(document, ("project", "profile"))
+    if not isinstance(value, dict):
+        return None, [document.place(problem) for problem in problems]
+    kept = sound(value, problems, shape)
+    problems = [*problems, *check_project(kept, value)]
+    return _built(kept, document, value), [document.place(problem) for problem in problems]
+
+
+def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
+    origin = Origin(
+        source=document.source,
+        line=document.line,
+        digest=hashlib.sha256(canonical(value).encode("utf-8")).hexdigest(),
+        locate=document.position,
+    )
+    sources = DEFAULT_SOURCES
+    if "sources" in said:
+        sources = tuple(_source(entry, index, origin) for index, entry in enumerate(said["sources"]))
+    return Project(
+        name=said.get("project", ""),
+        description=said.get("description", ""),
+        root=os.path.dirname(document.source) or ".",  # noqa: PTH120
+        sources=sources,
+        ignore=tuple(said.get("ignore", ())),
+        defaults=_defaults(said),
+        disable=tuple(said.get("disable", ())),
+        toolsets=tuple(_toolset(name, entry, origin) for name, entry in said.get("toolsets", {}).items()),
+        profile=said.get("profile", ""),
+        profiles=MappingProxyType(
+            {name: _profile(name, entry) for name, entry in said.get("profiles", {}).items()}
+        ),
+        origin=origin,
+    )
+
+
+def _source(entry: str | Mapping[str, str], index: int, origin: Origin) -> SourceEntry:
+    written: dict[str, Any] = {"path": entry} if isinstance(entry, str) else dict(entry)
+    return SourceEntry(**written, place=origin.place(f"/sources/{index}"))
+
+
+def _toolset(name: str, entry: Any, origin: Origin) -> Toolset:
+    written = entry if isinstance(entry, dict) else {"tools": entry}
+    return Toolset(
+        name=name,
+        description=written.get("description", ""),
+        tools=tuple(written["tools"]),
+        place=origin.place(f"/toolsets/{pointer_step(name)}"),
+    )
+
+
+def _profile(name: str, said: Mapping[str, Any]) -> Profile:
+    return Profile(
+        name=name,
+        description=said.get("description", ""),
+        extends=said.get("extends", ""),
+        modes=MappingProxyType(dict(said.get("modes", {}))),
+        defaults=_defaults(said),
+        disable=tuple(said.get("disable", ())),
+        enable=tuple(said.get("enable", ())),
+        toolset=said.get("toolset", ""),
+    )
+
+
+def _defaults(said: Mapping[str, Any]) -> Mapping[str, JSON]:
+    written = dict(said.get("defaults", {}))
+    if "timeout" in written:
+        written["timeout"] = parse_duration(written["timeout"])
+    return MappingProxyType(written)
+
+
+def settings_of(project: Project | None, profile: str | None = None, chosen_by: str = "") -> Settings:
+    """What is in force in a project.
+
+    Args:
+        project: The project; None outside projects.
+        profile: The profile that was asked for; None for the project's own choice.
+        chosen_by: What asked for it (`chosen_profile`).
+
+    Raises:
+        ConfigurationError: There is no such profile. Outside projects there is none, and one that the
+            environment alone asks for is not missed.
+    """
+    if project is None:
+        if profile is not None and chosen_by != PROFILE_VARIABLE:
+            raise no_profile(profile, chosen_by)
+        return NO_SETTINGS
+    if profile is None:
+        profile = project.profile
+        chosen_by = f"`profile` in {project.origin.place('/profile')}" if profile else ""
+    if profile and profile not in project.profiles:
+        raise unknown_profile(project, profile, chosen_by)
+    return _in_force(project, profile, chosen_by)
+
+
+def no_profile(profile: str, chosen_by: str) -> ConfigurationError:
+    """The error for a profile that is asked for where there is no project."""
+    return ConfigurationError(
+        f"there is no profile `{profile}`{_by(chosen_by)}: what is read here is no project",
+        code="unknown_profile",
+        hint="profiles are written in `toolcrib.yaml`, and paths that are given are read without it",
+    )
+
+
+def unknown_profile(project: Project, profile: str, chosen_by: str) -> ConfigurationError:
+    """The error for a profile that a project does not have, with the near misses."""
+    there = ", ".join(f"`{name}`" for name in project.profiles)
+    known = f"the profiles are: {there}" if there else f"{project.origin.place()} has no profiles"
+    near = did_you_mean(profile, project.profiles)
+    hint = f"{near} {known}" if near else known
+    return ConfigurationError(
+        f"there is no profile `{profile}`{_by(chosen_by)}", code="unknown_profile", hint=hint
+    )
+
+
+def _by(chosen_by: str) -> str:
+    return f", which {chosen_by} asks for" if chosen_by else ""
+
+
+def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
+    modes: dict[str, str] = {}
+    defaults = dict(project.defaults)
+    toolset = ""
+    where = _Places(project)
+    places = {f"defaults.{key}": where.of_project("defaults", key) for key in defaults}
+    switches = [(glob, False, where.of_project("disable", at)) for at, glob in enumerate(project.disable)]
+    for part in project.lineage(profile):
+        modes = {**part.modes, **{glob: mode for glob, mode in modes.items() if glob not in part.modes}}
+        defaults |= part.defaults
+        toolset = part.toolset or toolset
+        places |= {f"modes.{glob}": where.of_profile(part, "modes", glob) for glob in part.modes}
+        places |= {f"defaults.{key}": where.of_profile(part, "defaults", key) for key in part.defaults}
+        places |= {"toolset": where.of_profile(part, "toolset")} if part.toolset else {}
+        for key, globs in (("disable", part.disable), ("enable", part.enable)):
+            at_places = (where.of_profile(part, key, at) for at in range(len(globs)))
+            switches += [(glob, key == "enable", at) for glob, at in zip(globs, at_places, strict=True)]
+    tools = next((known.tools for known in project.toolsets if known.name == toolset), ())
+    return Settings(profile, chosen_by, modes, defaults, tuple(switches), toolset, tools, places)
+
+
+class _Places:
+    """Where the parts of a project's file stand, as a person reads it."""
+
+    def __init__(self, project: Project) -> None:
+        self._origin = project.origin
+
+    def of_project(self, *steps: str | int) -> str:
+        return self._origin.place("".join(f"/{pointer_step(step)}" for step in steps))
+
+    def of_profile(self, profile: Profile, *steps: str | int) -> str:
+        return f"{self.of_project('profiles', profile.name, *steps)} (profile {profile.name})"

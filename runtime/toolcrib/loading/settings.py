@@ -1,0 +1,104 @@
+"""What a project and a profile put in force, and where each part of it was written.
+
+Plain data, so that an index can keep it; read without the modules that read documents.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from toolcrib.model import JSON, Descriptor
+
+PROFILE_VARIABLE = "TOOLCRIB_PROFILE"
+"""The environment variable that names a profile where the command line or the code names none."""
+
+
+class Settings(NamedTuple):
+    """What is in force. `Settings(*tuple(settings))` is the same again: all in it is plain data.
+
+    Attributes:
+        profile: Name of the profile; empty for none.
+        chosen_by: What chose it: `--profile`, `TOOLCRIB_PROFILE`, or a place in the project's file.
+        modes: Tool glob -> mode; the first that fits counts.
+        defaults: Key of a descriptor -> value as a `Descriptor` has it, for tools that do not say so themselves.
+        switches: (tool glob, whether it is offered, place); the last that fits counts.
+        toolset: Name of the toolset that is offered; empty for all tools.
+        tools: Tool globs of that toolset.
+        places: `modes.<glob>`, `defaults.<key>`, `toolset` -> where it was written: `toolcrib.yaml:12 (profile ci)`.
+    """
+
+    profile: str
+    chosen_by: str
+    modes: Mapping[str, str]
+    defaults: Mapping[str, JSON]
+    switches: tuple[tuple[str, bool, str], ...]
+    toolset: str
+    tools: tuple[str, ...]
+    places: Mapping[str, str]
+
+    @property
+    def disable(self) -> tuple[str, ...]:
+        """The tool globs that were switched off."""
+        return tuple(glob for glob, offered, _place in self.switches if not offered)
+
+    @property
+    def enable(self) -> tuple[str, ...]:
+        """The tool globs that were switched on again."""
+        return tuple(glob for glob, offered, _place in self.switches if offered)
+
+    def withheld(self, name: str) -> str:
+        """Why a tool is not offered, as a sentence without its subject; empty if it is.
+
+        It is disabled, or not in the toolset in force.
+        """
+        fitting = next((switch for switch in reversed(self.switches) if fnmatchcase(name, switch[0])), None)
+        if fitting is not None and not fitting[1]:
+            return f"is disabled by `{fitting[0]}` in {fitting[2]}"
+        if self.toolset and not any(fnmatchcase(name, glob) for glob in self.tools):
+            return f"is not in toolset `{self.toolset}`, which is in force by {self.places['toolset']}"
+        return ""
+
+
+NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {})
+"""What is in force outside projects."""
+
+
+def chosen_profile(asked: str | None, environment: Mapping[str, str] = os.environ) -> tuple[str | None, str]:
+    """The profile that is asked for, and what asks for it: the argument, else `TOOLCRIB_PROFILE` unless empty."""
+    if asked is not None:
+        return asked, "--profile"
+    named = environment.get(PROFILE_VARIABLE)
+    return (named, PROFILE_VARIABLE) if named else (None, "")
+
+
+def apply_settings(tool: Descriptor, settings: Settings) -> Descriptor:
+    """The tool with what is in force; `origin.settings` says where each changed value came from.
+
+    Defaults are for keys that neither the tool's document nor its pack gives. The mode follows the first glob
+    that fits: a tool that is named without wildcards gets it in any case, and is unavailable if it has no
+    block for it; a glob passes over tools without one.
+    """
+    origin = tool.origin
+    changes: dict[str, Any] = {
+        key: value
+        for key, value in settings.defaults.items()
+        if key not in origin.written and key not in origin.settings
+    }
+    told = {key: settings.places[f"defaults.{key}"] for key in changes}
+    glob = first_fit(tool.name, settings.modes)
+    if glob is not None and settings.modes[glob] != tool.mode:
+        mode = settings.modes[glob]
+        if mode in tool.bindings or glob == tool.name:
+            changes["mode"], told["mode"] = mode, settings.places[f"modes.{glob}"]
+    if not changes:
+        return tool
+    return replace(tool, **changes, origin=replace(origin, settings={**origin.settings, **told}))
+
+
+def first_fit(name: str, globs: Iterable[str]) -> str | None:
+    """The first glob that fits a name; None where none does."""
+    return next((glob for glob in globs if fnmatchcase(name, glob)), None)

@@ -205,6 +205,18 @@ def _has_label(card: Card, wanted: str) -> bool:
     return any(key == own and (not equals or value == its) for own, its in card.labels)
 
 
+class Hit(NamedTuple):
+    """A tool that a search found.
+
+    Attributes:
+        card: The tool's card.
+        score: How well it fits: above 0, without upper bound; scores of one search can be compared.
+    """
+
+    card: Card
+    score: float
+
+
 class Hidden(NamedTuple):
     """Why a tool that exists is not offered.
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from toolcrib.errors import ConfigurationError, DocumentError, Problem, did_you_mean, near_misses
 from toolcrib.model import NOTHING, Descriptor, Toolset
 from toolcrib.protocols import Kinds
-from toolcrib.queries import Card, Hidden, Offer, Rule, card_of, fits
+from toolcrib.queries import Card, Hidden, Hit, Offer, Rule, card_of, fits
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from toolcrib.loading.contents import Content
     from toolcrib.queries import Filters
+    from toolcrib.searching import Finder
 
 T = TypeVar("T")
 
@@ -35,6 +37,14 @@ class Lazy(Mapping[str, T], Generic[T]):
         self._kept.update(kept)
         self._make = make
 
+    def overlaid(self, new: Mapping[str, T | None], make: Callable[[str], T]) -> Lazy[T]:
+        """The same values but for the new ones; None for one that is still to be made."""
+        changed: Lazy[T] = Lazy((), make)
+        changed._kept = {**self._kept, **new}
+        if len(changed._kept) > len(self._kept):
+            changed._kept = {name: changed._kept[name] for name in sorted(changed._kept)}
+        return changed
+
     def __getitem__(self, name: str) -> T:
         value = self._kept[name]
         if value is None:
@@ -51,13 +61,20 @@ class Lazy(Mapping[str, T], Generic[T]):
     def __len__(self) -> int:
         return len(self._kept)
 
-    def made(self) -> dict[str, T]:
-        """Those that were made already."""
-        return {name: value for name, value in self._kept.items() if value is not None}
-
     def all(self) -> list[T]:
         """Every value, in the order of the names."""
         return [self[name] if value is None else value for name, value in self._kept.items()]
+
+
+class _Known:
+    """What was worked out of names and cards, by whichever of the registries that share them was asked first."""
+
+    __slots__ = ("aliases", "finder", "names")
+
+    def __init__(self) -> None:
+        self.aliases: Mapping[str, str] | None = None
+        self.names: Mapping[str, str] | None = None
+        self.finder: Finder | None = None
 
 
 class Registry(Mapping[str, Descriptor]):
@@ -67,7 +84,7 @@ class Registry(Mapping[str, Descriptor]):
     what `why_hidden` says.
     """
 
-    __slots__ = ("_cards", "_offer", "_revision", "_tools")
+    __slots__ = ("_cards", "_known", "_offer", "_revision", "_tools")
 
     def __init__(self, tools: Iterable[Descriptor] = (), *, revision: int = 1) -> None:
         """Hold the tools.
@@ -82,6 +99,7 @@ class Registry(Mapping[str, Descriptor]):
         self._tools: Lazy[Descriptor] = Lazy(named, named.__getitem__, named)
         self._cards: Lazy[Card] = Lazy(named, lambda name: card_of(named[name]))
         self._offer = Offer()
+        self._known = _Known()
         self._revision = revision
 
     @classmethod
@@ -99,7 +117,7 @@ class Registry(Mapping[str, Descriptor]):
         if not isinstance(cards, Mapping):
             cards = _by_name(cards)
         new = cls()
-        new._hold(Lazy(cards, make), Lazy(cards, cards.__getitem__), Offer())
+        new._hold(Lazy(cards, make), Lazy(cards, cards.__getitem__), Offer(), _Known())
         return new
 
     @classmethod
@@ -171,11 +189,11 @@ class Registry(Mapping[str, Descriptor]):
     def with_tools(self, tools: Iterable[Descriptor]) -> Registry:
         """A new registry with these tools, each in place of one of the same name."""
         new = {tool.name: tool for tool in tools}
-        names = {*self._tools, *new}
-        cards = {name: card for name, card in self._cards.made().items() if name not in new}
         return self._derived(
-            Lazy(names, self._tools.__getitem__, {**self._tools.made(), **new}),
-            Lazy(names, lambda name: card_of(new[name]) if name in new else self._cards[name], cards),
+            self._tools.overlaid(new, self._tools.__getitem__),
+            self._cards.overlaid(
+                dict.fromkeys(new), lambda name: card_of(new[name]) if name in new else self._cards[name]
+            ),
         )
 
     def without(self, *names: str) -> Registry:
@@ -276,10 +294,8 @@ class Registry(Mapping[str, Descriptor]):
             filters: As for `toolcrib.queries.fits`: `name`, `tag`, `label`, `category`, `mode`, `source`, `pack`,
                 `annotation`, `toolset`, `deprecated`, `experimental`, `match`.
         """
+        test = self._test(filters, hidden=hidden)
         cards = self._cards.all()
-        if not hidden and not self._offer.is_everything:
-            cards = [card for card in cards if self._offer.hidden(card.name) is None]
-        test = fits(**filters, toolsets=self.toolsets)
         return cards if test is None else [card for card in cards if test(card)]
 
     def select(self, *, hidden: bool = False, **filters: Unpack[Filters]) -> list[Descriptor]:
@@ -288,9 +304,62 @@ class Registry(Mapping[str, Descriptor]):
             return self._tools.all()
         return [self[card.name] for card in self.query(hidden=hidden, **filters)]
 
+    def search(
+        self, text: str, *, limit: int | None = None, hidden: bool = False, **filters: Unpack[Filters]
+    ) -> list[Hit]:
+        """The tools that speak of the words of a text, the best first; no descriptor is made.
+
+        How they are ranked: `toolcrib.searching`. Equal scores stand in the order of their names.
+
+        Args:
+            text: Words, in any case, with or without accents, whole or only their beginnings.
+            limit: How many at most; None for all.
+            hidden: Also tools that are not offered.
+            filters: As for `query`.
+        """
+        if self._known.finder is None:
+            from toolcrib.searching import Finder  # noqa: PLC0415 -- calls need no search
+
+            self._known.finder = Finder(self._cards.all())
+        test = self._test(filters, hidden=hidden)
+        hits = (Hit(self._cards[name], score) for name, score in self._known.finder.scores(text))
+        return list(islice((hit for hit in hits if test is None or test(hit.card)), limit))
+
     def near(self, name: str) -> list[str]:
         """The names that a name which is not here may have meant."""
         return near_misses(name, self)
+
+    def alias_of(self, name: str) -> str:
+        """The name by which every provider of a model takes the tool: see `toolcrib.aliases`.
+
+        Raises:
+            KeyError: No tool has the name.
+        """
+        if name not in self:
+            raise KeyError(name)
+        return self._aliases().get(name, name)
+
+    def named_by_alias(self, alias: str) -> str | None:
+        """The name of the tool that has an alias; None where none has."""
+        names = self._known.names
+        if names is None:
+            names = self._known.names = {its: name for name, its in self._aliases().items()}
+        return names.get(alias, alias if alias in self and alias not in self._aliases() else None)
+
+    def _aliases(self) -> Mapping[str, str]:
+        if self._known.aliases is None:
+            from toolcrib.aliases import aliases_of  # noqa: PLC0415 -- calls by name need none
+
+            self._known.aliases = aliases_of(self._tools)
+        return self._known.aliases
+
+    def _test(self, filters: Filters, *, hidden: bool) -> Callable[[Card], bool] | None:
+        test = fits(**filters, toolsets=self.toolsets)
+        if hidden or self._offer.is_everything:
+            return test
+        if test is None:
+            return lambda card: self._offer.hidden(card.name) is None
+        return lambda card: test(card) and self._offer.hidden(card.name) is None
 
     def _ruled(self, rule: Rule) -> Registry:
         return self._derived(offer=self._offer._replace(rules=(*self._offer.rules, rule)))
@@ -306,11 +375,12 @@ class Registry(Mapping[str, Descriptor]):
             self._tools if tools is None else tools,
             self._cards if cards is None else cards,
             self._offer if offer is None else offer,
+            self._known if tools is None and cards is None else _Known(),
         )
         return new
 
-    def _hold(self, tools: Lazy[Descriptor], cards: Lazy[Card], offer: Offer) -> None:
-        self._tools, self._cards, self._offer = tools, cards, offer
+    def _hold(self, tools: Lazy[Descriptor], cards: Lazy[Card], offer: Offer, known: _Known) -> None:
+        self._tools, self._cards, self._offer, self._known = tools, cards, offer, known
 
 
 def _by_name(cards: Iterable[Card]) -> dict[str, Card]:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.documents import read_documents
-from toolcrib.loading.files import walk
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.sources import parse
 from toolcrib.schemas import KINDS, KNOWN_MODES, envelope, with_blocks, without_told
@@ -100,7 +99,7 @@ def test_the_mocks_of_a_scenario_are_those_of_the_mode():
 def documents() -> Iterator[tuple[str, dict[str, Any]]]:
     """(kind, value) of every document of the corpus."""
     for folder in ("descriptors", "packs"):
-        for path in walk(ROOT / folder):
+        for path in sorted((ROOT / folder).rglob("*.yaml")):
             for document in read_documents(path, str(path))[0]:
                 value: Any = document.value
                 if path.name == "pack.yaml":

@@ -7,29 +7,31 @@ by a symbolic link.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 from toolcrib.errors import Problem, did_you_mean
 from toolcrib.loading.documents import BYTES, parse_documents
 from toolcrib.loading.marks import clipped
-from toolcrib.loading.trail import SKIPPED_FOLDERS, SUFFIXES
+from toolcrib.loading.trail import ARCHIVE, SKIPPED_FOLDERS, SUFFIXES
 from toolcrib.model import JSON, Origin
 
 __all__ = [
+    "ARCHIVE",
     "DATA_BYTES",
     "PACK_FILES",
     "SKIPPED_FOLDERS",
     "SUFFIXES",
     "DiskFiles",
     "MemoryFiles",
+    "Touched",
     "leads_outside",
     "pack_file",
     "read_bytes",
     "read_data",
     "read_text",
-    "walk",
 ]
 
 PACK_FILES = ("pack.yaml", "pack.yml", "pack.json")
@@ -37,17 +39,6 @@ PACK_FILES = ("pack.yaml", "pack.yml", "pack.json")
 
 DATA_BYTES = 8 * BYTES
 """How large a file may be that a descriptor names as data."""
-
-
-def walk(folder: Path) -> Iterator[Path]:
-    """Every document file below a folder, in a stable order; linked folders are not entered."""
-    for here, folders, names in os.walk(folder, followlinks=False):
-        folders[:] = sorted(
-            name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS
-        )
-        for name in sorted(names):
-            if name.endswith(SUFFIXES) and not name.startswith("."):
-                yield Path(here, name)
 
 
 def pack_file(folder: Path) -> Path | None:
@@ -60,6 +51,14 @@ def leads_outside(path: Path, root: Path) -> bool:
     return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
+class Touched(Protocol):
+    """Is told of the files that documents name."""
+
+    def add(self, path: str, /) -> None:
+        """A file is about to be looked at."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class DiskFiles:
     """Files on disk, named relative to a folder.
@@ -67,12 +66,12 @@ class DiskFiles:
     Attributes:
         folder: What names are relative to.
         root: What may not be left.
-        touched: Every file that was read, with links resolved.
+        touched: Is told of every file that is looked for, with links resolved.
     """
 
     folder: Path
     root: Path
-    touched: set[str] = field(default_factory=set)
+    touched: Touched = field(default_factory=set)
 
     def read(self, name: str) -> bytes:
         """The content of a file.
@@ -85,11 +84,11 @@ class DiskFiles:
         path = Path(os.path.realpath(self.folder / name))
         if not path.is_relative_to(os.path.realpath(self.root)):
             raise PermissionError(f"`{clipped(name)}` lies outside {self.root}")
+        self.touched.add(str(path))
         if not path.is_file():
             raise FileNotFoundError(f"there is no file `{clipped(name)}` in {self.folder}")
         if path.stat().st_size > DATA_BYTES:
             raise OSError(f"`{clipped(name)}` is larger than {DATA_BYTES // BYTES} MiB")
-        self.touched.add(str(path))
         return path.read_bytes()
 
 
@@ -100,12 +99,14 @@ class MemoryFiles:
     Attributes:
         contents: Path -> content.
         folder: What names are relative to.
-        touched: Path of every file that was read.
+        touched: Is told the path of every file that is read.
+        key: What stands before the path there.
     """
 
     contents: Mapping[str, str | bytes]
     folder: str = ""
-    touched: set[str] = field(default_factory=set)
+    touched: Touched = field(default_factory=set)
+    key: str = ""
 
     def read(self, name: str) -> bytes:
         """The content of a file.
@@ -126,7 +127,7 @@ class MemoryFiles:
         if content is None:
             hint = did_you_mean(path, self.contents)
             raise FileNotFoundError(f"there is no file `{clipped(name)}`{'; ' + hint if hint else ''}")
-        self.touched.add(path)
+        self.touched.add(self.key + path)
         return content.encode("utf-8") if isinstance(content, str) else content
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -12,7 +12,7 @@ from toolcrib.errors import DocumentError, Problem
 from toolcrib.loading.contents import Content, documents_of, log_problems
 from toolcrib.loading.documents import Document
 from toolcrib.loading.shape import Shape
-from toolcrib.model import Origin
+from toolcrib.model import JSON, NOTHING, Origin
 from toolcrib.protocols import Kinds
 from toolcrib.text import canonical
 
@@ -29,6 +29,8 @@ class Pack:
         licence: SPDX identifier.
         tools: Globs of its descriptor files, relative to the pack.
         scenarios: Globs of its scenario files, relative to the pack.
+        namespace: What stands before `__` in the names of its tools; empty for none.
+        defaults: Key of a descriptor -> value, for descriptors that do not say so themselves.
         origin: Where it came from.
     """
 
@@ -39,6 +41,8 @@ class Pack:
     licence: str = ""
     tools: tuple[str, ...] = ("**",)
     scenarios: tuple[str, ...] = ("**",)
+    namespace: str = ""
+    defaults: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     origin: Origin = field(default_factory=Origin)
 
     @classmethod

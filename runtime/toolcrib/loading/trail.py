@@ -20,6 +20,9 @@ from typing import NamedTuple, TypeAlias
 SUFFIXES = (".yaml", ".yml", ".json")
 """Files with these endings are looked at; their content decides what they are."""
 
+ARCHIVE = ".zip"
+"""A file with this ending is looked at for a pack."""
+
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules"})
 """Besides those whose name begins with a dot."""
 
@@ -35,6 +38,8 @@ what it leads to. Empty for what is absent or can't be reached."""
 
 Names: TypeAlias = tuple[str, ...] | None
 """The names in a folder that matter, sorted, those of folders with `/` at the end; None without a folder."""
+
+_READ = (*SUFFIXES, ARCHIVE)
 
 _KIND, _LINK, _FILE = 0o170000, 0o120000, 0o100000
 
@@ -96,7 +101,11 @@ class Seen(NamedTuple):
 
 
 class Trail:
-    """Notes what is looked at. Of what is noted twice the first time counts."""
+    """Notes what is looked at. Of what is noted twice the first time counts.
+
+    Attributes:
+        incomplete: Whether something was looked at in a way that can't be noted here.
+    """
 
     def __init__(self, now: Callable[[], int] = time.time_ns) -> None:
         """Begin.
@@ -105,6 +114,7 @@ class Trail:
             now: Nanoseconds since 1970.
         """
         self._now = now
+        self.incomplete = False
         self._files: dict[str, State] = {}
         self._contents: dict[str, bytes] = {}
         self._folders: dict[str, tuple[State, Names]] = {}
@@ -133,7 +143,7 @@ class Trail:
     def _note_links(self, folder: str, names: Names) -> None:
         """What a link leads to can become a folder, or cease to be one, without a trace in the link's folder."""
         for name in names or ():
-            if name.endswith(SUFFIXES) and os.path.islink(path := os.path.join(folder, name)):  # noqa: PTH114, PTH118
+            if name.endswith(_READ) and os.path.islink(path := os.path.join(folder, name)):  # noqa: PTH114, PTH118
                 self.file(path)
 
     def closed(self) -> Seen:
@@ -183,7 +193,7 @@ def _names_that_matter(entries: Iterator[os.DirEntry[str]]) -> Iterator[str]:
         name = entry.name
         if name.startswith("."):
             continue
-        if name.endswith(SUFFIXES) and not entry.is_dir(follow_symlinks=False):
+        if name.endswith(_READ) and not entry.is_dir(follow_symlinks=False):
             yield name
         elif name not in SKIPPED_FOLDERS and entry.is_dir(follow_symlinks=False):
             yield f"{name}/"

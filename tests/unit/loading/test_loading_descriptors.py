@@ -41,6 +41,7 @@ def problem_of(text, name="x.tool.yaml"):
 EFFECTS = {
     "$schema": ("./descriptor.json", lambda tool: "$schema" not in tool.metadata),
     "name": ("other", lambda tool: tool.name == "other"),
+    "override": ("false", lambda tool: not tool.origin.overrides),
     "title": ("Other", lambda tool: tool.title == "Other"),
     "description": ("Does it.", lambda tool: tool.description == "Does it."),
     "version": ("1.10", lambda tool: tool.version == "1.10"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
+from toolcrib.executors import Executors
 from toolcrib.loading.documents import BYTES
 from toolcrib.loading.files import (
     DATA_BYTES,
@@ -15,8 +17,8 @@ from toolcrib.loading.files import (
     read_bytes,
     read_data,
     read_text,
-    walk,
 )
+from toolcrib.loading.sources import load
 from toolcrib.model import Origin
 
 
@@ -25,6 +27,11 @@ def write(folder, *names, content="{}"):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
+
+
+def walk(folder):
+    """The files that a load looks at, in order: each of them holds nothing, and is told so."""
+    return [Path(problem.source) for problem in load([folder], Executors.installed()).problems]
 
 
 def test_a_folder_is_walked_in_a_stable_order(tmp_path):

@@ -1,0 +1,318 @@
+"""Folders, packs and files on disk, walked in a stable order and given to the reader.
+
+Nothing outside the folder that was given is read: a linked folder is not entered, and a linked file that leads
+outside is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolcrib.errors import Problem, Severity
+from toolcrib.loading.archives import open_archive
+from toolcrib.loading.compatible import is_promptkit
+from toolcrib.loading.documents import parse_documents, read_documents
+from toolcrib.loading.files import (
+    ARCHIVE,
+    PACK_FILES,
+    SUFFIXES,
+    DiskFiles,
+    MemoryFiles,
+    leads_outside,
+    pack_file,
+)
+from toolcrib.loading.finding import PROJECT_FILES
+from toolcrib.loading.packs import Pack, fits
+from toolcrib.loading.reader import Reader, home, second_pack_file
+from toolcrib.loading.strangers import foreign
+from toolcrib.loading.trail import Trail
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Something to read from disk.
+
+    Attributes:
+        path: A folder (with any packs in it), a pack, or one file.
+        namespace: What stands before `__` in the names of the tools from there.
+        ignore: Globs of files that are passed over where folders are walked, relative to `root`.
+        root: The folder of the project; empty outside one.
+    """
+
+    path: str
+    namespace: str = ""
+    ignore: tuple[str, ...] = ()
+    root: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a walk has come to.
+
+    Attributes:
+        path: The folder, as it was named.
+        real: The same with links resolved.
+        pack: The nearest pack on the way down; None outside packs, or where it was refused.
+        pack_path: The folder of that pack, as it was named.
+    """
+
+    path: str
+    real: str
+    pack: Pack | None = None
+    pack_path: str = ""
+
+    def named(self, name: str) -> str:
+        """An entry of the folder, as a person names it."""
+        return name if self.path == "." else os.path.join(self.path, name)
+
+    def key(self, name: str) -> str:
+        """The same with links resolved, if it is none itself."""
+        return os.path.join(self.real, name)
+
+    def below(self, name: str) -> _Place:
+        """A folder in the folder."""
+        return _Place(self.named(name), self.key(name), self.pack, self.pack_path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """Is told of the files that documents name, before they are read."""
+
+    reader: Reader
+    trail: Trail
+
+    def add(self, path: str) -> None:
+        self.trail.file(path)
+        self.reader.touched.add(path)
+
+
+class Folders:
+    """Walks sources and gives what lies there to a reader."""
+
+    def __init__(self, reader: Reader, trail: Trail) -> None:
+        self._reader = reader
+        self._trail = trail
+        self._touched = _Touched(reader, trail)
+        self._arenas: dict[Path, bool] = {}
+
+    def add(self, source: Source) -> None:
+        """A folder, a pack (also by its `pack.yaml`, or as `.zip`), or one file."""
+        path = Path(source.path)
+        if path.is_dir():
+            self._add_folder(path, source)
+        elif path.exists() and path == pack_file(path.parent):
+            self._add_folder(path.parent, source)
+        elif path.exists() and path.suffix == ARCHIVE:
+            self._add_archive(str(path), os.path.realpath(path), source.namespace, scanned=False)
+        elif path.exists():
+            root = self._enclosing_pack(path.parent)
+            here = _Place(str(path.parent), os.path.realpath(path.parent))
+            self._add_file(str(path), os.path.realpath(path), here, root, source.namespace)
+        else:
+            self._trail.file(source.path)
+            hint = "`toolcrib init` writes a first tool" if path.name in {"descriptors", "packs"} else ""
+            message = "there is no such file or folder"
+            problem = Problem(code="path_not_found", message=message, source=str(path), hint=hint)
+            self._reader.add_problem(str(path), problem)
+
+    def _add_folder(self, top: Path, source: Source) -> None:
+        """Files of a folder before those of the folders in it, each in the order of names."""
+        root = self._enclosing_pack(top)
+        left = [_Place(str(top), os.path.realpath(top))]
+        while left:
+            here = left.pop()
+            names = self._trail.folder(here.path)
+            if names is None:
+                self._reader.add_problem(here.path, _unreadable(here.path))
+                continue
+            files = [name for name in names if not name.endswith("/")]
+            here = self._entered(here, files, source)
+            for name in files:
+                if name not in PROJECT_FILES:
+                    self._add_entry(name, here, root, source)
+            left += reversed([here.below(name[:-1]) for name in names if name.endswith("/")])
+
+    def _entered(self, here: _Place, files: Sequence[str], source: Source) -> _Place:
+        """The same place, in the pack that the folder is if it is one."""
+        name = next((name for name in PACK_FILES if name in files), None)
+        path = here.named(name) if name is not None else ""
+        if name is None or not os.path.isfile(path) or self._is_ignored(path, source):
+            return here
+        self._trail.file(path)
+        linked = os.path.islink(path)
+        if linked and leads_outside(Path(path), Path(here.path)):
+            self._reader.add_problem(path, _outside(path, here.path))
+            return _Place(here.path, here.real, None, here.path)
+        key = os.path.realpath(path) if linked else here.key(name)
+        pack = self._reader.add_pack(key, path, *read_documents(Path(path), path))
+        return _Place(here.path, here.real, pack, here.path)
+
+    def _add_entry(self, name: str, here: _Place, root: Path, source: Source) -> None:
+        """A file that was found in a folder; it may be somebody else's."""
+        path, reader = here.named(name), self._reader
+        if self._is_ignored(path, source):
+            reader.ignored.append(path)
+            return
+        linked = os.path.islink(path)
+        key = os.path.realpath(path) if linked else here.key(name)
+        bound = Path(here.pack_path) if here.pack_path else root
+        if not reader.holds(here.pack, _within(path, here)):
+            return
+        if linked and leads_outside(Path(path), bound):
+            reader.add_problem(path, _outside(path, bound))
+        elif reader.knows(key):
+            return
+        elif name.endswith(ARCHIVE):
+            self._add_archive(path, key, source.namespace, scanned=True)
+        else:
+            self._add_file(path, key, here, bound, source.namespace, scanned=True)
+
+    def _is_ignored(self, path: str, source: Source) -> bool:
+        if not source.ignore:
+            return False
+        within = os.path.relpath(path, source.root or ".").replace(os.sep, "/")
+        return any(fits(within, glob) for glob in source.ignore)
+
+    def _add_file(
+        self, path: str, key: str, here: _Place, root: Path, namespace: str, *, scanned: bool = False
+    ) -> None:
+        """Read a file. What paths in it may not leave is `root`."""
+        if self._reader.knows(key):
+            return
+        name = os.path.basename(path)
+        if name in PACK_FILES and (first := pack_file(Path(here.path))) is not None and first.name != name:
+            self._reader.add_problem(key, second_pack_file(path, first))
+            return
+        self._trail.file(path)
+        documents, problems = read_documents(Path(path), path)
+        stranger = foreign(Path(path), path, problems) if scanned and problems else None
+        if stranger is not None:
+            documents, problems = [], [stranger]
+        folder = Path(here.path)
+        if any(is_promptkit(document.value) for document in documents):
+            arena = self._arena_over(folder)
+            folder, root = (folder, root) if arena is None else (arena, arena)
+        files = DiskFiles(folder, root, self._touched)
+        where = home(files, here.pack, _within(path, here), namespace)
+        self._reader.add_documents(key, path, documents, problems, where)
+
+    def _arena_over(self, folder: Path) -> Path | None:
+        """The nearest folder above a PromptKit manifest that holds a file of `kind: Arena`."""
+        self._trail.incomplete = True  # it is looked for by a glob, in folders that nobody gave
+        for candidate in _upwards(folder):
+            if candidate not in self._arenas:
+                self._arenas[candidate] = any(_is_arena(path) for path in sorted(candidate.glob("*.y*ml")))
+            if self._arenas[candidate]:
+                return candidate
+        return None
+
+    def _add_archive(self, path: str, key: str, namespace: str, *, scanned: bool) -> None:
+        """A pack in a `.zip`; one that was found in a folder and is no pack may be somebody else's."""
+        self._trail.file(path)
+        archive, problems = open_archive(Path(path))
+        named = next((name for name in PACK_FILES if archive is not None and name in archive.contents), None)
+        if archive is None or named is None:
+            told = problems or [_no_pack(path, "notice" if scanned else "error")]
+            self._reader.add_problems(key, told)
+            return
+        add_contents(self._reader, archive.contents, named, namespace, source=f"{path}/", key=f"{key}/")
+
+    def _enclosing_pack(self, folder: Path) -> Path:
+        """The folder of the pack that a folder lies in; the folder itself outside packs."""
+        for above in _upwards(folder):
+            for name in PACK_FILES:
+                self._trail.file(str(above / name))
+            if pack_file(above) is not None:
+                return above
+        return folder
+
+
+def add_contents(
+    reader: Reader,
+    contents: Mapping[str, str | bytes],
+    pack_name: str | None,
+    namespace: str = "",
+    *,
+    source: str = "",
+    key: str = "",
+) -> None:
+    """Give the files of a pack in memory to a reader.
+
+    Args:
+        reader: Collects what is read.
+        contents: Path within the pack (with `/`) -> content.
+        pack_name: Which of them is the pack file; None for none.
+        namespace: What stands before the names of the tools.
+        source: What stands before the paths in problems.
+        key: What stands before the paths where files are told apart.
+    """
+    pack = None
+    if pack_name is not None:
+        documents, problems = parse_documents(source + pack_name, contents[pack_name])
+        pack = reader.add_pack(key + pack_name, source + pack_name, documents, problems)
+    for path in sorted(contents):
+        if path == pack_name:
+            continue
+        if pack_name is not None and path in PACK_FILES:
+            reader.add_problem(key + path, second_pack_file(source + path, pack_name))
+        elif path.endswith(SUFFIXES) and reader.holds(pack, path):
+            files = MemoryFiles(contents, path.rpartition("/")[0], reader.touched, key)
+            where = home(files, pack, path, namespace)
+            documents, problems = parse_documents(source + path, contents[path])
+            reader.add_documents(key + path, source + path, documents, problems, where)
+
+
+def _within(path: str, here: _Place) -> str:
+    """A path relative to its pack, with `/`; empty outside packs."""
+    if here.pack is None:
+        return ""
+    return path[len(here.pack_path) + 1 :].replace(os.sep, "/") if here.pack_path != "." else path
+
+
+def _unreadable(path: str) -> Problem:
+    """A folder that can't be listed; one that is gone since its parent was listed is a notice."""
+    try:
+        os.listdir(path)
+    except FileNotFoundError:
+        message = "the folder is gone since the one above it was listed"
+        return Problem(code="file_vanished", message=message, severity="notice", source=path)
+    except OSError as error:
+        reason = error.strerror
+    else:
+        reason = "it can be read again by now"
+    return Problem(code="file_unreadable", message=f"the folder can't be read: {reason}", source=path)
+
+
+def _no_pack(path: str, severity: Severity) -> Problem:
+    hint = "the archive of a pack holds `pack.yaml`; `toolcrib pack build` writes one"
+    problem = Problem(
+        code="unrecognised_file", message="the archive holds no pack", hint=hint, severity=severity
+    )
+    return problem.at(path, 1, 1)
+
+
+def _outside(path: str, root: Path | str) -> Problem:
+    """A link is not followed out of the folder that was given: what is there was not asked for."""
+    message = f"the file is a link that leads outside {root}, and was not read"
+    hint = "put a copy in its place, or name the file itself"
+    return Problem(code="link_leads_outside", message=message, hint=hint, source=path, line=1, column=1)
+
+
+_LEVELS = 4
+"""Folders that are looked at for the pack or the arena that a file lies in."""
+
+
+def _upwards(folder: Path) -> tuple[Path, ...]:
+    """The folder and those above it, the nearest first."""
+    absolute = folder.absolute()
+    return (absolute, *absolute.parents)[:_LEVELS]
+
+
+def _is_arena(path: Path) -> bool:
+    documents, _problems = read_documents(path, str(path))
+    return any(
+        isinstance(document.value, dict) and document.value.get("kind") == "Arena" for document in documents
+    )

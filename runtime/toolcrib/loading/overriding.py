@@ -1,0 +1,100 @@
+"""Documents that are laid over others: `override: true` changes keys of a tool that comes from elsewhere.
+
+Each top-level key that the upper document writes takes the place of that key, whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from toolcrib.errors import Problem, did_you_mean
+from toolcrib.loading.documents import Document
+from toolcrib.model import JSON
+from toolcrib.pointers import keys_of
+from toolcrib.protocols import Files
+
+
+def is_override(value: JSON) -> bool:
+    """Whether a document means to be laid over another one."""
+    return isinstance(value, dict) and value.get("override") is True and isinstance(value.get("name"), str)
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOver(Document):
+    """Two documents as one. Each part of the value knows in which of the files it stands.
+
+    Attributes:
+        upper: The document that is laid over the other; it gives the file and line.
+        lower: The document below.
+    """
+
+    upper: Document | None = None
+    lower: Document | None = None
+
+    def _owner(self, pointer: str) -> Document:
+        upper, lower = self.upper, self.lower
+        assert upper is not None  # noqa: S101 -- both are always given; the fields only follow others with defaults
+        assert lower is not None  # noqa: S101
+        key = next(iter(keys_of(pointer)), None)
+        within = isinstance(upper.value, dict) and (key is None or key in upper.value)
+        return upper if within else lower
+
+    def position(self, pointer: str, *, key: bool = False) -> tuple[int, int]:
+        """1-based line and column, in whichever file the part stands."""
+        return self._owner(pointer).position(pointer, key=key)
+
+    def place(self, problem: Problem) -> Problem:
+        """The problem in the file where the part stands; what was good without the override names it."""
+        owner = self._owner(problem.pointer)
+        if owner is self.upper:
+            return owner.place(problem)
+        told = f"`{self.source}:{self.line}` overrides other keys of this tool"
+        return owner.place(replace(problem, hint=f"{problem.hint}; {told}" if problem.hint else told))
+
+    def written(self, pointer: str) -> str | None:
+        """The characters of a YAML scalar without quotes."""
+        return self._owner(pointer).written(pointer)
+
+
+def lay_over(upper: Document, lower: Document) -> LaidOver:
+    """The document that comes of laying one over another; the upper one gives the file and line."""
+    below = lower.value if isinstance(lower.value, dict) else {}
+    above = upper.value if isinstance(upper.value, dict) else {}
+    value: JSON = {**below, **{key: item for key, item in above.items() if key != "override"}}
+    return LaidOver(
+        source=upper.source, index=upper.index, line=upper.line, value=value, upper=upper, lower=lower
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LaidFiles:
+    """The files beside two documents: those of the upper one, else those of the lower one."""
+
+    upper: Files
+    lower: Files
+
+    def read(self, name: str) -> bytes:
+        """The content of a file.
+
+        Raises:
+            OSError: Neither has it, or it may not be read.
+        """
+        try:
+            return self.upper.read(name)
+        except FileNotFoundError:
+            return self.lower.read(name)
+
+
+def files_of(upper: Files | None, lower: Files | None) -> Files | None:
+    """The files that a document which is laid over another may name."""
+    if upper is None or lower is None:
+        return upper or lower
+    return LaidFiles(upper, lower)
+
+
+def nothing_below(document: Document, name: str, names: Iterable[str]) -> Problem:
+    """The problem of an override without a tool that it could be laid over."""
+    hint = did_you_mean(name, names) or "leave `override` out to write a tool of its own"
+    message = f"there is no tool `{name}` that this could override"
+    return document.place(Problem(code="nothing_to_override", message=message, pointer="/name", hint=hint))

@@ -1,0 +1,378 @@
+"""From documents to tools, packs and scenarios: everything that is good, and every problem of everything else.
+
+Content decides what a document is; a file that is refused takes nothing else with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from toolcrib.errors import Problem, Severity
+from toolcrib.loading.compatible import normalise
+from toolcrib.loading.descriptors import is_descriptor, parse_descriptor
+from toolcrib.loading.documents import Document
+from toolcrib.loading.files import SUFFIXES
+from toolcrib.loading.namespaces import full_name
+from toolcrib.loading.overriding import files_of, is_override, lay_over, nothing_below
+from toolcrib.loading.packs import Pack, fits, one_pack
+from toolcrib.loading.scenarios import Scenario, is_scenario, parse_scenario
+from toolcrib.loading.shape import Shape
+from toolcrib.loading.wording import in_their_words
+from toolcrib.model import JSON, NOTHING, Descriptor
+from toolcrib.protocols import Files, Kinds
+
+TOOL_SUFFIXES = tuple(f".tool{suffix}" for suffix in SUFFIXES)
+"""A file that is called this says that it holds a descriptor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What was read: everything that is good, and all problems.
+
+    Attributes:
+        tools: In order of reading; two tools may still have one name.
+        packs: In order of reading.
+        scenarios: In order of reading.
+        refused_scenarios: What is left of those with errors, to be checked further and never run.
+        problems: Everything that is wrong with them.
+        refused: Name of a tool whose document was refused -> the first problem of it.
+        ignored: Files that a glob of `ignore` leaves out.
+    """
+
+    tools: tuple[Descriptor, ...] = ()
+    packs: tuple[Pack, ...] = ()
+    scenarios: tuple[Scenario, ...] = ()
+    refused_scenarios: tuple[Scenario, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    refused: Mapping[str, Problem] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where documents lie.
+
+    Attributes:
+        files: The files that they may name.
+        pack: The pack that holds them; None outside packs.
+        namespace: What stands before the names of the tools.
+        tools: Whether tools are taken from there.
+        scenarios: Whether scenarios are taken from there.
+    """
+
+    files: Files | None = None
+    pack: Pack | None = None
+    namespace: str = ""
+    tools: bool = True
+    scenarios: bool = True
+
+
+def home(files: Files, pack: Pack | None, path: str, namespace: str = "") -> Home:
+    """Where the documents of a file lie; `path` is relative to the pack."""
+    if pack is None:
+        return Home(files, namespace=namespace)
+    own = namespace or pack.namespace
+    return Home(files, pack, own, pack.holds_tools(path), pack.holds_scenarios(path))
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A document that describes a tool, and where it lies."""
+
+    document: Document
+    home: Home
+
+
+class Reader:
+    """Collects what is read. A file is known by its key (its path with links resolved), and read once.
+
+    Attributes:
+        touched: Keys of the files that documents name as data.
+        ignored: Files that were passed over.
+    """
+
+    def __init__(self, kinds: Kinds) -> None:
+        self._kinds = kinds
+        self._tools: list[Descriptor] = []
+        self._written: dict[str, _Written] = {}
+        self._overrides: list[tuple[str, _Written]] = []
+        self._packs: list[Pack] = []
+        self._scenarios: list[Scenario] = []
+        self._refused_scenarios: list[Scenario] = []
+        self._refused: dict[str, Problem] = {}
+        self._problems: dict[str, list[Problem]] = {}
+        self._fruitless: set[str] = set()
+        self._globs: dict[str, set[str]] = {}
+        self.touched: set[str] = set()
+        self.ignored: list[str] = []
+
+    @cached_property
+    def _tool_shape(self) -> Shape:
+        return Shape("descriptor", self._kinds)
+
+    @cached_property
+    def _pack_shape(self) -> Shape:
+        return Shape("pack", self._kinds)
+
+    @cached_property
+    def _scenario_shape(self) -> Shape:
+        return Shape("scenario", self._kinds)
+
+    def loaded(self) -> Loaded:
+        """Everything so far. What is wrong with a file is no matter if a descriptor names it as data."""
+        tools = self._overridden()
+        data = self.touched & self._fruitless
+        problems = [problem for key, told in self._problems.items() if key not in data for problem in told]
+        problems += self._idle_globs()
+        counted, faulty = set(problems), {problem.source for problem in problems}
+        return Loaded(
+            tools=tuple(tools),
+            packs=tuple(self._packs),
+            scenarios=tuple(self._scenarios),
+            refused_scenarios=tuple(
+                scenario for scenario in self._refused_scenarios if scenario.origin.source in faulty
+            ),
+            problems=tuple(problems),
+            refused={name: problem for name, problem in self._refused.items() if problem in counted},
+            ignored=tuple(self.ignored),
+        )
+
+    def knows(self, key: str) -> bool:
+        """Whether a file was dealt with already."""
+        return key in self._problems
+
+    def add_problem(self, key: str, problem: Problem) -> None:
+        """All that is said of a file that is not read."""
+        self._problems[key] = [problem]
+
+    def add_problems(self, key: str, problems: Sequence[Problem]) -> None:
+        """All that is said of an archive that is not read."""
+        self._problems[key] = list(problems)
+
+    def add_pack(
+        self, key: str, source: str, documents: Sequence[Document], problems: Sequence[Problem]
+    ) -> Pack | None:
+        """What a `pack.yaml` says; None where it is refused."""
+        pack, told = one_pack(source, documents, problems, self._pack_shape)
+        first = next((known for known in self._packs if pack is not None and known.name == pack.name), None)
+        if pack is not None and first is not None:
+            told, pack = [*told, _duplicate_pack(first, pack)], None
+        self._problems[key] = told
+        self._packs += [pack] if pack is not None else []
+        return pack
+
+    def holds(self, pack: Pack | None, path: str) -> bool:
+        """Whether a file (relative to its pack) is to be read; globs that fit it are noted."""
+        if pack is None:
+            return True
+        fitting = {glob for glob in (*pack.tools, *pack.scenarios) if fits(path, glob)}
+        self._globs.setdefault(pack.origin.source, set()).update(fitting)
+        return bool(fitting)
+
+    def _idle_globs(self) -> Iterator[Problem]:
+        """Globs of a pack that fit no file are most likely misspelt."""
+        for pack in self._packs:
+            used = self._globs.get(pack.origin.source, set())
+            for key, globs in (("tools", pack.tools), ("scenarios", pack.scenarios)):
+                for index, glob in enumerate(globs):
+                    if glob in used or glob == "**":
+                        continue
+                    pointer = f"/{key}/{index}"
+                    message, hint = (
+                        f"`{glob}` fits no file of the pack",
+                        "globs are relative to the pack; `**` crosses folders",
+                    )
+                    problem = Problem(
+                        code="idle_glob", message=message, pointer=pointer, hint=hint, severity="warning"
+                    )
+                    yield problem.at(pack.origin.source, *pack.origin.locate(pointer))
+
+    def add_documents(
+        self,
+        key: str,
+        source: str,
+        documents: Sequence[Document],
+        problems: Sequence[Problem],
+        where: Home,
+    ) -> None:
+        """The documents of one file, and what was wrong with its text."""
+        before = self._fruits()
+        told = [problem for problem in problems if problem.code != "empty_document"]
+        if not documents and not told:
+            told.append(_stranger("the file is empty", source).at(source, 1, 1))
+        self._problems[key] = told
+        strangers = 0
+        for document in documents:
+            known = self._add_document(document, where, key)
+            strangers += known is None
+            if known is not None:
+                told += known
+            elif strangers == 1:
+                told.append(document.place(_stranger("this is no descriptor, scenario or pack", source)))
+        if self._fruits() == before and not source.endswith(TOOL_SUFFIXES):
+            self._fruitless.add(key)
+
+    def _fruits(self) -> int:
+        return len(self._tools) + len(self._scenarios) + len(self._overrides)
+
+    def _add_document(self, document: Document, where: Home, key: str) -> list[Problem] | None:
+        """Add what the document describes, and tell what is wrong with it; None where it describes nothing."""
+        if is_override(document.value):
+            if where.tools:
+                self._overrides.append((key, _Written(document, where)))
+            return []
+        normalised = normalise(document, where.files)
+        if normalised is not None:
+            documents, problems = normalised
+            return self._add_normalised(document, documents, problems, where)
+        if is_scenario(document.value):
+            return self._add_scenario(document, where)
+        return self._add_tool(document, where) if is_descriptor(document.value, self._kinds.modes) else None
+
+    def _add_normalised(
+        self, written: Document, documents: Sequence[Document], problems: Sequence[Problem], where: Home
+    ) -> list[Problem]:
+        """The tools of a document that had a form of somebody else's."""
+        told = list(problems)
+        for own in documents:
+            told += self._add_tool(own, where, problems, written)
+        return told
+
+    def _add_scenario(self, document: Document, where: Home) -> list[Problem]:
+        if not where.scenarios:
+            return []
+        pack = where.pack.name if where.pack is not None else ""
+        scenario, problems = parse_scenario(document, self._scenario_shape, files=where.files, pack=pack)
+        if scenario is not None:
+            if where.namespace:
+                origin = replace(scenario.origin, namespace=where.namespace)
+                scenario = replace(scenario, origin=origin)
+            refused = any(problem.severity == "error" for problem in problems)
+            (self._refused_scenarios if refused else self._scenarios).append(scenario)
+        return problems
+
+    def _add_tool(
+        self,
+        document: Document,
+        where: Home,
+        before: Sequence[Problem] = (),
+        written: Document | None = None,
+    ) -> list[Problem]:
+        """Add a tool; `before` is what was found wrong already with the document as it was `written`."""
+        if not where.tools:
+            return []
+        tool, problems = self._parsed(document, where)
+        problems = problems if written is None else in_their_words(written, problems)
+        error = next((problem for problem in (*before, *problems) if problem.severity == "error"), None)
+        if tool is not None and error is None:
+            self._tools.append(tool)
+            self._written.setdefault(tool.name, _Written(document, where))
+        elif error is not None:
+            self._note_refusal(document, where, error)
+        return problems
+
+    def _note_refusal(self, document: Document, where: Home, error: Problem) -> None:
+        name = document.value.get("name") if isinstance(document.value, dict) else None
+        if isinstance(name, str):
+            self._refused.setdefault(full_name(where.namespace, name), error)
+
+    def _parsed(self, document: Document, where: Home) -> tuple[Descriptor | None, list[Problem]]:
+        """The tool of a document in our own form, under the name and with the defaults that its home gives it."""
+        pack = where.pack
+        defaults: Mapping[str, JSON] = NOTHING
+        if pack is not None and pack.defaults and isinstance(document.value, dict):
+            said = document.value
+            defaults = {key: item for key, item in pack.defaults.items() if key not in said}
+            document = document.moved({**said, **defaults}, {}) if defaults else document
+        tool, problems = parse_descriptor(
+            document, self._kinds, self._tool_shape, files=where.files, pack="" if pack is None else pack.name
+        )
+        if tool is None or not (where.namespace or defaults):
+            return tool, problems
+        changes: dict[str, Any] = {"namespace": where.namespace}
+        if pack is not None and defaults:
+            place = f"{pack.origin.place('/defaults')} (defaults of pack {pack.name})"
+            changes["settings"] = dict.fromkeys(defaults, place)
+            changes["written"] = tool.origin.written - defaults.keys()
+        name = full_name(where.namespace, tool.name)
+        return replace(tool, name=name, origin=replace(tool.origin, **changes)), problems
+
+    def _overridden(self) -> list[Descriptor]:
+        """The tools, with the documents that override some of them laid over these, in order of reading."""
+        if not self._overrides:
+            return self._tools
+        changed: dict[str, Descriptor] = {}
+        for key, upper in self._overrides:
+            said: Any = upper.document.value
+            name = full_name(upper.home.namespace, said["name"])
+            lower = self._written.get(name)
+            if lower is None:
+                names = [*self._written, *self._refused]
+                self._problems[key].append(nothing_below(upper.document, name, names))
+                continue
+            tool, problems = self._laid_over(upper, lower, name)
+            self._problems[key] += problems
+            if tool is not None:
+                changed[name] = tool
+        self._overrides = []
+        return _each_changed_once(self._tools, changed)
+
+    def _laid_over(
+        self, upper: _Written, lower: _Written, name: str
+    ) -> tuple[Descriptor | None, list[Problem]]:
+        """The tool with one more document laid over it; where that is refused the tool stays as it was."""
+        document = lay_over(upper.document, lower.document)
+        where = replace(lower.home, files=files_of(upper.home.files, lower.home.files))
+        # The name stands in both documents, in the upper one with its namespace.
+        document = replace(document, value={**document.value, "name": _short(name, where.namespace)})  # type: ignore[dict-item]
+        tool, problems = self._parsed(document, where)
+        if tool is None or any(problem.severity == "error" for problem in problems):
+            return None, problems
+        below = self._written[name].document
+        self._written[name] = _Written(document, where)
+        places = (f"{below.source}:{below.line}",)
+        origin = replace(tool.origin, overrides=places + _overrides_of(below))
+        return replace(tool, origin=origin), problems
+
+
+def _short(name: str, namespace: str) -> str:
+    return name.removeprefix(full_name(namespace, "")) if namespace else name
+
+
+def _overrides_of(document: Document) -> tuple[str, ...]:
+    lower = getattr(document, "lower", None)
+    return () if lower is None else (f"{lower.source}:{lower.line}", *_overrides_of(lower))
+
+
+def _each_changed_once(tools: Sequence[Descriptor], changed: Mapping[str, Descriptor]) -> list[Descriptor]:
+    """The tools, the first of a name that was overridden as it is now; a second one stays for the report."""
+    left = dict(changed)
+    return [left.pop(tool.name, tool) for tool in tools]
+
+
+def _stranger(message: str, source: str) -> Problem:
+    """A file called `*.tool.yaml` that holds no descriptor is an error, any other one a notice."""
+    hint = "a descriptor has `name` and a schema or mode, a scenario begins with `scenario:`; keep other data out of the folder"
+    severity: Severity = "error" if source.endswith(TOOL_SUFFIXES) else "notice"
+    return Problem(code="unrecognised_file", message=message, hint=hint, severity=severity)
+
+
+def _duplicate_pack(first: Pack, second: Pack) -> Problem:
+    """The second pack of one name is refused, and its tools load as if they lay in no pack."""
+    place = first.origin.place("/name")
+    message = f"`{second.name}` is already the name of a pack in {place}; this one is left out, and its files load without it"
+    problem = Problem(
+        code="duplicate_pack", message=message, pointer="/name", hint="rename one of them, or load only one"
+    )
+    return problem.at(second.origin.source, *second.origin.locate("/name"))
+
+
+def second_pack_file(source: str, first: str | Path | None) -> Problem:
+    """The problem of a folder with two pack files."""
+    message = f"the folder has two pack files; `{Path(first or '').name}` counts, and this one is not read"
+    problem = Problem(code="second_pack_file", message=message, hint="remove one of them", severity="warning")
+    return problem.at(source, 1, 1)

@@ -243,8 +243,8 @@ def read_documents(path: Path, source: str) -> tuple[list[Document], list[Proble
     return parse_documents(source, data)
 
 
-def first_bytes(path: Path) -> bytes:
-    """A file's first bytes, one more than a text may have where there are more.
+def first_bytes(path: Path, most: int = BYTES) -> bytes:
+    """A file's first bytes, one more than `most` where there are more.
 
     Raises:
         OSError: It can't be read, or is no regular file.
@@ -254,7 +254,7 @@ def first_bytes(path: Path) -> bytes:
     with open(opened, "rb") as file:  # noqa: PTH123 -- a descriptor, not a path
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             raise OSError("it is not a regular file")
-        return file.read(BYTES + 1)
+        return file.read(most + 1)
 
 
 def restore_text(document: Document, keys: Collection[str] = (), places: Collection[Steps] = ()) -> JSON:

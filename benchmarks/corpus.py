@@ -30,7 +30,7 @@ _SAMPLES: tuple[Any, ...] = (5, "metric", True, ["first", "second"], "2026-11-20
 
 def descriptor_texts(count: int) -> list[str]:
     """The YAML of so many descriptors, each with a name of its own."""
-    chance = random.Random(1)  # noqa: S311 -- the same documents each time is what is wanted
+    chance = random.Random(1)
     return [_as_yaml(_descriptor(number, chance)) for number in range(count)]
 
 

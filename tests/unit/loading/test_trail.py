@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.loading.trail import RACY, Seen, Trail
+from toolcrib.loading.trail import RACY, SUFFIXES, Seen, Trail
 
 HOUR = 3600 * 1_000_000_000
 
@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def documents_in(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*.yaml"))
+    return sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file())
 
 
 def look(folder: Path, now: Callable[[], int] = time.time_ns) -> Seen:

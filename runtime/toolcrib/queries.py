@@ -1,19 +1,21 @@
 """What queries know of a tool, and what they ask: cards, filters, and which tools are offered.
 
-A card holds plain values only, so that tools can be listed, filtered and searched without their descriptors.
+A card holds plain values only, so that tools can be listed, filtered and searched without their descriptors. A list
+of tools is printed before anything heavy is imported, so this module imports nothing heavy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
-
-from toolcrib.errors import Problem, did_you_mean
-from toolcrib.model import NOTHING, Descriptor, Toolset
 
 if TYPE_CHECKING:
     from typing import TypedDict
+
+    from toolcrib.errors import Problem
+    from toolcrib.model import Descriptor, Toolset
 
     class Filters(TypedDict, total=False):
         """The filters that `fits` takes, for the methods that pass them on."""
@@ -37,6 +39,9 @@ Values: TypeAlias = "str | Iterable[str] | None"
 
 Match: TypeAlias = Literal["all", "any"]
 """Whether every condition must hold, or one of them."""
+
+NO_TOOLSETS: Mapping[str, Toolset] = MappingProxyType({})
+"""Where no toolset is known."""
 
 ANNOTATIONS = ("read_only", "destructive", "idempotent", "open_world")
 """The annotations that a card can carry."""
@@ -124,7 +129,7 @@ def fits(
     deprecated: bool | None = None,
     experimental: bool | None = None,
     match: Match = "all",
-    toolsets: Mapping[str, Toolset] = NOTHING,
+    toolsets: Mapping[str, Toolset] = NO_TOOLSETS,
 ) -> Callable[[Card], bool] | None:
     """A test of cards; None where nothing is asked, so that every card fits.
 
@@ -256,7 +261,7 @@ class Offer(NamedTuple):
 
     rules: tuple[Rule, ...] = ()
     toolset: Toolset | None = None
-    toolsets: Mapping[str, Toolset] = NOTHING
+    toolsets: Mapping[str, Toolset] = NO_TOOLSETS
 
     @property
     def is_everything(self) -> bool:
@@ -302,6 +307,8 @@ def idle_globs(names: Collection[str], globs: Iterable[str], *, of: str, place: 
         of: What holds the globs, for the message: `the toolset `small``, `` `disable` ``.
         place: `file:line` of where they are written.
     """
+    from toolcrib.errors import Problem, did_you_mean  # noqa: PLC0415 -- told when tools are loaded, never in a list
+
     source, _, line = place.rpartition(":")
     source, line = (source, line) if line.isdigit() else (place, "0")
     return [

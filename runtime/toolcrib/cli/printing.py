@@ -1,32 +1,39 @@
-"""How values, tables and failures look on a terminal. What comes from files can't steer it."""
+"""How values and failures look on a terminal; tables stand in `tables.py`. What comes from files can't steer it."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import shutil
 import sys
-import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import click
 
+from toolcrib.cli.tables import (
+    columns_of,
+    cut,
+    first_sentence,
+    json_text,
+    plural,
+    table,
+    terminal_width,
+)
 from toolcrib.errors import Problem
 from toolcrib.model import JSON, Content, Result
 from toolcrib.text import compact, escape_terminal
 
-_SENTENCE = re.compile(r"(.*?(?:(?<!e\.g)(?<!i\.e)[.!?](?=\s|$)|。))")
-
-CELL_GAP = "  "
-
-
-def json_text(value: Any) -> str:
-    """The value as indented JSON; as pure ASCII where it holds anything that could steer a terminal."""
-    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
-    return text if escape_terminal(text) == text else json.dumps(value, indent=2, allow_nan=False)
+__all__ = [
+    "columns_of",
+    "cut",
+    "first_sentence",
+    "json_text",
+    "outline",
+    "part_line",
+    "plural",
+    "problem_text",
+    "say_text",
+    "table",
+    "tell_failure",
+    "terminal_width",
+]
 
 
 def say_text(text: str) -> None:
@@ -35,58 +42,6 @@ def say_text(text: str) -> None:
         click.echo(escape_terminal(text))
     else:
         click.echo(text, color=True)  # else click would take colours out of what is not ours
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 tool`, `2 tools`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def first_sentence(text: str) -> str:
-    """The first sentence of a description, on one line."""
-    line = " ".join(text.split())
-    match = _SENTENCE.match(line)
-    return match[1] if match else line
-
-
-def terminal_width() -> int | None:
-    """Columns of the terminal; None where the output goes to no terminal and nothing else says how many."""
-    if sys.stdout.isatty() or "COLUMNS" in os.environ:
-        return shutil.get_terminal_size().columns
-    return None
-
-
-def columns_of(text: str) -> int:
-    """How many columns a text takes: wide characters two, combining ones none."""
-    return sum(_columns_of_character(character) for character in text)
-
-
-def _columns_of_character(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-def cut(text: str, width: int | None) -> str:
-    """The text in at most `width` columns; what is cut ends with `…`."""
-    if width is None or columns_of(text) <= width:
-        return text
-    ends = accumulate(_columns_of_character(character) for character in text)
-    shown = sum(end < width for end in ends)
-    return text[:shown].rstrip() + "…"
-
-
-def table(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
-    """The rows as lines with aligned columns, safe for a terminal, each at most `width` columns wide."""
-    safe = [[" ".join(escape_terminal(cell).split()) for cell in row] for row in rows]
-    widths = [max(columns_of(cell) for cell in column) for column in zip(*safe, strict=True)]
-    lines = []
-    for row in safe:
-        padded = [
-            cell + " " * (size - columns_of(cell)) for cell, size in zip(row, widths, strict=True) if size
-        ]
-        lines.append(cut(CELL_GAP.join(padded).rstrip(), width))
-    return lines
 
 
 def outline(value: JSON, indent: str = "") -> Iterator[str]:

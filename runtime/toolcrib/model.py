@@ -1,7 +1,7 @@
 """The values that everything else passes around. All of them are immutable.
 
-`Call` and `Result` are made on every call and are named tuples for that reason; the others are
-frozen dataclasses.
+They are named tuples, which cost a sixth of a frozen dataclass when the command line starts; `Descriptor` and
+`Origin` have many fields, some of which make no difference between two of them, and are dataclasses.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ class Outcome(StrEnum):
     INTERNAL = "internal"
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):
     """One part of a result that is more than a value: what a model or a person is shown.
 
     Attributes:
@@ -70,11 +69,10 @@ class Content:
 
     def as_json(self) -> dict[str, JSON]:
         """The part as a JSON object; what it does not have is left out."""
-        return {key: value for key in self.__slots__ if (value := getattr(self, key)) is not None}
+        return {key: value for key, value in zip(self._fields, self, strict=True) if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):
     """How far a running call is. `total` is in the unit of `progress`, where it is known."""
 
     progress: float
@@ -82,15 +80,13 @@ class Progress:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Partial:
+class Partial(NamedTuple):
     """A piece of a result that arrives before the result."""
 
     content: Content
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """Why a call did not end `ok`.
 
     Attributes:
@@ -102,7 +98,7 @@ class Failure:
 
     code: str
     message: str
-    details: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    details: Mapping[str, JSON] = NOTHING
     retryable: bool = False
 
     def as_json(self) -> dict[str, JSON]:
@@ -209,8 +205,7 @@ class Result(NamedTuple):
         raise error_for(self.outcome)(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Annotations:
+class Annotations(NamedTuple):
     """What a tool does to the world; the meaning and defaults of MCP's tool annotations.
 
     Attributes:
@@ -226,8 +221,7 @@ class Annotations:
     open_world: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class Example(NamedTuple):
     """A call that the author shows, checked at load and played by `toolcrib run`."""
 
     args: Mapping[str, JSON]
@@ -275,8 +269,7 @@ class Origin:
         return f"{self.source}:{line}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toolset:
+class Toolset(NamedTuple):
     """A named selection of tools.
 
     Attributes:
@@ -338,8 +331,7 @@ class Descriptor:
     origin: Origin = Origin()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallContext:
+class CallContext(NamedTuple):
     """Who calls, and within what. Shared by the calls of one session and caller.
 
     Attributes:
@@ -357,8 +349,8 @@ class CallContext:
     user: str = ""
     caller: str = ""
     grants: frozenset[str] = frozenset()
-    trace: Mapping[str, str] = field(default_factory=lambda: NOTHING)
-    emit: Callable[[Progress | Partial], None] = field(default=lambda _event: None, compare=False)
+    trace: Mapping[str, str] = NOTHING
+    emit: Callable[[Progress | Partial], None] = lambda _event: None
 
 
 class Call(NamedTuple):

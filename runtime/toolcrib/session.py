@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from toolcrib.clock import RealClock
 from toolcrib.errors import ConfigurationError
@@ -29,13 +28,31 @@ from toolcrib.secrets import redact
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(NamedTuple):
     """A tool, bound: what its calls run through."""
 
     tool: Descriptor
     bound: BoundTool
     run: CallNext
+
+
+class Shelf:
+    """Tools, and the chains of those that were called. Sessions that share a shelf see a reload at their next call.
+
+    Attributes:
+        registry: The tools.
+        chains: Name of a tool -> its chain, once it was called.
+    """
+
+    __slots__ = ("chains", "registry")
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.chains: dict[str, Chain] = {}
+
+    def swap(self, registry: Registry, chains: dict[str, Chain]) -> None:
+        """Put other tools in place of these; a call that has begun ends on the chain it has."""
+        self.registry, self.chains = registry, chains
 
 
 class Owner(Protocol):
@@ -66,7 +83,6 @@ class Session:
         id: Names the session; part of every keyed draw.
         seed: Seeds what mocks generate.
         clock: The session's time.
-        registry: The session's tools.
         calls: How many calls it has begun.
     """
 
@@ -77,7 +93,7 @@ class Session:
         id: str,  # noqa: A002
         seed: int,
         clock: Clock,
-        registry: Registry,
+        shelf: Shelf,
         user: str,
         caller: str,
         correlation: str,
@@ -85,14 +101,18 @@ class Session:
         self.id = id
         self.seed = seed
         self.clock = clock
-        self.registry = registry
         self.calls = 0
         self._runtime = runtime
         self._real = isinstance(clock, RealClock)
         self._monotonic = clock.monotonic
-        self._chains: dict[str, Chain] = {}
+        self._shelf = shelf
         self._slots: dict[str, Any] = {}
         self._context = CallContext(session=self, user=user, caller=caller, correlation=correlation)
+
+    @property
+    def registry(self) -> Registry:
+        """The session's tools: its own, or those of the runtime as they are now."""
+        return self._shelf.registry
 
     def slot(self, key: str, make: Callable[[], T]) -> T:
         """The session's own copy of a piece of state, made at its first use."""
@@ -125,7 +145,7 @@ class Session:
         Leaving the loop early cancels the call.
         """
         arrived: asyncio.Queue[Progress | Partial | None] = asyncio.Queue()
-        context = replace(self._context, emit=arrived.put_nowait)
+        context = self._context._replace(emit=arrived.put_nowait)
         task = asyncio.ensure_future(self._call(name, arguments, context))
         task.add_done_callback(lambda _task: arrived.put_nowait(None))
         try:
@@ -156,7 +176,7 @@ class Session:
 
     async def _call(self, name: str, arguments: Mapping[str, JSON] | None, context: CallContext) -> Result:
         self._runtime.check_open()
-        chain = (name.__class__ is str and self._chains.get(name)) or self._chain(_name(name))
+        chain = (name.__class__ is str and self._shelf.chains.get(name)) or self._chain(_name(name))
         if chain is None:
             return self._runtime.not_found(name, self.registry)
         self.calls += 1
@@ -177,10 +197,12 @@ class Session:
         return result.with_usage(attempts_of(result), self._monotonic() - started)
 
     def _chain(self, name: str) -> Chain | None:
-        tool = self.registry.get(name)
+        shelf = self._shelf
+        tool = shelf.registry.get(name)
         if tool is None:
-            return None
-        chain = self._chains[name] = self._runtime.chain_for(tool)
+            named = shelf.registry.named_by_alias(name)
+            return None if named is None else shelf.chains.get(named) or self._chain(named)
+        chain = shelf.chains[name] = self._runtime.chain_for(tool)
         return chain
 
     def _made(self, chain: Chain, arguments: Mapping[str, JSON] | None, context: CallContext) -> Call:

@@ -74,12 +74,14 @@ def test_a_scenario_may_expect_every_outcome():
 
 def plain(value: Any) -> Any:
     """A field's default as documents write it."""
-    if isinstance(value, tuple):
+    if type(value) is tuple:
         return list(value)
     return dict(value) if isinstance(value, Mapping) else value
 
 
 def defaults_of(cls) -> dict[str, Any]:
+    if not is_dataclass(cls):
+        return {name: plain(default) for name, default in cls._field_defaults.items()}
     found = {}
     for field in fields(cls):
         if field.default is not MISSING:

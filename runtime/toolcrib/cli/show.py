@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -71,7 +71,7 @@ def _document(runtime: Runtime, tool: Descriptor) -> dict[str, Any]:
     return document | {
         "tags": list(tool.tags),
         "labels": dict(tool.labels),
-        "annotations": asdict(tool.annotations),
+        "annotations": tool.annotations._asdict(),
         "unavailable": runtime.unavailable(tool) or None,
         "modes": {mode: {"unavailable": why or None} for mode, why in _availability(runtime, tool).items()},
         "input_schema": tool.input_schema,
@@ -122,7 +122,7 @@ def _page(runtime: Runtime, tool: Descriptor) -> Iterator[str]:
 def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
     availability = _availability(runtime, tool)
     effects = (
-        tool.annotations if not tool.annotations.read_only else replace(tool.annotations, destructive=False)
+        tool.annotations if not tool.annotations.read_only else tool.annotations._replace(destructive=False)
     )
     facts = {
         "file": tool.origin.place(),
@@ -135,7 +135,7 @@ def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
         if tool.deprecated
         else "",
         "experimental": "yes" if tool.experimental else "",
-        "a call is": ", ".join(key.replace("_", " ") for key, is_so in asdict(effects).items() if is_so),
+        "a call is": ", ".join(key.replace("_", " ") for key, is_so in effects._asdict().items() if is_so),
         "tags": ", ".join(tool.tags),
         "labels": ", ".join(f"{key}={value}" for key, value in tool.labels.items()),
         "category": tool.category,

@@ -46,7 +46,7 @@ from toolcrib.model import (
 )
 from toolcrib.protocols import BoundTool, Clock, Kinds, Middleware
 from toolcrib.registry import Registry, without_duplicates
-from toolcrib.session import Chain, Session, Unavailable
+from toolcrib.session import Chain, Session, Shelf, Unavailable
 from toolcrib.validation.faults import shorten
 
 T = TypeVar("T")
@@ -61,7 +61,6 @@ class Runtime:
     """Tools that can be called.
 
     Attributes:
-        registry: The tools.
         packs: The packs that they came in.
         scenarios: The scenarios that were found beside them.
         problems: What was wrong with the documents; the tools in them are not in the registry.
@@ -92,7 +91,6 @@ class Runtime:
             loaded: What was read, where the registry came from files.
         """
         loaded = loaded or Loaded()
-        self.registry = registry
         self.packs: tuple[Pack, ...] = loaded.packs
         self.scenarios: tuple[Scenario, ...] = loaded.scenarios
         self.problems: tuple[Problem, ...] = loaded.problems
@@ -102,7 +100,7 @@ class Runtime:
             middleware_named(item) if isinstance(item, str) else item for item in middleware
         )
         self._observer = observer
-        self._chains: dict[str, Chain] = {}
+        self._shelf = Shelf(registry)
         self._session_ids = itertools.count(1)
         self.call_numbers = itertools.count(1)
         self._runner: asyncio.Runner | None = None
@@ -187,6 +185,11 @@ class Runtime:
         told = replace(loaded, scenarios=scenarios, problems=problems)
         return cls(with_modes(registry, modes), executors=executors, loaded=told, **options)
 
+    @property
+    def registry(self) -> Registry:
+        """The tools, as they are now."""
+        return self._shelf.registry
+
     def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Coroutine[Any, Any, Result]:
         """Call a tool in the default session. See `Session.call`."""
         return self._main.call(name, arguments)
@@ -245,7 +248,7 @@ class Runtime:
             id=id if id is not None else f"session-{next(self._session_ids)}",
             seed=seed,
             clock=RealClock() if clock is None else clock,
-            registry=self.registry if registry is None else registry,
+            shelf=self._shelf if registry is None else Shelf(registry),
             user=user,
             caller=caller,
             correlation=correlation,
@@ -253,11 +256,13 @@ class Runtime:
 
     def chain_for(self, tool: Descriptor) -> Chain:
         """The chain of a descriptor. That of a tool of the runtime's own registry is built once and shared."""
-        if self.registry.get(tool.name) is not tool:
+        shelf = self._shelf
+        if shelf.registry.get(tool.name) is not tool:
             return self._chain(tool)
-        if tool.name not in self._chains:
-            self._chains[tool.name] = self._chain(tool)
-        return self._chains[tool.name]
+        chain = shelf.chains.get(tool.name)
+        if chain is None:
+            chain = shelf.chains[tool.name] = self._chain(tool)
+        return chain
 
     def _chain(self, tool: Descriptor) -> Chain:
         reason = self.unavailable(tool)

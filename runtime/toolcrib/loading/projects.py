@@ -327,7 +327,7 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
     toolset = ""
     where = _Places(project)
     places = {f"defaults.{key}": where.of_project("defaults", key) for key in defaults}
-    switches = [(glob, False, where.of_project("disable", at)) for at, glob in enumerate(project.disable)]
+    switches = [((glob,), False, where.of_project("disable", at)) for at, glob in enumerate(project.disable)]
     for part in project.lineage(profile):
         modes = {**part.modes, **{glob: mode for glob, mode in modes.items() if glob not in part.modes}}
         defaults |= part.defaults
@@ -336,8 +336,9 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
         places |= {f"defaults.{key}": where.of_profile(part, "defaults", key) for key in part.defaults}
         places |= {"toolset": where.of_profile(part, "toolset")} if part.toolset else {}
         for key, globs in (("disable", part.disable), ("enable", part.enable)):
-            at_places = (where.of_profile(part, key, at) for at in range(len(globs)))
-            switches += [(glob, key == "enable", at) for glob, at in zip(globs, at_places, strict=True)]
+            switches += [
+                ((glob,), key == "enable", where.of_profile(part, key, at)) for at, glob in enumerate(globs)
+            ]
     tools = next((known.tools for known in project.toolsets if known.name == toolset), ())
     return Settings(profile, chosen_by, modes, defaults, tuple(switches), toolset, tools, places)
 

@@ -25,7 +25,7 @@ class Settings(NamedTuple):
         chosen_by: What chose it: `--profile`, `TOOLCRIB_PROFILE`, or a place in the project's file.
         modes: Tool glob -> mode; the first that fits counts.
         defaults: Key of a descriptor -> value as a `Descriptor` has it, for tools that do not say so themselves.
-        switches: (tool glob, whether it is offered, place); the last that fits counts.
+        switches: (tool globs, whether they are enabled, place); the last that fits counts: `queries.Rule(*switch)`.
         toolset: Name of the toolset that is offered; empty for all tools.
         tools: Tool globs of that toolset.
         places: `modes.<glob>`, `defaults.<key>`, `toolset` -> where it was written: `toolcrib.yaml:12 (profile ci)`.
@@ -35,32 +35,10 @@ class Settings(NamedTuple):
     chosen_by: str
     modes: Mapping[str, str]
     defaults: Mapping[str, JSON]
-    switches: tuple[tuple[str, bool, str], ...]
+    switches: tuple[tuple[tuple[str, ...], bool, str], ...]
     toolset: str
     tools: tuple[str, ...]
     places: Mapping[str, str]
-
-    @property
-    def disable(self) -> tuple[str, ...]:
-        """The tool globs that were switched off."""
-        return tuple(glob for glob, offered, _place in self.switches if not offered)
-
-    @property
-    def enable(self) -> tuple[str, ...]:
-        """The tool globs that were switched on again."""
-        return tuple(glob for glob, offered, _place in self.switches if offered)
-
-    def withheld(self, name: str) -> str:
-        """Why a tool is not offered, as a sentence without its subject; empty if it is.
-
-        It is disabled, or not in the toolset in force.
-        """
-        fitting = next((switch for switch in reversed(self.switches) if fnmatchcase(name, switch[0])), None)
-        if fitting is not None and not fitting[1]:
-            return f"is disabled by `{fitting[0]}` in {fitting[2]}"
-        if self.toolset and not any(fnmatchcase(name, glob) for glob in self.tools):
-            return f"is not in toolset `{self.toolset}`, which is in force by {self.places['toolset']}"
-        return ""
 
 
 NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {})

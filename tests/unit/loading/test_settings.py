@@ -19,7 +19,8 @@ from toolcrib.loading.settings import (
     apply_settings,
     chosen_profile,
 )
-from toolcrib.model import Descriptor, Origin
+from toolcrib.model import Descriptor, Origin, Toolset
+from toolcrib.queries import Offer, Rule
 
 KINDS = Executors({})
 
@@ -93,27 +94,26 @@ def test_settings_are_plain_data(project):
         assert Settings(*marshal.loads(marshal.dumps(tuple(settings)))) == settings
 
 
+def hidden(settings: Settings, name: str) -> tuple[str, str] | None:
+    """(code, place) of why a tool is not offered; None if it is."""
+    toolset = Toolset(settings.toolset, tools=settings.tools, place=settings.places["toolset"])
+    offer = Offer(tuple(Rule(*switch) for switch in settings.switches), toolset if settings.toolset else None)
+    found = offer.hidden(name)
+    return None if found is None else (found.code, found.place)
+
+
 def test_the_last_profile_that_speaks_of_a_tool_switches_it(project):
-    withheld = {
-        name: settings_of(project, name, "x").withheld("old_friend") for name in ("dev", "ci", "strict")
-    }
-    assert withheld["dev"] == "is disabled by `old_*` in toolcrib.yaml:4"
-    assert withheld["ci"].startswith("is not in toolset `small`")
-    assert withheld["strict"] == "is disabled by `old_friend` in toolcrib.yaml:19 (profile strict)"
+    names = {name: settings_of(project, name, "x").switches for name in ("dev", "ci", "strict")}
+    assert names["dev"] == ((("old_*",), False, "toolcrib.yaml:4"),)
+    assert names["ci"] == (*names["dev"], (("old_friend",), True, "toolcrib.yaml:15 (profile ci)"))
+    assert names["strict"] == (*names["ci"], (("old_friend",), False, "toolcrib.yaml:19 (profile strict)"))
 
 
-def test_what_is_in_no_toolset_is_withheld(project):
-    settings = settings_of(project, "ci", "x")
-    assert settings.withheld("get_forecast") == ""
-    assert settings.withheld("put") == (
-        "is not in toolset `small`, which is in force by toolcrib.yaml:16 (profile ci)"
-    )
-    assert NO_SETTINGS.withheld("anything") == ""
-
-
-def test_globs_that_are_switched_can_be_listed(project):
+def test_switches_and_the_toolset_are_what_queries_take(project):
     settings = settings_of(project, "strict", "x")
-    assert (settings.disable, settings.enable) == (("old_*", "old_friend"), ("old_friend",))
+    assert hidden(settings, "get_forecast") is None
+    assert hidden(settings, "put") == ("not_in_toolset", "toolcrib.yaml:16 (profile ci)")
+    assert hidden(settings, "old_friend") == ("disabled", "toolcrib.yaml:19 (profile strict)")
 
 
 def test_an_unknown_profile_is_refused_with_the_known_ones(project):
@@ -214,4 +214,5 @@ def test_switches_mean_what_their_definition_says(name, disable, layers):
     said = {"project": "p", "disable": disable, "profiles": profiles}
     project = Project.parse("memory", said, kinds=KINDS)
     settings = settings_of(project, f"p{len(layers) - 1}" if layers else None)
-    assert (settings.withheld(name) == "") is offered
+    offer = Offer(tuple(Rule(*switch) for switch in settings.switches))
+    assert (offer.hidden(name) is None) is offered

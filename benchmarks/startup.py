@@ -1,0 +1,191 @@
+"""Whole processes: what a command costs from the shell's fork to its end, beside the interpreter alone.
+
+Measured is the command as pip writes it, from an installation that is not editable, in a virtual environment of its own
+that holds nothing else. Commands alternate, so that what else the machine does falls on all of them:
+
+    python benchmarks/startup.py [--rounds 60] [--python PATH]
+
+`--python` is the interpreter of an environment in which toolcrib is installed already.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+from corpus import write_descriptors
+
+ROOT = Path(__file__).parents[1]
+TOOLS = 1_000
+RESAMPLES = 2_000
+UNWANTED = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONPATH", "PYTHONHOME", "TOOLCRIB_PROFILE")
+"""Variables under which no user's interpreter starts."""
+
+FORECAST = """\
+name: get_forecast
+description: Daily forecast for a city.
+input_schema:
+  type: object
+  properties: {city: {type: string}, days: {type: integer, minimum: 1, maximum: 7, default: 3}}
+  required: [city]
+output_schema:
+  type: object
+  properties: {city: {type: string}, days: {type: integer}, daily: {type: array, items: {type: object}}}
+  required: [city, daily]
+mock: {result: {city: "{{ args.city }}", days: "{{ args.days }}", daily: []}}
+"""
+
+
+class Goal(NamedTuple):
+    """One command beside another: at most `times` as long."""
+
+    name: str
+    base: str
+    times: float
+
+
+GOALS = (
+    Goal("toolcrib --version", "python -c pass", 1.3),
+    Goal("toolcrib list", "python -c pass", 2.0),
+    Goal("toolcrib call", "python -c 'import asyncio, json, jsonschema_rs'", 1.2),
+)
+
+
+class Ratio(NamedTuple):
+    """How many times as long, with the interval that holds it in 95 of 100 resamplings of the rounds."""
+
+    median: float
+    low: float
+    high: float
+
+
+def commands(folder: Path) -> dict[str, list[str]]:
+    """Name -> words of every command; `folder` is that of the interpreter."""
+    python, toolcrib = str(folder / "python"), str(folder / "toolcrib")
+    return {
+        "python -c pass": [python, "-c", "pass"],
+        "toolcrib --version": [toolcrib, "--version"],
+        "toolcrib list": [toolcrib, "list"],
+        "python -c 'import asyncio, json, jsonschema_rs'": [
+            python,
+            "-c",
+            "import asyncio, json, jsonschema_rs",
+        ],
+        "toolcrib call": [toolcrib, "call", "get_forecast", "city=Oslo"],
+        "toolcrib --help": [toolcrib, "--help"],
+        "toolcrib list --json": [toolcrib, "list", "--json"],
+    }
+
+
+def seconds(words: Sequence[str], environment: Mapping[str, str]) -> float:
+    """Wall time of one process.
+
+    Raises:
+        SystemExit: It failed.
+    """
+    started = perf_counter()
+    done = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    code = done.wait()
+    took = perf_counter() - started
+    if code:
+        raise SystemExit(f"{' '.join(words)} ended with {code}")
+    return took
+
+
+def measure(
+    named: Mapping[str, Sequence[str]], environment: Mapping[str, str], rounds: int
+) -> dict[str, list[float]]:
+    """Name -> wall time of each round, in seconds; a first round warms up and is not counted."""
+    times: dict[str, list[float]] = {name: [] for name in named}
+    for number in range(rounds + 1):
+        for name in list(named)[:: 1 if number % 2 else -1]:
+            took = seconds(named[name], environment)
+            if number:
+                times[name].append(took)
+    return times
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
+    """Ratio of the medians; its interval by resampling rounds, each with both of its times."""
+    chance = random.Random(1)
+    pairs = list(zip(ours, theirs, strict=True))
+    found = sorted(_of_medians(chance.choices(pairs, k=len(pairs))) for _ in range(RESAMPLES))
+    return Ratio(_of_medians(pairs), found[int(RESAMPLES * 0.025)], found[int(RESAMPLES * 0.975)])
+
+
+def _of_medians(pairs: Sequence[tuple[float, float]]) -> float:
+    return statistics.median(ours for ours, _ in pairs) / statistics.median(theirs for _, theirs in pairs)
+
+
+@contextmanager
+def workplace() -> Iterator[Path]:
+    """An empty folder that is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="toolcrib-startup-") as folder:
+        yield Path(folder)
+
+
+def install(folder: Path) -> Path:
+    """The interpreter of a new environment into which this checkout is installed by today's pip."""
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    python = folder / "bin" / "python"
+    pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    subprocess.run([*pip, "--upgrade", "pip"], check=True)
+    subprocess.run([*pip, str(ROOT)], check=True)
+    return python
+
+
+def prepare(folder: Path) -> dict[str, str]:
+    """Write 1,000 descriptors and one more into `folder/descriptors`; returns the variables to start under."""
+    descriptors = folder / "descriptors"
+    descriptors.mkdir()
+    write_descriptors(descriptors, TOOLS - 1)
+    (descriptors / "get_forecast.tool.yaml").write_text(FORECAST, encoding="utf-8")
+    old = 1_700_000_000  # touched long ago, as files are that people work with
+    for path in (*descriptors.iterdir(), descriptors):
+        os.utime(path, (old, old))
+    kept = {name: value for name, value in os.environ.items() if name not in UNWANTED}
+    return kept | {"XDG_CACHE_HOME": str(folder / "cache"), "HOME": str(folder)}
+
+
+def report(times: Mapping[str, Sequence[float]]) -> Iterator[str]:
+    """The lines to print."""
+    for name, rounds in times.items():
+        low, middle, high = (1e3 * pick(rounds) for pick in (min, statistics.median, max))
+        yield f"{name:50} median {middle:7.1f} ms   from {low:7.1f} to {high:7.1f}"
+    for goal in GOALS:
+        found = ratio(times[goal.name], times[goal.base])
+        verdict = "reached" if found.high <= goal.times else "missed" if found.low > goal.times else "open"
+        yield (
+            f"{goal.name} / {goal.base}: {found.median:.2f} "
+            f"(95 % within {found.low:.2f} and {found.high:.2f}), goal {goal.times}: {verdict}"
+        )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--python", type=Path)
+    given = parser.parse_args()
+    with workplace() as folder:
+        python = given.python.absolute() if given.python else install(folder / "venv")
+        environment = prepare(folder)
+        os.chdir(folder)
+        print(f"Python {platform.python_version()}, {given.rounds} rounds, {TOOLS:,} tools")
+        for line in report(measure(commands(python.parent), environment, given.rounds)):
+            print(line)
+
+
+if __name__ == "__main__":
+    main()

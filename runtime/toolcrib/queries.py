@@ -1,10 +1,9 @@
 """What queries know of a tool, and what they ask: cards, filters, and which tools are offered.
 
 A card holds plain values only, so that tools can be listed, filtered and searched without their descriptors. A list
-of tools is printed before anything heavy is imported, so this module imports nothing heavy.
+of tools is printed before anything heavy is imported, so this module imports nothing heavy; nor are its annotations
+texts, which a named tuple would compile one by one.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -16,6 +15,14 @@ if TYPE_CHECKING:
 
     from toolcrib.errors import Problem
     from toolcrib.model import Descriptor, Toolset
+
+Values: TypeAlias = "str | Iterable[str] | None"
+"""One value, several, or none at all."""
+
+Match: TypeAlias = Literal["all", "any"]
+"""Whether every condition must hold, or one of them."""
+
+if TYPE_CHECKING:
 
     class Filters(TypedDict, total=False):
         """The filters that `fits` takes, for the methods that pass them on."""
@@ -34,13 +41,7 @@ if TYPE_CHECKING:
         match: Match
 
 
-Values: TypeAlias = "str | Iterable[str] | None"
-"""One value, several, or none at all."""
-
-Match: TypeAlias = Literal["all", "any"]
-"""Whether every condition must hold, or one of them."""
-
-NO_TOOLSETS: Mapping[str, Toolset] = MappingProxyType({})
+NO_TOOLSETS: Mapping[str, "Toolset"] = MappingProxyType({})
 """Where no toolset is known."""
 
 ANNOTATIONS = ("read_only", "destructive", "idempotent", "open_world")
@@ -88,7 +89,7 @@ class Card(NamedTuple):
         return f"{self.source}:{self.line}"
 
 
-def card_of(tool: Descriptor) -> Card:
+def card_of(tool: "Descriptor") -> Card:
     """The card of a tool."""
     says, origin, schema = tool.annotations, tool.origin, tool.input_schema
     properties = schema.get("properties") if isinstance(schema, dict) else None
@@ -129,7 +130,7 @@ def fits(
     deprecated: bool | None = None,
     experimental: bool | None = None,
     match: Match = "all",
-    toolsets: Mapping[str, Toolset] = NO_TOOLSETS,
+    toolsets: Mapping[str, "Toolset"] = NO_TOOLSETS,
 ) -> Callable[[Card], bool] | None:
     """A test of cards; None where nothing is asked, so that every card fits.
 
@@ -260,8 +261,8 @@ class Offer(NamedTuple):
     """
 
     rules: tuple[Rule, ...] = ()
-    toolset: Toolset | None = None
-    toolsets: Mapping[str, Toolset] = NO_TOOLSETS
+    toolset: "Toolset | None" = None
+    toolsets: Mapping[str, "Toolset"] = NO_TOOLSETS
 
     @property
     def is_everything(self) -> bool:
@@ -293,12 +294,12 @@ def _disabled(name: str, glob: str, place: str) -> Hidden:
     return Hidden("disabled", f"`{name}` is disabled{by}{at}", place)
 
 
-def in_toolset(name: str, toolset: Toolset) -> bool:
+def in_toolset(name: str, toolset: "Toolset") -> bool:
     """Whether one of the toolset's globs fits a name."""
     return any(fnmatchcase(name, glob) for glob in toolset.tools)
 
 
-def idle_globs(names: Collection[str], globs: Iterable[str], *, of: str, place: str = "") -> list[Problem]:
+def idle_globs(names: Collection[str], globs: Iterable[str], *, of: str, place: str = "") -> "list[Problem]":
     """A warning for each glob that fits none of the names, with near misses.
 
     Args:
@@ -326,7 +327,7 @@ def idle_globs(names: Collection[str], globs: Iterable[str], *, of: str, place: 
     ]
 
 
-def idle_toolset_globs(names: Collection[str], toolsets: Iterable[Toolset]) -> list[Problem]:
+def idle_toolset_globs(names: Collection[str], toolsets: Iterable["Toolset"]) -> "list[Problem]":
     """A warning for each glob of each toolset that fits none of the names."""
     return [
         problem

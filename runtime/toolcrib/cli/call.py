@@ -11,7 +11,7 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.arguments import read_arguments
 from toolcrib.cli.opening import open_runtime, tell_refusals
-from toolcrib.cli.options import json_option, pack_option, tool_argument
+from toolcrib.cli.options import Reading, json_option, reading_options, tool_argument
 from toolcrib.cli.printing import json_text, outline, part_line, say_text, tell_failure
 from toolcrib.engine import Runtime
 from toolcrib.model import JSON, Outcome, Partial, Progress, Result
@@ -32,7 +32,7 @@ from toolcrib.text import escape_terminal
 @click.option("--explain", is_flag=True, help="Say on stderr which answer is chosen and why, then call.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seeds what mocks generate.")
 @json_option
-@pack_option
+@reading_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -45,7 +45,7 @@ def command(
     explain: bool,
     seed: int,
     as_json: bool,
-    packs: tuple[str, ...],
+    reading: Reading,
 ) -> None:
     """Call a tool.
 
@@ -53,7 +53,7 @@ def command(
     a text, which the tool's schema may turn into a number or boolean; `key:=json` passes any JSON value.
     """
     arguments = read_arguments(words, args_file)
-    runtime = open_runtime(packs=packs, modes={name: mode} if mode is not None else {}, seed=seed)
+    runtime = open_runtime(reading, modes={name: mode} if mode is not None else {}, seed=seed)
     tell_refusals(runtime)
     result = asyncio.run(_answer(runtime, name, arguments, explain=explain, dry_run=dry_run))
     if as_json:

@@ -11,7 +11,7 @@ import click
 from toolcrib import __version__
 from toolcrib.cli import exit_codes
 from toolcrib.cli.entry import VERBS
-from toolcrib.cli.options import pack_option
+from toolcrib.cli.options import Reading, reading_options
 from toolcrib.errors import ToolcribError, did_you_mean
 from toolcrib.text import escape_terminal
 
@@ -66,13 +66,13 @@ class Verbs(click.Group):
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
-@pack_option
+@reading_options
 @click.pass_context
-def cli(ctx: click.Context, packs: tuple[str, ...]) -> None:
+def cli(ctx: click.Context, reading: Reading) -> None:
     """Tools for AI agents, declared in files: validated, mocked, scripted.
 
     Tools are read from the folders `descriptors` and `packs` here, and from what `--pack` names.
     """
-    ctx.obj = packs
+    ctx.obj = reading
     if os.environ.get("NO_COLOR"):
         ctx.color = False

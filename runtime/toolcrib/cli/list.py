@@ -2,97 +2,75 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import click
 
+from toolcrib.cli.filters import filter_options, filters_of, tell_strangers
 from toolcrib.cli.opening import open_runtime, tell_refusals
 from toolcrib.cli.options import json_option, pack_option
-from toolcrib.cli.printing import first_sentence, json_text, plural, table, terminal_width
+from toolcrib.cli.tables import json_text, terminal_width
+from toolcrib.cli.tools_table import count_line, entry_of, mode_text, tool_lines
+from toolcrib.cli.tools_table import modes_line as line_of_modes
 from toolcrib.engine import Runtime
 from toolcrib.model import Descriptor
+from toolcrib.queries import Card, why_unable
 
 
 @click.command("list")
-@click.argument("pattern", required=False)
-@click.option("--tag", metavar="TAG", help="Only tools with this tag.")
-@click.option("--mode", metavar="MODE", help="Only tools that are in this mode.")
-@click.option("--source", metavar="GLOB", help="Only tools from files that fit.")
-@click.option("--label", metavar="KEY[=VALUE]", help="Only tools with this label.")
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+@filter_options
 @json_option
 @pack_option
 def command(
-    *,
-    pattern: str | None,
-    tag: str | None,
-    mode: str | None,
-    source: str | None,
-    label: str | None,
-    as_json: bool,
-    packs: tuple[str, ...],
+    *, patterns: tuple[str, ...], hidden: bool, as_json: bool, packs: tuple[str, ...], **options: Any
 ) -> None:
     """List the tools.
 
-    With PATTERN: those whose name fits the glob.
+    With PATTERN: those whose name fits the glob, or one of several.
+
+    Every option may be given several times, and a value that begins with `!` turns it around. Of tags, labels,
+    annotations and toolsets a tool must have each; of names, categories, modes, files and packs one. With `--any`
+    one condition is enough.
     """
     runtime = open_runtime(packs=packs)
     tell_refusals(runtime)
-    tools = runtime.registry.select(name=pattern, tag=tag, mode=mode, source=source, label=label)
+    registry = runtime.registry
+    filters = filters_of({**options, "name": patterns})
+    everything = registry.query(hidden=True, **filters)
+    cards = everything if hidden else [card for card in everything if registry.hidden(card.name) is None]
     if as_json:
-        click.echo(json_text({"tools": [_entry(runtime, tool) for tool in tools]}))
-        return
-    rows = [
-        (tool.name, mode_of(runtime, tool), ", ".join(flags_of(tool)), first_sentence(tool.description))
-        for tool in tools
-    ]
-    for line in table(rows, terminal_width()):
-        click.echo(line)
-    click.echo(_count_line(runtime, tools))
+        click.echo(json_text({"tools": [entry(runtime, card) for card in cards]}))
+    else:
+        for line in tool_lines(cards, unable(runtime), terminal_width(), hidden=registry.hidden):
+            click.echo(line)
+        left = len(everything) - len(cards)
+        click.echo(count_line(cards, unable(runtime), exist=bool(registry), hidden=left))
+    if registry and not everything:
+        tell_strangers(registry, filters)
+
+
+def unable(runtime: Runtime) -> Any:
+    """From a card to why the tool can't run as things are; empty if it can."""
+    executors = runtime.executors
+    return lambda card: why_unable(card, executors.modes, executors.missing)
+
+
+def entry(runtime: Runtime, card: Card) -> dict[str, Any]:
+    """A tool as `--json` tells it."""
+    return entry_of(
+        card,
+        alias=runtime.registry.alias_of(card.name),
+        unable=unable(runtime)(card),
+        hidden=runtime.registry.hidden(card.name),
+    )
 
 
 def mode_of(runtime: Runtime, tool: Descriptor) -> str:
     """The mode in force, as a person reads it: with `unbound` and `unavailable` where calls can't run."""
-    if tool.mode is None:
-        return "unbound"
-    return f"{tool.mode} (unavailable)" if runtime.unavailable(tool) else tool.mode
-
-
-def flags_of(tool: Descriptor) -> list[str]:
-    """What one should know of a tool before using it."""
-    flags = {
-        "deprecated": bool(tool.deprecated),
-        "experimental": tool.experimental,
-        "read-only": tool.annotations.read_only,
-    }
-    return [flag for flag, is_so in flags.items() if is_so]
+    return mode_text(tool.mode, runtime.unavailable(tool))
 
 
 def modes_line(runtime: Runtime, tools: list[Descriptor]) -> str:
     """How many tools are in which mode: `12 mock, 1 unbound`."""
-    counts = Counter(mode_of(runtime, tool) for tool in tools)
-    return ", ".join(f"{count} {mode}" for mode, count in sorted(counts.items()))
-
-
-def _count_line(runtime: Runtime, tools: list[Descriptor]) -> str:
-    if not tools:
-        return "no tool fits" if runtime.registry else "no tools"
-    return f"{plural(len(tools), 'tool')}: {modes_line(runtime, tools)}"
-
-
-def _entry(runtime: Runtime, tool: Descriptor) -> dict[str, Any]:
-    return {
-        "name": tool.name,
-        "title": tool.title,
-        "description": tool.description,
-        "mode": tool.mode,
-        "unavailable": runtime.unavailable(tool) or None,
-        "modes": list(tool.bindings),
-        "tags": list(tool.tags),
-        "labels": dict(tool.labels),
-        "deprecated": tool.deprecated,
-        "experimental": tool.experimental,
-        "pack": tool.origin.pack or None,
-        "source": tool.origin.source,
-        "line": tool.origin.line,
-    }
+    return line_of_modes(mode_of(runtime, tool) for tool in tools)

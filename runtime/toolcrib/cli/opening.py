@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from toolcrib.cli.options import Reading
 from toolcrib.cli.printing import plural
 from toolcrib.engine import DEFAULT_PATHS, Runtime, default_paths
 from toolcrib.executors import Executors
@@ -34,12 +35,12 @@ def _holds(folder: Path, place: Path) -> bool:
 
 
 def open_runtime(
-    paths: Iterable[str] = (), packs: Iterable[str] = (), *, modes: Mapping[str, str] = NOTHING, seed: int = 0
+    reading: Reading, paths: Iterable[str] = (), *, modes: Mapping[str, str] = NOTHING, seed: int = 0
 ) -> Runtime:
     """The runtime over what the command line names. Its problems are the verb's to tell."""
     executors = Executors.installed()
     return Runtime.of(
-        load(chosen_paths(paths, packs), executors), modes=modes, executors=executors, seed=seed
+        load(chosen_paths(paths, reading.packs), executors), modes=modes, executors=executors, seed=seed
     )
 
 

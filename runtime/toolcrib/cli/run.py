@@ -11,7 +11,7 @@ import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.opening import chosen_paths, open_runtime
-from toolcrib.cli.options import json_option, pack_option, paths_argument
+from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
 from toolcrib.cli.printing import json_text, plural, problem_text
 from toolcrib.cli.summary import run_document, summary_lines
 from toolcrib.clock import RealClock
@@ -41,7 +41,7 @@ from toolcrib.text import escape_terminal
 @click.option("--seed", type=int, help="Use this seed instead of each scenario's own.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first scenario that fails.")
 @json_option
-@pack_option
+@reading_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -52,7 +52,7 @@ def command(
     seed: int | None,
     fail_fast: bool,
     as_json: bool,
-    packs: tuple[str, ...],
+    reading: Reading,
 ) -> None:
     """Run the scenarios, and the examples of descriptors.
 
@@ -60,7 +60,7 @@ def command(
     read, and with 3 when nothing fits.
     """
     started = RealClock().monotonic()
-    runtime = open_runtime(paths, packs)
+    runtime = open_runtime(reading, paths)
     errors = _tell_problems(runtime)
     chosen = _chosen(runtime, keyword, tags)
     with _shown(chosen, quiet=as_json) as show:
@@ -73,7 +73,7 @@ def command(
         for line in summary_lines(runtime, reports, duration):
             click.echo(line)
     if not chosen:
-        _tell_nothing(paths, packs, filtered=bool(keyword or tags))
+        _tell_nothing(paths, reading.packs, filtered=bool(keyword or tags))
     failed = bool(errors) or not all(report.passed for report in reports)
     code = exit_codes.OK if chosen else exit_codes.NOTHING_SELECTED
     ctx.exit(exit_codes.PROBLEMS if failed else code)

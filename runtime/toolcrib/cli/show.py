@@ -11,7 +11,7 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.list import mode_of
 from toolcrib.cli.opening import open_runtime, tell_refusals
-from toolcrib.cli.options import json_option, pack_option, tool_argument
+from toolcrib.cli.options import Reading, json_option, reading_options, tool_argument
 from toolcrib.cli.parameters import parameter_rows
 from toolcrib.cli.printing import json_text, outline, table, tell_failure, terminal_width
 from toolcrib.clock import format_duration
@@ -24,14 +24,14 @@ from toolcrib.text import compact, escape_terminal
 @click.command("show")
 @tool_argument
 @json_option
-@pack_option
+@reading_options
 @click.pass_context
-def command(ctx: click.Context, *, name: str, as_json: bool, packs: tuple[str, ...]) -> None:
+def command(ctx: click.Context, *, name: str, as_json: bool, reading: Reading) -> None:
     """Show everything about one tool.
 
     Where it is from, its parameters and result, its modes and why one can't run here.
     """
-    runtime = open_runtime(packs=packs)
+    runtime = open_runtime(reading)
     tell_refusals(runtime)
     tool = runtime.registry.get(name)
     if tool is None:

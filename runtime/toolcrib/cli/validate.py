@@ -12,7 +12,7 @@ import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.opening import open_runtime
-from toolcrib.cli.options import json_option, pack_option, paths_argument
+from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
 from toolcrib.cli.printing import json_text, plural, problem_text
 from toolcrib.engine import Runtime
 from toolcrib.errors import Problem
@@ -32,7 +32,7 @@ from toolcrib.text import escape_terminal
     help="How to print.",
 )
 @json_option
-@pack_option
+@reading_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -42,7 +42,7 @@ def command(
     deep: bool,
     form: str,
     as_json: bool,
-    packs: tuple[str, ...],
+    reading: Reading,
 ) -> None:
     """Check descriptors, packs and scenarios, and prove what mocks answer.
 
@@ -50,7 +50,7 @@ def command(
     """
     if as_json and form == "github":
         raise click.UsageError("`--json` and `--format github` ask for two forms; leave one of them out")
-    runtime = open_runtime(paths, packs)
+    runtime = open_runtime(reading, paths)
     problems = [*runtime.problems, *(asyncio.run(_proved(runtime)) if deep else ())]
     if strict:
         problems = [replace(problem, severity="error") for problem in problems]

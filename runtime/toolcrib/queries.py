@@ -116,6 +116,24 @@ def card_of(tool: "Descriptor") -> Card:
     )
 
 
+def why_unable(card: Card, modes: Iterable[str], missing: Callable[[str], str]) -> str:
+    """Why a tool can't run as things are, and what to write; empty if it can.
+
+    Args:
+        card: The tool.
+        modes: The installed modes.
+        missing: From a mode to why it can't be used; empty if it can (`Executors.missing`).
+    """
+    if card.mode is None:
+        blocks = " or ".join(f"`{mode}:`" for mode in modes)
+        return f"`{card.name}` is unbound: write a {blocks} block in {card.place()}"
+    if card.mode not in card.modes:
+        there = ", ".join(f"`{mode}`" for mode in card.modes) or "none"
+        return f"`{card.name}` has no `{card.mode}:` block ({card.place()}); its modes are: {there}"
+    why = missing(card.mode)
+    return f"mode `{card.mode}` of `{card.name}` {why}" if why else ""
+
+
 def fits(
     *,
     name: Values = None,

@@ -236,11 +236,15 @@ class Registry(Mapping[str, Descriptor]):
             globs: Globs over names, case-sensitive.
             place: Where that is written, for people: `toolcrib.yaml:12 (profile ci)`.
         """
-        return self._ruled(Rule(tuple(globs), enables=False, place=place))
+        return self.with_rules([Rule(tuple(globs), enables=False, place=place)])
 
     def enabled(self, globs: Iterable[str], place: str = "") -> Registry:
         """A new registry that offers the tools whose names fit, although they were disabled before."""
-        return self._ruled(Rule(tuple(globs), enables=True, place=place))
+        return self.with_rules([Rule(tuple(globs), enables=True, place=place)])
+
+    def with_rules(self, rules: Iterable[Rule]) -> Registry:
+        """A new registry that disables and enables tools by these rules too, after those it has."""
+        return self._derived(offer=self._offer._replace(rules=(*self._offer.rules, *rules)))
 
     def with_toolsets(self, toolsets: Iterable[Toolset]) -> Registry:
         """A new registry that knows these toolsets by name, for `within` and for queries, and no others."""
@@ -360,9 +364,6 @@ class Registry(Mapping[str, Descriptor]):
         if test is None:
             return lambda card: self._offer.hidden(card.name) is None
         return lambda card: test(card) and self._offer.hidden(card.name) is None
-
-    def _ruled(self, rule: Rule) -> Registry:
-        return self._derived(offer=self._offer._replace(rules=(*self._offer.rules, rule)))
 
     def _derived(
         self,

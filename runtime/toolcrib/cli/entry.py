@@ -39,6 +39,7 @@ VERBS: Mapping[str, Verb] = {
     "init": Verb("init", "Write a first tool, pack and scenario to start from."),
     "validate": Verb("validate", "Check descriptors, packs and scenarios, and prove what mocks answer."),
     "list": Verb("list", "List the tools."),
+    "search": Verb("search", "Search the tools for words."),
     "show": Verb("show", "Show everything about one tool."),
     "call": Verb("call", "Call a tool."),
     "run": Verb("run", "Run the scenarios, and the examples of descriptors."),

@@ -8,7 +8,7 @@ import click
 
 from toolcrib.cli.filters import filter_options, filters_of, tell_strangers
 from toolcrib.cli.opening import open_runtime, tell_refusals
-from toolcrib.cli.options import json_option, pack_option
+from toolcrib.cli.options import Reading, json_option, reading_options
 from toolcrib.cli.tables import json_text, terminal_width
 from toolcrib.cli.tools_table import count_line, entry_of, mode_text, tool_lines
 from toolcrib.cli.tools_table import modes_line as line_of_modes
@@ -21,9 +21,9 @@ from toolcrib.queries import Card, why_unable
 @click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
 @filter_options
 @json_option
-@pack_option
+@reading_options
 def command(
-    *, patterns: tuple[str, ...], hidden: bool, as_json: bool, packs: tuple[str, ...], **options: Any
+    *, patterns: tuple[str, ...], hidden: bool, as_json: bool, reading: Reading, **options: Any
 ) -> None:
     """List the tools.
 
@@ -33,7 +33,7 @@ def command(
     annotations and toolsets a tool must have each; of names, categories, modes, files and packs one. With `--any`
     one condition is enough.
     """
-    runtime = open_runtime(packs=packs)
+    runtime = open_runtime(reading)
     tell_refusals(runtime)
     registry = runtime.registry
     filters = filters_of({**options, "name": patterns})

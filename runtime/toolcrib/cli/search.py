@@ -1,0 +1,67 @@
+"""`toolcrib search`: the tools that speak of some words, the best first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from toolcrib.cli.filters import filter_options, filters_of, tell_strangers
+from toolcrib.cli.list import entry, unable
+from toolcrib.cli.opening import open_runtime, tell_refusals
+from toolcrib.cli.options import Reading, json_option, reading_options
+from toolcrib.cli.tables import json_text, plural, terminal_width
+from toolcrib.cli.tools_table import tool_lines
+
+
+@click.command("search")
+@click.argument("words", nargs=-1, required=True)
+@filter_options
+@click.option(
+    "-n",
+    "most",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Show at most so many tools.",
+)
+@json_option
+@reading_options
+def command(
+    *,
+    words: tuple[str, ...],
+    hidden: bool,
+    most: int,
+    as_json: bool,
+    reading: Reading,
+    **options: Any,
+) -> None:
+    """Search the tools for words.
+
+    Words are looked for in names, titles, tags, categories, arguments and descriptions, without regard to case,
+    accents and plurals; the beginning of a word is enough. Tools that have more of the words, rarer words, and
+    words in their names stand first. The other options are those of `toolcrib list`.
+    """
+    runtime = open_runtime(reading)
+    tell_refusals(runtime)
+    registry = runtime.registry
+    filters = filters_of(options)
+    hits = registry.search(" ".join(words), hidden=hidden, **filters)
+    shown = hits[:most]
+    if as_json:
+        tools = [{**entry(runtime, hit.card), "score": hit.score} for hit in shown]
+        click.echo(json_text({"tools": tools, "found": len(hits)}))
+    else:
+        cards = [hit.card for hit in shown]
+        for line in tool_lines(cards, unable(runtime), terminal_width(), hidden=registry.hidden):
+            click.echo(line)
+        click.echo(_count_line(len(shown), len(hits), exist=bool(registry)))
+    if registry and not hits:
+        tell_strangers(registry, filters)
+
+
+def _count_line(shown: int, found: int, *, exist: bool) -> str:
+    if not found:
+        return "no tool fits" if exist else "no tools"
+    more = f", the best {shown} of them shown; `-n` shows more" if shown < found else ""
+    return f"{plural(found, 'tool')}{more}"

@@ -1,0 +1,108 @@
+"""Tools as a table and as JSON, from their cards. `toolcrib list` prints one before anything heavy is imported."""
+
+from __future__ import annotations
+
+from toolcrib.cli.tables import first_sentence, plural, table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, TypeAlias
+
+    from toolcrib.queries import Card, Hidden
+
+    Why: TypeAlias = Callable[[Card], str]
+
+
+def tool_lines(
+    cards: Sequence[Card],
+    why_unable: Why,
+    width: int | None,
+    *,
+    hidden: Callable[[str], Hidden | None] = lambda _name: None,
+) -> list[str]:
+    """The lines of the table: name, mode, flags, first sentence; of a hidden tool why it is not offered.
+
+    Args:
+        cards: The tools, in the order of the lines.
+        why_unable: Why a tool can't run as things are; empty if it can (`queries.why_unable`).
+        width: Columns of the terminal; None for no limit.
+        hidden: From a name to why the tool is not offered; only asked where hidden tools may be among the cards.
+    """
+    rows = []
+    for card in cards:
+        why = hidden(card.name)
+        flags = flags_of(card) if why is None else [why.code.replace("_", " "), *flags_of(card)]
+        text = first_sentence(card.description) if why is None else why.message
+        rows.append((card.name, mode_text(card.mode, why_unable(card)), ", ".join(flags), text))
+    return table(rows, width)
+
+
+def mode_text(mode: str | None, unable: str) -> str:
+    """A mode as a person reads it: with `unbound` and `unavailable` where calls can't run."""
+    if mode is None:
+        return "unbound"
+    return f"{mode} (unavailable)" if unable else mode
+
+
+def flags_of(card: Card) -> list[str]:
+    """What one should know of a tool before using it."""
+    flags = {
+        "stale": card.stale,
+        "deprecated": card.deprecated,
+        "experimental": card.experimental,
+        "read-only": "read_only" in card.annotations,
+    }
+    return [flag for flag, is_so in flags.items() if is_so]
+
+
+def modes_line(modes: Iterable[str]) -> str:
+    """How many tools are in which mode: `12 mock, 1 unbound`. The modes are `mode_text` of each tool."""
+    counts: dict[str, int] = {}
+    for mode in modes:
+        counts[mode] = counts.get(mode, 0) + 1
+    return ", ".join(f"{count} {mode}" for mode, count in sorted(counts.items()))
+
+
+def count_line(cards: Sequence[Card], why_unable: Why, *, exist: bool, hidden: int = 0) -> str:
+    """The line below the table: `12 tools: 11 mock, 1 unbound`.
+
+    Args:
+        cards: The tools of the table.
+        why_unable: As for `tool_lines`.
+        exist: Whether there is any tool at all.
+        hidden: How many more fit that are not offered.
+    """
+    if not cards:
+        told = "no tool fits" if exist else "no tools"
+    else:
+        modes = modes_line(mode_text(card.mode, why_unable(card)) for card in cards)
+        told = f"{plural(len(cards), 'tool')}: {modes}"
+    return f"{told}; {hidden} not offered, `--all` shows why" if hidden else told
+
+
+def entry_of(card: Card, *, alias: str, unable: str, hidden: Hidden | None) -> dict[str, Any]:
+    """A tool as a JSON object: what its card says, its alias, and why it can't run or is not offered."""
+    return {
+        "name": card.name,
+        "alias": alias,
+        "title": card.title,
+        "description": card.description,
+        "version": card.version,
+        "category": card.category,
+        "mode": card.mode,
+        "unavailable": unable or None,
+        "hidden": None if hidden is None else hidden._asdict(),
+        "modes": list(card.modes),
+        "tags": list(card.tags),
+        "labels": dict(card.labels),
+        "annotations": list(card.annotations),
+        "arguments": list(card.arguments),
+        "deprecated": card.deprecated,
+        "experimental": card.experimental,
+        "stale": card.stale or None,
+        "pack": card.pack or None,
+        "namespace": card.namespace or None,
+        "source": card.source,
+        "line": card.line,
+    }

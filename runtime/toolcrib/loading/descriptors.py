@@ -17,6 +17,7 @@ from toolcrib.protocols import Files, Kinds
 from toolcrib.schemas import KNOWN_MODES, envelope
 from toolcrib.text import canonical, compact
 from toolcrib.validation import Fault, Validator, check_schema
+from toolcrib.validation.evidence import SMALL, is_evident
 
 LONGEST_TIMEOUT = 600.0
 """Seconds."""
@@ -71,13 +72,16 @@ def parse_descriptor(
     if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in problems):
         return None, [document.place(problem) for problem in problems]
     kept = sound(value, problems, shape)
-    tool = _build({"name": "unnamed", **kept}, _origin(document, value, files, pack))
+    content = canonical(value).encode("utf-8")
+    tool = _build({"name": "unnamed", **kept}, _origin(document, content, files, pack))
     if all(key in kept or key in _PLAIN for key in value):
         problems += _check_mode(tool, kinds)
     problems += _check_timeout(tool)
-    problems += (found := _check_schemas(tool))
-    judged = _without_broken_schemas(tool, found)
-    problems += _check_examples(judged)
+    judged = tool
+    if not (len(content) <= SMALL and _is_evident(tool)):
+        problems += (found := _check_schemas(tool))
+        judged = _without_broken_schemas(tool, found)
+        problems += _check_examples(judged)
     for mode in tool.bindings:
         problems += kinds.check_binding(mode, judged)
     refused = any(problem.severity == "error" for problem in problems)
@@ -94,8 +98,8 @@ def _without_broken_schemas(tool: Descriptor, problems: Sequence[Problem]) -> De
     )
 
 
-def _origin(document: Document, value: JSON, files: Files | None, pack: str) -> Origin:
-    digest = hashlib.sha256(canonical(value).encode("utf-8")).hexdigest()
+def _origin(document: Document, content: bytes, files: Files | None, pack: str) -> Origin:
+    digest = hashlib.sha256(content).hexdigest()
     return Origin(
         source=document.source,
         line=document.line,
@@ -111,7 +115,7 @@ def _build(value: dict[str, Any], origin: Origin) -> Descriptor:
     plain = {
         key: item
         for key, item in value.items()
-        if key in envelope("descriptor")["properties"] and key != "$schema"
+        if key in envelope("descriptor")["properties"] and key not in _NOT_OF_THE_TOOL
     }
     for key in ("annotations", "examples", "timeout", "tags"):
         if key in plain:
@@ -119,6 +123,10 @@ def _build(value: dict[str, Any], origin: Origin) -> Descriptor:
     if plain.get("mode") is None and len(bindings) == 1:
         plain["mode"] = next(iter(bindings))
     return Descriptor(**plain, bindings=bindings, origin=origin)
+
+
+_NOT_OF_THE_TOOL = frozenset({"$schema", "override"})
+"""Keys that speak of the document."""
 
 
 def _example(entry: Mapping[str, Any]) -> Example:
@@ -152,6 +160,17 @@ def _check_mode(tool: Descriptor, kinds: Kinds) -> list[Problem]:
                 Problem(code="mode_not_installed", message=message, pointer=f"/{mode}", severity="warning")
             )
     return problems
+
+
+def _is_evident(tool: Descriptor) -> bool:
+    """Whether the schemas are evidently right and the examples fit them; if not, a longer look says what is wrong."""
+    if _check_arguments_type(tool.input_schema):
+        return False
+    arguments = [dict(example.args) for example in tool.examples]
+    cases: list[tuple[Schema, list[Any]]] = [(tool.input_schema, arguments)]
+    if tool.output_schema is not None:
+        cases.append((tool.output_schema, [each.result for each in tool.examples if each.has_result]))
+    return is_evident(cases)
 
 
 def _check_schemas(tool: Descriptor) -> list[Problem]:

@@ -126,7 +126,8 @@ def _all_sites(index: SchemaIndex) -> dict[Key, Site]:
 
 
 @cache
-def _meta_schema(dialect: str) -> jsonschema_rs.Validator:
+def meta_schema(dialect: str) -> jsonschema_rs.Validator:
+    """The compiled judge of the schemas of a dialect."""
     return compile_schema({"$schema": dialect, "$ref": dialect})
 
 
@@ -143,7 +144,7 @@ def _is_bundled(dialect: str, uri: str) -> bool:
 
 
 def _meta_problems(site: Site, dialect: str) -> Iterator[Problem]:
-    errors = _meta_schema(dialect).iter_errors(site.schema)
+    errors = meta_schema(dialect).iter_errors(site.schema)
     for fault in Explanation(site.schema, _ANYTHING, lambda _path, _value: False).of(errors, _MOST):
         keyword = f"`{shorten(str(fault.path[-1]))}`: " if fault.path else ""
         message = f"{keyword}expected {fault.expected}, got {fault.got}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from toolcrib.errors import ConfigurationError, DocumentError, Problem, did_you_mean, near_misses
 from toolcrib.model import NOTHING, Descriptor, Toolset
@@ -168,6 +168,16 @@ class Registry(Mapping[str, Descriptor]):
     def __getitem__(self, name: str) -> Descriptor:
         return self._tools[name]
 
+    @overload
+    def get(self, name: str, /) -> Descriptor | None: ...
+
+    @overload
+    def get(self, name: str, /, default: Descriptor | T) -> Descriptor | T: ...
+
+    def get(self, name: str, /, default: Any = None) -> Any:
+        """The tool, or `default` where there is none; what making it raises is never taken for its absence."""
+        return self[name] if name in self._tools else default
+
     def __contains__(self, name: object) -> bool:
         return name in self._tools
 
@@ -207,6 +217,10 @@ class Registry(Mapping[str, Descriptor]):
                 raise KeyError(name)
         left = [name for name in self if name not in names]
         return self._derived(Lazy(left, self._tools.__getitem__), Lazy(left, self._cards.__getitem__))
+
+    def after(self, before: Registry) -> Registry:
+        """The same tools as the next revision of another registry."""
+        return self._derived(before=before)
 
     def changed(
         self,
@@ -345,10 +359,10 @@ class Registry(Mapping[str, Descriptor]):
 
     def named_by_alias(self, alias: str) -> str | None:
         """The name of the tool that has an alias; None where none has."""
-        names = self._known.names
-        if names is None:
-            names = self._known.names = {its: name for name, its in self._aliases().items()}
-        return names.get(alias, alias if alias in self and alias not in self._aliases() else None)
+        if self._known.names is None:
+            self._known.names = {its: name for name, its in self._aliases().items()}
+        own = alias if alias in self and alias not in self._aliases() else None
+        return self._known.names.get(alias, own)
 
     def _aliases(self) -> Mapping[str, str]:
         if self._known.aliases is None:
@@ -370,8 +384,9 @@ class Registry(Mapping[str, Descriptor]):
         tools: Lazy[Descriptor] | None = None,
         cards: Lazy[Card] | None = None,
         offer: Offer | None = None,
+        before: Registry | None = None,
     ) -> Registry:
-        new = Registry(revision=self._revision + 1)
+        new = Registry(revision=(self if before is None else before).revision + 1)
         new._hold(
             self._tools if tools is None else tools,
             self._cards if cards is None else cards,
@@ -394,6 +409,12 @@ def _by_name(cards: Iterable[Card]) -> dict[str, Card]:
 
 def _listing(toolsets: Iterable[str]) -> str:
     return f"the toolsets are: {', '.join(f'`{name}`' for name in toolsets) or 'none'}"
+
+
+def how_many(registry: Registry) -> str:
+    """How many tools there are, as a sentence."""
+    many = len(registry)
+    return f"{many or 'no'} tool{' is' if many == 1 else 's are'} loaded"
 
 
 def _nothing(name: str) -> Problem:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from functools import reduce
+from importlib import import_module
 
 from toolcrib.errors import Problem
 from toolcrib.model import Descriptor, Schema
@@ -20,9 +21,14 @@ GROUP = "toolcrib.executors"
 
 
 class Executors:
-    """The executors that are at hand, by mode. Each is made at first use and kept until `aclose`."""
+    """The executors that are at hand, by mode. Each is made at first use and kept until `aclose`.
+
+    Attributes:
+        targets: Mode -> `module:class`, for executors that were given or found that way.
+    """
 
     def __init__(self, makers: Mapping[str, Callable[[], Executor]]) -> None:
+        self.targets: Mapping[str, str] = {}
         self._makers = dict(sorted(makers.items()))
         self._made: dict[str, Executor] = {}
         self._broken: dict[str, str] = {}
@@ -30,21 +36,36 @@ class Executors:
     @classmethod
     def installed(cls) -> Executors:
         """Every executor that an installed distribution offers."""
-        return cls({entry.name: _maker(entry) for entry in entry_points(group=GROUP)})
+        from importlib.metadata import entry_points  # noqa: PLC0415 -- an index knows the answer, and this is slow
+
+        return cls.named({entry.name: f"{entry.module}:{entry.attr}" for entry in entry_points(group=GROUP)})
+
+    @classmethod
+    def named(cls, targets: Mapping[str, str]) -> Executors:
+        """Executors by where they lie: mode -> `module:class`. Nothing is imported before it is used."""
+        executors = cls({mode: _maker(target) for mode, target in targets.items()})
+        executors.targets = dict(targets)
+        return executors
 
     @property
     def modes(self) -> tuple[str, ...]:
         """The names of the installed modes, sorted; nothing is loaded for it."""
         return tuple(self._makers)
 
+    @property
+    def broken(self) -> Mapping[str, str]:
+        """The modes that turned out not to be importable -> why."""
+        return self._broken
+
     def get(self, mode: str) -> Executor | None:
-        """The executor of a mode; None where none is installed, or where what is installed can't be imported."""
+        """The executor of a mode; None where none is installed, or where what is installed can't be made."""
         if mode not in self._made and mode in self._makers and mode not in self._broken:
             try:
                 self._made[mode] = self._makers[mode]()
-            except ImportError as error:
-                self._broken[mode] = str(error)
-                log.warning("mode `%s` can't be used: %s", mode, error)
+            except Exception as error:  # noqa: BLE001 -- what a third party's distribution does when it is imported is its own
+                alone = isinstance(error, ImportError)
+                self._broken[mode] = str(error) if alone else f"{type(error).__name__}: {error}"
+                log.warning("mode `%s` can't be used: %s", mode, self._broken[mode])
         return self._made.get(mode)
 
     def missing(self, mode: str) -> str:
@@ -85,11 +106,12 @@ class Executors:
             raise ExceptionGroup("executors could not be closed", errors)
 
 
-def _maker(entry: EntryPoint) -> Callable[[], Executor]:
-    """Makes the executor of an entry point; its distribution is imported only then."""
+def _maker(target: str) -> Callable[[], Executor]:
+    """Makes the executor that lies at `module:class`; its distribution is imported only then."""
 
     def make() -> Executor:
-        executor: Executor = entry.load()()
+        module, _, path = target.partition(":")
+        executor: Executor = reduce(getattr, path.split("."), import_module(module))()  # type: ignore[operator]
         return executor
 
     return make

@@ -134,3 +134,29 @@ def test_why_a_mode_cannot_be_used_is_told():
         == "is not installed; the installed modes are: `mock`"
     )
     assert Executors({}).missing("live") == "is not installed; the installed modes are: none"
+
+
+def test_executors_can_be_named_by_where_they_lie():
+    found = Executors.installed()
+    named = Executors.named(found.targets)
+    assert named.modes == found.modes
+    assert type(named.get("mock")) is type(found.get("mock"))
+
+
+def test_a_named_executor_that_can_not_be_imported_is_broken():
+    named = Executors.named({"gone": "no_such_module_at_all:Executor"})
+    assert not named.broken
+    assert named.get("gone") is None
+    assert "no_such_module_at_all" in named.broken["gone"]
+
+
+@pytest.mark.parametrize("error", [AttributeError("no `Execuor`"), TypeError("abstract"), SyntaxError("bad")])
+def test_whatever_a_third_party_raises_takes_no_other_mode_down(error, caplog):
+    def unmakeable():
+        raise error
+
+    executors = Executors({"broken": unmakeable, "mock": MockExecutor})
+    assert executors.schema_for("broken") is None
+    assert executors.missing("broken") == f"can't be used: {type(error).__name__}: {error}"
+    assert executors.get("mock") is not None
+    assert len(caplog.records) == 1

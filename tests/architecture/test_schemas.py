@@ -10,8 +10,9 @@ import pytest
 
 from toolcrib.clock import parse_duration
 from toolcrib.executors import Executors
+from toolcrib.loading.expectations import PARTS, Expectation, Made, Verify
 from toolcrib.loading.packs import Pack
-from toolcrib.loading.scenarios import PARTS, Expectation, Made, Scenario, Step, Verify
+from toolcrib.loading.scenarios import Parallel, Scenario, Step
 from toolcrib.model import Annotations, Descriptor, Example, Outcome
 from toolcrib.schemas import KINDS, KNOWN_MODES, LATER_KEYS, envelope, with_blocks
 from toolcrib.validation import check_schema, validate
@@ -52,11 +53,15 @@ def test_a_pack_has_the_fields_of_its_schema():
 
 
 def test_a_scenario_has_the_fields_of_its_schema():
-    assert field_names(Scenario, name="scenario", start="clock") - {"origin"} == properties("scenario")
+    of_one_run = {"values", "run", "base"}
+    told = field_names(Scenario, name="scenario", start="clock") - {"origin"} - of_one_run
+    assert told == properties("scenario")
     assert properties("scenario", "properties", "clock") == {"start"}
-    assert field_names(Step, save_as="as") - {"pointer", "written"} == properties("scenario", "$defs", "step")
-    assert {"outcome", *PARTS} == properties("scenario", "$defs", "expect")
-    assert field_names(Expectation) == {"outcome", "parts"}
+    places = {"pointer", "number", "branch"}
+    assert field_names(Step, save_as="as") - places - {"written"} == properties("scenario", "$defs", "step")
+    assert field_names(Parallel, calls="parallel") - places == properties("scenario", "$defs", "parallel")
+    assert {"outcome", "golden", *PARTS} == properties("scenario", "$defs", "expect")
+    assert field_names(Expectation) == {"outcome", "golden", "parts"}
 
 
 def test_a_verification_has_the_fields_of_its_schema():
@@ -95,6 +100,7 @@ SAID_OTHERWISE = {
     ("descriptor", "annotations"): (Annotations(), {}),
     ("descriptor", "output_schema"): (None, True),
     ("descriptor", "timeout"): (parse_duration("30s"), "30s"),
+    ("pack", "toolsets"): ([], {}),
     ("scenario", "verify"): (Verify(), {}),
 }
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 from toolcrib.errors import DocumentError, Problem
 from toolcrib.loading.contents import Content, documents_of, log_problems
 from toolcrib.loading.documents import Document
+from toolcrib.loading.marks import clipped
+from toolcrib.loading.namespaces import full_name
 from toolcrib.loading.shape import Shape
-from toolcrib.model import JSON, NOTHING, Origin
+from toolcrib.loading.soundness import sound
+from toolcrib.loading.toolsets import check_defaults, check_names, check_toolsets, toolsets_of
+from toolcrib.loading.versions import check_range
+from toolcrib.model import JSON, NOTHING, Origin, Toolset
+from toolcrib.pointers import pointer_step
 from toolcrib.protocols import Kinds
 from toolcrib.text import canonical
 
@@ -30,7 +37,9 @@ class Pack:
         tools: Globs of its descriptor files, relative to the pack.
         scenarios: Globs of its scenario files, relative to the pack.
         namespace: What stands before `__` in the names of its tools; empty for none.
-        defaults: Key of a descriptor -> value, for descriptors that do not say so themselves.
+        toolsets: Named selections of its tools, in order of writing; globs over the names without namespace.
+        defaults: Key of a descriptor -> value as documents write it, for descriptors that do not say so themselves.
+        requires: `toolcrib` -> versions of it that will do, `packs` -> name of a pack -> versions of it.
         origin: Where it came from.
     """
 
@@ -42,7 +51,9 @@ class Pack:
     tools: tuple[str, ...] = ("**",)
     scenarios: tuple[str, ...] = ("**",)
     namespace: str = ""
+    toolsets: tuple[Toolset, ...] = ()
     defaults: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    requires: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     origin: Origin = field(default_factory=Origin)
 
     @classmethod
@@ -62,6 +73,13 @@ class Pack:
             raise DocumentError(problems)
         log_problems(problems)
         return pack
+
+    def toolsets_within(self, namespace: str) -> tuple[Toolset, ...]:
+        """Its toolsets, with globs over the names that its tools have within a namespace."""
+        return tuple(
+            toolset._replace(tools=tuple(full_name(namespace, glob) for glob in toolset.tools))
+            for toolset in self.toolsets
+        )
 
     def holds_tools(self, path: str) -> bool:
         """Whether a file (relative to the pack, with `/`) may hold tools of the pack."""
@@ -123,6 +141,8 @@ _FIRST = "write `name: my-pack` and `version: 1.0.0`"
 def parse_pack(document: Document, shape: Shape) -> tuple[Pack | None, list[Problem]]:
     """Read `pack.yaml`. Returns the pack, or None where it is refused, and all problems, placed."""
     value, faults = shape.judged(document)
+    if isinstance(value, dict):
+        faults = [*map(_of_later, faults), *_check_pack(sound(value, faults, shape))]
     problems = [document.place(problem) for problem in faults]
     if not isinstance(value, dict) or any(problem.severity == "error" for problem in problems):
         return None, problems
@@ -137,4 +157,36 @@ def parse_pack(document: Document, shape: Shape) -> tuple[Pack | None, list[Prob
         pack=said["name"],
         locate=document.position,
     )
-    return Pack(**plain, origin=origin), problems
+    return Pack(**{**plain, "toolsets": toolsets_of(said, origin)}, origin=origin), problems
+
+
+def _check_pack(said: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is wrong with the parts of a pack whose shape is right."""
+    yield from check_names(said, ("toolsets",))
+    yield from check_toolsets(said.get("toolsets", {}))
+    yield from check_defaults(said, "")
+    needs = said.get("requires", {})
+    if "toolcrib" in needs:
+        yield from check_range(needs["toolcrib"], "/requires/toolcrib")
+    for name, wanted in needs.get("packs", {}).items():
+        pointer = f"/requires/packs/{pointer_step(name)}"
+        if not _PACK_NAME.fullmatch(name):
+            message = f"`{clipped(name)}` is no name of a pack"
+            hint = "a name is lower case letters, digits and `-`, at most 64 in all, and begins with a letter"
+            yield Problem(code="wrong_form", message=message, pointer=pointer, hint=hint)
+        yield from check_range(wanted, pointer)
+
+
+_PACK_NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
+
+_LATER_NEEDS = frozenset({"commands", "environment", "extras", "files", "hosts"})
+"""Keys of `requires` that are reserved and have no effect yet."""
+
+
+def _of_later(fault: Problem) -> Problem:
+    """A need that nothing looks after yet is told as that, not as a misspelling."""
+    name = fault.pointer.removeprefix("/requires/")
+    if fault.code != "unknown_key" or name not in _LATER_NEEDS:
+        return fault
+    hint = "leave it out; a key without effect is refused rather than ignored"
+    return replace(fault, code="not_supported_yet", message=f"`{name}` is not supported yet", hint=hint)

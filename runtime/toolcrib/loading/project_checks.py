@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolcrib.clock import format_duration, parse_duration
 from toolcrib.errors import Problem, did_you_mean
-from toolcrib.loading.descriptors import LONGEST_TIMEOUT
 from toolcrib.loading.marks import clipped
+from toolcrib.loading.toolsets import (
+    check_defaults,
+    check_names,
+    check_tool_glob,
+    check_tool_globs,
+    check_toolsets,
+)
+from toolcrib.loading.versions import check_range
 from toolcrib.pointers import pointer_step
-
-_TOOL_GLOB = re.compile(r"(?:[A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9_.-]+\])+")
-"""Globs that can fit the name of a tool."""
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-"""Names of profiles and toolsets."""
 
 
 def check_project(said: Mapping[str, Any], written: Mapping[str, Any]) -> list[Problem]:
@@ -29,28 +28,18 @@ def check_project(said: Mapping[str, Any], written: Mapping[str, Any]) -> list[P
     """
     profiles, toolsets = _names(written, "profiles"), _names(written, "toolsets")
     problems = [
-        *_check_names(said),
+        *check_names(said, ("toolsets", "profiles")),
         *_check_sources(said.get("sources", ())),
         *_check_ignore(said.get("ignore", ())),
-        *_check_defaults(said, ""),
-        *_check_globs(said.get("disable", ()), "/disable"),
-        *_check_toolsets(said.get("toolsets", {})),
+        *check_defaults(said, ""),
+        *check_tool_globs(said.get("disable", ()), "/disable"),
+        *check_toolsets(said.get("toolsets", {})),
     ]
     if "profile" in said and said["profile"] not in profiles:
         problems.append(_unknown("unknown_profile", said["profile"], profiles, "/profile"))
     for name, profile in said.get("profiles", {}).items():
         problems += _check_profile(profile, f"/profiles/{pointer_step(name)}", profiles, toolsets)
     return problems + list(_circles(said.get("profiles", {})))
-
-
-def _check_names(said: Mapping[str, Any]) -> Iterator[Problem]:
-    for key in ("toolsets", "profiles"):
-        for name in said.get(key, {}):
-            if not _NAME.fullmatch(name):
-                message = f"`{clipped(name)}` is no name of a {key[:-1]}"
-                hint = "a name begins with a letter or `_` and goes on with letters, digits, `_`, `-`, at most 64 in all"
-                pointer = f"/{key}/{pointer_step(name)}"
-                yield Problem(code="wrong_form", message=message, pointer=pointer, hint=hint)
 
 
 def _names(written: Mapping[str, Any], key: str) -> list[str]:
@@ -65,11 +54,11 @@ def _check_profile(
         yield _unknown("unknown_profile", said["extends"], profiles, f"{pointer}/extends")
     if "toolset" in said and said["toolset"] not in toolsets:
         yield _unknown("unknown_toolset", said["toolset"], toolsets, f"{pointer}/toolset")
-    yield from _check_defaults(said, pointer)
+    yield from check_defaults(said, pointer)
     for glob in said.get("modes", {}):
-        yield from _check_glob(glob, f"{pointer}/modes/{pointer_step(glob)}")
+        yield from check_tool_glob(glob, f"{pointer}/modes/{pointer_step(glob)}")
     for key in ("disable", "enable"):
-        yield from _check_globs(said.get(key, ()), f"{pointer}/{key}")
+        yield from check_tool_globs(said.get(key, ()), f"{pointer}/{key}")
 
 
 def _unknown(code: str, name: str, known: list[str], pointer: str) -> Problem:
@@ -103,39 +92,6 @@ def _circles(profiles: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(code="endless_extends", message=message, pointer=pointer, hint=hint)
 
 
-def _check_defaults(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
-    timeout = said.get("defaults", {}).get("timeout")
-    if timeout is None or 0 < parse_duration(timeout) <= LONGEST_TIMEOUT:
-        return
-    longest = format_duration(LONGEST_TIMEOUT)
-    message = f"a timeout is longer than 0s and at most {longest}, and this one is `{timeout}`"
-    hint = f"write at most {longest}, or leave it out for 30s"
-    yield Problem(code="out_of_range", message=message, pointer=f"{pointer}/defaults/timeout", hint=hint)
-
-
-def _check_toolsets(toolsets: Mapping[str, Any]) -> Iterator[Problem]:
-    for name, entry in toolsets.items():
-        pointer = f"/toolsets/{pointer_step(name)}"
-        if isinstance(entry, list):
-            yield from _check_globs(entry, pointer)
-        else:
-            yield from _check_globs(entry["tools"], f"{pointer}/tools")
-
-
-def _check_globs(globs: Any, pointer: str) -> Iterator[Problem]:
-    for index, glob in enumerate(globs):
-        yield from _check_glob(glob, f"{pointer}/{index}")
-
-
-def _check_glob(glob: str, pointer: str) -> Iterator[Problem]:
-    """A glob that no name of a tool can fit is misspelt."""
-    if _TOOL_GLOB.fullmatch(glob):
-        return
-    message = f"`{clipped(glob)}` is no glob over names of tools, which have letters, digits, `_`, `.`, `-`"
-    hint = "`*` stands for any text, `?` for one character, `[ab]` for one of these; write several in a list"
-    yield Problem(code="bad_glob", message=message, pointer=pointer, hint=hint)
-
-
 def _check_ignore(globs: Any) -> Iterator[Problem]:
     for index, glob in enumerate(globs):
         fault = _fault_of_file_glob(glob)
@@ -164,6 +120,8 @@ def _check_sources(sources: Any) -> Iterator[Problem]:
         path = written.get("path", "")
         if path:
             yield from _check_path(path, pointer if isinstance(entry, str) else f"{pointer}/path")
+        if "version" in written:
+            yield from check_range(written["version"], f"{pointer}/version")
         name = posixpath.normpath(path) if path else f"pack {written['pack']}"
         if name in first:
             message = f"`{clipped(path or written['pack'])}` is a source already, number {first[name] + 1} of the list"

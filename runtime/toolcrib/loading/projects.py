@@ -18,6 +18,7 @@ from toolcrib.loading.project_checks import check_project
 from toolcrib.loading.settings import NO_SETTINGS, PROFILE_VARIABLE, Settings, apply_settings, chosen_profile
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.soundness import sound
+from toolcrib.loading.toolsets import toolsets_of
 from toolcrib.model import JSON, NOTHING, Origin, Toolset
 from toolcrib.pointers import pointer_step
 from toolcrib.protocols import Kinds
@@ -229,7 +230,7 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
         ignore=tuple(said.get("ignore", ())),
         defaults=_defaults(said),
         disable=tuple(said.get("disable", ())),
-        toolsets=tuple(_toolset(name, entry, origin) for name, entry in said.get("toolsets", {}).items()),
+        toolsets=toolsets_of(said, origin),
         profile=said.get("profile", ""),
         profiles=MappingProxyType(
             {name: _profile(name, entry) for name, entry in said.get("profiles", {}).items()}
@@ -241,16 +242,6 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
 def _source(entry: str | Mapping[str, str], index: int, origin: Origin) -> SourceEntry:
     written: dict[str, Any] = {"path": entry} if isinstance(entry, str) else dict(entry)
     return SourceEntry(**written, place=origin.place(f"/sources/{index}"))
-
-
-def _toolset(name: str, entry: Any, origin: Origin) -> Toolset:
-    written = entry if isinstance(entry, dict) else {"tools": entry}
-    return Toolset(
-        name=name,
-        description=written.get("description", ""),
-        tools=tuple(written["tools"]),
-        place=origin.place(f"/toolsets/{pointer_step(name)}"),
-    )
 
 
 def _profile(name: str, said: Mapping[str, Any]) -> Profile:

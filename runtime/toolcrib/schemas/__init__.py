@@ -33,8 +33,8 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
             "requires_confirmation",
         }
     ),
-    "pack": frozenset({"defaults", "requires", "toolsets"}),
-    "scenario": frozenset({"agent", "cases", "faults", "matrix", "repeat", "state", "store", "vars"}),
+    "pack": frozenset(),
+    "scenario": frozenset({"agent", "cases", "faults", "state", "store", "vars"}),
     "project": frozenset({"agents", "egress", "limits", "policy", "servers"}),
 }
 """Keys that are reserved and have no effect yet; a document that uses one is refused."""
@@ -77,11 +77,15 @@ def _place_in_descriptor(schema: dict[str, Any], blocks: Mapping[str, Schema]) -
             "description": f"Mode `{mode}` is not installed: the block is not checked.",
         }
         schema["properties"].setdefault(mode, missing)
-    schema["allOf"] = [
+    whole = [
         *_conditions(sorted({*blocks, *KNOWN_MODES})),
         *([_NEEDS_OUTPUT] if "mock" in blocks else []),
     ]
+    schema["allOf"] = [{TOLD_BY_LOADER: True, "if": {**_OVERRIDES}, "else": {"allOf": whole}}]
 
+
+_OVERRIDES: dict[str, Any] = {"properties": {"override": {"const": True}}, "required": ["override"]}
+"""A document that is laid over another one may leave out what that one says."""
 
 _SAYING = ("description", "input_schema", "output_schema", "mode", "examples", "annotations")
 """Keys of which a descriptor has at least one, or else the block of a mode."""

@@ -115,7 +115,7 @@ def test_a_pack_within_a_pack_has_its_own_files(folder):
     assert sorted(pack.name for pack in found.packs) == ["inner", "shop"]
 
 
-@pytest.mark.parametrize("broken", ["name: Shop\n", "", "{", PACK + "toolsets: {}\n", "- 1\n"])
+@pytest.mark.parametrize("broken", ["name: Shop\n", "", "{", PACK + "requires: {hosts: []}\n", "- 1\n"])
 def test_a_broken_pack_file_keeps_the_tools(folder, broken):
     root = folder({**PACKED, "shop/pack.yaml": broken})
     found = load([root], KINDS)

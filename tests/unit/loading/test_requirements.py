@@ -1,0 +1,150 @@
+"""What packs need of each other and of toolcrib."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from toolcrib import __version__
+from toolcrib.executors import Executors
+from toolcrib.loading.packs import Pack
+from toolcrib.loading.requirements import check_requirements
+from toolcrib.schemas import envelope
+
+KINDS = Executors({})
+
+
+def pack(name, version="1.0.0", packs=None, toolcrib=None):
+    needs = {}
+    if toolcrib is not None:
+        needs["toolcrib"] = toolcrib
+    if packs is not None:
+        needs["packs"] = packs
+    document = {"name": name, "version": version} | ({"requires": needs} if needs else {})
+    return Pack.parse(f"{name}/pack.json", json.dumps(document, indent=1), kinds=KINDS)
+
+
+def told(*packs, **options):
+    return [
+        (problem.code, problem.source, problem.pointer) for problem in check_requirements(packs, **options)
+    ]
+
+
+def test_packs_that_find_what_they_need_have_no_problem():
+    assert (
+        told(pack("a", packs={"b": ">=1,<2"}, toolcrib=">=0.1"), pack("b", packs={"c": "==1.0.0"}), pack("c"))
+        == []
+    )
+    assert check_requirements([]) == []
+
+
+def test_a_pack_that_is_absent_is_told_at_its_place():
+    [problem] = check_requirements([pack("a", packs={"travel-desk": ">=1.0"}), pack("b")])
+    assert (problem.code, problem.severity) == ("unknown_pack", "error")
+    assert (problem.source, problem.line, problem.pointer) == (
+        "a/pack.json",
+        6,
+        "/requires/packs/travel-desk",
+    )
+    assert "`travel-desk` >=1.0" in problem.message
+    assert "`sources`" in problem.hint
+    assert "`b`" in problem.hint
+
+
+def test_a_misspelt_pack_is_told_with_the_near_one():
+    [problem] = check_requirements([pack("a", packs={"travel-dask": ">=1.0"}), pack("travel-desk")])
+    assert problem.hint == "did you mean `travel-desk`?"
+
+
+def test_a_pack_of_another_version_is_told_with_its_place():
+    [problem] = check_requirements([pack("a", packs={"b": ">=1.2,<2"}), pack("b", "2.1.0")])
+    assert problem.code == "version_mismatch"
+    assert problem.message == "pack `a` needs `b` >=1.2,<2, and the one in b/pack.json:3 has version 2.1.0"
+
+
+def test_a_version_that_cant_be_compared_is_told():
+    [problem] = check_requirements([pack("a", packs={"b": ">=1"}), pack("b", "1.0.0-SNAPSHOT")])
+    assert "can't be compared" in problem.message
+
+
+def test_toolcrib_itself_has_a_version():
+    assert told(pack("a", toolcrib=f"=={__version__}")) == []
+    [problem] = check_requirements([pack("a", toolcrib=">=3")], version="2.5.0")
+    assert (problem.code, problem.pointer) == ("version_mismatch", "/requires/toolcrib")
+    assert "toolcrib >=3" in problem.message
+    assert "has version 2.5.0" in problem.message
+    assert "pip install 'toolcrib>=3'" in problem.hint
+
+
+CIRCLES = [
+    ({"a": ["a"]}, ["`a` needs `a`"]),
+    ({"a": ["b"], "b": ["a"]}, ["`a` needs `b` needs `a`"]),
+    ({"a": ["b"], "b": ["c"], "c": ["b"]}, ["`b` needs `c` needs `b`"]),
+    ({"a": ["b", "c"], "b": ["d"], "c": ["d"], "d": []}, []),
+    ({"a": ["b", "c"], "b": ["a"], "c": ["a"]}, ["`a` needs `b` needs `a`", "`a` needs `c` needs `a`"]),
+    (
+        {"a": ["b"], "b": ["a"], "c": ["d"], "d": ["c"]},
+        ["`a` needs `b` needs `a`", "`c` needs `d` needs `c`"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("needs", "circles"), CIRCLES)
+def test_each_circle_is_told_once(needs, circles):
+    packs = [pack(name, packs=dict.fromkeys(others, ">=1")) for name, others in needs.items()]
+    problems = check_requirements(packs)
+    assert {problem.code for problem in problems} <= {"endless_requires"}
+    assert [problem.message.partition(": ")[2] for problem in problems] == circles
+    assert all(problem.line and problem.source for problem in problems)
+
+
+def test_a_long_chain_costs_no_stack():
+    chain = [pack(f"p{index}", packs={f"p{index + 1}": ">=1"}) for index in range(3000)]
+    assert told(*chain, pack("p3000")) == []
+    assert [code for code, _, _ in told(*chain, pack("p3000", packs={"p0": ">=1"}))] == ["endless_requires"]
+
+
+def test_everything_that_is_unmet_is_told_at_once():
+    assert told(
+        pack("a", packs={"x": ">=1", "b": ">=2"}, toolcrib=">=99"),
+        pack("b", packs={"a": ">=1"}),
+        version="0.1.0",
+    ) == [
+        ("version_mismatch", "a/pack.json", "/requires/toolcrib"),
+        ("unknown_pack", "a/pack.json", "/requires/packs/x"),
+        ("version_mismatch", "a/pack.json", "/requires/packs/b"),
+        ("endless_requires", "b/pack.json", "/requires/packs/a"),
+    ]
+
+
+def test_a_pack_without_needs_costs_no_library():
+    script = (
+        "import sys; from toolcrib.executors import Executors; from toolcrib.loading.packs import Pack;"
+        "from toolcrib.loading.requirements import check_requirements;"
+        "p = Pack.parse('p', {'name': 'a', 'version': '1.0.0'}, kinds=Executors({}));"
+        "assert check_requirements([p]) == [];"
+        "print([name for name in sys.modules if name.startswith('packaging')])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"
+
+
+def test_toolsets_within_a_namespace_name_the_tools_as_others_do():
+    shop = Pack.parse(
+        "pack.json",
+        {"name": "shop", "version": "1.0.0", "toolsets": {"small": ["get_*", "buy"]}},
+        kinds=KINDS,
+    )
+    assert shop.toolsets_within("") == shop.toolsets
+    assert shop.toolsets_within("acme")[0].tools == ("acme__get_*", "acme__buy")
+
+
+def test_projects_and_packs_write_the_same_alike():
+    project, packs = envelope("project")["$defs"], envelope("pack")["$defs"]
+    shared = project.keys() & packs.keys()
+    assert shared >= {"toolset", "tool_globs", "defaults", "duration", "possible_timeout"}
+    for name in shared:
+        one, other = dict(project[name]), dict(packs[name])
+        assert {**one, "description": ""} == {**other, "description": ""}, name

@@ -1,6 +1,6 @@
-"""Write the reference pages that follow from the schemas and the table of outcomes.
+"""Write the reference pages that follow from the schemas, the table of outcomes and the command line.
 
-Run `python docs/generate.py` after a change of a schema; a test compares the pages.
+Run `python docs/generate.py` after a change of one of them; a test compares the pages.
 """
 
 from __future__ import annotations
@@ -8,10 +8,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
+import click
+
 from toolcrib.cli.exit_codes import OF_OUTCOME
+from toolcrib.cli.group import cli
 from toolcrib.errors import error_for
 from toolcrib.executors import Executors
 from toolcrib.model import Outcome
@@ -70,6 +74,7 @@ def pages() -> dict[str, str]:
         "scenario.md": schema_page("Scenario", envelope("scenario"), "Matchers: [matchers](matchers.md)."),
         "functions.md": function_page(),
         "outcomes.md": outcome_page(),
+        "cli.md": cli_page(),
     }
 
 
@@ -211,6 +216,96 @@ def outcome_page() -> str:
 def first_line(cls: type) -> str:
     """The first line of a class's docstring."""
     return cell(re.sub(r"\s+", " ", (cls.__doc__ or "").partition("\n\n")[0]))
+
+
+def cli_page() -> str:
+    """The command line: what click knows, with what `cli.template` says beyond it below each verb."""
+    written = (FOLDER / "cli.template").read_text(encoding="utf-8")
+    opening, *sections = re.split(r"^## ", written, flags=re.MULTILINE)
+    notes = {heading: text for heading, _, text in (section.partition("\n\n") for section in sections)}
+    with click.Context(cli, info_name="toolcrib") as ctx:
+        verbs = {name: verb for name in cli.list_commands(ctx) if (verb := cli.get_command(ctx, name))}
+        parts = [opening.format(verbs="\n".join(verb_rows(verbs)), options="\n".join(option_rows(cli, ctx)))]
+        parts.append(f"## Exit codes\n\n{notes.pop('Exit codes')}")
+        for name, verb in verbs.items():
+            parts += verb_section(verb, ctx, name, notes.pop(name, ""))
+    assert not notes, f"`cli.template` says something of {', '.join(notes)}, which are no verbs"
+    title, _, rest = "".join(parts).partition("\n")
+    return f"{title}\n\n{GENERATED}{rest.rstrip()}\n"
+
+
+def verb_rows(verbs: dict[str, click.Command]) -> Iterator[str]:
+    """The verbs, each with a link to its section."""
+    yield "| verb | what it does |"
+    yield "|---|---|"
+    for name, verb in verbs.items():
+        yield f"| [`{name}`](#{name}) | {cell((verb.help or '').partition(chr(10))[0])} |"
+
+
+def verb_section(verb: click.Command, parent: click.Context, name: str, note: str = "") -> Iterator[str]:
+    """One verb: how it is written, its help, its options, the note; then the verbs below it."""
+    with click.Context(verb, info_name=name, parent=parent) as ctx:
+        words = " ".join([ctx.command_path, *usages(verb, ctx)])
+        below = verb.list_commands(ctx) if isinstance(verb, click.Group) else []
+        yield f"{'#' * len(ctx.command_path.split())} {ctx.command_path.partition(' ')[2]}\n\n"
+        yield f"```text\n{words}{' VERB ...' if below else ''}\n```\n\n{told(verb)}\n\n"
+        rows = list(option_rows(verb, ctx))
+        yield "\n".join([*rows, "", ""]) if rows else ""
+        yield f"{note.strip()}\n\n" if note else ""
+        for inner in below:
+            command = verb.get_command(ctx, inner) if isinstance(verb, click.Group) else None
+            assert command is not None, inner
+            yield from verb_section(command, ctx, inner)
+
+
+def told(verb: click.Command) -> str:
+    """The help of a verb, as paragraphs."""
+    return cleandoc(verb.help or "").replace("\b\n", "")
+
+
+MANY = 6
+"""More options than this are left to the table."""
+
+
+def usages(verb: click.Command, ctx: click.Context) -> Iterator[str]:
+    """What stands behind a verb: its arguments, and its options unless they are many."""
+    yield from (param.make_metavar(ctx) for param in verb.params if isinstance(param, click.Argument))
+    options = own_options(verb, ctx)
+    if len(options) > MANY:
+        yield "[OPTION]..."
+    else:
+        yield from (f"[{spelt(option, ctx, '|')}]{'...' * option.multiple}" for option in options)
+
+
+def own_options(verb: click.Command, ctx: click.Context) -> list[click.Option]:
+    """The options of a verb but for those that may stand before it as well, and `--help`."""
+    said_before = {param.name for param in ctx.find_root().command.params} if ctx.parent else set()
+    return [
+        param
+        for param in verb.params
+        if isinstance(param, click.Option) and not param.hidden and param.name not in said_before
+    ]
+
+
+def spelt(option: click.Option, ctx: click.Context, between: str) -> str:
+    """An option with what it takes: `--tag TAG`."""
+    names = between.join([*option.opts, *option.secondary_opts])
+    return names if option.is_flag or option.count else f"{names} {option.make_metavar(ctx)}"
+
+
+def option_rows(verb: click.Command, ctx: click.Context) -> Iterator[str]:
+    """The options of a verb with their help; nothing where it has none of its own."""
+    options = own_options(verb, ctx)
+    if options:
+        yield "| option | meaning |"
+        yield "|---|---|"
+    for option in options:
+        yield f"| `{cell(spelt(option, ctx, ' / '))}` | {cell(option.help or '')}{default_of(option)} |"
+
+
+def default_of(option: click.Option) -> str:
+    """What an option is taken for that is not given, where its help shows that."""
+    return f" Default: `{option.default}`." if option.show_default else ""
 
 
 def cell(text: str) -> str:

@@ -12,59 +12,63 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from fnmatch import fnmatchcase
-from pathlib import Path
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from toolcrib.clock import RealClock
-from toolcrib.errors import (
-    ClosedRuntime,
-    ConfigurationError,
-    DocumentError,
-    Problem,
-    UnknownMode,
-    did_you_mean,
-)
+from toolcrib.errors import ClosedRuntime, ConfigurationError, DocumentError, Problem
 from toolcrib.executors import Executors
-from toolcrib.loading.contents import log_problems
-from toolcrib.loading.linking import link
-from toolcrib.loading.packs import Pack
-from toolcrib.loading.scenarios import Scenario
-from toolcrib.loading.sources import Loaded, load
 from toolcrib.middleware import Observer, build_chain, layers_of, middleware_named
-from toolcrib.model import (
-    JSON,
-    NOTHING,
-    Descriptor,
-    Outcome,
-    Partial,
-    Progress,
-    Result,
-)
-from toolcrib.protocols import BoundTool, Clock, Kinds, Middleware
-from toolcrib.registry import Registry, without_duplicates
+from toolcrib.model import JSON, NOTHING, Descriptor, Outcome, Partial, Progress, Result
+from toolcrib.protocols import BoundTool, Clock, Middleware
+from toolcrib.registry import Registry, how_many
 from toolcrib.session import Chain, Session, Shelf, Unavailable
+from toolcrib.stock import Stock, in_order
 from toolcrib.validation.faults import shorten
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from toolcrib.loading.packs import Pack
+    from toolcrib.loading.projects import Project
+    from toolcrib.loading.reader import Loaded
+    from toolcrib.loading.scenarios import Scenario
+    from toolcrib.loading.settings import Settings
+    from toolcrib.loading.trail import Seen
+    from toolcrib.queries import Hidden
+    from toolcrib.reloading import ReloadReport, ToolEvent
 
 log = logging.getLogger("toolcrib")
 
-DEFAULT_PATHS = ("descriptors", "packs")
-"""What is read where no path is given, as far as it exists."""
+
+class Asked(NamedTuple):
+    """How a runtime was opened, so that it can be opened again.
+
+    Attributes:
+        paths: Folders, packs, files, projects; none for what is found without.
+        also: Read besides, in any case.
+        profile: Name of a profile; None for the one that the environment or the project names.
+        modes: Tool glob -> mode.
+        indexed: Whether an index may be read and written.
+        watched: Whether files are watched while the runtime is used as `async with`.
+    """
+
+    paths: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    profile: str | None = None
+    modes: Mapping[str, str] = NOTHING
+    indexed: bool = True
+    watched: bool = False
 
 
 class Runtime:
     """Tools that can be called.
 
     Attributes:
-        packs: The packs that they came in.
-        scenarios: The scenarios that were found beside them.
-        problems: What was wrong with the documents; the tools in them are not in the registry.
         executors: The modes.
+        settings: What the project and its profile put in force; None outside projects.
+        closed: Whether `aclose` was called.
     """
 
     def __init__(
@@ -76,7 +80,7 @@ class Runtime:
         observer: Observer | None = None,
         clock: Clock | None = None,
         seed: int = 0,
-        loaded: Loaded | None = None,
+        stock: Stock | None = None,
     ) -> None:
         """Hold a registry; `Runtime.open` reads one from files.
 
@@ -85,35 +89,38 @@ class Runtime:
             executors: The modes; the installed ones unless given.
             middleware: Layers around every call, outermost first; a text names one that an installed
                 distribution offers (entry-point group `toolcrib.middleware`).
-            observer: Receives `CallStarted` and `CallFinished` of every call.
+            observer: Receives `CallStarted` and `CallFinished` of every call, and what a reload changes.
             clock: Time of the default session; the machine's unless given.
             seed: Seeds what mocks generate in the default session.
-            loaded: What was read, where the registry came from files.
+            stock: What was read, where the registry came from files.
         """
-        loaded = loaded or Loaded()
-        self.packs: tuple[Pack, ...] = loaded.packs
-        self.scenarios: tuple[Scenario, ...] = loaded.scenarios
-        self.problems: tuple[Problem, ...] = loaded.problems
         self.executors = executors or Executors.installed()
-        self._refused = loaded.refused
+        self.settings: Settings | None = None
+        self.closed = False
+        self.call_numbers = itertools.count(1)
+        self._stock = Stock(registry) if stock is None else stock
+        self._asked: Asked | None = None
         self._middleware = tuple(
             middleware_named(item) if isinstance(item, str) else item for item in middleware
         )
         self._observer = observer
         self._shelf = Shelf(registry)
         self._session_ids = itertools.count(1)
-        self.call_numbers = itertools.count(1)
         self._runner: asyncio.Runner | None = None
-        self.closed = False
+        self._reloading = asyncio.Lock()
+        self._watcher: asyncio.Task[None] | None = None
         self._main = self.session(id="main", clock=clock, seed=seed)
 
     @classmethod
     def open(
         cls,
         *paths: str | Path,
+        profile: str | None = None,
         mode: str | None = None,
         modes: Mapping[str, str] = NOTHING,
         strict: bool = False,
+        index: bool = True,
+        watch: bool = False,
         executors: Executors | None = None,
         middleware: Sequence[Middleware | str] = (),
         observer: Observer | None = None,
@@ -123,46 +130,71 @@ class Runtime:
         """Read tools, packs and scenarios from disk, and hold what is good.
 
         Args:
-            paths: Folders, packs or files; `descriptors` and `packs` here unless given.
+            paths: Folders, packs, files or a project. Unless given: the project that the working directory lies
+                in, or else the folders `descriptors` and `packs` here.
+            profile: Name of a profile of the project; else `TOOLCRIB_PROFILE`, else the project's own choice.
             mode: The mode of every tool that has a block for it.
-            modes: Tool glob -> mode; the first that fits counts, before `mode`. One that fits no tool is logged.
+            modes: Tool glob -> mode; the first that fits counts, before `mode` and before the profile. One that
+                fits no tool is logged.
             strict: Raise for any problem, also for warnings and notices and for a glob of `modes` that fits
                 no tool, instead of logging it.
-            executors: The modes; the installed ones unless given.
+            index: Whether what was read may be kept in the user's cache folder, and be taken from there as long
+                as no file has changed.
+            watch: Reload when files change, while the runtime is used as `async with`.
+            executors: The modes; the installed ones unless given. With modes of your own there is no index.
             middleware: Layers around every call, outermost first.
-            observer: Receives the events of every call.
+            observer: Receives the events of every call and of every reload.
             clock: Time of the default session.
             seed: Seeds what mocks generate in the default session.
 
         Raises:
             DocumentError: `strict`, and something is wrong with the documents.
-            UnknownMode: `mode`, or a glob of `modes`, asks for one that is neither installed nor written anywhere.
-            ConfigurationError: `mode` and the glob `*` of `modes` ask for different modes; or `strict`, and a
-                glob of `modes` fits no tool.
+            UnknownMode: `mode`, a glob of `modes` or the profile asks for one that is neither installed nor
+                written anywhere.
+            ConfigurationError: `mode` and the glob `*` of `modes` ask for different modes; there is no such
+                profile; two paths are projects; or `strict`, and a glob of `modes` fits no tool.
         """
+        from toolcrib.loading.contents import log_problems  # noqa: PLC0415 -- a call from an index reads nothing
+        from toolcrib.opening import idle_modes  # noqa: PLC0415 -- as above
+
         other = modes.get("*", mode)
         if mode is not None and mode != other:
             raise ConfigurationError(
                 f"`mode` asks for `{mode}` and the glob `*` of `modes` for `{other}`, both of every tool",
                 hint="leave one of them out",
             )
-        executors = executors or Executors.installed()
-        runtime = cls.of(
-            load(paths or default_paths(), executors),
+        asked = Asked(
+            paths=tuple(str(path) for path in paths),
+            profile=profile,
             modes=modes if mode is None else {**modes, "*": mode},
-            executors=executors,
-            middleware=middleware,
-            observer=observer,
-            clock=clock,
-            seed=seed,
+            indexed=index and executors is None,
+            watched=watch,
+        )
+        runtime = cls.reading(
+            asked, executors=executors, middleware=middleware, observer=observer, clock=clock, seed=seed
         )
         if strict and runtime.problems:
             raise DocumentError(runtime.problems)
-        for error in idle_globs(runtime.registry, modes):
+        for error in idle_modes(runtime.registry, modes):
             if strict:
                 raise error
             log.warning("%s", error)
         log_problems(runtime.problems)
+        return runtime
+
+    @classmethod
+    def reading(cls, asked: Asked, *, executors: Executors | None = None, **options: Any) -> Runtime:
+        """`open` for a caller who tells the problems: nothing is logged, and none of them raises.
+
+        Args:
+            asked: What to read, and what to put in force.
+            executors: The modes; the installed ones unless given.
+            options: Those of the constructor.
+        """
+        executors = executors or Executors.installed()
+        stock, registry, settings = _read(asked, executors)
+        runtime = cls(registry, executors=executors, stock=stock, **options)
+        runtime._asked, runtime.settings = asked, settings
         return runtime
 
     @classmethod
@@ -179,11 +211,38 @@ class Runtime:
         Raises:
             UnknownMode: A glob of `modes` asks for a mode that is neither installed nor written anywhere.
         """
+        from toolcrib.loading.settings import NO_SETTINGS  # noqa: PLC0415 -- a call from an index reads nothing
+        from toolcrib.opening import in_force, link_all  # noqa: PLC0415 -- as above
+
         executors = executors or Executors.installed()
-        registry, scenarios, problems = linked(loaded, executors)
-        check_modes(registry, modes, executors)
-        told = replace(loaded, scenarios=scenarios, problems=problems)
-        return cls(with_modes(registry, modes), executors=executors, loaded=told, **options)
+        stock = link_all(loaded, executors)
+        registry = in_force(stock, NO_SETTINGS, modes, executors)
+        return cls(registry, executors=executors, stock=stock, **options)
+
+    @property
+    def stock(self) -> Stock:
+        """What was read, before the profile: packs, project, sources, what was looked at."""
+        return self._stock
+
+    @property
+    def packs(self) -> tuple[Pack, ...]:
+        """The packs that the tools came in."""
+        return tuple(self._stock.packs)
+
+    @property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """The scenarios that were found beside the tools."""
+        return tuple(self._stock.scenarios)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the documents; the tools in them are not in the registry."""
+        return self._stock.problems
+
+    @property
+    def project(self) -> Project | None:
+        """The project that the tools belong to."""
+        return self._stock.project
 
     @property
     def registry(self) -> Registry:
@@ -228,6 +287,7 @@ class Runtime:
         seed: int = 0,
         clock: Clock | None = None,
         registry: Registry | None = None,
+        toolset: str | None = None,
         user: str = "",
         caller: str = "",
         correlation: str = "",
@@ -238,11 +298,17 @@ class Runtime:
             id: Part of every keyed draw; numbered unless given.
             seed: Seeds what mocks generate.
             clock: Its time; the machine's unless given.
-            registry: Its tools; the runtime's unless given.
+            registry: Its tools; the runtime's unless given, also after a reload.
+            toolset: Name of the toolset that it is offered; it keeps the tools as they are now.
             user: On whose behalf it calls.
             caller: Which agent or program calls.
             correlation: Ties its calls to those of other systems.
+
+        Raises:
+            ConfigurationError: There is no such toolset.
         """
+        if toolset is not None:
+            registry = (self.registry if registry is None else registry).within(toolset)
         return Session(
             self,
             id=id if id is not None else f"session-{next(self._session_ids)}",
@@ -264,22 +330,32 @@ class Runtime:
             chain = shelf.chains[tool.name] = self._chain(tool)
         return chain
 
+    def chain_of_hidden(self, tool: Descriptor, hidden: Hidden) -> Chain:
+        """What the calls of a tool run through that is not offered: each says why."""
+        return self._chain_of(tool, Unavailable(hidden.message, code=hidden.code, place=hidden.place))
+
     def _chain(self, tool: Descriptor) -> Chain:
-        reason = self.unavailable(tool)
+        reason = self._missing(tool)
         executor = self.executors.get(tool.mode) if tool.mode is not None and not reason else None
         if executor is None:
-            bound: BoundTool = Unavailable(reason)
-            layers = [layer for name, layer in self._layers(tool, bound) if name in {"events", "user"}]
-        else:
-            bound = executor.bind(tool)
-            layers = [layer for _name, layer in self._layers(tool, bound)]
+            return self._chain_of(tool, Unavailable(reason))
+        bound = executor.bind(tool)
+        layers = [layer for _name, layer in self._layers(tool, bound)]
+        return Chain(tool, bound, build_chain(layers, bound.execute))
+
+    def _chain_of(self, tool: Descriptor, bound: Unavailable) -> Chain:
+        """The layers that watch stand around a tool that can't run; those that prepare its call do not."""
+        layers = [layer for name, layer in self._layers(tool, bound) if name in {"events", "user"}]
         return Chain(tool, bound, build_chain(layers, bound.execute))
 
     def _layers(self, tool: Descriptor, bound: BoundTool) -> list[tuple[str, Middleware]]:
         return layers_of(tool, bound, user=self._middleware, observer=self._observer)
 
     def unavailable(self, tool: Descriptor) -> str:
-        """Why a tool can't run as things are, and what to write; empty if it can."""
+        """Why a tool can't be called as things are, and what to write; empty if it can."""
+        return self.registry.why_hidden(tool.name) or self._missing(tool)
+
+    def _missing(self, tool: Descriptor) -> str:
         if tool.mode is None:
             blocks = " or ".join(f"`{mode}:`" for mode in self.executors.modes)
             return f"`{tool.name}` is unbound: write a {blocks} block in {tool.origin.place()}"
@@ -295,12 +371,13 @@ class Runtime:
         """The result of a call to a tool that is not there: near misses, and whether its file was refused."""
         near = registry.near(name)
         message = f"there is no tool `{shorten(name)}`"
-        if name in self._refused:
-            message += f": its document was refused, {self._refused[name]}"
+        refused = self._stock.refused
+        if name in refused:
+            message += f": its document was refused, {refused[name]}"
         elif near:
             message += f"; did you mean {' or '.join(f'`{match}`' for match in near)}?"
         else:
-            message += f"; {_how_many(registry)}"
+            message += f"; {how_many(registry)}"
         return Result.failed(Outcome.NOT_FOUND, message, details={"near": list(near)})
 
     def check_open(self) -> None:
@@ -312,9 +389,74 @@ class Runtime:
         if self.closed:
             raise ClosedRuntime("the runtime is closed", hint="call inside `async with Runtime.open(...)`")
 
+    async def reload(self) -> ReloadReport:
+        """Read everything again and put it in force, all at once.
+
+        A file that is broken now keeps its last good version, marked stale. Calls that have begun end on the
+        version they began with. The observer is told of tools that appear, change and go.
+
+        Raises:
+            ConfigurationError: The runtime was not opened from files; or what is in force now can't be set up
+                (then everything stays as it was).
+        """
+        from toolcrib.reloading import compare, report_of  # noqa: PLC0415 -- few runtimes reload
+
+        asked = self._asked
+        if asked is None:
+            raise ConfigurationError(
+                "this runtime can't reload: it was not read from disk",
+                hint="open it with `Runtime.open(...)`",
+            )
+        async with self._reloading:
+            started = RealClock().monotonic()
+            before, seen = self.registry, self._stock.seen
+            stock, registry, settings = await asyncio.to_thread(_read, asked, self.executors, self._stock)
+            events = compare(before, registry)
+            self._shelf.swap(registry.after(before), {})
+            self._stock, self.settings = stock, settings
+            self._tell(events)
+            files = tuple(seen.changed()) if seen is not None else ()
+            duration = RealClock().monotonic() - started
+            return report_of(self.registry, events, stock.problems, files, duration)
+
+    def _tell(self, events: Iterable[ToolEvent]) -> None:
+        if self._observer is not None:
+            for event in events:
+                self._observer(event)
+
+    async def watch(self, *, poll: float = 1.0) -> AsyncIterator[ReloadReport]:
+        """Reload whenever files change, and report each time: `async for report in runtime.watch()`.
+
+        Args:
+            poll: Seconds between looks, where no file events wake the watch earlier.
+
+        Raises:
+            ConfigurationError: The runtime was not opened from files that can be followed.
+        """
+        from toolcrib.watching import changes  # noqa: PLC0415 -- few runtimes watch
+
+        def seen() -> Seen:
+            if self._stock.seen is None:
+                raise ConfigurationError("there are no files that can be watched")
+            return self._stock.seen
+
+        async for _paths in changes(seen, clock=RealClock(), poll=poll):
+            try:
+                yield await self.reload()
+            except ConfigurationError as error:
+                log.warning("a reload was refused, and everything stays as it was: %s", error)
+
+    async def _keep_watching(self) -> None:
+        async for report in self.watch():
+            log.info("reloaded: %s", report)
+
     async def aclose(self) -> None:
         """Give back what the executors hold. A later call raises ClosedRuntime."""
         self.closed = True
+        if self._watcher is not None:
+            self._watcher.cancel()
+            await asyncio.wait([self._watcher])
+            self._watcher = None
         await self.executors.aclose()
 
     def close(self) -> None:
@@ -324,6 +466,8 @@ class Runtime:
         self._runner = None
 
     async def __aenter__(self) -> Self:
+        if self._asked is not None and self._asked.watched:
+            self._watcher = asyncio.create_task(self._keep_watching())
         return self
 
     async def __aexit__(
@@ -340,11 +484,6 @@ class Runtime:
         self.close()
 
 
-def _how_many(registry: Registry) -> str:
-    many = len(registry)
-    return f"{many or 'no'} tool{' is' if many == 1 else 's are'} loaded"
-
-
 def _loop_is_running() -> bool:
     try:
         asyncio.get_running_loop()
@@ -353,72 +492,22 @@ def _loop_is_running() -> bool:
     return True
 
 
-def default_paths() -> tuple[str, ...]:
-    """`descriptors` and `packs` of the working directory, as far as they exist; else `descriptors`."""
-    return tuple(path for path in DEFAULT_PATHS if Path(path).is_dir()) or DEFAULT_PATHS[:1]
+def _read(
+    asked: Asked, executors: Executors, before: Stock | None = None
+) -> tuple[Stock, Registry, Settings]:
+    """What a runtime holds: everything that was read, the tools in force, and the settings that put them there.
 
-
-def linked(loaded: Loaded, kinds: Kinds) -> tuple[Registry, tuple[Scenario, ...], tuple[Problem, ...]]:
-    """What was read, put together: the second of two tools of one name and scenarios that do not fit are refused.
-
-    Returns:
-        The registry, the scenarios that fit it, and all problems in order of file and line.
+    Args:
+        asked: What to read, and what to put in force.
+        executors: The modes.
+        before: What was in force until now, for a reload.
     """
-    tools, duplicates = without_duplicates(loaded.tools)
-    registry = Registry(tools)
-    problems = [*loaded.problems, *duplicates]
-    scenarios = []
-    for scenario in loaded.scenarios:
-        faults = link(scenario, registry, kinds, loaded.refused)
-        problems += faults
-        if not any(fault.severity == "error" for fault in faults):
-            scenarios.append(scenario)
-    for scenario in loaded.refused_scenarios:
-        problems += link(scenario, registry, kinds, loaded.refused)
-    problems.sort(key=lambda problem: (problem.source, problem.line, problem.column))
-    return registry, tuple(scenarios), tuple(problems)
+    from toolcrib.loading.projects import settings_of  # noqa: PLC0415 -- a call from an index reads nothing
+    from toolcrib.loading.settings import chosen_profile  # noqa: PLC0415 -- as above
+    from toolcrib.opening import idle_settings, in_force, read_stock  # noqa: PLC0415 -- as above
 
-
-def check_modes(registry: Registry, modes: Mapping[str, str], kinds: Kinds) -> None:
-    """Refuse a mode that no tool can be in; a misspelt one would change nothing, and nobody would notice.
-
-    A tool that is named without wildcards needs no check: it becomes unavailable and says why.
-
-    Raises:
-        UnknownMode: The mode is neither installed nor the name of a block of any tool.
-    """
-    known = {*kinds.modes, *(mode for tool in registry.values() for mode in tool.bindings)}
-    for glob, mode in modes.items():
-        if mode not in known and glob not in registry:
-            there = ", ".join(f"`{name}`" for name in sorted(known)) or "none"
-            hint = did_you_mean(mode, known) or f"the modes are: {there}"
-            raise UnknownMode(f"there is no mode `{mode}`", hint=hint)
-
-
-def idle_globs(registry: Registry, modes: Mapping[str, str]) -> Iterator[ConfigurationError]:
-    """An error for each glob that fits no tool, with near misses; `*` may stand for no tool at all."""
-    for glob in modes:
-        if glob != "*" and not any(fnmatchcase(name, glob) for name in registry):
-            hint = did_you_mean(glob.strip("*?"), registry) or _how_many(registry)
-            message = f"`{glob}` in `modes` fits no tool, so it changes nothing"
-            yield ConfigurationError(message, code="unknown_tool", hint=hint)
-
-
-def with_modes(registry: Registry, modes: Mapping[str, str]) -> Registry:
-    """The registry with other modes in force: tool glob -> mode, the first that fits counts.
-
-    A tool that is named without wildcards gets the mode in any case, and is unavailable if it has no block
-    for it; a glob passes over tools without one.
-    """
-    if not modes:
-        return registry
-    return registry.with_tools(_in_modes(registry.values(), modes))
-
-
-def _in_modes(tools: Iterable[Descriptor], modes: Mapping[str, str]) -> Iterable[Descriptor]:
-    for tool in tools:
-        glob = next((glob for glob in modes if fnmatchcase(tool.name, glob)), None)
-        if glob is None or modes[glob] == tool.mode:
-            continue
-        if modes[glob] in tool.bindings or glob == tool.name:
-            yield replace(tool, mode=modes[glob])
+    stock = read_stock(asked.paths, asked.also, executors, before)
+    settings = settings_of(stock.project, *chosen_profile(asked.profile))
+    registry = in_force(stock, settings, asked.modes, executors)
+    problems = (*stock.problems, *idle_settings(stock, settings))
+    return stock._replace(problems=in_order(problems)), registry, settings

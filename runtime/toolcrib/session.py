@@ -22,6 +22,7 @@ from toolcrib.model import (
     Result,
 )
 from toolcrib.protocols import BoundTool, CallNext, Clock
+from toolcrib.queries import Hidden
 from toolcrib.registry import Registry
 from toolcrib.secrets import redact
 
@@ -69,6 +70,10 @@ class Owner(Protocol):
 
     def chain_for(self, tool: Descriptor) -> Chain:
         """What the calls of a tool run through."""
+        ...
+
+    def chain_of_hidden(self, tool: Descriptor, hidden: Hidden) -> Chain:
+        """What the calls of a tool run through that is not offered."""
         ...
 
     def not_found(self, name: str, registry: Registry) -> Result:
@@ -202,7 +207,10 @@ class Session:
         if tool is None:
             named = shelf.registry.named_by_alias(name)
             return None if named is None else shelf.chains.get(named) or self._chain(named)
-        chain = shelf.chains[name] = self._runtime.chain_for(tool)
+        hidden = shelf.registry.hidden(name)
+        runtime = self._runtime
+        chain = runtime.chain_for(tool) if hidden is None else runtime.chain_of_hidden(tool, hidden)
+        shelf.chains[name] = chain
         return chain
 
     def _made(self, chain: Chain, arguments: Mapping[str, JSON] | None, context: CallContext) -> Call:
@@ -245,12 +253,16 @@ class Unavailable:
 
     waits = False
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, code: str | None = None, place: str = "") -> None:
         self._reason = reason
+        self._code = code
+        self._details: dict[str, JSON] = {"at": place} if place else {}
 
     async def execute(self, _call: Call) -> Result:
         """Say why."""
-        return Result.failed(Outcome.UNAVAILABLE, self._reason)
+        return Result.failed(
+            Outcome.UNAVAILABLE, self._reason, code=self._code, details=self._details or NOTHING
+        )
 
     def explain(self, _call: Call) -> JSON:
         """Say why."""

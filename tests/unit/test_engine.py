@@ -21,7 +21,6 @@ from toolcrib import (
     Runtime,
     UnknownMode,
 )
-from toolcrib.engine import default_paths
 
 GREET = """
     name: greet
@@ -62,7 +61,6 @@ def test_open_without_a_path_reads_descriptors_and_packs_of_the_working_director
 
 def test_where_neither_folder_exists_the_missing_one_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert default_paths() == ("descriptors",)
     runtime = Runtime.open(executors=MOCKS)
     assert [(problem.code, problem.source) for problem in runtime.problems] == [
         ("path_not_found", "descriptors")

@@ -17,9 +17,13 @@ class Reading(NamedTuple):
 
     Attributes:
         packs: Packs, folders and files to read besides.
+        profile: Name of the profile; None for the one that the environment or the project names.
+        indexed: Whether an index may be read and written.
     """
 
     packs: tuple[str, ...] = ()
+    profile: str | None = None
+    indexed: bool = True
 
 
 _OPTIONS = (

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.opening import chosen_paths, open_runtime
+from toolcrib.cli.opening import open_runtime
 from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
 from toolcrib.cli.printing import json_text, plural, problem_text
 from toolcrib.cli.summary import run_document, summary_lines
@@ -73,7 +73,7 @@ def command(
         for line in summary_lines(runtime, reports, duration):
             click.echo(line)
     if not chosen:
-        _tell_nothing(paths, reading.packs, filtered=bool(keyword or tags))
+        _tell_nothing(runtime, filtered=bool(keyword or tags))
     failed = bool(errors) or not all(report.passed for report in reports)
     code = exit_codes.OK if chosen else exit_codes.NOTHING_SELECTED
     ctx.exit(exit_codes.PROBLEMS if failed else code)
@@ -87,8 +87,8 @@ def _tell_problems(runtime: Runtime) -> Sequence[Problem]:
     return [problem for problem in runtime.problems if problem.severity == "error"]
 
 
-def _tell_nothing(paths: Sequence[str], packs: Sequence[str], *, filtered: bool) -> None:
-    places = ", ".join(chosen_paths(paths, packs))
+def _tell_nothing(runtime: Runtime, *, filtered: bool) -> None:
+    places = ", ".join(runtime.stock.sources)
     what = "no scenario or example fits" if filtered else "there are no scenarios and no examples"
     click.echo(f"nothing to run: {what} in {escape_terminal(places)}", err=True)
 

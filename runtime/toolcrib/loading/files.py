@@ -71,7 +71,7 @@ class DiskFiles:
 
     folder: Path
     root: Path
-    touched: Touched = field(default_factory=set)
+    touched: Touched = field(default_factory=set[str])
 
     def read(self, name: str) -> bytes:
         """The content of a file.
@@ -105,7 +105,7 @@ class MemoryFiles:
 
     contents: Mapping[str, str | bytes]
     folder: str = ""
-    touched: Touched = field(default_factory=set)
+    touched: Touched = field(default_factory=set[str])
     key: str = ""
 
     def read(self, name: str) -> bytes:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from toolcrib.loading.scenarios import Parallel, Scenario, Step
 
 SEPARATOR = "__"
 """Stands between a namespace and the name of a tool; providers of models accept it in names."""
@@ -13,7 +17,37 @@ def full_name(namespace: str, name: str) -> str:
     return f"{namespace}{SEPARATOR}{name}" if namespace else name
 
 
-def resolve(name: str, namespace: str, tools: Container[str]) -> str:
-    """The tool that a scenario within a namespace means: one of the namespace before any other."""
-    full = full_name(namespace, name)
-    return full if full in tools else name
+def in_namespace(scenario: Scenario, tools: Collection[str]) -> Scenario:
+    """A scenario whose short names of tools are made full; it lies in a namespace.
+
+    Args:
+        scenario: As it was read.
+        tools: The names of all tools. A name or glob that fits none of the namespace is left as it is.
+    """
+    namespace = scenario.origin.namespace
+    if not namespace:
+        return scenario
+
+    def full(name: str) -> str:
+        long = full_name(namespace, name)
+        return long if long in tools or any(fnmatchcase(tool, long) for tool in tools) else name
+
+    def called(step: Step) -> Step:
+        return replace(step, call=full(step.call))
+
+    steps = tuple(
+        replace(step, calls=tuple(called(call) for call in step.calls))
+        if isinstance(step, Parallel)
+        else called(step)
+        for step in scenario.steps
+    )
+    verify = scenario.verify
+    order = verify.order and (verify.order[0], tuple(full(name) for name in verify.order[1]))
+    calls = tuple(replace(made, tool=full(made.tool)) for made in verify.calls)
+    return replace(
+        scenario,
+        steps=steps,
+        modes={full(glob): mode for glob, mode in scenario.modes.items()},
+        mocks={full(name): block for name, block in scenario.mocks.items()},
+        verify=replace(verify, calls=calls, order=order),
+    )

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from toolcrib.middleware.ends import asked_to_cancel, attempts_of, bug, cancelled, cancelled_within
 from toolcrib.model import Call, Result
 from toolcrib.protocols import CallNext, Middleware
+
+if TYPE_CHECKING:
+    from toolcrib.reloading import ToolEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +30,8 @@ class CallFinished:
     result: Result
 
 
-Observer = Callable[[CallStarted | CallFinished], None]
-"""Receives the events of every call, in order. It must not wait and must not raise."""
+Observer: TypeAlias = "Callable[[CallStarted | CallFinished | ToolEvent], None]"
+"""Receives the events of every call, in order, and those of reloads. It must not wait and must not raise."""
 
 
 def layer(observer: Observer | None) -> Middleware | None:

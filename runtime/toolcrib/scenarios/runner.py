@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from toolcrib.clock import RealClock, VirtualClock, format_time
-from toolcrib.engine import Runtime, with_modes
-from toolcrib.errors import ExpressionError
-from toolcrib.loading.scenarios import Scenario, Step, mocked
+from toolcrib.engine import Runtime
+from toolcrib.opening import with_modes
+from toolcrib.errors import ConfigurationError, ExpressionError
+from toolcrib.loading.scenarios import Parallel, Scenario, Step, mocked
 from toolcrib.model import JSON, Content, Outcome, Result, Schema
 from toolcrib.registry import Registry
+from toolcrib.rendering import Rendering
+from toolcrib.scenarios.goldens import GoldenChange, judge_golden
 from toolcrib.scenarios.reports import Failure, ScenarioReport, StepReport
 from toolcrib.scenarios.verifying import Recorded, told, verify
 from toolcrib.secrets import SeenSecrets, redact
@@ -21,29 +25,41 @@ NOT_CALLED = frozenset({Outcome.NOT_FOUND, Outcome.INVALID_ARGUMENTS})
 """Calls that end so reached no tool and do not count as made."""
 
 
-async def run_scenario(runtime: Runtime, scenario: Scenario, *, seed: int | None = None) -> ScenarioReport:
+async def run_scenario(
+    runtime: Runtime, scenario: Scenario, *, seed: int | None = None, update: bool = False
+) -> ScenarioReport:
     """Run a scenario in a session of its own.
 
     Args:
         runtime: Holds the tools; it is not changed.
-        scenario: What to run.
+        scenario: What to run; of one with a matrix or that repeats, one of its runs (`runs_of`).
         seed: In place of the scenario's own.
+        update: Take a result that differs from its golden file for right: the report says what to write.
+
+    Raises:
+        ConfigurationError: The scenario has a matrix, and this is none of its runs.
     """
+    if scenario.matrix and not scenario.values:
+        raise ConfigurationError(
+            f"scenario `{scenario.name}` has a matrix", hint="run each of `runs_of(scenario)`"
+        )
     started = RealClock().monotonic()
     seed = scenario.seed if seed is None else seed
     session = runtime.session(
-        id=scenario.name,
+        id=scenario.base or scenario.name,
         seed=seed,
         clock=VirtualClock(scenario.start),
         registry=registry_for(runtime.registry, scenario),
     )
-    run = _Run(session)
+    run = _Run(session, scenario, update=update)
     steps: list[StepReport] = []
-    for number, step in enumerate(scenario.steps, start=1):
-        steps.append(await run.step(step, number))
-        if steps[-1].failures:
+    finished = True
+    for step in scenario.steps:
+        reports = await run.together(step) if isinstance(step, Parallel) else (await run.step(step),)
+        steps += reports
+        finished = not any(report.failures for report in reports)
+        if not finished:
             break
-    finished = not steps[-1].failures
     return ScenarioReport(
         scenario=scenario,
         seed=seed,
@@ -65,34 +81,86 @@ def registry_for(registry: Registry, scenario: Scenario) -> Registry:
 class _Run:
     """The steps of one run: what they saved and what was called."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, scenario: Scenario, *, update: bool) -> None:
         self._session = session
-        self._saved: dict[str, JSON] = {}
+        self._scenario = scenario
+        self._update = update
+        self._saved: dict[str, JSON] = {"matrix": dict(scenario.values)} if scenario.values else {}
         self._seen = SeenSecrets()
         self.recorded: list[Recorded] = []
 
-    async def step(self, step: Step, number: int) -> StepReport:
+    async def step(self, step: Step) -> StepReport:
         """Call, keep what came of it, compare."""
         scope = self.scope()
-        tool = self._session.registry.get(step.call)
-        schema = tool.input_schema if tool is not None else None
+        args = self._arguments(step, scope)
+        if isinstance(args, StepReport):
+            return args
+        result = await self._session.call(step.call, args)  # type: ignore[arg-type]
+        return self._settled(step, scope, args, result)
+
+    async def together(self, parallel: Parallel) -> Sequence[StepReport]:
+        """Begin all calls at one moment; when all have ended, settle them in the order of their beginning."""
+        scope = self.scope()
+        made = [(step, self._arguments(step, scope)) for step in parallel.calls]
+        session = self._session
+        # As one call under way, whose own calls they are: time can't move before the last of them has begun.
+        with session.clock.working():
+            results = await asyncio.gather(
+                *(
+                    session.call(step.call, args)  # type: ignore[arg-type]
+                    for step, args in made
+                    if not isinstance(args, StepReport)
+                )
+            )
+        answers = iter(results)
+        return [
+            args if isinstance(args, StepReport) else self._settled(step, scope, args, next(answers))
+            for step, args in made
+        ]
+
+    def _arguments(self, step: Step, scope: Mapping[str, JSON]) -> JSON | StepReport:
+        """The arguments of a call, whose secrets are known from here on; a report where they can't be worked out."""
+        schema = self._input_schema(step)
         try:
             args = step.args.render(scope)
         except ExpressionError as error:
             failure = Failure(what="args", lines=(error.message,), pointer=step.pointer + "/args")
             written = self._seen.hide_in(redact(step.written, schema))
-            failures = self.safe([failure])
-            return StepReport(step=step, number=number, args=written, result=None, failures=failures)
-        result = await self._session.call(step.call, args)  # type: ignore[arg-type]
+            return StepReport(step=step, args=written, result=None, failures=self.safe([failure]))
         self._seen.add(args, schema)
-        shown = self._seen.hide_in(redact(args, schema))
+        return args
+
+    def _input_schema(self, step: Step) -> Schema | None:
+        tool = self._session.registry.get(step.call)
+        return tool.input_schema if tool is not None else None
+
+    def _settled(self, step: Step, scope: Mapping[str, JSON], args: JSON, result: Result) -> StepReport:
+        """What came of a call that was made: recorded, saved, compared."""
+        shown = self._seen.hide_in(redact(args, self._input_schema(step)))
         if result.outcome not in NOT_CALLED and isinstance(args, dict):
-            self.recorded.append(Recorded(step.call, args, shown, f"step {number}"))
+            self.recorded.append(Recorded(step.call, args, shown, f"step {step.label}"))
         if step.save_as:
             self._saved[step.save_as] = saved(result)
+        tool = self._session.registry.get(step.call)
         masked = self._masked(result, tool.output_schema if tool is not None else None)
-        failures = self.safe(compare(step, result, masked, scope))
-        return StepReport(step=step, number=number, args=shown, result=masked, failures=failures)
+        failures = [*compare(step, result, masked, scope)]
+        change = None
+        if step.expect.golden is not None and result.outcome is Outcome.OK:
+            change = self._golden(step, step.expect.golden, masked, failures)
+        return StepReport(step=step, args=shown, result=masked, failures=self.safe(failures), golden=change)
+
+    def _golden(
+        self, step: Step, golden: Rendering, masked: Result, failures: list[Failure]
+    ) -> GoldenChange | None:
+        """Compare with the golden file. What to write is told only of a step that is right otherwise."""
+        scope: dict[str, JSON] = {"matrix": dict(self._scenario.values), "run": self._scenario.run}
+        judged = judge_golden(golden, masked.value, self._scenario.origin.files, scope)
+        if self._update and judged.change is not None and not failures:
+            return judged.change
+        if judged.lines:
+            pointer = f"{step.pointer}/expect/golden"
+            failures.append(Failure(what="golden", lines=judged.lines, pointer=pointer))
+        return None
 
     def _masked(self, result: Result, schema: Schema | None) -> Result:
         """What may be shown of a result: secrets that calls brought may be anywhere in it."""
@@ -104,8 +172,8 @@ class _Run:
             content=tuple(Content(**hide(part.as_json())) for part in result.content),
             message=self._seen.hide_in_text(result.message),
             error=error
-            and replace(
-                error, message=self._seen.hide_in_text(error.message), details=hide(dict(error.details))
+            and error._replace(
+                message=self._seen.hide_in_text(error.message), details=hide(dict(error.details))
             ),
             meta=hide(dict(result.meta)),
         )
@@ -118,9 +186,9 @@ class _Run:
         )
 
     def scope(self) -> Mapping[str, JSON]:
-        """What expressions of the scenario read: the results of the steps so far, the time, the seed."""
+        """What expressions of the scenario read: the results of the steps so far, the time, seed, run, matrix."""
         now = format_time(self._session.clock.now())
-        return {"now": now, "seed": self._session.seed, **self._saved}
+        return {"now": now, "seed": self._session.seed, "run": self._scenario.run, **self._saved}
 
 
 def saved(result: Result) -> JSON:

@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from toolcrib.cli import entry, exit_codes
 from toolcrib.cli.entry import VERBS
 from toolcrib.cli.group import Verbs, cli
-from toolcrib.cli.opening import chosen_paths
 from toolcrib.errors import ConfigurationError
 
 SLOW = "name: slow\nmock: {result: done, latency: 5m}\ntimeout: 10m\n"
@@ -172,39 +171,6 @@ def test_colours_reach_a_terminal_and_nothing_else(tools, toolcrib, on_terminal,
     assert "\x1b[" not in toolcrib("show", "echo").stdout
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[" not in on_terminal("show", "echo")[0]
-
-
-class TestChosenPaths:
-    """What is read for the paths of a command line."""
-
-    def test_without_paths_the_default_folders_that_exist(self, write):
-        write({"packs/x.yaml": ""})
-        assert chosen_paths() == ("packs",)
-        assert chosen_paths(packs=["packs/x.yaml"]) == ("packs",)
-
-    def test_without_any_folder_the_one_that_should_be_there(self, write):
-        write({})
-        assert chosen_paths() == ("descriptors",)
-
-    def test_with_a_pack_and_no_default_folder_the_pack_alone(self, write):
-        write({"mine/x.yaml": ""})
-        assert chosen_paths(packs=["mine"]) == ("mine",)
-
-    def test_paths_stand_in_for_the_default_folders_and_packs_are_added(self, tools, write):
-        write({"mine/x.yaml": "", "yours/y.yaml": ""})
-        assert chosen_paths(["mine"], ["yours"]) == ("mine", "yours")
-
-    def test_nothing_is_read_twice(self, write):
-        folder = write({"mine/deep/x.yaml": ""})
-        assert chosen_paths(["mine", "mine/deep", "./mine", str(folder / "mine")]) == ("mine",)
-
-    def test_what_lies_in_a_hidden_folder_is_read_when_it_is_named(self, write):
-        write({"mine/.hidden/x.yaml": ""})
-        assert chosen_paths(["mine", "mine/.hidden"]) == ("mine", "mine/.hidden")
-
-    def test_a_folder_besides_another_one_is_no_part_of_it(self, write):
-        write({"mine/x.yaml": "", "mine2/x.yaml": ""})
-        assert chosen_paths(["mine", "mine2"]) == ("mine", "mine2")
 
 
 def test_the_package_has_a_file_for_every_verb():

@@ -1,0 +1,335 @@
+"""From paths to what a runtime holds: the project, its sources, everything in them, and what is in force."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from toolcrib.errors import ConfigurationError, Problem, UnknownMode, did_you_mean
+from toolcrib.loading.documents import read_documents
+from toolcrib.loading.finding import PROJECT_FILES
+from toolcrib.loading.linking import link
+from toolcrib.loading.namespaces import SEPARATOR, in_namespace
+from toolcrib.loading.packs import Pack
+from toolcrib.loading.projects import (
+    Project,
+    SourceEntry,
+    one_project,
+    other_project_files,
+    places_to_look,
+    project_file,
+    second_project_file,
+)
+from toolcrib.loading.reader import Loaded
+from toolcrib.loading.settings import Settings, apply_settings, first_fit
+from toolcrib.loading.shape import Shape
+from toolcrib.loading.sources import Source, load
+from toolcrib.loading.trail import Trail
+from toolcrib.model import Descriptor, Toolset
+from toolcrib.protocols import Kinds
+from toolcrib.queries import Card, idle_globs, idle_toolset_globs
+from toolcrib.registry import Registry, how_many, without_duplicates
+from toolcrib.reloading import Before, keep_last_good
+from toolcrib.stock import Stock, in_order
+
+DEFAULT_PATHS = ("descriptors", "packs")
+"""What is read where no path is given and there is no project, as far as it exists."""
+
+
+def read_stock(paths: Sequence[str], also: Sequence[str], kinds: Kinds, before: Stock | None = None) -> Stock:
+    """Read everything that some paths hold, and put it together.
+
+    Args:
+        paths: Folders, packs, files, projects; none for the project that the working directory lies in, or else
+            its folders `descriptors` and `packs`.
+        also: Read besides, in any case.
+        kinds: What the modes say of their blocks.
+        before: What was in force until now: what is broken now keeps its last good version.
+
+    Raises:
+        ConfigurationError: Two of the paths are projects.
+    """
+    trail = Trail()
+    chosen = _Chosen(kinds, trail, before.project if before is not None else None)
+    chosen.add(paths, also)
+    loaded = load(chosen.sources, kinds, trail)
+    loaded = replace(loaded, problems=(*chosen.problems, *loaded.problems))
+    if before is not None:
+        loaded = keep_last_good(loaded, Before(before.registry, before.scenarios, before.packs))
+    return link_all(
+        loaded,
+        kinds,
+        Stock(
+            Registry(),
+            project=chosen.project,
+            project_file=chosen.file,
+            sources=tuple(source.path for source in chosen.sources),
+            seen=None if trail.incomplete else trail.closed(),
+        ),
+    )
+
+
+class _Chosen:
+    """What is to be read: the sources that paths and a project name."""
+
+    def __init__(self, kinds: Kinds, trail: Trail, before: Project | None) -> None:
+        self._kinds = kinds
+        self._trail = trail
+        self._before = before
+        self.project: Project | None = None
+        self.file = ""
+        self.sources: list[Source] = []
+        self.problems: list[Problem] = []
+
+    def add(self, paths: Sequence[str], also: Sequence[str]) -> None:
+        """The paths, or what is found where there are none; then what is read besides. Nothing twice."""
+        if not paths:
+            self._add_found(needed=not also)
+        for path in (*paths, *also):
+            file = self._project_at(path)
+            if file is None:
+                self.sources.append(Source(path))
+            else:
+                self._add_project(file)
+        self.sources = _without_doubles(self.sources)
+
+    def _add_found(self, *, needed: bool) -> None:
+        for folder in places_to_look("."):
+            file = self._project_at(folder)
+            if file is not None:
+                self._add_project(file)
+                return
+        there = [path for path in DEFAULT_PATHS if self._is_there(path)]
+        self.sources += [Source(path) for path in there or DEFAULT_PATHS[: 1 if needed else 0]]
+
+    def _is_there(self, path: str) -> bool:
+        there = Path(path).is_dir()
+        if not there:
+            self._trail.file(path)
+        return there
+
+    def _project_at(self, path: str) -> str | None:
+        """The project file that a path names, or that the folder has."""
+        if os.path.basename(path) in PROJECT_FILES and Path(path).is_file():
+            return path
+        for name in PROJECT_FILES:
+            self._trail.file(os.path.normpath(os.path.join(path, name)))
+        return project_file(path)
+
+    def _add_project(self, file: str) -> None:
+        if self.file:
+            message = f"`{self.file}` and `{file}` are two projects, and only one can be in force"
+            raise ConfigurationError(message, hint="name one of them, and the folders of the other")
+        self.file = file
+        self._trail.file(file)
+        shape = Shape("project", self._kinds)
+        project, problems = one_project(file, *read_documents(Path(file), file), shape)
+        problems += [second_project_file(other, file) for other in other_project_files(file)]
+        self.problems += problems
+        if any(problem.severity == "error" for problem in problems) and self._before is not None:
+            project = self._before
+        self.project = project
+        for entry in project.sources if project is not None else ():
+            self._add_entry(entry, project)
+
+    def _add_entry(self, entry: SourceEntry, project: Project | None) -> None:
+        root = project.root if project is not None else "."
+        ignore = project.ignore if project is not None else ()
+        path = os.path.normpath(os.path.join(root, entry.path))
+        if entry.pack:
+            from toolcrib.loading.installed import find_installed  # noqa: PLC0415 -- few projects need it
+
+            installed, problems = find_installed(entry.pack, entry.version)
+            self.problems += [_at(problem, entry.place) for problem in problems]
+            if installed is not None:
+                self.sources.append(Source(str(installed), entry.namespace))
+        elif Path(path).exists():
+            self.sources.append(Source(path, entry.namespace, ignore, root))
+        else:
+            self._trail.file(path)
+            if not entry.optional:
+                self.problems.append(_missing(path, entry))
+
+
+def _without_doubles(sources: Sequence[Source]) -> list[Source]:
+    """The sources without those that another one holds."""
+    kept: dict[Path, Source] = {}
+    for source in sources:
+        kept.setdefault(Path(source.path).resolve(), source)
+    return [source for place, source in kept.items() if not any(_holds(other, place) for other in kept)]
+
+
+def _holds(folder: Path, place: Path) -> bool:
+    """Whether reading the folder reads the place as well; hidden folders are passed over."""
+    if folder == place or not place.is_relative_to(folder):
+        return False
+    return not any(part.startswith(".") for part in place.relative_to(folder).parts)
+
+
+def _missing(path: str, entry: SourceEntry) -> Problem:
+    message = f"there is no file or folder `{path}`"
+    hint = "sources are relative to the folder of the project"
+    return _at(Problem(code="path_not_found", message=message, hint=hint), entry.place)
+
+
+def _at(problem: Problem, place: str) -> Problem:
+    source, _, line = place.rpartition(":")
+    return problem.at(source, int(line), 1)
+
+
+def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
+    """What was read, put together: the second of two tools of one name and scenarios that do not fit are refused.
+
+    Args:
+        loaded: What was read.
+        kinds: What the modes say of their blocks.
+        stock: What is known besides; its registry, scenarios and problems are replaced.
+    """
+    tools, duplicates = without_duplicates(loaded.tools)
+    registry = Registry(tools)
+    problems = [*loaded.problems, *duplicates]
+    scenarios = []
+    for scenario in loaded.scenarios:
+        full = in_namespace(scenario, registry.cards)
+        faults = link(full, registry, kinds, loaded.refused)
+        problems += faults
+        if not any(fault.severity == "error" for fault in faults):
+            scenarios.append(full)
+    for scenario in loaded.refused_scenarios:
+        problems += link(in_namespace(scenario, registry.cards), registry, kinds, loaded.refused)
+    return (stock or Stock(registry))._replace(
+        registry=registry,
+        packs=loaded.packs,
+        scenarios=tuple(scenarios),
+        problems=in_order(problems),
+        refused=loaded.refused,
+        ignored=loaded.ignored,
+    )
+
+
+def in_force(stock: Stock, settings: Settings, modes: Mapping[str, str], kinds: Kinds) -> Registry:
+    """The tools of a stock as a profile and the caller want them.
+
+    Args:
+        stock: What was read.
+        settings: What the project says under the profile that was chosen.
+        modes: Tool glob -> mode, before the modes of the profile; the first that fits counts.
+        kinds: What the installed modes are.
+
+    Raises:
+        UnknownMode: A mode is neither installed nor written anywhere.
+    """
+    registry = stock.registry
+    check_modes(registry, modes, kinds)
+    check_modes(registry, settings.modes, kinds, settings.places)
+    if settings.modes or settings.defaults:
+        registry = registry.changed(
+            tool=lambda tool: apply_settings(tool, settings), card=lambda card: _card_in(card, settings.modes)
+        )
+    registry = with_modes(registry, modes).with_toolsets(toolsets_of(stock))
+    for globs, offered, place in settings.switches:
+        registry = registry.enabled(globs, place) if offered else registry.disabled(globs, place)
+    if settings.toolset:
+        registry = registry.within(settings.toolset)
+    broken = next((problem for problem in stock.problems if _is_of_project(problem, stock)), None)
+    if broken is not None:
+        registry = registry.disabled(["*"], f"{broken.source}:{broken.line}, which has errors")
+    return registry
+
+
+def _is_of_project(problem: Problem, stock: Stock) -> bool:
+    return bool(stock.project_file) and problem.severity == "error" and problem.source == stock.project_file
+
+
+def toolsets_of(stock: Stock) -> list[Toolset]:
+    """The toolsets of the packs, then those of the project, under the full names of their tools."""
+    packs = [toolset for pack in stock.packs for toolset in _toolsets_of_pack(pack)]
+    return [*packs, *(stock.project.toolsets if stock.project is not None else ())]
+
+
+def _toolsets_of_pack(pack: Pack) -> Iterator[Toolset]:
+    for toolset in pack.toolsets:
+        if pack.namespace:
+            yield toolset._replace(
+                tools=tuple(f"{pack.namespace}{SEPARATOR}{glob}" for glob in toolset.tools)
+            )
+        else:
+            yield toolset
+
+
+def idle_settings(stock: Stock, settings: Settings) -> list[Problem]:
+    """A warning for each glob of a project, profile or toolset that fits no tool."""
+    names = stock.registry.cards
+    problems = idle_toolset_globs(names, toolsets_of(stock))
+    for glob in settings.modes:
+        problems += idle_globs(names, [glob], of="`modes`", place=_line(settings.places[f"modes.{glob}"]))
+    for globs, offered, place in settings.switches:
+        key = "`enable`" if offered else "`disable`"
+        problems += idle_globs(names, globs, of=key, place=_line(place))
+    return problems
+
+
+def _line(place: str) -> str:
+    """`file:line` of a place that also says which profile it belongs to."""
+    return place.partition(" ")[0]
+
+
+def check_modes(
+    registry: Registry, modes: Mapping[str, str], kinds: Kinds, places: Mapping[str, str] | None = None
+) -> None:
+    """Refuse a mode that no tool can be in; a misspelt one would change nothing, and nobody would notice.
+
+    A tool that is named without wildcards needs no check: it becomes unavailable and says why.
+
+    Raises:
+        UnknownMode: The mode is neither installed nor the name of a block of any tool.
+    """
+    if not modes:
+        return
+    known = {*kinds.modes, *(mode for card in registry.cards.values() for mode in card.modes)}
+    for glob, mode in modes.items():
+        if mode not in known and glob not in registry:
+            there = ", ".join(f"`{name}`" for name in sorted(known)) or "none"
+            hint = did_you_mean(mode, known) or f"the modes are: {there}"
+            where = f", which {places[f'modes.{glob}']} asks for" if places is not None else ""
+            raise UnknownMode(f"there is no mode `{mode}`{where}", hint=hint)
+
+
+def idle_modes(registry: Registry, modes: Mapping[str, str]) -> Iterator[ConfigurationError]:
+    """An error for each glob that fits no tool, with near misses; `*` may stand for no tool at all."""
+    for glob in modes:
+        if glob != "*" and not any(fnmatchcase(name, glob) for name in registry):
+            hint = did_you_mean(glob.strip("*?"), registry) or how_many(registry)
+            message = f"`{glob}` in `modes` fits no tool, so it changes nothing"
+            yield ConfigurationError(message, code="unknown_tool", hint=hint)
+
+
+def with_modes(registry: Registry, modes: Mapping[str, str]) -> Registry:
+    """The registry with other modes in force: tool glob -> mode, the first that fits counts.
+
+    A tool that is named without wildcards gets the mode in any case, and is unavailable if it has no block
+    for it; a glob passes over tools without one.
+    """
+    if not modes:
+        return registry
+    return registry.changed(tool=lambda tool: _tool_in(tool, modes), card=lambda card: _card_in(card, modes))
+
+
+def _tool_in(tool: Descriptor, modes: Mapping[str, str]) -> Descriptor:
+    mode = _mode_of(tool.name, tool.mode, tool.bindings, modes)
+    return tool if mode == tool.mode else replace(tool, mode=mode)
+
+
+def _card_in(card: Card, modes: Mapping[str, str]) -> Card:
+    mode = _mode_of(card.name, card.mode, card.modes, modes)
+    return card if mode == card.mode else card._replace(mode=mode)
+
+
+def _mode_of(name: str, mode: str | None, blocks: Iterable[str], modes: Mapping[str, str]) -> str | None:
+    glob = first_fit(name, modes)
+    if glob is None or (modes[glob] not in blocks and glob != name):
+        return mode
+    return modes[glob]

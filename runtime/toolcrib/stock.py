@@ -1,0 +1,49 @@
+"""What was read and put together: what a runtime is made from, and what an index keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from toolcrib.model import NOTHING
+from toolcrib.registry import Registry
+
+if TYPE_CHECKING:
+    from toolcrib.errors import Problem
+    from toolcrib.loading.packs import Pack
+    from toolcrib.loading.projects import Project
+    from toolcrib.loading.scenarios import Scenario
+    from toolcrib.loading.trail import Seen
+
+
+class Stock(NamedTuple):
+    """Everything that some paths hold, linked and checked, before any profile is applied.
+
+    Attributes:
+        registry: The tools under their own modes.
+        packs: In order of reading.
+        scenarios: Those that fit the tools, in order of reading.
+        problems: Everything that is wrong, in order of file and line.
+        refused: Name of a tool whose document was refused -> its first problem.
+        project: The project, as far as its file is good; None outside projects.
+        project_file: Its file, as it was named; empty outside projects.
+        sources: What was read, in order, as it was named.
+        ignored: Files that a glob of `ignore` leaves out.
+        seen: What was looked at; None where that can't be followed (what came from memory).
+    """
+
+    registry: Registry
+    packs: Sequence[Pack] = ()
+    scenarios: Sequence[Scenario] = ()
+    problems: tuple[Problem, ...] = ()
+    refused: Mapping[str, Problem] = NOTHING
+    project: Project | None = None
+    project_file: str = ""
+    sources: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    seen: Seen | None = None
+
+
+def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Problems in order of file and line."""
+    return tuple(sorted(problems, key=lambda problem: (problem.source, problem.line, problem.column)))

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cache, cached_property, reduce
 from operator import getitem
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -32,7 +32,8 @@ from toolcrib.loading.marks import (
 )
 from toolcrib.model import JSON
 from toolcrib.pointers import keys_of, pointer_step
-from toolcrib.subschemas import children
+from toolcrib.subschemas import MANY, NAMED, ONE, children
+from toolcrib.validation import Validator
 
 __all__ = [
     "BYTES",
@@ -89,6 +90,11 @@ class Document:
     _text: _Text = field(default_factory=_Text, repr=False, compare=False)
     _moves: tuple[Mapping[str, str], ...] = field(default=(), repr=False, compare=False)
     _written: JSON = field(default=None, repr=False, compare=False)
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it was written as JSON, where a number is a number on purpose."""
+        return self._text.as_json
 
     def position(self, pointer: str, *, key: bool = False) -> tuple[int, int]:
         """1-based line and column of a value, or of its key; of the nearest ancestor if it is absent."""
@@ -265,12 +271,13 @@ def restore_text(document: Document, keys: Collection[str] = (), places: Collect
     where `type` allows texts and no numbers. JSON numbers are numbers on purpose and stay.
     """
     value = document.value
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or document.is_json:
         return value
     paths: list[Steps] = [(key,) for key in keys if _is_number(value.get(key))]
     paths += [path for path in places if _is_number(reduce(getitem, path, value))]  # type: ignore[arg-type]
     for key in ("input_schema", "output_schema"):
-        paths += _numbers_for_texts(value.get(key), (key,))
+        if key in value and not _gives_texts().judge(value[key]):
+            paths += _numbers_for_texts(value[key], (key,))
     texts = {path: document.written(pointer_of(path)) for path in paths}
     if all(text is None for text in texts.values()):
         return value
@@ -284,6 +291,26 @@ def restore_text(document: Document, keys: Collection[str] = (), places: Collect
 
 def _is_number(value: JSON) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@cache
+def _gives_texts() -> Validator:
+    """The judge of schemas that give no number for a text: much quicker than looking for one."""
+    text = {"anyOf": [{"const": "string"}, {"contains": {"const": "string"}, "type": "array"}]}
+    number = {"contains": {"enum": ["number", "integer"]}, "type": "array"}
+    texts: dict[str, Any] = {"required": ["type"], "properties": {"type": {**text, "not": number}}}
+    given = {"not": {"type": "number"}}
+    inner = {"$ref": "#"}
+    below: dict[str, Any] = {keyword: {"additionalProperties": inner} for keyword in NAMED}
+    below |= {keyword: {"items": inner} for keyword in MANY}
+    below |= {keyword: {"if": {"type": "array"}, "then": {"items": inner}, "else": inner} for keyword in ONE}
+    plain: dict[str, Any] = {
+        "const": given,
+        "default": given,
+        "enum": {"items": given},
+        "examples": {"items": given},
+    }
+    return Validator({"properties": below, "if": texts, "then": {"properties": plain}})
 
 
 def _numbers_for_texts(root: JSON, path: Steps) -> Iterator[Steps]:

@@ -76,7 +76,7 @@ class Shape:
 
     def problems(self, value: JSON) -> list[Problem]:
         """All that is wrong with the shape, with pointers into the document."""
-        if self._validator.is_valid(value):
+        if self._validator.judge(value):
             return []
         known, problems = self._without_later_keys(value)
         if self._kind == "descriptor":

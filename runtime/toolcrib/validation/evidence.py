@@ -87,14 +87,11 @@ def _one(_schema: dict[str, JSON], inner: JSON, claims: _Claims, levels: int) ->
 
 
 def _many(_schema: dict[str, JSON], inner: Any, claims: _Claims, levels: int) -> bool:
-    return all([_is_plain(each, claims, levels) for each in inner])
+    return all(_is_plain(each, claims, levels) for each in inner)
 
 
 def _named(_schema: dict[str, JSON], inner: Any, claims: _Claims, levels: int) -> bool:
-    for name, each in inner.items():
-        if name[:1] == "$" or not _is_plain(each, claims, levels):
-            return False
-    return True
+    return all(name[:1] != "$" and _is_plain(each, claims, levels) for name, each in inner.items())
 
 
 def _number(_schema: dict[str, JSON], value: Any, _claims: _Claims, _levels: int) -> bool:

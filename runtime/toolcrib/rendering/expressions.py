@@ -13,6 +13,7 @@ from toolcrib.errors import ExpressionError
 from toolcrib.model import JSON
 from toolcrib.rendering.braces import STRING, Body, check_escapes, split
 from toolcrib.rendering.closures import reader_for
+from toolcrib.rendering.paths import read_path
 from toolcrib.rendering.reader import SPLIT, Part, Reader
 from toolcrib.rendering.values import Run, Scope, shortened
 
@@ -20,6 +21,9 @@ T = TypeVar("T")
 
 MOST_SOURCE = 16 * 1024
 """Characters of one expression or template."""
+
+_PATH_SOURCE = 256
+"""Characters up to which an expression may be a path that needs no parser."""
 
 # Only its lexer and parser are used: nothing is ever compiled to Python or run by Jinja2.
 ENVIRONMENT = Environment(keep_trailing_newline=True, autoescape=False)  # noqa: S701 -- nothing is rendered by it
@@ -78,7 +82,8 @@ def compile_expression(source: str, names: Collection[str]) -> Expression:
 
 def compile_node(source: str, reader: Reader) -> Part:
     """Compile an expression for a reader that counts and notes names; errors as `compile_expression`."""
-    return reader.compile(parsed(lambda: _parse_body(source), source))
+    tree = read_path(source) if len(source) <= _PATH_SOURCE else None
+    return reader.compile(parsed(lambda: _parse_body(source), source) if tree is None else tree)
 
 
 def compile_condition(source: str, names: Collection[str]) -> Expression:

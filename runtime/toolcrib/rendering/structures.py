@@ -77,6 +77,8 @@ class _StructureReader:
             self._problems.append(Problem(code="expression_too_large", message=message, pointer=pointer))
             return literal(value)
         if isinstance(value, str):
+            if "{" not in value:
+                return literal(value)
             return self._text(self._without_variables(value, pointer), pointer)
         if isinstance(value, list):
             parts = [self.read(item, f"{pointer}/{place}", depth + 1) for place, item in enumerate(value)]

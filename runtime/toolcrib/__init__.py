@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     )
     from toolcrib.executors import Executors
     from toolcrib.loading.packs import Pack
+    from toolcrib.loading.projects import Project
     from toolcrib.loading.scenarios import Scenario
     from toolcrib.middleware.events import CallFinished, CallStarted
     from toolcrib.model import (
@@ -57,10 +58,12 @@ if TYPE_CHECKING:
         Partial,
         Progress,
         Result,
+        Toolset,
         Usage,
     )
     from toolcrib.protocols import BoundTool, CallNext, Clock, Executor, Kinds, Middleware
     from toolcrib.registry import Registry
+    from toolcrib.reloading import ReloadReport, ToolAppeared, ToolChanged, ToolGone
     from toolcrib.scenarios import ScenarioReport, run_scenario
     from toolcrib.session import Session
     from toolcrib.text import text_for_model
@@ -95,6 +98,7 @@ _HOMES = {
     ),
     "executors": ("Executors",),
     "loading.packs": ("Pack",),
+    "loading.projects": ("Project",),
     "loading.scenarios": ("Scenario",),
     "middleware.events": ("CallFinished", "CallStarted"),
     "model": (
@@ -111,10 +115,12 @@ _HOMES = {
         "Partial",
         "Progress",
         "Result",
+        "Toolset",
         "Usage",
     ),
     "protocols": ("BoundTool", "CallNext", "Clock", "Executor", "Kinds", "Middleware"),
     "registry": ("Registry",),
+    "reloading": ("ReloadReport", "ToolAppeared", "ToolChanged", "ToolGone"),
     "session": ("Session",),
     "scenarios": ("ScenarioReport", "run_scenario"),
     "text": ("text_for_model",),
@@ -160,17 +166,23 @@ __all__ = [
     "Partial",
     "Problem",
     "Progress",
+    "Project",
     "RealClock",
     "Registry",
+    "ReloadReport",
     "Result",
     "Runtime",
     "Scenario",
     "ScenarioReport",
     "Session",
+    "ToolAppeared",
+    "ToolChanged",
     "ToolFailed",
+    "ToolGone",
     "ToolNotFound",
     "ToolUnavailable",
     "ToolcribError",
+    "Toolset",
     "TransportError",
     "UnknownMode",
     "UnknownOutcome",

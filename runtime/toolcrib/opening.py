@@ -66,6 +66,7 @@ def read_stock(paths: Sequence[str], also: Sequence[str], kinds: Kinds, before: 
             Registry(),
             project=chosen.project,
             project_file=chosen.file,
+            project_error=chosen.error,
             sources=tuple(source.path for source in chosen.sources),
             seen=None if trail.incomplete else trail.closed(),
         ),
@@ -81,6 +82,7 @@ class _Chosen:
         self._before = before
         self.project: Project | None = None
         self.file = ""
+        self.error = ""
         self.sources: list[Source] = []
         self.problems: list[Problem] = []
 
@@ -129,8 +131,11 @@ class _Chosen:
         project, problems = one_project(file, *read_documents(Path(file), file), shape)
         problems += [second_project_file(other, file) for other in other_project_files(file)]
         self.problems += problems
-        if any(problem.severity == "error" for problem in problems) and self._before is not None:
+        error = next((problem for problem in problems if problem.severity == "error"), None)
+        if error is not None and self._before is not None:
             project = self._before
+        elif error is not None:
+            self.error = f"{error.source}:{error.line}"
         self.project = project
         for entry in project.sources if project is not None else ():
             self._add_entry(entry, project)
@@ -234,14 +239,9 @@ def in_force(stock: Stock, settings: Settings, modes: Mapping[str, str], kinds: 
         registry = registry.enabled(globs, place) if offered else registry.disabled(globs, place)
     if settings.toolset:
         registry = registry.within(settings.toolset)
-    broken = next((problem for problem in stock.problems if _is_of_project(problem, stock)), None)
-    if broken is not None:
-        registry = registry.disabled(["*"], f"{broken.source}:{broken.line}, which has errors")
+    if stock.project_error:
+        registry = registry.disabled(["*"], f"{stock.project_error}, which has errors")
     return registry
-
-
-def _is_of_project(problem: Problem, stock: Stock) -> bool:
-    return bool(stock.project_file) and problem.severity == "error" and problem.source == stock.project_file
 
 
 def toolsets_of(stock: Stock) -> list[Toolset]:

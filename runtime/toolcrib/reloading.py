@@ -1,6 +1,7 @@
 """What a reload keeps of the version before, and what it changes.
 
-A file that is broken now keeps its last good version, marked stale; a file that is gone takes its tools with it.
+A file that is broken now, or empty, keeps its last good version, marked stale: it may be written in this moment. A
+file that is gone takes its tools with it.
 """
 
 from __future__ import annotations
@@ -121,12 +122,12 @@ def keep_last_good(loaded: Loaded, before: Before) -> Loaded:
 
 
 class _Broken:
-    """The files that have errors now, and the packs that they take down."""
+    """The files that have errors now or describe nothing any more, and the packs that they take down."""
 
     def __init__(self, problems: Iterable[Problem], packs: Sequence[Pack]) -> None:
         self._files: dict[str, Problem] = {}
         for problem in problems:
-            if problem.severity == "error":
+            if problem.severity == "error" or problem.code == "unrecognised_file":
                 self._files.setdefault(problem.source, problem)
         self.packs = [pack for pack in packs if self._of(pack.origin.source)]
         self._packs = {pack.name: str(self._of(pack.origin.source)) for pack in self.packs}

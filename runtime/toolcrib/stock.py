@@ -27,6 +27,7 @@ class Stock(NamedTuple):
         refused: Name of a tool whose document was refused -> its first problem.
         project: The project, as far as its file is good; None outside projects.
         project_file: Its file, as it was named; empty outside projects.
+        project_error: Where that file has errors; then no tool is offered, for nobody knows what should be in force.
         sources: What was read, in order, as it was named.
         ignored: Files that a glob of `ignore` leaves out.
         seen: What was looked at; None where that can't be followed (what came from memory).
@@ -39,6 +40,7 @@ class Stock(NamedTuple):
     refused: Mapping[str, Problem] = NOTHING
     project: Project | None = None
     project_file: str = ""
+    project_error: str = ""
     sources: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     seen: Seen | None = None

@@ -1,4 +1,4 @@
-"""The registry: an immutable mapping in order of names, with queries, provenance and new revisions."""
+"""The registry: an immutable mapping in order of names, with provenance and new revisions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,6 @@ from toolcrib.registry import without_duplicates
 
 def tool(name, **keys):
     return Descriptor(name=name, **keys)
-
-
-def names(tools):
-    return [found.name for found in tools]
 
 
 def test_tools_stand_in_the_order_of_their_names():
@@ -77,28 +73,6 @@ def test_changes_give_new_revisions_and_leave_the_old_one():
 def test_what_is_not_there_cannot_be_taken_out():
     with pytest.raises(KeyError, match="c"):
         Registry([tool("a")]).without("a", "c")
-
-
-def test_queries_fit_everything_that_is_asked():
-    here, there = Origin(source="tools/a.tool.yaml", pack="maps"), Origin(source="other/b.yaml")
-    registry = Registry(
-        [
-            tool("get_map", tags=("geo", "slow"), mode="mock", origin=here, labels={"team": "geo"}),
-            tool("get_city", tags=("geo",), mode="live", origin=there, labels={"team": "web"}),
-            tool("put_city", mode="mock", origin=there),
-        ]
-    )
-    assert names(registry.select()) == ["get_city", "get_map", "put_city"]
-    assert names(registry.select(name="get_*")) == ["get_city", "get_map"]
-    assert names(registry.select(name="GET_*")) == []
-    assert names(registry.select(tag="geo")) == ["get_city", "get_map"]
-    assert names(registry.select(mode="mock")) == ["get_map", "put_city"]
-    assert names(registry.select(source="tools/*")) == ["get_map"]
-    assert names(registry.select(pack="maps")) == ["get_map"]
-    assert names(registry.select(label="team")) == ["get_city", "get_map"]
-    assert names(registry.select(label="team=web")) == ["get_city"]
-    assert names(registry.select(label="team=")) == []
-    assert names(registry.select(name="*city", tag="geo", mode="live")) == ["get_city"]
 
 
 def test_near_misses_come_nearest_first():

@@ -69,13 +69,16 @@ def tell_strangers(registry: Registry, filters: Filters) -> None:
 
 
 def _strangers(registry: Registry, filters: Mapping[str, Any]) -> Iterator[str]:
-    cards = registry.cards.values()
-    for key, known in _known(cards, registry.toolsets).items():
+    for key, known in _known(registry.cards.values(), registry.toolsets).items():
         for value in filters.get(key) or ():
-            wanted = value.removeprefix("!")
-            if not any(fnmatchcase(one, wanted) if key in _GLOBS else one == wanted for one in known):
-                hint = did_you_mean(wanted.strip("*?") if key in _GLOBS else wanted, known) or _all_of(known)
-                yield f"{_PHRASES[key]} `{wanted}`; {hint}"
+            if value.startswith("!") or _is_known(value, known, key):
+                continue
+            hint = did_you_mean(value.strip("*?") if key in _GLOBS else value, known) or _all_of(known)
+            yield f"{_PHRASES[key]} `{value}`; {hint}"
+
+
+def _is_known(value: str, known: set[str], key: str) -> bool:
+    return any(fnmatchcase(one, value) for one in known) if key in _GLOBS else value in known
 
 
 _GLOBS = {"name", "source"}

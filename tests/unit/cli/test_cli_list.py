@@ -54,16 +54,24 @@ def test_json_says_what_the_table_says_and_where_a_tool_is_from(tools, document)
     assert document("list", "echo", "--json")["tools"] == [
         {
             "name": "echo",
+            "alias": "echo",
             "title": "",
             "description": "Says it again. And that is all.",
+            "version": "",
+            "category": "",
             "mode": "mock",
             "unavailable": None,
+            "hidden": None,
             "modes": ["mock"],
             "tags": ["talk"],
             "labels": {"team": "words"},
+            "annotations": ["destructive", "open_world"],
+            "arguments": ["text", "times"],
             "deprecated": False,
             "experimental": False,
+            "stale": None,
             "pack": None,
+            "namespace": None,
             "source": "descriptors/echo.tool.yaml",
             "line": 2,
         }
@@ -103,3 +111,95 @@ def test_a_description_can_not_steer_the_terminal(write, on_terminal):
     out, _err = on_terminal("list")
     assert "x\\x1b[31m\\u202ey." in out
     assert "\x1b[31m" not in out
+
+
+CATALOGUE = """
+name: get_map
+description: A map of a city.
+tags: [geo, slow]
+labels: {team: geo}
+category: maps
+annotations: {read_only: true}
+mock: {result: 1}
+---
+name: get_city
+tags: [geo]
+category: maps
+mock: {result: 1}
+---
+name: put.city
+description: Changes a city.
+mock: {result: 1}
+deprecated: true
+"""
+
+
+@pytest.fixture
+def catalogue(write):
+    write({"descriptors/all.yaml": CATALOGUE})
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["get_*", "put*"], ["get_city", "get_map", "put.city"]),
+        (["get_map", "zzz"], ["get_map"]),
+        (["--tag", "geo", "--tag", "slow"], ["get_map"]),
+        (["--tag", "geo", "--tag", "!slow"], ["get_city"]),
+        (["--tag", "slow", "--category", "maps"], ["get_map"]),
+        (["--label", "team=geo", "--deprecated", "--any"], ["get_map", "put.city"]),
+        (["--category", "maps"], ["get_city", "get_map"]),
+        (["--annotation", "!read_only"], ["get_city", "put.city"]),
+        (["--no-deprecated"], ["get_city", "get_map"]),
+        (["--experimental"], []),
+        (["--mode", "!mock"], []),
+        (["--pack-name", "none"], []),
+    ],
+)
+def test_options_may_be_given_several_times_and_turned_around(words, expected, catalogue, document):
+    assert names(document("list", *words, "--json")) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--tag", "gep"], "no tool has the tag `gep`; did you mean `geo`?"),
+        (["--tag", "!zzz", "--tag", "zz"], "no tool has the tag `zz`; there are: `geo`, `slow`"),
+        (["--label", "taem=geo"], "no tool has the label `taem=geo`; did you mean `team=geo`?"),
+        (["--category", "mops"], "no tool is of the category `mops`; did you mean `maps`?"),
+        (["--mode", "mokc"], "no tool is in the mode `mokc`; did you mean `mock`?"),
+        (["--pack-name", "maps"], "no tool is of the pack `maps`; there are none"),
+        (["--annotation", "readonly"], "there is no annotation `readonly`; did you mean `read_only`?"),
+        (["--toolset", "maps"], "there is no toolset `maps`; there are none"),
+        (["get_mop*"], "no tool has a name like `get_mop*`; did you mean `get_map`?"),
+        (
+            ["--source", "descriptor/*"],
+            "no tool is from a file like `descriptor/*`; did you mean `descriptors/all.yaml`?",
+        ),
+    ],
+)
+def test_where_nothing_fits_values_that_no_tool_has_are_told(words, told, catalogue, toolcrib):
+    result = toolcrib("list", *words)
+    assert result.stdout == "no tool fits\n"
+    assert told in result.stderr.splitlines()
+    assert toolcrib("list", *words, "--json").stderr == result.stderr
+
+
+def test_a_value_that_is_turned_around_keeps_nothing_out(catalogue, toolcrib):
+    assert (
+        toolcrib("list", "--tag", "!zzz", "--mode", "zz").stderr
+        == "no tool is in the mode `zz`; there are: `mock`\n"
+    )
+
+
+def test_where_something_fits_nothing_is_told(catalogue, toolcrib):
+    assert toolcrib("list", "--tag", "geo", "--tag", "gep", "--any").stderr == ""
+    assert toolcrib("list", "--tag", "geo", "--deprecated").stderr == ""
+
+
+def test_json_has_the_alias_that_providers_take(catalogue, document):
+    assert [tool["alias"] for tool in document("list", "--json")["tools"]] == [
+        "get_city",
+        "get_map",
+        "put_city",
+    ]

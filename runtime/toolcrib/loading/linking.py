@@ -57,7 +57,7 @@ def _named(scenario: Scenario) -> dict[str, str]:
     """The tools that a scenario names -> where it does so first."""
     kind, order = scenario.verify.order or ("any", ())
     places = [
-        *((step.call, f"{step.pointer}/call") for step in scenario.steps),
+        *((step.call, f"{step.pointer}/call") for step in scenario.calls),
         *((name, f"/mocks/{pointer_step(name)}") for name in scenario.mocks),
         *((made.tool, f"{made.pointer}/tool") for made in scenario.verify.calls),
         *((name, f"/verify/order/{kind}/{index}") for index, name in enumerate(order)),
@@ -71,7 +71,7 @@ def _unknown(name: str, pointer: str, tools: Tools) -> Problem:
 
 
 def _steps(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Problem]:
-    for step in scenario.steps:
+    for step in scenario.calls:
         known = step.call in tools or step.call in refused
         if not known and step.expect.outcome is not Outcome.NOT_FOUND:
             yield _unknown(step.call, f"{step.pointer}/call", tools)

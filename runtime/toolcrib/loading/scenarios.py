@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
-from toolcrib.clock import START, parse_duration
+from toolcrib.clock import START
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document
+from toolcrib.loading.expectations import (
+    ANSWERED,
+    NO_RULES,
+    Expectation,
+    Names,
+    Verify,
+    parse_expectation,
+    parse_verification,
+)
+from toolcrib.loading.goldens import check_golden
+from toolcrib.loading.matrices import combinations, parse_matrix
 from toolcrib.loading.shape import TOO_MANY, Shape
 from toolcrib.loading.soundness import sound
-from toolcrib.matching import Matcher, compile_matcher, impossible
-from toolcrib.model import JSON, NOTHING, Descriptor, Origin, Outcome
+from toolcrib.matching import compile_matcher
+from toolcrib.model import JSON, NOTHING, Descriptor, Origin
 from toolcrib.pointers import pointer_step
 from toolcrib.protocols import Files
-from toolcrib.rendering import Rendering, compile_value
-from toolcrib.text import compact
+from toolcrib.rendering import Rendering, compile_value, is_expression
 
-NAMES = ("now", "seed")
-"""What expressions of a scenario may read besides the results of earlier steps."""
+NAMES = ("now", "seed", "run")
+"""What expressions of a scenario may read besides the results of earlier steps and its `matrix`."""
+
+RESERVED = (*NAMES, "matrix")
+"""Names that no step may give to its result."""
 
 YEARS = range(1000, 9000)
 """Years in which a scenario may start: time zones and virtual time stay within the calendar."""
-
-PARTS = ("result", "error", "content", "attempts", "elapsed")
-"""What an expectation may hold a matcher for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation:
-    """What a step's call must answer.
-
-    Attributes:
-        outcome: The outcome; None for any but `ok` (an error is expected, whichever).
-        parts: Matchers for `result`, `error`, `content`, `attempts`, `elapsed`, as far as given.
-    """
-
-    outcome: Outcome | None = Outcome.OK
-    parts: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +47,8 @@ class Step:
     Attributes:
         call: Name of the tool.
         args: The arguments; may read the results of earlier steps.
+        number: Of the scenario's steps, from 1.
+        branch: Its number among the calls of a parallel step, from 1; 0 for a step of its own.
         name: What the step shows.
         save_as: Name under which later steps find what came of it; empty for none.
         expect: What it must answer.
@@ -59,41 +58,33 @@ class Step:
 
     call: str
     args: Rendering
+    number: int = 0
+    branch: int = 0
     name: str = ""
     save_as: str = ""
-    expect: Expectation = Expectation()
+    expect: Expectation = ANSWERED
     pointer: str = ""
     written: JSON = None
 
+    @property
+    def label(self) -> str:
+        """`2`, or `2.1` for the first call of a parallel step."""
+        return f"{self.number}.{self.branch}" if self.branch else str(self.number)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """Calls that must or must not have been made.
+class Parallel:
+    """Calls that begin at the same moment.
 
     Attributes:
-        tool: Name or glob.
-        args: What their arguments are; None for anything.
-        times: How many there are.
+        calls: The calls, in the order in which they begin.
+        name: What the step shows.
         pointer: Where it stands in the document.
     """
 
-    tool: str
-    args: Matcher | None
-    times: Matcher
-    pointer: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verify:
-    """What must be true when all steps are done.
-
-    Attributes:
-        calls: Calls with how many there must be; a forbidden call is one with 0.
-        order: `exact`, `subsequence` or `any`, and the tools' names; None for no rule.
-    """
-
-    calls: tuple[Made, ...] = ()
-    order: tuple[Literal["exact", "subsequence", "any"], tuple[str, ...]] | None = None
+    calls: tuple[Step, ...]
+    name: str = ""
+    pointer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,16 +92,21 @@ class Scenario:
     """A scripted run.
 
     Attributes:
-        name: Name of the scenario.
+        name: Name of the scenario; of one of its runs with what tells that from the others.
         description: What it shows.
         tags: Words to choose it by.
         seed: Seeds every generated value.
         start: Time of day at the first step.
         modes: Tool glob -> mode, the first that fits counts.
         mocks: Tool name -> mock block that stands in for the tool's own binding.
+        matrix: Key -> values; every combination of them is a run of its own.
+        repeat: How often each combination runs, each time with the next seed.
         steps: The calls, in order.
         verify: What must be true at the end.
         origin: Where it came from.
+        values: The matrix of one run: key -> its value.
+        run: The number of one run among those of its combination, from 1.
+        base: The name as it is written, where this is one of several runs.
     """
 
     name: str
@@ -120,9 +116,23 @@ class Scenario:
     start: datetime = START
     modes: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     mocks: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
-    steps: tuple[Step, ...]
-    verify: Verify = Verify()
+    matrix: Mapping[str, tuple[JSON, ...]] = field(default_factory=lambda: NOTHING)
+    repeat: int = 1
+    steps: tuple[Step | Parallel, ...]
+    verify: Verify = NO_RULES
     origin: Origin = field(default_factory=Origin)
+    values: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    run: int = 1
+    base: str = ""
+
+    @property
+    def calls(self) -> Iterator[Step]:
+        """The calls of all steps, in order of their beginning."""
+        for step in self.steps:
+            if isinstance(step, Parallel):
+                yield from step.calls
+            else:
+                yield step
 
 
 def is_scenario(value: JSON) -> bool:
@@ -146,18 +156,21 @@ def parse_scenario(
     if "steps" not in kept:
         # Without the steps nobody knows what names later expressions may read.
         kept.pop("verify", None)
-    scenario = _build(kept, document, problems, files, pack)
-    return scenario, [document.place(problem) for problem in problems]
-
-
-def _build(
-    value: Mapping[str, Any], document: Document, problems: list[Problem], files: Files | None, pack: str
-) -> Scenario:
+    # Of a matrix that is refused nobody knows the keys, so no expression is wrong that reads one.
+    keys = {"matrix": None} if "matrix" in value and "matrix" not in kept else {}
     origin = Origin(
         source=document.source, line=document.line, pack=pack, files=files, locate=document.position
     )
-    names = [*NAMES, *(step["as"] for step in value.get("steps", ()) if "as" in step)]
-    return Scenario(
+    scenario = _build(kept, origin, keys, problems)
+    return scenario, [document.place(problem) for problem in problems]
+
+
+def _build(value: Mapping[str, Any], origin: Origin, names: Names, problems: list[Problem]) -> Scenario:
+    """The scenario, compiled; `names` is what its expressions may read besides what it says itself."""
+    repeat = value.get("repeat", 1)
+    matrix = parse_matrix(value.get("matrix", {}), repeat, problems)
+    reader = _StepReader({"matrix": matrix.keys()} if matrix else names, problems)
+    scenario = Scenario(
         name=value.get("scenario", "unnamed"),
         description=value.get("description", ""),
         tags=tuple(value.get("tags", ())),
@@ -165,10 +178,30 @@ def _build(
         start=_start(value.get("clock", {}), problems),
         modes=value.get("modes", {}),
         mocks=value.get("mocks", {}),
-        steps=_steps(value.get("steps", ()), problems),
-        verify=_verify(value.get("verify", {}), names, problems),
+        matrix=matrix,
+        repeat=repeat,
+        steps=tuple(reader.steps(value.get("steps", ()))),
+        verify=parse_verification(value.get("verify", {}), reader.names, problems),
         origin=origin,
     )
+    problems += _goldens(scenario, problems)
+    return scenario
+
+
+def _goldens(scenario: Scenario, problems: Sequence[Problem]) -> Iterator[Problem]:
+    """What is wrong with the golden files, once it is known how often the scenario runs."""
+    pointers = {problem.pointer for problem in problems}
+    if any(pointer.startswith(("/matrix", "/repeat")) for pointer in pointers):
+        return
+    scopes: list[dict[str, JSON]] = [
+        {"matrix": values, "run": number}
+        for _label, values in combinations(scenario.matrix)
+        for number in range(1, scenario.repeat + 1)
+    ]
+    for step in scenario.calls:
+        pointer = f"{step.pointer}/expect/golden"
+        if step.expect.golden is not None and pointer not in pointers:
+            yield from check_golden(step.expect.golden, pointer, scopes, scenario.origin.files)
 
 
 def _start(clock: Mapping[str, str], problems: list[Problem]) -> datetime:
@@ -189,135 +222,92 @@ def _start(clock: Mapping[str, str], problems: list[Problem]) -> datetime:
 _TIME = "such as `2030-01-01T09:00:00Z`"
 
 
-def _steps(entries: Sequence[Mapping[str, Any]], problems: list[Problem]) -> tuple[Step, ...]:
-    names = list(NAMES)
-    steps = []
-    for index, entry in enumerate(entries):
-        pointer = f"/steps/{index}"
-        steps.append(
-            Step(
-                call=entry["call"],
-                args=compile_value(entry.get("args", {}), names, problems, f"{pointer}/args"),
-                name=entry.get("name", ""),
-                save_as=entry.get("as", ""),
-                expect=_expect(entry.get("expect", {}), f"{pointer}/expect", names, problems),
-                pointer=pointer,
-                written=entry.get("args", {}),
-            )
+class _StepReader:
+    """Reads steps in their order; what one saves, those after it may read.
+
+    Attributes:
+        names: What expressions may read, after all steps that were read.
+    """
+
+    def __init__(self, names: Names, problems: list[Problem]) -> None:
+        self._run_names: Names = {"run": None, **names}
+        self._problems = problems
+        self.names: Names = {**dict.fromkeys(NAMES), **self._run_names}
+
+    def steps(self, entries: Sequence[Mapping[str, Any]]) -> Iterator[Step | Parallel]:
+        """The steps of a scenario."""
+        for index, entry in enumerate(entries):
+            pointer = f"/steps/{index}"
+            if "parallel" in entry:
+                yield self._parallel(entry, pointer, index + 1)
+            else:
+                yield self._call(entry, pointer, index + 1)
+                self._save(entry, pointer)
+
+    def _parallel(self, entry: Mapping[str, Any], pointer: str, number: int) -> Parallel:
+        inner = [(f"{pointer}/parallel/{place}", call) for place, call in enumerate(entry["parallel"])]
+        siblings = {call["as"] for _pointer, call in inner if "as" in call} - self.names.keys()
+        for place, call in inner:
+            self._problems += _reads(call, siblings, {*self.names, *siblings}, place)
+        # A name of a sibling is told above, better than as one that is not known.
+        outer, self.names = self.names, {**self.names, **dict.fromkeys(siblings)}
+        calls = tuple(
+            self._call(call, place, number, branch) for branch, (place, call) in enumerate(inner, start=1)
         )
-        if entry.get("as") in names:
-            message = f"`{entry['as']}` is already the name of {'an earlier step' if entry['as'] not in NAMES else 'something else'}"
-            problems.append(
-                Problem(
-                    code="duplicate_name", message=message, pointer=f"{pointer}/as", hint="take another name"
-                )
-            )
-        elif "as" in entry:
-            names.append(entry["as"])
-    return tuple(steps)
+        self.names = outer
+        for place, call in inner:
+            self._save(call, place)
+        return Parallel(calls=calls, name=entry.get("name", ""), pointer=pointer)
 
-
-def _expect(
-    entry: Mapping[str, Any], pointer: str, names: Sequence[str], problems: list[Problem]
-) -> Expectation:
-    parts = {part: _matcher(part, entry[part], pointer, names, problems) for part in PARTS if part in entry}
-    if "error" in entry and entry.get("outcome") == Outcome.OK.value:
-        message = "a call that ends `ok` has no error"
-        problems.append(
-            Problem(
-                code="contradiction",
-                message=message,
-                pointer=f"{pointer}/outcome",
-                hint="leave out `outcome` or `error`",
-            )
+    def _call(self, entry: Mapping[str, Any], pointer: str, number: int, branch: int = 0) -> Step:
+        return Step(
+            call=entry["call"],
+            args=compile_value(entry.get("args", {}), self.names, self._problems, f"{pointer}/args"),
+            number=number,
+            branch=branch,
+            name=entry.get("name", ""),
+            save_as=entry.get("as", ""),
+            expect=parse_expectation(
+                entry.get("expect", {}), f"{pointer}/expect", self.names, self._run_names, self._problems
+            ),
+            pointer=pointer,
+            written=entry.get("args", {}),
         )
-    if "error" in entry and "result" in entry:
-        message = "a call answers a result or an error, and both are expected"
-        problems.append(
-            Problem(
-                code="contradiction",
-                message=message,
-                pointer=f"{pointer}/error",
-                hint="leave one of them out",
+
+    def _save(self, entry: Mapping[str, Any], pointer: str) -> None:
+        name = entry.get("as")
+        if name is None:
+            return
+        if name in self.names or name in RESERVED:
+            owner = "something else" if name in RESERVED else "an earlier step"
+            message = f"`{name}` is already the name of {owner}"
+            problem = Problem(
+                code="duplicate_name", message=message, pointer=f"{pointer}/as", hint="take another name"
             )
-        )
-    elif "result" in entry and entry.get("outcome", Outcome.OK.value) != Outcome.OK.value:
-        message = f"a call that ends `{entry['outcome']}` has no result"
-        problems.append(
-            Problem(
-                code="contradiction",
-                message=message,
-                pointer=f"{pointer}/result",
-                hint="leave out `outcome` or `result`",
-            )
-        )
-    if "outcome" in entry:
-        return Expectation(outcome=Outcome(entry["outcome"]), parts=parts)
-    return Expectation(outcome=None if "error" in entry else Outcome.OK, parts=parts)
+            self._problems.append(problem)
+        else:
+            self.names = {**self.names, name: None}
 
 
-_OF_PART: dict[str, dict[str, JSON]] = {
-    "attempts": {"type": "integer", "minimum": 0},
-    "elapsed": {"type": "number", "minimum": 0},
-    "times": {"type": "integer", "minimum": 0},
-}
-"""What the parts of an expectation can be, where it is known."""
-
-_WORDS = {
-    "attempts": "`attempts` is a whole number",
-    "elapsed": "`elapsed` is a number of seconds",
-    "times": "`times` is a whole number",
-}
+def _reads(
+    entry: Mapping[str, Any], siblings: AbstractSet[str], names: AbstractSet[str], pointer: str
+) -> Iterator[Problem]:
+    """A problem for every text of a parallel call that reads what a sibling saves."""
+    parts = {key: value for key, value in entry.items() if key in {"args", "expect"}}
+    for place, text in _texts(parts, pointer) if siblings else ():
+        for name in sorted(compile_value(text, names, []).names & siblings):
+            message = f"`{name}` is saved by a call of the same `parallel`: they begin together, so it is not there yet"
+            hint = "make the call that reads it a step after this one"
+            yield Problem(code="reads_sibling", message=message, pointer=place, hint=hint)
 
 
-def _matcher(
-    part: str, pattern: JSON, pointer: str, names: Sequence[str], problems: list[Problem]
-) -> Matcher:
-    """The matcher of one part of an expectation, that something can fit."""
-    place = f"{pointer}/{part}"
-    faults: list[Problem] = []
-    matcher = compile_matcher(pattern, faults, place, names=names)
-    if not faults:
-        found = impossible(pattern, _OF_PART.get(part, {}))
-        faults = [replace(problem, pointer=place + problem.pointer) for problem in found]
-        if faults and part in _WORDS:
-            message = f"{_WORDS[part]} from 0 up, so it is never {compact(pattern)}"
-            faults = [replace(faults[0], message=message, hint=_number_for(pattern))]
-    problems += faults
-    return matcher
-
-
-def _number_for(pattern: JSON) -> str:
-    """The way out where a duration was written for a number of seconds."""
-    if isinstance(pattern, str):
-        with suppress(ValueError):
-            return f"write `{parse_duration(pattern):g}`"
-    return "such as `2` or `{$lt: 2}`"
-
-
-def _verify(entry: Mapping[str, Any], names: Sequence[str], problems: list[Problem]) -> Verify:
-    required = [
-        _made(made, f"/verify/calls/{index}", made.get("times", {"$gte": 1}), names, problems)
-        for index, made in enumerate(entry.get("calls", ()))
-    ]
-    forbidden = [
-        _made(made, f"/verify/never/{index}", 0, names, problems)
-        for index, made in enumerate(entry.get("never", ()))
-    ]
-    order = next(((kind, tuple(tools)) for kind, tools in entry.get("order", {}).items()), None)
-    return Verify(calls=(*required, *forbidden), order=order)
-
-
-def _made(
-    entry: Mapping[str, Any], pointer: str, times: JSON, names: Sequence[str], problems: list[Problem]
-) -> Made:
-    args = _matcher("args", entry["args"], pointer, names, problems) if "args" in entry else None
-    return Made(
-        tool=entry["tool"],
-        args=args,
-        times=_matcher("times", times, pointer, names, problems),
-        pointer=pointer,
-    )
+def _texts(value: JSON, pointer: str) -> Iterator[tuple[str, str]]:
+    """The texts with expressions, and where they stand."""
+    if isinstance(value, str) and is_expression(value):
+        yield pointer, value
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _texts(item, f"{pointer}/{pointer_step(key)}")
 
 
 def _data(value: JSON) -> Rendering:
@@ -333,6 +323,7 @@ def examples_of(tool: Descriptor) -> Scenario | None:
         Step(
             call=tool.name,
             args=_data(dict(example.args)),
+            number=index + 1,
             name=f"example {index + 1}",
             expect=Expectation(
                 parts={"result": compile_matcher({"$exact": example.result}, [])}

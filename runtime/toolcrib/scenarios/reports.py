@@ -7,6 +7,7 @@ from typing import Any
 
 from toolcrib.loading.scenarios import Scenario, Step
 from toolcrib.model import JSON, Result
+from toolcrib.scenarios.goldens import GoldenChange
 from toolcrib.text import compact, truncate
 
 SHOWN = 2000
@@ -18,7 +19,8 @@ class Failure:
     """One thing that was not as the scenario says.
 
     Attributes:
-        what: `outcome`, `result`, `error`, `content`, `attempts`, `elapsed`, `calls`, `order` or `args`.
+        what: `outcome`, `result`, `golden`, `error`, `content`, `attempts`, `elapsed`, `calls`, `order`, `args`;
+            `worker` where the run itself was lost.
         lines: What was expected and what was there.
         pointer: Where the scenario says so.
     """
@@ -34,22 +36,27 @@ class StepReport:
 
     Attributes:
         step: The step.
-        number: From 1.
         args: The arguments of the call, worked out, or as written if that failed; secrets masked.
         result: What the call answered; None if its arguments could not be worked out.
         failures: What was not as expected.
+        golden: The golden file that is to be written; None for none.
     """
 
     step: Step
-    number: int
     args: JSON
     result: Result | None
     failures: tuple[Failure, ...] = ()
+    golden: GoldenChange | None = None
+
+    @property
+    def number(self) -> int:
+        """The number of the scenario's step, from 1; the calls of a parallel step share it."""
+        return self.step.number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioReport:
-    """What came of a scenario. It stops at the first step that fails, since later ones build on it.
+    """What came of a scenario. It stops after the first step that fails, since later ones build on it.
 
     Attributes:
         scenario: The scenario.
@@ -79,10 +86,11 @@ class ScenarioReport:
         lines = []
         for step in self.steps:
             lines += _step_lines(self.scenario, step) if step.failures else []
-        left = len(self.scenario.steps) - len(self.steps)
+        left = len(self.scenario.steps) - (self.steps[-1].number if self.steps else 0)
         for failure in self.failures:
+            what = "run" if failure.what == "worker" else "verify"
             lines.append(
-                f"FAILED {self.scenario.name} › verify ({self.scenario.origin.place(failure.pointer)})"
+                f"FAILED {self.scenario.name} › {what} ({self.scenario.origin.place(failure.pointer)})"
             )
             lines += [f"  {line}" for line in failure.lines]
         if left:
@@ -96,6 +104,8 @@ class ScenarioReport:
             "scenario": self.scenario.name,
             "source": self.scenario.origin.source,
             "line": self.scenario.origin.line,
+            "matrix": dict(self.scenario.values),
+            "run": self.scenario.run,
             "passed": self.passed,
             "seed": self.seed,
             "duration": round(self.duration, 6),
@@ -108,7 +118,7 @@ class ScenarioReport:
 def _step_lines(scenario: Scenario, step: StepReport) -> list[str]:
     place = scenario.origin.place(step.step.pointer)
     title = f" “{step.step.name}”" if step.step.name else ""
-    lines = [f"FAILED {scenario.name} › step {step.number}{title} ({place})"]
+    lines = [f"FAILED {scenario.name} › step {step.step.label}{title} ({place})"]
     lines.append(f"  call      {step.step.call} {truncate(compact(step.args), SHOWN)}")
     if step.result is not None:
         lines += _answer_lines(step.result)
@@ -132,6 +142,7 @@ def _answer_lines(result: Result) -> list[str]:
 def _step_json(scenario: Scenario, step: StepReport) -> dict[str, Any]:
     return {
         "number": step.number,
+        "branch": step.step.branch or None,
         "name": step.step.name,
         "call": step.step.call,
         "args": step.args,

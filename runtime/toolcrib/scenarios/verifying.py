@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from toolcrib.errors import ExpressionError
-from toolcrib.loading.scenarios import Made, Verify
+from toolcrib.loading.expectations import Made, Verify
 from toolcrib.matching import Matcher
 from toolcrib.model import JSON, NOTHING
 from toolcrib.scenarios.reports import Failure

@@ -155,12 +155,15 @@ def test_the_json_of_a_report_is_stable():
         "scenario": "s",
         "source": "tools.yaml",
         "line": 19,
+        "matrix": {},
+        "run": 1,
         "passed": False,
         "seed": 7,
         "virtual": 0.0,
         "steps": [
             {
                 "number": 1,
+                "branch": None,
                 "name": "it is open",
                 "call": "get_order",
                 "args": {"id": "1"},

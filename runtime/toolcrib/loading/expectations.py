@@ -1,0 +1,173 @@
+"""What a scenario expects: of the answer of each call, and of all calls together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+from toolcrib.clock import parse_duration
+from toolcrib.errors import Problem
+from toolcrib.matching import Matcher, compile_matcher, impossible
+from toolcrib.model import JSON, NOTHING, Outcome
+from toolcrib.rendering import Rendering, compile_value
+from toolcrib.text import compact
+
+Names: TypeAlias = Mapping[str, Collection[str] | None]
+"""What expressions may read, each with the keys that it may have, or None where they are not known."""
+
+PARTS = ("result", "error", "content", "attempts", "elapsed")
+"""What an expectation may hold a matcher for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What a step's call must answer.
+
+    Attributes:
+        outcome: The outcome; None for any but `ok` (an error is expected, whichever).
+        parts: Matchers for `result`, `error`, `content`, `attempts`, `elapsed`, as far as given.
+        golden: Name of the JSON file that the whole result is compared with; None for none.
+    """
+
+    outcome: Outcome | None = Outcome.OK
+    parts: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
+    golden: Rendering | None = None
+
+
+ANSWERED = Expectation()
+"""Outcome `ok`, whatever the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """Calls that must or must not have been made.
+
+    Attributes:
+        tool: Name or glob.
+        args: What their arguments are; None for anything.
+        times: How many there are.
+        pointer: Where it stands in the document.
+    """
+
+    tool: str
+    args: Matcher | None
+    times: Matcher
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verify:
+    """What must be true when all steps are done.
+
+    Attributes:
+        calls: Calls with how many there must be; a forbidden call is one with 0.
+        order: `exact`, `subsequence` or `any`, and the tools' names; None for no rule.
+    """
+
+    calls: tuple[Made, ...] = ()
+    order: tuple[Literal["exact", "subsequence", "any"], tuple[str, ...]] | None = None
+
+
+NO_RULES = Verify()
+"""Anything may have happened."""
+
+
+def parse_expectation(
+    entry: Mapping[str, Any], pointer: str, names: Names, run_names: Names, problems: list[Problem]
+) -> Expectation:
+    """Compile what a step expects.
+
+    Args:
+        entry: As the document has it.
+        pointer: Where it stands.
+        names: What its matchers may read.
+        run_names: What the name of a golden file may read.
+        problems: Receives what is wrong with it.
+    """
+    parts = {part: _matcher(part, entry[part], pointer, names, problems) for part in PARTS if part in entry}
+    golden = None
+    if "golden" in entry:
+        golden = compile_value(entry["golden"], run_names, problems, f"{pointer}/golden")
+    problems += _contradictions(entry, pointer)
+    if "outcome" in entry:
+        return Expectation(outcome=Outcome(entry["outcome"]), parts=parts, golden=golden)
+    return Expectation(outcome=None if "error" in entry else Outcome.OK, parts=parts, golden=golden)
+
+
+def _contradictions(entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
+    outcome = entry.get("outcome", Outcome.OK.value)
+    answers = [key for key in ("result", "golden") if key in entry]
+    if "error" in entry and entry.get("outcome") == Outcome.OK.value:
+        message, hint = "a call that ends `ok` has no error", "leave out `outcome` or `error`"
+        yield Problem(code="contradiction", message=message, pointer=f"{pointer}/outcome", hint=hint)
+    if "error" in entry and answers:
+        message = "a call answers a result or an error, and both are expected"
+        hint = "leave one of them out"
+        yield Problem(code="contradiction", message=message, pointer=f"{pointer}/error", hint=hint)
+    elif outcome != Outcome.OK.value:
+        for key in answers:
+            message, hint = f"a call that ends `{outcome}` has no result", f"leave out `outcome` or `{key}`"
+            yield Problem(code="contradiction", message=message, pointer=f"{pointer}/{key}", hint=hint)
+
+
+_OF_PART: dict[str, dict[str, JSON]] = {
+    "attempts": {"type": "integer", "minimum": 0},
+    "elapsed": {"type": "number", "minimum": 0},
+    "times": {"type": "integer", "minimum": 0},
+}
+"""What the parts of an expectation can be, where it is known."""
+
+_WORDS = {
+    "attempts": "`attempts` is a whole number",
+    "elapsed": "`elapsed` is a number of seconds",
+    "times": "`times` is a whole number",
+}
+
+
+def _matcher(part: str, pattern: JSON, pointer: str, names: Names, problems: list[Problem]) -> Matcher:
+    """The matcher of one part of an expectation, that something can fit."""
+    place = f"{pointer}/{part}"
+    faults: list[Problem] = []
+    matcher = compile_matcher(pattern, faults, place, names=names)
+    if not faults:
+        found = impossible(pattern, _OF_PART.get(part, {}))
+        faults = [replace(problem, pointer=place + problem.pointer) for problem in found]
+        if faults and part in _WORDS:
+            message = f"{_WORDS[part]} from 0 up, so it is never {compact(pattern)}"
+            faults = [replace(faults[0], message=message, hint=_number_for(pattern))]
+    problems += faults
+    return matcher
+
+
+def _number_for(pattern: JSON) -> str:
+    """The way out where a duration was written for a number of seconds."""
+    if isinstance(pattern, str):
+        with suppress(ValueError):
+            return f"write `{parse_duration(pattern):g}`"
+    return "such as `2` or `{$lt: 2}`"
+
+
+def parse_verification(entry: Mapping[str, Any], names: Names, problems: list[Problem]) -> Verify:
+    """Compile what must be true at the end; `names` is what came of all steps."""
+    required = [
+        _made(made, f"/verify/calls/{index}", made.get("times", {"$gte": 1}), names, problems)
+        for index, made in enumerate(entry.get("calls", ()))
+    ]
+    forbidden = [
+        _made(made, f"/verify/never/{index}", 0, names, problems)
+        for index, made in enumerate(entry.get("never", ()))
+    ]
+    order = next(((kind, tuple(tools)) for kind, tools in entry.get("order", {}).items()), None)
+    return Verify(calls=(*required, *forbidden), order=order)
+
+
+def _made(entry: Mapping[str, Any], pointer: str, times: JSON, names: Names, problems: list[Problem]) -> Made:
+    args = _matcher("args", entry["args"], pointer, names, problems) if "args" in entry else None
+    return Made(
+        tool=entry["tool"],
+        args=args,
+        times=_matcher("times", times, pointer, names, problems),
+        pointer=pointer,
+    )

@@ -1,0 +1,49 @@
+"""From a scenario to its runs: every combination of its matrix, so often as it repeats."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from toolcrib.errors import ConfigurationError
+from toolcrib.loading.matrices import combinations, too_many
+from toolcrib.loading.scenarios import Scenario
+
+
+def runs_of(scenario: Scenario, *, repeat: int | None = None, seed: int | None = None) -> list[Scenario]:
+    """The runs of a scenario, each a scenario of its own; the scenario itself where it is one run.
+
+    A run of a matrix is called `name[city=Oslo,days=1]`, one of several repetitions `name[2/5]`.
+
+    Args:
+        scenario: As it was read.
+        repeat: How often each combination runs, in place of the scenario's own `repeat`.
+        seed: Of the first repetition, in place of the scenario's own; each next one has the next seed.
+
+    Raises:
+        ConfigurationError: There would be more than 1,000 runs.
+    """
+    times = scenario.repeat if repeat is None else repeat
+    first = scenario.seed if seed is None else seed
+    message = too_many(scenario.matrix, times)
+    if message:
+        raise ConfigurationError(f"scenario `{scenario.name}` ({scenario.origin.place()}): {message}")
+    if not scenario.matrix and times == 1:
+        return [scenario if first == scenario.seed else replace(scenario, seed=first)]
+    return [
+        replace(
+            scenario,
+            name=_name(scenario.name, combination, number, times),
+            seed=first + number - 1,
+            values=values,
+            run=number,
+            base=scenario.name,
+        )
+        for combination, values in combinations(scenario.matrix)
+        for number in range(1, times + 1)
+    ]
+
+
+def _name(name: str, combination: str, number: int, times: int) -> str:
+    of_matrix = f"[{combination}]" if combination else ""
+    of_repetition = f"[{number}/{times}]" if times > 1 else ""
+    return f"{name}{of_matrix}{of_repetition}"

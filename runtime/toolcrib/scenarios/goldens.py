@@ -1,0 +1,78 @@
+"""Golden files: a result compared with the file that a step names, and what the file should say instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from toolcrib.errors import ExpressionError
+from toolcrib.loading.goldens import Golden, golden_name, read_golden
+from toolcrib.matching import compile_matcher
+from toolcrib.model import JSON
+from toolcrib.protocols import Files
+from toolcrib.rendering import Rendering
+
+MOST = 20
+"""Differences that are told."""
+
+UPDATE = "`toolcrib run --update`"
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenChange:
+    """A golden file that is to be written.
+
+    Attributes:
+        name: Its path, as the scenario names it.
+        value: What it should hold; secrets masked.
+        missing: Whether there is none yet.
+    """
+
+    name: str
+    value: JSON
+    missing: bool
+
+
+class Judged(NamedTuple):
+    """How a result compares with a golden file.
+
+    Attributes:
+        lines: What is to be told; none if they are equal.
+        change: What would make them equal; None if nothing would, or nothing has to.
+    """
+
+    lines: tuple[str, ...] = ()
+    change: GoldenChange | None = None
+
+
+def judge_golden(golden: Rendering, value: JSON, files: Files | None, scope: Mapping[str, JSON]) -> Judged:
+    """Compare a result with the golden file that a step names.
+
+    Args:
+        golden: The name of the file.
+        value: The result, secrets masked.
+        files: Those that the scenario may name.
+        scope: What the name may read.
+    """
+    try:
+        held = read_golden(files, golden_name(golden, scope))
+    except ExpressionError as error:
+        return Judged((error.message,))
+    except OSError as error:
+        return Judged((f"the golden file can't be read: {error.strerror or error}",))
+    lines = _lines(held, value)
+    return Judged(lines, GoldenChange(held.name, value, held.missing) if lines else None)
+
+
+def _lines(held: Golden, value: JSON) -> tuple[str, ...]:
+    if held.missing:
+        return (f"there is no `{held.name}`; {UPDATE} writes it",)
+    if held.fault:
+        return (held.fault, f"{UPDATE} writes it anew")
+    differences = compile_matcher({"$exact": held.value}, []).differences(value, most=MOST + 1)
+    if not differences:
+        return ()
+    told = [str(difference) for difference in differences[:MOST]]
+    more = ["and more"] if len(differences) > MOST else []
+    return (f"not as in `{held.name}`:", *told, *more, f"{UPDATE} writes what was answered")

@@ -71,7 +71,8 @@ class Verbs(click.Group):
 def cli(ctx: click.Context, reading: Reading) -> None:
     """Tools for AI agents, declared in files: validated, mocked, scripted.
 
-    Tools are read from the folders `descriptors` and `packs` here, and from what `--pack` names.
+    Tools are read from the project that this folder lies in, or else from the folders `descriptors` and
+    `packs` here; and from what `--pack` names.
     """
     ctx.obj = reading
     if os.environ.get("NO_COLOR"):

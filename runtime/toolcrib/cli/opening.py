@@ -9,7 +9,10 @@ import click
 from toolcrib.cli.options import Reading
 from toolcrib.cli.printing import plural
 from toolcrib.engine import Asked, Runtime
+from toolcrib.errors import ToolcribError
+from toolcrib.loading.projects import Profile
 from toolcrib.model import NOTHING
+from toolcrib.queries import Card
 from toolcrib.text import escape_terminal
 
 
@@ -25,6 +28,23 @@ def open_runtime(
         indexed=reading.indexed,
     )
     return Runtime.reading(asked, seed=seed)
+
+
+def known_tools(reading: Reading) -> list[Card]:
+    """The tools that can be called, for a shell to complete; none where they can't be read."""
+    try:
+        return open_runtime(reading).registry.query()
+    except ToolcribError:
+        return []
+
+
+def known_profiles(reading: Reading) -> list[Profile]:
+    """The profiles of the project, for a shell to complete; none where there is no project."""
+    try:
+        project = open_runtime(reading._replace(profile=None)).project
+    except ToolcribError:
+        return []
+    return [] if project is None else list(project.profiles.values())
 
 
 def tell_refusals(runtime: Runtime) -> None:

@@ -26,6 +26,17 @@ class Reading(NamedTuple):
     indexed: bool = True
 
 
+def profile_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of the profiles, for the shell to complete."""
+    from toolcrib.cli.opening import known_profiles  # noqa: PLC0415 -- the engine is loaded only when Tab is pressed
+
+    return [
+        CompletionItem(profile.name, help=profile.description)
+        for profile in known_profiles(_reading_of(ctx))
+        if profile.name.startswith(incomplete)
+    ]
+
+
 _OPTIONS = (
     click.option(
         "--pack",
@@ -35,28 +46,57 @@ _OPTIONS = (
         type=click.Path(exists=True),
         help="Read tools from this pack, folder or file too. May be given several times, also before the verb.",
     ),
+    click.option(
+        "--profile",
+        metavar="NAME",
+        shell_complete=profile_names,
+        help="Put this profile of the project in force; else the one that TOOLCRIB_PROFILE or the project names.",
+    ),
+    click.option(
+        "--no-index",
+        is_flag=True,
+        help="Read every file anew, and keep nothing of it for the next start.",
+    ),
 )
 
 
 def reading_options(function: F) -> F:
     """The options of every verb that reads tools, as one parameter `reading`.
 
-    They may stand before the verb too; those of packs add up, of any other the one after the verb counts.
+    They may stand before the verb too; packs add up, and of two profiles the one after the verb counts.
     """
 
     @wraps(function)
-    def command(*args: Any, packs: tuple[str, ...], **rest: Any) -> Any:
-        before = _said_before_the_verb(click.get_current_context())
-        return function(*args, reading=Reading((*before.packs, *packs)), **rest)
+    def command(*args: Any, packs: tuple[str, ...], profile: str | None, no_index: bool, **rest: Any) -> Any:
+        parent = click.get_current_context().parent
+        before = parent.obj if parent is not None and isinstance(parent.obj, Reading) else Reading()
+        return function(*args, reading=_together(before, packs, profile, no_index=no_index), **rest)
 
     for option in reversed(_OPTIONS):
         option(command)
     return cast(F, command)
 
 
-def _said_before_the_verb(ctx: click.Context) -> Reading:
-    said = ctx.parent.obj if ctx.parent is not None else None
-    return said if isinstance(said, Reading) else Reading()
+def _together(before: Reading, packs: tuple[str, ...], profile: str | None, *, no_index: bool) -> Reading:
+    """What is said after the verb, put together with what is said before it."""
+    return Reading(
+        packs=(*before.packs, *packs),
+        profile=before.profile if profile is None else profile,
+        indexed=before.indexed and not no_index,
+    )
+
+
+def _reading_of(ctx: click.Context | None) -> Reading:
+    """What a command line that is still being written says so far."""
+    if ctx is None:
+        return Reading()
+    said = ctx.params
+    return _together(
+        _reading_of(ctx.parent),
+        said.get("packs") or (),
+        said.get("profile"),
+        no_index=bool(said.get("no_index")),
+    )
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -67,16 +107,14 @@ paths_argument = click.argument("paths", nargs=-1, metavar="[PATH]...", type=cli
 
 
 def tool_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of the tools, for the shell to complete."""
-    from toolcrib.cli.opening import open_runtime  # noqa: PLC0415 -- the engine is loaded only when Tab is pressed
-    from toolcrib.cli.printing import first_sentence  # noqa: PLC0415
+    """The names of the tools that are offered, for the shell to complete."""
+    from toolcrib.cli.opening import known_tools  # noqa: PLC0415 -- the engine is loaded only when Tab is pressed
+    from toolcrib.cli.tables import first_sentence  # noqa: PLC0415
 
-    before = _said_before_the_verb(ctx)
-    registry = open_runtime(Reading((*before.packs, *(ctx.params.get("packs") or ())))).registry
     return [
-        CompletionItem(name, help=first_sentence(tool.description))
-        for name, tool in registry.items()
-        if name.startswith(incomplete)
+        CompletionItem(card.name, help=first_sentence(card.description))
+        for card in known_tools(_reading_of(ctx))
+        if card.name.startswith(incomplete)
     ]
 
 

@@ -56,8 +56,8 @@ def command(
 ) -> None:
     """Run the scenarios, and the examples of descriptors.
 
-    Without PATH: the folders `descriptors` and `packs`. Ends with 1 when something failed or could not be
-    read, and with 3 when nothing fits.
+    Without PATH: the project, or the folders `descriptors` and `packs`. Ends with 1 when something failed or
+    could not be read, and with 3 when nothing fits.
     """
     started = RealClock().monotonic()
     runtime = open_runtime(reading, paths)

@@ -46,7 +46,7 @@ def command(
 ) -> None:
     """Check descriptors, packs and scenarios, and prove what mocks answer.
 
-    Without PATH: the folders `descriptors` and `packs`. Ends with 1 when something is an error.
+    Without PATH: the project, or the folders `descriptors` and `packs`. Ends with 1 when something is an error.
     """
     if as_json and form == "github":
         raise click.UsageError("`--json` and `--format github` ask for two forms; leave one of them out")

@@ -1,0 +1,109 @@
+"""The options that say what is read: `--profile`, `--no-index`, before and after the verb."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from toolcrib.cli import entry
+
+PROJECT = """project: demo
+profile: dev
+profiles:
+  dev: {description: On your desk.}
+  ci: {extends: dev, description: On every push., disable: ["fail*"]}
+"""
+
+
+@pytest.fixture
+def project(tools, write, monkeypatch):
+    """The three tools as a project."""
+    monkeypatch.delenv("TOOLCRIB_PROFILE", raising=False)
+    return write({"toolcrib.yaml": PROJECT})
+
+
+def names(document, *words):
+    return [tool["name"] for tool in document(*words, "--json")["tools"]]
+
+
+ALL = ["echo", "failing", "later"]
+
+
+def test_a_profile_may_stand_before_and_after_the_verb(project, document):
+    assert names(document, "list") == ALL
+    assert names(document, "list", "--profile", "ci") == ["echo", "later"]
+    assert names(document, "--profile", "ci", "list") == ["echo", "later"]
+
+
+def test_the_profile_after_the_verb_counts(project, document):
+    assert names(document, "--profile", "ci", "list", "--profile", "dev") == ALL
+
+
+def test_the_environment_names_a_profile_where_nobody_else_does(project, document, monkeypatch):
+    monkeypatch.setenv("TOOLCRIB_PROFILE", "ci")
+    assert names(document, "list") == ["echo", "later"]
+    assert names(document, "list", "--profile", "dev") == ALL
+
+
+def test_a_project_is_found_from_below(project, document, monkeypatch):
+    monkeypatch.chdir(project / "descriptors")
+    assert names(document, "list", "--profile", "ci") == ["echo", "later"]
+    assert names(document, "--no-index", "list", "--no-index") == ALL
+
+
+def test_an_unknown_profile_ends_the_command(project, toolcrib):
+    result = toolcrib("list", "--profile", "cii")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "Error: there is no profile `cii`, which --profile asks for\n"
+        "    hint: did you mean `ci`? the profiles are: `dev`, `ci`\n"
+    )
+
+
+def test_paths_that_are_given_are_read_without_the_project(project, toolcrib):
+    assert toolcrib("validate", "descriptors").exit_code == 0
+    refused = toolcrib("validate", "descriptors", "--profile", "ci")
+    assert refused.exit_code == 2
+    assert "no project" in refused.stderr
+    assert toolcrib("validate", ".", "--profile", "ci").exit_code == 0
+
+
+def test_a_tool_that_is_disabled_says_so_when_it_is_called(project, toolcrib):
+    result = toolcrib("call", "failing", "--profile", "ci")
+    assert result.exit_code == 14
+    assert "disabled by `fail*` in toolcrib.yaml:5 (profile ci)" in result.stderr
+
+
+def completed(monkeypatch, capsys, words):
+    """What bash is offered for the last word."""
+    monkeypatch.setenv("_TOOLCRIB_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv(
+        "COMP_CWORD", str(len(words.split()) if words.endswith(" ") else len(words.split()) - 1)
+    )
+    monkeypatch.setattr("sys.argv", ["toolcrib"])
+    with pytest.raises(SystemExit):
+        entry.main()
+    return [line.partition(",")[2] for line in capsys.readouterr().out.splitlines() if line]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("toolcrib list --profile ", ["dev", "ci"]),
+        ("toolcrib --profile ", ["dev", "ci"]),
+        ("toolcrib show --profile c", ["ci"]),
+        ("toolcrib --profile ci show ", ["echo", "later"]),
+        ("toolcrib show --profile ci e", ["echo"]),
+        ("toolcrib show --profile nobody ", []),
+        ("toolcrib show ", ALL),
+    ],
+)
+def test_profiles_and_the_tools_under_them_are_completed(project, monkeypatch, capsys, words, expected):
+    assert completed(monkeypatch, capsys, words) == expected
+
+
+def test_nothing_is_completed_where_two_projects_are_named(project, write, monkeypatch, capsys):
+    write({"other/toolcrib.yaml": "project: other\n"})
+    assert completed(monkeypatch, capsys, f"toolcrib --pack other{os.sep} list --profile ") == []

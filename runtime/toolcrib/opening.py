@@ -12,8 +12,7 @@ from toolcrib.errors import ConfigurationError, Problem, UnknownMode, did_you_me
 from toolcrib.loading.documents import read_documents
 from toolcrib.loading.finding import PROJECT_FILES
 from toolcrib.loading.linking import link
-from toolcrib.loading.namespaces import SEPARATOR, in_namespace
-from toolcrib.loading.packs import Pack
+from toolcrib.loading.namespaces import in_namespace
 from toolcrib.loading.projects import (
     Project,
     SourceEntry,
@@ -24,6 +23,7 @@ from toolcrib.loading.projects import (
     second_project_file,
 )
 from toolcrib.loading.reader import Loaded
+from toolcrib.loading.requirements import check_requirements
 from toolcrib.loading.settings import Settings, apply_settings, first_fit
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.sources import Source, load
@@ -195,7 +195,7 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
     """
     tools, duplicates = without_duplicates(loaded.tools)
     registry = Registry(tools)
-    problems = [*loaded.problems, *duplicates]
+    problems = [*loaded.problems, *duplicates, *check_requirements(loaded.packs)]
     scenarios = []
     for scenario in loaded.scenarios:
         full = in_namespace(scenario, registry.cards)
@@ -246,18 +246,8 @@ def in_force(stock: Stock, settings: Settings, modes: Mapping[str, str], kinds: 
 
 def toolsets_of(stock: Stock) -> list[Toolset]:
     """The toolsets of the packs, then those of the project, under the full names of their tools."""
-    packs = [toolset for pack in stock.packs for toolset in _toolsets_of_pack(pack)]
+    packs = [toolset for pack in stock.packs for toolset in pack.toolsets_within(pack.namespace)]
     return [*packs, *(stock.project.toolsets if stock.project is not None else ())]
-
-
-def _toolsets_of_pack(pack: Pack) -> Iterator[Toolset]:
-    for toolset in pack.toolsets:
-        if pack.namespace:
-            yield toolset._replace(
-                tools=tuple(f"{pack.namespace}{SEPARATOR}{glob}" for glob in toolset.tools)
-            )
-        else:
-            yield toolset
 
 
 def idle_settings(stock: Stock, settings: Settings) -> list[Problem]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from toolcrib import ConfigurationError, Outcome, UnknownMode
 from toolcrib.engine import Asked, Runtime
 
 
@@ -59,3 +61,248 @@ class TestChosenPaths:
     def test_a_folder_besides_another_one_is_no_part_of_it(self, write):
         write({"mine/x.yaml": "", "mine2/x.yaml": ""})
         assert chosen_paths(["mine", "mine2"]) == ("mine", "mine2")
+
+
+def tool(name: str, rest: str = "") -> str:
+    return f"name: {name}\nmock: {{result: 1}}\n{rest}"
+
+
+def read(*paths: str, **asked) -> Runtime:
+    """A runtime over documents without a problem."""
+    runtime = Runtime.reading(Asked(paths=paths, indexed=False, **asked))
+    assert [str(problem) for problem in runtime.problems] == []
+    return runtime
+
+
+LIVE = "live: {method: GET}\n"
+"""A block of a mode that is not installed; `mode_not_installed` is told of it."""
+
+
+class TestProjects:
+    """What `toolcrib.yaml` puts in force."""
+
+    def test_it_is_found_above_the_working_directory(self, write, monkeypatch):
+        folder = write({"toolcrib.yaml": "project: p\n", "descriptors/a.yaml": tool("a"), "deep/er/x.txt": ""})
+        monkeypatch.chdir(folder / "deep" / "er")
+        runtime = read()
+        assert list(runtime.registry) == ["a"]
+        assert runtime.project.name == "p"
+        assert runtime.stock.sources == ("../../descriptors",)
+
+    def test_its_folder_or_its_file_can_be_named(self, write, monkeypatch):
+        folder = write({"p/toolcrib.yaml": "project: p\nsources: [tools]\n", "p/tools/a.yaml": tool("a")})
+        assert list(read(str(folder / "p")).registry) == ["a"]
+        assert list(read("p/toolcrib.yaml").registry) == ["a"]
+
+    def test_paths_that_are_given_mean_just_these(self, write):
+        write({"toolcrib.yaml": "project: p\n", "descriptors/a.yaml": tool("a"), "other/b.yaml": tool("b")})
+        runtime = read("other")
+        assert list(runtime.registry) == ["b"]
+        assert runtime.project is None
+
+    def test_sources_have_namespaces_and_ignored_files(self, write):
+        write(
+            {
+                "toolcrib.yaml": "project: p\nsources: [mine, {path: theirs, namespace: them}]\nignore: ['mine/data/**']\n",
+                "mine/a.yaml": tool("a"),
+                "mine/data/x.yaml": "- 1\n",
+                "theirs/a.yaml": tool("a"),
+                "theirs/s.yaml": "scenario: s\nsteps: [{call: a}]\n",
+            }
+        )
+        runtime = read()
+        assert list(runtime.registry) == ["a", "them__a"]
+        assert [step.call for step in runtime.scenarios[0].calls] == ["them__a"]
+        assert runtime.stock.ignored == ("mine/data/x.yaml",)
+
+    def test_a_source_that_is_missing_is_told_where_it_is_written(self, write):
+        write({"toolcrib.yaml": "project: p\nsources:\n  - mine\n  - missing\n", "mine/a.yaml": tool("a")})
+        runtime = Runtime.reading(Asked())
+        (problem,) = runtime.problems
+        assert (problem.code, problem.source, problem.line) == ("path_not_found", "toolcrib.yaml", 4)
+        assert list(runtime.registry) == ["a"]
+
+    def test_two_projects_can_not_be_in_force(self, write):
+        write({"p/toolcrib.yaml": "project: p\nsources: []\n", "q/toolcrib.yaml": "project: q\nsources: []\n"})
+        with pytest.raises(ConfigurationError, match="two projects"):
+            read("p", "q")
+
+    def test_a_broken_project_offers_no_tool_and_says_why(self, write):
+        write({"toolcrib.yaml": "project: p\nprofils: {}\n", "descriptors/a.yaml": tool("a")})
+        runtime = Runtime.reading(Asked())
+        assert [problem.code for problem in runtime.problems] == ["unknown_key"]
+        result = runtime.call_sync("a")
+        assert result.outcome is Outcome.UNAVAILABLE
+        assert "toolcrib.yaml:2, which has errors" in result.message
+        runtime.close()
+
+    def test_a_folder_with_a_project_in_it_is_read_without_it(self, write):
+        write({"tools/a.yaml": tool("a"), "tools/inner/toolcrib.yaml": "project: p\n"})
+        assert list(read("tools").registry) == ["a"]
+
+
+PROFILES = """\
+project: p
+sources: [tools]
+defaults: {timeout: 9s, coerce: "off"}
+disable: [old]
+toolsets: {small: [a, b]}
+profile: dev
+profiles:
+  dev: {modes: {"*": mock}}
+  live: {modes: {a: live}, defaults: {timeout: 1m}}
+  small: {extends: live, toolset: small, enable: [old]}
+"""
+
+
+class TestProfiles:
+    """What is in force under a profile, and where it was written."""
+
+    @pytest.fixture
+    def project(self, write):
+        both = "name: a\nmode: live\ntimeout: 5s\nmock: {result: 1}\n" + LIVE
+        write(
+            {
+                "toolcrib.yaml": PROFILES,
+                "tools/a.yaml": both,
+                "tools/b.yaml": tool("b"),
+                "tools/old.yaml": tool("old"),
+            }
+        )
+
+    def opened(self, profile=None, **asked) -> Runtime:
+        return Runtime.reading(Asked(profile=profile, indexed=False, **asked))
+
+    def test_the_project_chooses_one_itself(self, project):
+        tools = self.opened().registry
+        assert (tools["a"].mode, tools.cards["a"].mode) == ("mock", "mock")
+        assert tools["a"].origin.settings["mode"] == "toolcrib.yaml:8 (profile dev)"
+
+    def test_another_one_can_be_chosen(self, project):
+        tools = self.opened("live").registry
+        assert (tools["a"].mode, tools.cards["a"].mode) == ("live", "live")
+
+    def test_the_environment_chooses_before_the_project_and_after_the_caller(self, project, monkeypatch):
+        monkeypatch.setenv("TOOLCRIB_PROFILE", "live")
+        assert self.opened().registry["a"].mode == "live"
+        assert self.opened("dev").registry["a"].mode == "mock"
+
+    def test_modes_of_the_caller_come_before_those_of_the_profile(self, project):
+        assert self.opened("dev", modes={"a": "live"}).registry["a"].mode == "live"
+
+    def test_defaults_are_for_tools_that_do_not_say_so_themselves(self, project):
+        tools = self.opened("live").registry
+        assert (tools["a"].timeout, tools["b"].timeout) == (5.0, 60.0)
+        assert (tools["a"].coerce, tools["b"].coerce) == ("off", "off")
+        assert tools["b"].origin.settings == {
+            "timeout": "toolcrib.yaml:9 (profile live)",
+            "coerce": "toolcrib.yaml:3",
+        }
+
+    def test_what_is_disabled_is_not_listed_not_found_and_not_called(self, project):
+        runtime = self.opened()
+        assert [tool.name for tool in runtime.registry.select()] == ["a", "b"]
+        result = runtime.call_sync("old")
+        assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "disabled")
+        assert "toolcrib.yaml:4" in result.message
+        runtime.close()
+
+    def test_a_toolset_is_all_that_is_offered(self, project):
+        runtime = self.opened("small")
+        assert [tool.name for tool in runtime.registry.select()] == ["a", "b"]
+        result = runtime.call_sync("old")
+        assert result.error.code == "not_in_toolset"
+        runtime.close()
+
+    def test_a_session_may_be_offered_a_toolset(self, project):
+        runtime = self.opened()
+        session = runtime.session(toolset="small")
+        assert [tool.name for tool in session.registry.select()] == ["a", "b"]
+        with pytest.raises(ConfigurationError, match="did you mean"):
+            runtime.session(toolset="smal")
+
+    def test_an_unknown_profile_names_the_near_ones(self, project):
+        with pytest.raises(ConfigurationError, match="there is no profile `deb`") as caught:
+            self.opened("deb")
+        assert "`dev`" in caught.value.hint
+
+    def test_an_unknown_mode_of_a_profile_says_where_it_is_written(self, write):
+        write(
+            {
+                "toolcrib.yaml": "project: p\nsources: [tools]\nprofiles:\n  x:\n    modes:\n      '*': mok\n",
+                "tools/a.yaml": tool("a"),
+            }
+        )
+        with pytest.raises(UnknownMode, match=r"`mok`, which toolcrib.yaml:6 \(profile x\) asks for"):
+            self.opened("x")
+
+    def test_globs_that_fit_no_tool_are_warnings_at_their_place(self, write):
+        text = "project: p\nsources: [tools]\ndisable: [aa]\nprofile: x\nprofiles: {x: {modes: {bb: mock}}}\ntoolsets: {t: [cc]}\n"
+        write({"toolcrib.yaml": text, "tools/a.yaml": tool("a")})
+        problems = self.opened().problems
+        assert [(problem.code, problem.line, problem.severity) for problem in problems] == [
+            ("idle_glob", 3, "warning"),
+            ("idle_glob", 5, "warning"),
+            ("idle_glob", 6, "warning"),
+        ]
+
+
+class TestPacks:
+    """Packs in folders and archives, with what they need and what they give."""
+
+    PACK = "name: p\nversion: 1.2.0\n"
+
+    def test_defaults_of_a_pack_are_for_its_tools(self, write):
+        write(
+            {
+                "p/pack.yaml": self.PACK + "defaults: {timeout: 9s, on_invalid_result: warn}\n",
+                "p/a.yaml": "name: a\noutput_schema: {type: integer}\nmock: {result: no}\n",
+                "p/b.yaml": tool("b", "timeout: 1s\n"),
+            }
+        )
+        runtime = Runtime.reading(Asked(paths=("p",), indexed=False))
+        assert [problem.severity for problem in runtime.problems] == ["warning"]
+        tools = runtime.registry
+        assert (tools["a"].timeout, tools["b"].timeout) == (9.0, 1.0)
+        assert tools["a"].origin.settings["timeout"] == "p/pack.yaml:3 (defaults of pack p)"
+        assert "timeout" not in tools["b"].origin.settings
+
+    def test_toolsets_of_a_pack_name_its_tools_as_it_does(self, write):
+        write(
+            {
+                "p/pack.yaml": self.PACK + "namespace: ns\ntoolsets: {one: [a]}\n",
+                "p/a.yaml": tool("a"),
+                "p/b.yaml": tool("b"),
+            }
+        )
+        session = read("p").session(toolset="one")
+        assert [tool.name for tool in session.registry.select()] == ["ns__a"]
+
+    def test_a_need_that_is_not_met_is_an_error_at_its_place(self, write):
+        write({"p/pack.yaml": self.PACK + "requires: {packs: {q: '>=2'}}\n", "p/a.yaml": tool("a")})
+        runtime = Runtime.reading(Asked(paths=("p",), indexed=False))
+        (problem,) = runtime.problems
+        assert (problem.severity, problem.source, problem.line) == ("error", "p/pack.yaml", 3)
+        assert list(runtime.registry) == ["a"]
+
+    @pytest.mark.parametrize("named", ["packs", "packs/p.zip"])
+    def test_an_archive_is_a_pack_wherever_it_lies(self, write, named):
+        folder = write({"packs/none.txt": ""})
+        with zipfile.ZipFile(folder / "packs" / "p.zip", "w") as archive:
+            archive.writestr("pack.yaml", self.PACK)
+            archive.writestr("tools/a.yaml", "name: a\nmock: {result_file: ../data/a.json}\n")
+            archive.writestr("data/a.json", "[1]")
+            archive.writestr("s.yaml", "scenario: s\nsteps: [{call: a}]\n")
+        runtime = read(named)
+        assert runtime.call_sync("a").value == [1]
+        assert runtime.registry["a"].origin.place("/mock") == "packs/p.zip/tools/a.yaml:2"
+        assert [(scenario.name, scenario.origin.pack) for scenario in runtime.scenarios] == [("s", "p")]
+        runtime.close()
+
+    def test_an_archive_of_something_else_is_a_notice_where_it_was_only_found(self, write):
+        folder = write({"tools/a.yaml": tool("a")})
+        with zipfile.ZipFile(folder / "tools" / "photos.zip", "w") as archive:
+            archive.writestr("a.jpg", "x")
+        for path, severity in (("tools", "notice"), ("tools/photos.zip", "error")):
+            (problem,) = Runtime.reading(Asked(paths=(path,), indexed=False)).problems
+            assert (problem.code, problem.severity) == ("unrecognised_file", severity)

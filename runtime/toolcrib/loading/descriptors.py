@@ -105,6 +105,7 @@ def _origin(document: Document, content: bytes, files: Files | None, pack: str) 
         line=document.line,
         digest=digest,
         pack=pack,
+        written=frozenset(document.value) if isinstance(document.value, dict) else frozenset(),
         files=files,
         locate=document.position,
     )

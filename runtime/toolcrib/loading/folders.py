@@ -147,7 +147,8 @@ class Folders:
             self._reader.add_problem(path, _outside(path, here.path))
             return _Place(here.path, here.real, None, here.path)
         key = os.path.realpath(path) if linked else here.key(name)
-        pack = self._reader.add_pack(key, path, *read_documents(Path(path), path))
+        documents, problems = read_documents(Path(path), path)
+        pack = self._reader.add_pack(key, path, documents, problems, source.namespace)
         return _Place(here.path, here.real, pack, here.path)
 
     def _add_entry(self, name: str, here: _Place, root: Path, source: Source) -> None:
@@ -252,7 +253,7 @@ def add_contents(
     pack = None
     if pack_name is not None:
         documents, problems = parse_documents(source + pack_name, contents[pack_name])
-        pack = reader.add_pack(key + pack_name, source + pack_name, documents, problems)
+        pack = reader.add_pack(key + pack_name, source + pack_name, documents, problems, namespace)
     for path in sorted(contents):
         if path == pack_name:
             continue

@@ -75,8 +75,7 @@ def home(files: Files, pack: Pack | None, path: str, namespace: str = "") -> Hom
     """Where the documents of a file lie; `path` is relative to the pack."""
     if pack is None:
         return Home(files, namespace=namespace)
-    own = namespace or pack.namespace
-    return Home(files, pack, own, pack.holds_tools(path), pack.holds_scenarios(path))
+    return Home(files, pack, pack.namespace, pack.holds_tools(path), pack.holds_scenarios(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +153,20 @@ class Reader:
         self._problems[key] = list(problems)
 
     def add_pack(
-        self, key: str, source: str, documents: Sequence[Document], problems: Sequence[Problem]
+        self,
+        key: str,
+        source: str,
+        documents: Sequence[Document],
+        problems: Sequence[Problem],
+        namespace: str = "",
     ) -> Pack | None:
-        """What a `pack.yaml` says; None where it is refused."""
+        """What a `pack.yaml` says, under the namespace that its source has, if any; None where it is refused."""
         pack, told = one_pack(source, documents, problems, self._pack_shape)
         first = next((known for known in self._packs if pack is not None and known.name == pack.name), None)
         if pack is not None and first is not None:
             told, pack = [*told, _duplicate_pack(first, pack)], None
+        if pack is not None and namespace:
+            pack = replace(pack, namespace=namespace)
         self._problems[key] = told
         self._packs += [pack] if pack is not None else []
         return pack

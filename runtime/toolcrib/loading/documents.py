@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, reduce
@@ -45,6 +45,7 @@ __all__ = [
     "parse_documents",
     "parse_json",
     "read_documents",
+    "recalled_document",
     "restore_text",
 ]
 
@@ -57,10 +58,17 @@ _NOT_BLOCKING: Final = getattr(os, "O_NONBLOCK", 0)
 class _Text:
     """A file's text; the places in it are found when somebody asks, and then kept."""
 
-    def __init__(self, text: str = "", *, as_json: bool = False, whole: bool = False) -> None:
-        self.text = text
+    def __init__(
+        self, text: str | Callable[[], str] = "", *, as_json: bool = False, whole: bool = False
+    ) -> None:
+        self._given = text
         self.as_json = as_json
         self.whole = whole
+
+    @cached_property
+    def text(self) -> str:
+        """What is written there; read now if it was not before."""
+        return self._given if isinstance(self._given, str) else self._given()
 
     @cached_property
     def roots(self) -> list[Place]:
@@ -170,12 +178,36 @@ def parse_documents(
     asked for as a `whole`; any other name as YAML, where `---` divides documents. Problems come placed:
     file, line and column.
     """
-    as_json = source.lower().endswith(".json")
+    as_json = _is_json(source)
     problems = Problems()
     decoded, found = _read(text, problems, as_json=as_json, whole=whole)
     shared = _Text(decoded, as_json=as_json, whole=whole)
     documents = [Document(source, index, line, value, shared) for index, line, value in found]
     return documents, [problem.at(source, problem.line, problem.column) for problem in problems]
+
+
+def recalled_document(source: str, index: int, line: int, value: JSON, read: Callable[[], bytes]) -> Document:
+    """A document of a file that was read before.
+
+    Args:
+        source: The file, as it was named.
+        index: Its place among the documents of the file.
+        line: Where it begins.
+        value: What it says.
+        read: Reads the file again, when somebody asks where something stands. OSError leaves that open.
+    """
+
+    def text() -> str:
+        try:
+            return read().decode(errors="replace").removeprefix("\ufeff")
+        except OSError:
+            return ""
+
+    return Document(source, index, line, value, _Text(text, as_json=_is_json(source)))
+
+
+def _is_json(source: str) -> bool:
+    return source.lower().endswith(".json")
 
 
 def parse_json(source: str, text: str | bytes) -> tuple[JSON, list[Problem]]:

@@ -66,7 +66,7 @@ class DiskFiles:
     Attributes:
         folder: What names are relative to.
         root: What may not be left.
-        touched: Is told of every file that is looked for, with links resolved.
+        touched: Is told of every file that is looked for, as it was named and with links resolved.
     """
 
     folder: Path
@@ -81,7 +81,9 @@ class DiskFiles:
         """
         if "\0" in name:
             raise FileNotFoundError(f"`{clipped(name)}` holds a NUL character, and no file is called so")
-        path = Path(os.path.realpath(self.folder / name))
+        named = self.folder / name
+        self.touched.add(str(named))  # before anything is decided, for it may be a link
+        path = Path(os.path.realpath(named))
         if not path.is_relative_to(os.path.realpath(self.root)):
             raise PermissionError(f"`{clipped(name)}` lies outside {self.root}")
         self.touched.add(str(path))

@@ -76,10 +76,13 @@ def test_a_folder_that_is_called_like_a_pack_file_is_none(tmp_path):
 
 def test_a_file_is_read_relative_to_the_folder_and_remembered(tmp_path):
     write(tmp_path, "pack/tools/x.json", "pack/data/y.json", content='"here"')
+    (tmp_path / "pack" / "link.json").symlink_to(tmp_path / "pack" / "data" / "y.json")
     files = DiskFiles(tmp_path / "pack" / "tools", tmp_path / "pack")
-    assert files.read("x.json") == files.read("../data/y.json") == b'"here"'
+    assert files.read("x.json") == files.read("../link.json") == b'"here"'
     assert files.touched == {
-        os.path.realpath(tmp_path / "pack" / name) for name in ("tools/x.json", "data/y.json")
+        str(tmp_path / "pack" / "tools" / "x.json"),
+        str(tmp_path / "pack" / "tools" / ".." / "link.json"),
+        str(Path(os.path.realpath(tmp_path)) / "pack" / "data" / "y.json"),
     }
 
 
@@ -101,7 +104,7 @@ def test_a_path_may_not_leave_the_folder(tmp_path, name):
     files = DiskFiles(tmp_path / "pack", tmp_path / "pack")
     with pytest.raises(PermissionError, match="lies outside"):
         files.read(name.format(absolute=tmp_path / "secret.json"))
-    assert files.touched == set()
+    assert len(files.touched) == 1  # what lies there may be another file tomorrow
 
 
 def test_a_link_within_the_folder_is_followed(tmp_path):

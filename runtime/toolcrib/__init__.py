@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # as `typing` has it, whose import costs more than `toolcrib --version`
 if TYPE_CHECKING:
-    from toolcrib.clock import RealClock, VirtualClock
+    from toolcrib.clock import RealClock
     from toolcrib.engine import Runtime
     from toolcrib.errors import (
         ApprovalNeeded,
@@ -67,9 +67,10 @@ if TYPE_CHECKING:
     from toolcrib.scenarios import ScenarioReport, run_scenario
     from toolcrib.session import Session
     from toolcrib.text import text_for_model
+    from toolcrib.virtual_clock import VirtualClock
 
 _HOMES = {
-    "clock": ("RealClock", "VirtualClock"),
+    "clock": ("RealClock",),
     "engine": ("Runtime",),
     "errors": (
         "ApprovalNeeded",
@@ -124,6 +125,7 @@ _HOMES = {
     "session": ("Session",),
     "scenarios": ("ScenarioReport", "run_scenario"),
     "text": ("text_for_model",),
+    "virtual_clock": ("VirtualClock",),
 }
 
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

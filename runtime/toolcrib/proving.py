@@ -14,7 +14,6 @@ from typing import Any
 import jsonschema
 from jsonschema.validators import validator_for
 
-from toolcrib.clock import VirtualClock
 from toolcrib.engine import Runtime
 from toolcrib.errors import ExpressionError, Problem
 from toolcrib.generation import Draw, arguments_for, generate, overlay
@@ -24,6 +23,7 @@ from toolcrib.pointers import pointer_step, pointer_to
 from toolcrib.registry import Registry
 from toolcrib.secrets import redact
 from toolcrib.text import compact, truncate
+from toolcrib.virtual_clock import VirtualClock
 
 GENERATED = 8
 """How many arguments are generated from an input schema."""

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.clock import DURATION_PATTERN, START, RealClock, VirtualClock, format_duration, parse_duration
+from toolcrib.clock import DURATION_PATTERN, START, RealClock, format_duration, parse_duration
 from toolcrib.protocols import Clock
+from toolcrib.virtual_clock import VirtualClock
 
 
 async def call(clock: VirtualClock, *naps: float, log: list | None = None, name: str = "") -> float:

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from toolcrib.clock import RealClock, VirtualClock
+from toolcrib.clock import RealClock
 from toolcrib.errors import ConfigurationError
 from toolcrib.loading.trail import Seen, Trail
+from toolcrib.virtual_clock import VirtualClock
 from toolcrib.watching import PATIENCE, changes
 
 

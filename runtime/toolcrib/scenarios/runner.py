@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from toolcrib.clock import RealClock, VirtualClock, format_time
+from toolcrib.clock import RealClock, format_time
 from toolcrib.engine import Runtime
-from toolcrib.opening import with_modes
 from toolcrib.errors import ConfigurationError, ExpressionError
 from toolcrib.loading.scenarios import Parallel, Scenario, Step, mocked
 from toolcrib.model import JSON, Content, Outcome, Result, Schema
+from toolcrib.opening import with_modes
 from toolcrib.registry import Registry
 from toolcrib.rendering import Rendering
 from toolcrib.scenarios.goldens import GoldenChange, judge_golden
@@ -20,6 +20,7 @@ from toolcrib.scenarios.reports import Failure, ScenarioReport, StepReport
 from toolcrib.scenarios.verifying import Recorded, told, verify
 from toolcrib.secrets import SeenSecrets, redact
 from toolcrib.session import Session
+from toolcrib.virtual_clock import VirtualClock
 
 NOT_CALLED = frozenset({Outcome.NOT_FOUND, Outcome.INVALID_ARGUMENTS})
 """Calls that end so reached no tool and do not count as made."""

@@ -11,7 +11,7 @@ from toolcrib.cli.list import entry, unable
 from toolcrib.cli.opening import open_runtime, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options
 from toolcrib.cli.tables import json_text, plural, terminal_width
-from toolcrib.cli.tools_table import tool_lines
+from toolcrib.cli.tools_table import not_offered, tool_lines
 
 
 @click.command("search")
@@ -46,7 +46,8 @@ def command(
     tell_refusals(runtime)
     registry = runtime.registry
     filters = filters_of(options)
-    hits = registry.search(" ".join(words), hidden=hidden, **filters)
+    everything = registry.search(" ".join(words), hidden=True, **filters)
+    hits = everything if hidden else [hit for hit in everything if registry.hidden(hit.card.name) is None]
     shown = hits[:most]
     if as_json:
         tools = [{**entry(runtime, hit.card), "score": hit.score} for hit in shown]
@@ -55,13 +56,14 @@ def command(
         cards = [hit.card for hit in shown]
         for line in tool_lines(cards, unable(runtime), terminal_width(), hidden=registry.hidden):
             click.echo(line)
-        click.echo(_count_line(len(shown), len(hits), exist=bool(registry)))
-    if registry and not hits:
+        click.echo(
+            _count_line(len(shown), len(hits), exist=bool(registry), hidden=len(everything) - len(hits))
+        )
+    if registry and not everything:
         tell_strangers(registry, filters)
 
 
-def _count_line(shown: int, found: int, *, exist: bool) -> str:
-    if not found:
-        return "no tool fits" if exist else "no tools"
+def _count_line(shown: int, found: int, *, exist: bool, hidden: int) -> str:
+    told = plural(found, "tool") if found else "no tool fits" if exist else "no tools"
     more = f", the best {shown} of them shown; `-n` shows more" if shown < found else ""
-    return f"{plural(found, 'tool')}{more}"
+    return told + more + not_offered(hidden)

@@ -78,7 +78,12 @@ def count_line(cards: Sequence[Card], why_unable: Why, *, exist: bool, hidden: i
     else:
         modes = modes_line(mode_text(card.mode, why_unable(card)) for card in cards)
         told = f"{plural(len(cards), 'tool')}: {modes}"
-    return f"{told}; {hidden} not offered, `--all` shows why" if hidden else told
+    return told + not_offered(hidden)
+
+
+def not_offered(hidden: int) -> str:
+    """The end of the last line, where tools that fit are left out because they are not offered."""
+    return f"; {hidden} not offered, `--all` shows why" if hidden else ""
 
 
 def entry_of(card: Card, *, alias: str, unable: str, hidden: Hidden | None) -> dict[str, Any]:

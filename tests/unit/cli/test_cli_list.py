@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.cli.printing import columns_of
+from toolcrib.cli.tools_table import flags_of
+from toolcrib.queries import Card
 
 
 def names(result):
@@ -202,4 +204,55 @@ def test_json_has_the_alias_that_providers_take(catalogue, document):
         "get_city",
         "get_map",
         "put_city",
+    ]
+
+
+PROJECT = """
+project: p
+disable: ["put*"]
+toolsets: {maps: {tools: ["*_map"]}}
+profiles: {small: {toolset: maps}}
+"""
+
+
+@pytest.fixture
+def project(catalogue, write):
+    write({"toolcrib.yaml": PROJECT})
+
+
+def test_what_is_not_offered_is_counted_and_shown_when_asked_for(project, toolcrib):
+    assert toolcrib("list", "--profile", "small").stdout.splitlines() == [
+        "get_map  mock  read-only  A map of a city.",
+        "1 tool: 1 mock; 2 not offered, `--all` shows why",
+    ]
+    assert toolcrib("list", "--profile", "small", "--all").stdout.splitlines() == [
+        "get_city  mock  not in toolset        `get_city` is not in the toolset `maps` (toolcrib.yaml:4), which is in force",
+        "get_map   mock  read-only             A map of a city.",
+        "put.city  mock  disabled, deprecated  `put.city` is disabled by `put*` in toolcrib.yaml:3",
+        "3 tools: 3 mock",
+    ]
+    assert toolcrib("list", "put*").stdout == "no tool fits; 1 not offered, `--all` shows why\n"
+
+
+def test_json_says_why_a_tool_is_not_offered(project, document):
+    assert names(document("list", "--json")) == ["get_city", "get_map"]
+    assert [tool["hidden"] for tool in document("list", "p*", "--all", "--json")["tools"]] == [
+        {
+            "code": "disabled",
+            "message": "`put.city` is disabled by `put*` in toolcrib.yaml:3",
+            "place": "toolcrib.yaml:3",
+        }
+    ]
+
+
+def test_tools_are_chosen_by_toolset(project, document, toolcrib):
+    assert names(document("list", "--toolset", "maps", "--json")) == ["get_map"]
+    assert names(document("list", "--toolset", "!maps", "--json")) == ["get_city"]
+    assert "there is no toolset `mops`; did you mean `maps`?" in toolcrib("list", "--toolset", "mops").stderr
+
+
+def test_a_stale_tool_is_marked():
+    assert flags_of(Card("a", stale="a.yaml:3: it has errors", annotations=("read_only",))) == [
+        "stale",
+        "read-only",
     ]

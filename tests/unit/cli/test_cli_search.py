@@ -73,3 +73,16 @@ def test_a_search_needs_words(catalogue, toolcrib):
     assert result.exit_code == 2
     assert "WORDS" in result.stderr
     assert toolcrib("search", "city", "-n", "0").exit_code == 2
+
+
+def test_tools_that_are_not_offered_are_counted_and_shown_when_asked_for(
+    catalogue, write, toolcrib, document
+):
+    write({"toolcrib.yaml": "project: p\ndisable: ['weather.*']\n"})
+    assert toolcrib("search", "city").stdout.splitlines()[-1] == "1 tool; 1 not offered, `--all` shows why"
+    assert toolcrib("search", "warning").stdout == "no tool fits; 1 not offered, `--all` shows why\n"
+    assert toolcrib("search", "warning", "--all").stdout.splitlines() == [
+        "weather.alerts  mock  disabled  `weather.alerts` is disabled by `weather.*` in toolcrib.yaml:2",
+        "1 tool",
+    ]
+    assert document("search", "warning", "--json") == {"tools": [], "found": 0}

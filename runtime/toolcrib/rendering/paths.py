@@ -6,6 +6,7 @@ Jinja2's lexer and parser take a hundred times as long as this for the same tree
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from jinja2 import nodes
@@ -18,10 +19,11 @@ _RESERVED: Final = frozenset(
 """Names that may mean something else to the parser, at whatever place."""
 
 
+@lru_cache(maxsize=256)
 def read_path(source: str) -> nodes.Expr | None:
     """The tree of a path and of functions without arguments behind it; None where a parser is needed.
 
-    It is the tree that Jinja2's parser makes of the same source.
+    It is the tree that Jinja2's parser makes of the same source. It is shared, and not to be changed.
     """
     match = _PATH.fullmatch(source)
     if match is None:

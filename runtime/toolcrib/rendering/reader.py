@@ -33,12 +33,14 @@ class Part(NamedTuple):
         constant: Whether it reads nothing from the scope.
         value: What it is, if it is constant.
         path: The root and the names behind it, where it is nothing but those: `args.city`.
+        members: The parts of a list or object of a document that are not all constant.
     """
 
     run: Run
     constant: bool = False
     value: JSON = None
     path: tuple[str, ...] = ()
+    members: dict[str, Part] | list[Part] | None = None
 
 
 def always(value: JSON) -> Run:
@@ -98,12 +100,19 @@ class Reader:
         reader = self._readers.get(type(node))
         if reader is None:
             raise ExpressionError(f"`{type(node).__name__}` can't be used in an expression", code=NOT_ALLOWED)
-        with self.level():
-            return reader(self, node)
+        self._go_down()
+        part = reader(self, node)
+        self._depth -= 1
+        return part
 
     @contextmanager
     def level(self) -> Iterator[None]:
         """One node deeper."""
+        self._go_down()
+        yield
+        self._depth -= 1
+
+    def _go_down(self) -> None:
         self._count += 1
         self._depth += 1
         if self._count > MOST_NODES:
@@ -114,8 +123,6 @@ class Reader:
             raise ExpressionError(
                 f"nested deeper than {MOST_NESTING} levels", code="expression_too_large", hint=SPLIT
             )
-        yield
-        self._depth -= 1
 
     @contextmanager
     def naming(self, names: Collection[str]) -> Iterator[None]:

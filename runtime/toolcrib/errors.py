@@ -26,7 +26,6 @@ ToolcribError                   code, hint; never raised itself
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -77,6 +76,8 @@ class Problem:
 
 def near_misses(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
     """The known names that a misspelt name may have meant, nearest first."""
+    import difflib  # noqa: PLC0415 -- most commands meet no misspelt name
+
     folded = {candidate.casefold(): candidate for candidate in sorted(known, reverse=True)}
     close = difflib.get_close_matches(name.casefold(), folded, n=most, cutoff=0.6)
     return [folded[match] for match in close]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from toolcrib.errors import ConfigurationError, DocumentError, Problem, did_you_mean, near_misses
+from toolcrib.errors import ConfigurationError, DocumentError, Problem, did_you_mean
 from toolcrib.model import NOTHING, Descriptor, Toolset
 from toolcrib.protocols import Kinds
 from toolcrib.queries import Card, Hidden, Hit, Offer, Rule, card_of, fits
@@ -84,7 +84,7 @@ class Registry(Mapping[str, Descriptor]):
     what `why_hidden` says.
     """
 
-    __slots__ = ("_cards", "_known", "_offer", "_revision", "_tools")
+    __slots__ = ("_cards", "_known", "_offer", "_revision", "_shown", "_tools")
 
     def __init__(self, tools: Iterable[Descriptor] = (), *, revision: int = 1) -> None:
         """Hold the tools.
@@ -100,6 +100,7 @@ class Registry(Mapping[str, Descriptor]):
         self._cards: Lazy[Card] = Lazy(named, lambda name: card_of(named[name]))
         self._offer = Offer()
         self._known = _Known()
+        self._shown: Collection[str] | None = None
         self._revision = revision
 
     @classmethod
@@ -344,8 +345,10 @@ class Registry(Mapping[str, Descriptor]):
         return list(islice((hit for hit in hits if test is None or test(hit.card)), limit))
 
     def near(self, name: str) -> list[str]:
-        """The names that a name which is not here may have meant."""
-        return near_misses(name, self)
+        """The names of offered tools that a name which is not here may have meant, the nearest first."""
+        from toolcrib.searching import near_names  # noqa: PLC0415 -- calls need no search
+
+        return near_names(name, self._offered())
 
     def alias_of(self, name: str) -> str:
         """The name by which every provider of a model takes the tool: see `toolcrib.aliases`.
@@ -375,9 +378,17 @@ class Registry(Mapping[str, Descriptor]):
         test = fits(**filters, toolsets=self.toolsets)
         if hidden or self._offer.is_everything:
             return test
+        offered = self._offered()
         if test is None:
-            return lambda card: self._offer.hidden(card.name) is None
-        return lambda card: test(card) and self._offer.hidden(card.name) is None
+            return lambda card: card.name in offered
+        return lambda card: card.name in offered and test(card)
+
+    def _offered(self) -> Collection[str]:
+        """The names of the tools that are offered, asked of each tool once."""
+        if self._shown is None:
+            everything = self._offer.is_everything
+            self._shown = self if everything else {name for name in self if self._offer.hidden(name) is None}
+        return self._shown
 
     def _derived(
         self,
@@ -396,7 +407,7 @@ class Registry(Mapping[str, Descriptor]):
         return new
 
     def _hold(self, tools: Lazy[Descriptor], cards: Lazy[Card], offer: Offer, known: _Known) -> None:
-        self._tools, self._cards, self._offer, self._known = tools, cards, offer, known
+        self._tools, self._cards, self._offer, self._known, self._shown = tools, cards, offer, known, None
 
 
 def _by_name(cards: Iterable[Card]) -> dict[str, Card]:

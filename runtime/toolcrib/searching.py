@@ -12,9 +12,12 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from heapq import nlargest
+from itertools import pairwise
 from math import log, sqrt
 
+from toolcrib.errors import near_misses
 from toolcrib.queries import Card
 
 FIELDS = (
@@ -40,6 +43,9 @@ STOP = frozenset(
     "a an and are as at by do for from how i in is it me my of on or that the this to with you".split()  # noqa: SIM905
 )
 """Words that are looked for only where there are no others."""
+
+MANY = 300
+"""Of more names than these, only the most alike are compared closely with one that is not there."""
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD = re.compile(f"[{_CJK}]|[^\\W_{_CJK}]+")  # no spaces stand between words in Chinese and Japanese
@@ -67,6 +73,19 @@ def _folded(word: str) -> str:
     if len(word) < 4 or word[-1] != "s" or word[-2] in "sui":
         return word
     return f"{word[:-3]}y" if word.endswith("ies") and len(word) > 4 else word[:-1]
+
+
+def near_names(name: str, names: Collection[str]) -> list[str]:
+    """The names that a name which is not among them may have meant, the nearest first."""
+    if len(names) > MANY:
+        pairs = _pairs(name)
+        names = nlargest(MANY, sorted(names), key=lambda other: len(pairs & _pairs(other)))
+    return near_misses(name, names)
+
+
+def _pairs(name: str) -> set[str]:
+    """The pairs of neighbouring letters of a name: quicker to compare than the letters in their order."""
+    return {*map("".join, pairwise(name.casefold()))}
 
 
 class _Terms(dict[str, tuple[str, ...]]):

@@ -81,6 +81,14 @@ def test_near_misses_come_nearest_first():
     assert registry.near("zzz") == []
 
 
+def test_near_misses_are_found_among_very_many_tools():
+    registry = Registry(
+        [*(tool(f"tool_{number}") for number in range(1000)), tool("get_city"), tool("get_cities")]
+    )
+    assert registry.near("GET_CITTY") == ["get_city", "get_cities"]
+    assert registry.near("zzz") == []
+
+
 # Two tools of one name.
 
 

@@ -159,3 +159,9 @@ def test_any_globs_over_names_can_be_looked_through():
     assert problem.hint == "write the name of a tool, or a glob over names"
     assert idle_globs(NAMES, ["*"], of="`disable`") == []
     assert idle_globs([], ["*"], of="`disable`") == []
+
+
+def test_near_misses_are_tools_that_are_offered(registry):
+    assert registry.near("legacy_pya") == ["legacy_pay", "legacy_refund"]
+    assert registry.disabled(["legacy_pay"]).near("legacy_pya") == ["legacy_refund"]
+    assert registry.disabled(["legacy_*"]).near("legacy_pya") == []

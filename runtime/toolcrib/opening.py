@@ -137,12 +137,11 @@ class _Chosen:
         elif error is not None:
             self.error = f"{error.source}:{error.line}"
         self.project = project
-        for entry in project.sources if project is not None else ():
+        for entry in project.sources:
             self._add_entry(entry, project)
 
-    def _add_entry(self, entry: SourceEntry, project: Project | None) -> None:
-        root = project.root if project is not None else "."
-        ignore = project.ignore if project is not None else ()
+    def _add_entry(self, entry: SourceEntry, project: Project) -> None:
+        root, ignore = project.root, project.ignore
         path = os.path.normpath(os.path.join(root, entry.path))
         if entry.pack:
             from toolcrib.loading.installed import find_installed  # noqa: PLC0415 -- few projects need it

@@ -35,24 +35,25 @@ def check_project(said: Mapping[str, Any], written: Mapping[str, Any]) -> list[P
         *check_tool_globs(said.get("disable", ()), "/disable"),
         *check_toolsets(said.get("toolsets", {})),
     ]
-    if "profile" in said and said["profile"] not in profiles:
+    if "profile" in said and profiles is not None and said["profile"] not in profiles:
         problems.append(_unknown("unknown_profile", said["profile"], profiles, "/profile"))
     for name, profile in said.get("profiles", {}).items():
         problems += _check_profile(profile, f"/profiles/{pointer_step(name)}", profiles, toolsets)
     return problems + list(_circles(said.get("profiles", {})))
 
 
-def _names(written: Mapping[str, Any], key: str) -> list[str]:
-    entries = written.get(key)
-    return list(entries) if isinstance(entries, dict) else []
+def _names(written: Mapping[str, Any], key: str) -> list[str] | None:
+    """The names that are written under a key; None where what stands there is told already to be no mapping."""
+    entries = written.get(key, {})
+    return list(entries) if isinstance(entries, dict) else None
 
 
 def _check_profile(
-    said: Mapping[str, Any], pointer: str, profiles: list[str], toolsets: list[str]
+    said: Mapping[str, Any], pointer: str, profiles: list[str] | None, toolsets: list[str] | None
 ) -> Iterator[Problem]:
-    if "extends" in said and said["extends"] not in profiles:
+    if "extends" in said and profiles is not None and said["extends"] not in profiles:
         yield _unknown("unknown_profile", said["extends"], profiles, f"{pointer}/extends")
-    if "toolset" in said and said["toolset"] not in toolsets:
+    if "toolset" in said and toolsets is not None and said["toolset"] not in toolsets:
         yield _unknown("unknown_toolset", said["toolset"], toolsets, f"{pointer}/toolset")
     yield from check_defaults(said, pointer)
     for glob in said.get("modes", {}):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -112,6 +112,7 @@ class Project:
         toolsets: Named selections of tools, in order of writing.
         profile: Name of the profile that is in force unless another is chosen; empty for none.
         profiles: By name.
+        broken: Whether the file has errors, so that this says less than was meant.
         origin: Where it came from.
     """
 
@@ -125,6 +126,7 @@ class Project:
     toolsets: tuple[Toolset, ...] = ()
     profile: str = ""
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
+    broken: bool = False
     origin: Origin = field(default_factory=Origin)
 
     @classmethod
@@ -140,7 +142,7 @@ class Project:
             DocumentError: There is an error in it. Warnings are logged.
         """
         project, problems = one_project(name, *documents_of(name, content), Shape("project", kinds))
-        if project is None or any(problem.severity == "error" for problem in problems):
+        if project.broken:
             raise DocumentError(problems)
         log_problems(problems)
         return project
@@ -156,8 +158,8 @@ class Project:
 
 def one_project(
     source: str, documents: Sequence[Document], problems: Sequence[Problem], shape: Shape
-) -> tuple[Project | None, list[Problem]]:
-    """The project that one file describes, and everything that is wrong with the file.
+) -> tuple[Project, list[Problem]]:
+    """The project that one file describes, as far as the file is sound, and everything that is wrong with it.
 
     Args:
         source: The file, as it was named.
@@ -177,7 +179,14 @@ def one_project(
             documents[1].place(Problem(code="several_documents", message=message, hint="keep one of them"))
         )
     project, faults = parse_project(documents[0], shape) if documents else (None, [])
-    return project, told + faults
+    if project is None:
+        project = Project(name="", root=_folder_of(source), sources=(), origin=Origin(source=source))
+    told += faults
+    return replace(project, broken=any(problem.severity == "error" for problem in told)), told
+
+
+def _folder_of(source: str) -> str:
+    return os.path.dirname(source) or "."  # noqa: PTH120
 
 
 def second_project_file(source: str, first: str) -> Problem:
@@ -209,7 +218,20 @@ def parse_project(document: Document, shape: Shape) -> tuple[Project | None, lis
         return None, [document.place(problem) for problem in problems]
     kept = sound(value, problems, shape)
     problems = [*problems, *check_project(kept, value)]
-    return _built(kept, document, value), [document.place(problem) for problem in problems]
+    return _built(_with_names(kept, value), document, value), [
+        document.place(problem) for problem in problems
+    ]
+
+
+def _with_names(said: Mapping[str, Any], written: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The sound parts, and of those that are not the sources and names that are clear, so that none is missed."""
+    sources, profiles = written.get("sources"), written.get("profiles")
+    clear: dict[str, Any] = {}
+    if isinstance(sources, list):
+        clear["sources"] = [entry for entry in sources if isinstance(entry, str) and "\0" not in entry]
+    if isinstance(profiles, dict):
+        clear["profiles"] = {name: {} for name in profiles}
+    return {**clear, **said}
 
 
 def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
@@ -225,7 +247,7 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
     return Project(
         name=said.get("project", ""),
         description=said.get("description", ""),
-        root=os.path.dirname(document.source) or ".",  # noqa: PTH120
+        root=_folder_of(document.source),
         sources=sources,
         ignore=tuple(said.get("ignore", ())),
         defaults=_defaults(said),
@@ -274,7 +296,7 @@ def settings_of(project: Project | None, profile: str | None = None, chosen_by: 
 
     Raises:
         ConfigurationError: There is no such profile. Outside projects there is none, and one that the
-            environment alone asks for is not missed.
+            environment alone asks for is not missed; nor is any in a project that is broken.
     """
     if project is None:
         if profile is not None and chosen_by != PROFILE_VARIABLE:
@@ -283,6 +305,8 @@ def settings_of(project: Project | None, profile: str | None = None, chosen_by: 
     if profile is None:
         profile = project.profile
         chosen_by = f"`profile` in {project.origin.place('/profile')}" if profile else ""
+    if project.broken and profile not in project.profiles:
+        profile = ""  # it may stand where the file is wrong, which is told
     if profile and profile not in project.profiles:
         raise unknown_profile(project, profile, chosen_by)
     return _in_force(project, profile, chosen_by)

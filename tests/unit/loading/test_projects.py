@@ -13,8 +13,10 @@ from toolcrib.loading.projects import (
     Profile,
     Project,
     SourceEntry,
+    one_project,
     parse_project,
     second_project_file,
+    settings_of,
 )
 from toolcrib.loading.shape import Shape
 from toolcrib.model import Toolset
@@ -261,6 +263,11 @@ def test_a_fault_within_a_profile_makes_nobody_miss_the_profile():
     assert told(text) == [("wrong_type", "/profiles/ci/modes", 3)]
 
 
+def test_what_is_no_mapping_makes_nobody_miss_the_names_in_it():
+    text = P + "profile: ci\nprofiles: 3\ntoolsets: 4\n"
+    assert told(text) == [("wrong_type", "/profiles", 3), ("wrong_type", "/toolsets", 4)]
+
+
 def test_a_misspelt_name_gets_the_near_ones_and_all_others():
     text = P + "profile: produktion\nprofiles: {dev: {}, production: {}}\ntoolsets: {a: []}\n"
     assert hints(text) == ["did you mean `production`? the profiles are: `dev`, `production`"]
@@ -283,6 +290,29 @@ def test_what_is_sound_of_a_broken_project_is_kept_for_a_report():
     assert sorted(problem.code for problem in problems) == ["unknown_key", "wrong_type"]
     assert [source.path for source in project.sources] == ["a"]
     assert project.profiles == {}
+
+
+BROKEN = {
+    "no yaml": "project: [\n",
+    "no mapping": "- 1\n",
+    "faulty profile": P + "profile: ci\nprofiles: {ci: {modes: 3}}\n",
+    "faulty profiles": P + "profile: ci\nprofiles: 3\n",
+}
+
+
+@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
+def test_a_broken_project_misses_no_profile_since_its_own_faults_are_told(text):
+    project, problems = one_project("a/toolcrib.yaml", *parse_documents("a/toolcrib.yaml", text), SHAPE)
+    assert problems
+    assert (project.broken, project.root) == (True, "a")
+    for profile in (None, "ci", "other"):
+        assert settings_of(project, profile, "--profile").modes == {}
+
+
+def test_of_broken_sources_those_that_are_clear_are_kept():
+    text = P + 'sources: [a, 3, {pat: b}, "x\\0y", c]\n'
+    project, _problems = one_project("toolcrib.yaml", *parse_documents("toolcrib.yaml", text), SHAPE)
+    assert [source.path for source in project.sources] == ["a", "3", "c"]
 
 
 def test_a_second_project_file_is_a_warning_that_names_both():

@@ -6,7 +6,6 @@ A list of tools is printed before anything heavy is imported, so this module imp
 from __future__ import annotations
 
 import os
-import re
 import sys
 from itertools import accumulate
 
@@ -15,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-_SENTENCE = re.compile(r"(.*?(?:(?<!e\.g)(?<!i\.e)[.!?](?=\s|$)|。))")
+_ENDS = (". ", "! ", "? ", "。")
+_ABBREVIATIONS = ("e.g", "i.e")
 
 CELL_GAP = "  "
 
@@ -31,8 +31,16 @@ def plural(count: int, noun: str) -> str:
 def first_sentence(text: str) -> str:
     """The first sentence of a description, on one line."""
     line = " ".join(text.split())
-    match = _SENTENCE.match(line)
-    return match[1] if match else line
+    ends = [at for mark in _ENDS if (at := _first(mark, line)) >= 0]
+    return line[: min(ends) + 1] if ends else line
+
+
+def _first(mark: str, line: str) -> int:
+    """Where the mark first ends a sentence; -1 for nowhere."""
+    at = line.find(mark)
+    while at >= 0 and mark != "。" and line.endswith(_ABBREVIATIONS, 0, at):
+        at = line.find(mark, at + 1)
+    return at
 
 
 def terminal_width() -> int | None:

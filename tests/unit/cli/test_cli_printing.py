@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -72,6 +73,21 @@ def test_wide_and_combining_characters_keep_columns_aligned():
 )
 def test_the_first_sentence_of_a_description(text, sentence):
     assert first_sentence(text) == sentence
+
+
+SENTENCE = re.compile(r"(.*?(?:(?<!e\.g)(?<!i\.e)[.!?](?=\s|$)|。))")
+"""The rule as a regular expression, whose engine takes longer to import than a list of tools to print."""
+
+
+@given(
+    st.lists(st.sampled_from(["e.g", "i.e", ".", "!", "?", "。", " ", "\n", "\u2003", "word", "1"])).map(
+        "".join
+    )
+)
+def test_a_sentence_ends_where_the_expression_says(text):
+    line = " ".join(text.split())
+    match = SENTENCE.match(line)
+    assert first_sentence(text) == (match[1] if match else line)
 
 
 def test_plurals():

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from toolcrib.clock import RealClock
 from toolcrib.errors import ClosedRuntime, ConfigurationError, DocumentError, Problem
 from toolcrib.executors import Executors
-from toolcrib.middleware import Observer, build_chain, layers_of, middleware_named
+from toolcrib.middleware import Observer, build_chain, chain_of, middleware_named, outer_layers
 from toolcrib.model import JSON, NOTHING, Descriptor, Outcome, Partial, Progress, Result
-from toolcrib.protocols import BoundTool, Clock, Middleware
+from toolcrib.protocols import Clock, Middleware
 from toolcrib.registry import Registry, how_many
 from toolcrib.session import Chain, Session, Shelf, Unavailable
 from toolcrib.stock import Stock, in_order
@@ -340,16 +340,12 @@ class Runtime:
         if executor is None:
             return self._chain_of(tool, Unavailable(reason))
         bound = executor.bind(tool)
-        layers = [layer for _name, layer in self._layers(tool, bound)]
-        return Chain(tool, bound, build_chain(layers, bound.execute))
+        return Chain(tool, bound, *chain_of(tool, bound, user=self._middleware, observer=self._observer))
 
     def _chain_of(self, tool: Descriptor, bound: Unavailable) -> Chain:
         """The layers that watch stand around a tool that can't run; those that prepare its call do not."""
-        layers = [layer for name, layer in self._layers(tool, bound) if name in {"events", "user"}]
+        layers = [layer for _name, layer in outer_layers(self._middleware, self._observer)]
         return Chain(tool, bound, build_chain(layers, bound.execute))
-
-    def _layers(self, tool: Descriptor, bound: BoundTool) -> list[tuple[str, Middleware]]:
-        return layers_of(tool, bound, user=self._middleware, observer=self._observer)
 
     def unavailable(self, tool: Descriptor) -> str:
         """Why a tool can't be called as things are, and what to write; empty if it can."""

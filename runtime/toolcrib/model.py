@@ -205,6 +205,21 @@ class Result(NamedTuple):
         raise error_for(self.outcome)(self)
 
 
+class Sound(NamedTuple):
+    """A good answer of a tool that vouches for it: all of it is JSON, and its objects and lists are nobody else's.
+
+    Whoever has the answer judged need not look at it for that. It is no `Result`, so that nothing of it can be
+    replaced on the way.
+
+    Attributes:
+        value: The tool's answer.
+        meta: What is told beside it.
+    """
+
+    value: JSON
+    meta: Mapping[str, JSON] = NOTHING
+
+
 class Annotations(NamedTuple):
     """What a tool does to the world; the meaning and defaults of MCP's tool annotations.
 
@@ -371,3 +386,8 @@ class Call(NamedTuple):
     id: str = ""
     attempt: int = 1
     deadline: float | None = None
+
+    def with_arguments(self, arguments: dict[str, JSON]) -> Call:
+        """The same call with other arguments. Made on many calls, so without `_replace`."""
+        tool, _arguments, context, number, attempt, deadline = self
+        return tuple.__new__(Call, (tool, arguments, context, number, attempt, deadline))

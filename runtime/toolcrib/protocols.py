@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 
 from toolcrib.errors import Problem
-from toolcrib.model import JSON, Call, Descriptor, Result, Schema
+from toolcrib.model import JSON, Call, Descriptor, Result, Schema, Sound
 
 T = TypeVar("T")
 
@@ -120,6 +120,16 @@ class BoundTool(Protocol):
     def explain(self, call: Call) -> JSON:
         """What `execute` would do for this call, without doing it."""
         ...
+
+
+class PromptTool(BoundTool, Protocol):
+    """What a bound tool may offer besides: an answer without waiting, which spares a call all machinery for it.
+
+    Attributes:
+        answer_now: What `execute` would answer, for a tool that never waits; None for one that may.
+    """
+
+    answer_now: Callable[[Call], Result | Sound] | None
 
 
 class Executor(Protocol):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from toolcrib.clock import RealClock
 from toolcrib.errors import ConfigurationError
-from toolcrib.middleware import build_chain, layers_of
+from toolcrib.middleware import Direct, build_chain, layers_of
 from toolcrib.middleware.ends import asked_to_cancel, attempts_of, bug, cancelled_within
 from toolcrib.model import (
     JSON,
@@ -30,11 +30,19 @@ T = TypeVar("T")
 
 
 class Chain(NamedTuple):
-    """A tool, bound: what its calls run through."""
+    """A tool, bound: what its calls run through.
+
+    Attributes:
+        tool: The tool.
+        bound: Its binding.
+        run: All layers around the binding.
+        direct: The same at once, where none of it ever waits.
+    """
 
     tool: Descriptor
     bound: BoundTool
     run: CallNext
+    direct: Direct | None = None
 
 
 class Shelf:
@@ -58,6 +66,11 @@ class Shelf:
 
 class Owner(Protocol):
     """What a session asks of the runtime that made it."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether calls are no longer possible."""
+        ...
 
     @property
     def call_numbers(self) -> Iterator[int]:
@@ -180,7 +193,8 @@ class Session:
         return await dry_run(chain, self._made(chain, arguments, self._context))
 
     async def _call(self, name: str, arguments: Mapping[str, JSON] | None, context: CallContext) -> Result:
-        self._runtime.check_open()
+        if self._runtime.closed:
+            self._runtime.check_open()
         chain = (name.__class__ is str and self._shelf.chains.get(name)) or self._chain(_name(name))
         if chain is None:
             return self._runtime.not_found(name, self.registry)
@@ -188,7 +202,9 @@ class Session:
         call = self._made(chain, arguments, context)
         started = self._monotonic()
         try:
-            if self._real:
+            if chain.direct is not None:  # what never waits needs no account of who works
+                result = chain.direct(call)
+            elif self._real:
                 result = await chain.run(call)
             else:
                 with self.clock.working():
@@ -217,7 +233,8 @@ class Session:
         given: Any = {} if arguments is None else arguments
         if type(given) is not dict and isinstance(given, Mapping):
             given = dict(given)
-        return Call(chain.tool, given, context, f"{self.id}-{next(self._runtime.call_numbers)}")
+        number = f"{self.id}-{next(self._runtime.call_numbers)}"
+        return tuple.__new__(Call, (chain.tool, given, context, number, 1, None))
 
 
 def _name(name: object) -> str:

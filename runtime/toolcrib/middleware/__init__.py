@@ -9,16 +9,16 @@ tool does not need it. The chain is built once, when a tool is bound.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 
 from toolcrib.errors import ConfigurationError, did_you_mean
 from toolcrib.middleware import arguments, deadline, events, results
+from toolcrib.middleware.direct import Direct, direct
 from toolcrib.middleware.events import Observer
 from toolcrib.middleware.users import checked
-from toolcrib.model import Call, Descriptor
+from toolcrib.model import Call, Descriptor, Result
 from toolcrib.protocols import BoundTool, CallNext, Middleware
 
-__all__ = ["Observer", "build_chain", "layers_of", "middleware_named"]
+__all__ = ["Direct", "Observer", "build_chain", "chain_of", "layers_of", "middleware_named", "outer_layers"]
 
 GROUP = "toolcrib.middleware"
 
@@ -29,6 +29,8 @@ def middleware_named(name: str) -> Middleware:
     Raises:
         ConfigurationError: None is called so.
     """
+    from importlib.metadata import entry_points  # noqa: PLC0415 -- slow to import, and most runtimes name none
+
     offered = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in offered:
         raise ConfigurationError(
@@ -43,15 +45,45 @@ def layers_of(
 ) -> list[tuple[str, Middleware]]:
     """The layers of one tool by name, outermost first; what it does not use is not among them."""
     layers: list[tuple[str, Middleware | None]] = [
-        ("events", events.layer(observer)),  # outermost: it reports what the caller gets
-        *(
-            ("user", checked(middleware)) for middleware in user
-        ),  # outside `arguments`: what they change is still checked
+        *outer_layers(user, observer),
         ("arguments", arguments.layer(tool)),  # bad arguments cost no attempt
         ("deadline", deadline.layer(tool, bound)),  # covers all attempts
         ("results", results.layer(tool)),  # judges whatever answered
     ]
     return [(name, layer) for name, layer in layers if layer is not None]
+
+
+def outer_layers(user: Sequence[Middleware], observer: Observer | None) -> list[tuple[str, Middleware]]:
+    """The layers around every tool, also around one that can't be bound."""
+    reporting = events.layer(observer)
+    return [
+        *(
+            [("events", reporting)] if reporting is not None else []
+        ),  # outermost: it reports what the caller gets
+        # Outside `arguments`: what they change is still checked.
+        *(("user", checked(middleware)) for middleware in user),
+    ]
+
+
+def chain_of(
+    tool: Descriptor, bound: BoundTool, *, user: Sequence[Middleware] = (), observer: Observer | None = None
+) -> tuple[CallNext, Direct | None]:
+    """What the calls of a tool run through.
+
+    Returns:
+        The chain; and, where nothing in it ever waits, a function that does the same at once.
+    """
+    answer_now = None if bound.waits else getattr(bound, "answer_now", None)
+    if answer_now is None:
+        layers = layers_of(tool, bound, user=user, observer=observer)
+        return build_chain([layer for _name, layer in layers], bound.execute), None
+    run = direct(tool, answer_now)
+    around = [layer for _name, layer in outer_layers(user, observer)]
+
+    async def at_once(call: Call) -> Result:
+        return run(call)
+
+    return build_chain(around, at_once), None if around else run
 
 
 def build_chain(layers: Sequence[Middleware], execute: CallNext) -> CallNext:

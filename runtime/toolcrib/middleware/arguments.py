@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from toolcrib.coercion import Repair, beyond_repair, coerce
 from toolcrib.middleware.masking import masked
@@ -15,28 +15,62 @@ DEPTH = 64
 """How deep arguments may be nested."""
 
 
-def layer(tool: Descriptor) -> Middleware:
-    """The layer of a tool, its schema compiled."""
+class Door(NamedTuple):
+    """What every call of a tool passes first; its schema is compiled.
+
+    Attributes:
+        passed: The arguments with their defaults; None where they are not good as they are.
+        mended: For a call that did not pass: the repaired call and its repairs, or the result that refuses it.
+    """
+
+    passed: Callable[[JSON], dict[str, JSON] | None]
+    mended: Callable[[Call], tuple[Call, list[JSON]] | Result]
+
+
+def door(tool: Descriptor) -> Door:
+    """The door of a tool."""
     validator = Validator(tool.input_schema)
     judge = validator.judge
     fill = compile_defaults(tool.input_schema)
 
-    async def arguments(call: Call, call_next: CallNext) -> Result:
+    def passed(given: JSON) -> dict[str, JSON] | None:
+        if json_fault(given, depth=DEPTH) is not None:
+            return None
+        filled = given if fill is None else fill(given)
+        return filled if isinstance(filled, dict) and judge(filled) else None
+
+    def mended(call: Call) -> tuple[Call, list[JSON]] | Result:
         given: JSON = call.arguments
         fault = json_fault(given, depth=DEPTH)
         if fault is not None:
             return refused(tool, [masked(fault, validator)])
-        filled = fill(given) if fill is not None else given
-        if isinstance(filled, dict) and judge(filled):
-            return await call_next(call if filled is given else call._replace(arguments=filled))
+        filled = given if fill is None else fill(given)
         repaired, repairs = _repaired(tool, validator, filled)
         if not repairs:
             return refused(tool, _left_over(tool, validator, filled))
-        filled = fill(repaired) if fill is not None else repaired
+        filled = repaired if fill is None else fill(repaired)
         if not isinstance(filled, dict) or not judge(filled):
             return refused(tool, validator.faults(filled))
-        result = await call_next(call._replace(arguments=filled))
-        return result.with_meta(repairs=[_shown(repair) for repair in repairs])
+        shown: list[JSON] = [_shown(repair) for repair in repairs]
+        return call.with_arguments(filled), shown
+
+    return Door(passed, mended)
+
+
+def layer(tool: Descriptor) -> Middleware:
+    """The layer of a tool."""
+    passed, mended = door(tool)
+
+    async def arguments(call: Call, call_next: CallNext) -> Result:
+        good = passed(call.arguments)
+        if good is not None:
+            return await call_next(call if good is call.arguments else call.with_arguments(good))
+        mending = mended(call)
+        if isinstance(mending, Result):
+            return mending
+        repaired, repairs = mending
+        result = await call_next(repaired)
+        return result.with_meta(repairs=repairs)
 
     return arguments
 

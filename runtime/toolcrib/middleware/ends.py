@@ -9,6 +9,8 @@ from toolcrib.model import Call, Descriptor, Outcome, Result
 
 log = logging.getLogger("toolcrib")
 
+_OK = Outcome.OK
+
 BEFORE_ANY_ATTEMPT = frozenset(
     {
         Outcome.NOT_FOUND,
@@ -23,6 +25,8 @@ BEFORE_ANY_ATTEMPT = frozenset(
 
 def attempts_of(result: Result) -> int:
     """How often the runtime tried: what a layer counted, else once or not at all."""
+    if result.outcome is _OK:  # most are, and an outcome is slow to look up
+        return result.usage.attempts or 1
     return result.usage.attempts or (0 if result.outcome in BEFORE_ANY_ATTEMPT else 1)
 
 

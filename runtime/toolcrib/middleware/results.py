@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from toolcrib.middleware.masking import DEPTH, masked, report_fault, without
 from toolcrib.model import JSON, NOTHING, Call, Descriptor, Outcome, Result
@@ -13,13 +14,24 @@ from toolcrib.validation import Fault, Validator, json_fault
 _NOT_JSON = "can't be passed on as JSON"
 
 
-def layer(tool: Descriptor) -> Middleware:
-    """The layer of a tool, its schema compiled. Without an output schema any JSON value is good."""
+class Bench(NamedTuple):
+    """What judges every answer of a tool; its schema is compiled. Without one any JSON value is good.
+
+    Attributes:
+        fits: Whether the schema accepts a JSON value, and nothing is to be said beside it.
+        judged: What becomes of a result.
+    """
+
+    fits: Callable[[JSON], bool]
+    judged: Callable[[Call, Result], Result]
+
+
+def bench(tool: Descriptor) -> Bench:
+    """The bench of a tool."""
     validator = Validator(True if tool.output_schema is None else tool.output_schema)
     judge = validator.judge
 
-    async def results(call: Call, call_next: CallNext) -> Result:
-        result = await call_next(call)
+    def judged(call: Call, result: Result) -> Result:
         # Most calls have the shared empty mapping, which needs no look.
         if result.meta is not NOTHING or (result.error is not None and result.error.details is not NOTHING):
             fault = report_fault(result)
@@ -41,17 +53,22 @@ def layer(tool: Descriptor) -> Middleware:
         faults = without(_seen(call), validator.faults(result.value), result.value)
         return _JUDGEMENTS[tool.on_invalid_result](tool, result, faults)
 
-    return _deprecated(tool, results) if tool.deprecated else results
+    if not tool.deprecated:
+        return Bench(judge, judged)
+    return Bench(
+        lambda _value: False,
+        lambda call, result: judged(call, result).with_meta(deprecated=tool.deprecated),
+    )
 
 
-def _deprecated(tool: Descriptor, results: Middleware) -> Middleware:
-    """The same layer, which says in `meta.deprecated` of every result what the descriptor says."""
+def layer(tool: Descriptor) -> Middleware:
+    """The layer of a tool. Where its descriptor calls it deprecated, `meta.deprecated` of every result does."""
+    judged = bench(tool).judged
 
-    async def deprecated(call: Call, call_next: CallNext) -> Result:
-        result = await results(call, call_next)
-        return result.with_meta(deprecated=tool.deprecated)
+    async def results(call: Call, call_next: CallNext) -> Result:
+        return judged(call, await call_next(call))
 
-    return deprecated
+    return results
 
 
 def _seen(call: Call) -> SeenSecrets:

@@ -5,14 +5,16 @@ closures. Data is never read as an expression.
 """
 
 from toolcrib.rendering.expressions import Expression, compile_condition, compile_expression, is_expression
+from toolcrib.rendering.fresh import copier
 from toolcrib.rendering.structures import Rendering, compile_value
 from toolcrib.rendering.texts import Text, compile_text
-from toolcrib.rendering.values import Scope
+from toolcrib.rendering.values import Run, Scope
 from toolcrib.rendering.written import as_written
 
 __all__ = [
     "Expression",
     "Rendering",
+    "Run",
     "Scope",
     "Text",
     "as_written",
@@ -20,5 +22,6 @@ __all__ = [
     "compile_expression",
     "compile_text",
     "compile_value",
+    "copier",
     "is_expression",
 ]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolcrib.errors import ExpressionError, Problem
 from toolcrib.model import JSON
@@ -13,6 +12,7 @@ from toolcrib.pointers import pointer_step
 from toolcrib.rendering.braces import Body, split
 from toolcrib.rendering.closures import joined, reader_for
 from toolcrib.rendering.expressions import compile_node, too_deep
+from toolcrib.rendering.fresh import Keep, fresh
 from toolcrib.rendering.reader import Part, literal
 from toolcrib.rendering.values import Run, Scope, shortened
 
@@ -21,18 +21,20 @@ _OPENERS = ("{{", "{%", "{#")
 _VARIABLE = re.compile(r"(?<!\$)\$\{")
 
 
-@dataclass(frozen=True, slots=True)
-class Rendering:
+class Rendering(NamedTuple):
     """A compiled structure.
 
     Attributes:
         constant: Whether it reads nothing from the scope.
         names: The root names that it reads from the scope.
+        run: Its closure.
+        part: Its compiled parts, where it was written in a document.
     """
 
     constant: bool
     names: frozenset[str]
-    run: Run = field(repr=False, compare=False)
+    run: Run
+    part: Part | None = None
 
     def render(self, scope: Scope) -> JSON:
         """The structure with its expressions worked out.
@@ -45,6 +47,10 @@ class Rendering:
             ExpressionError: With the pointer of the text that failed.
         """
         return self.run(scope)
+
+    def fresh(self, root: str, keep: Keep, depth: int) -> Run:
+        """A closure that renders values which nobody shares; see `rendering.fresh.fresh`."""
+        return fresh(self.part or Part(self.run), root, keep, depth)
 
 
 def compile_value(
@@ -60,9 +66,8 @@ def compile_value(
     """
     reader = _StructureReader(names, problems)
     part = reader.read(value, pointer, 0)
-    return Rendering(
-        part.constant, frozenset(reader.used), literal(part.value).run if part.constant else part.run
-    )
+    run = literal(part.value).run if part.constant else part.run
+    return Rendering(part.constant, frozenset(reader.used), run, part)
 
 
 class _StructureReader:
@@ -82,12 +87,12 @@ class _StructureReader:
             return self._text(self._without_variables(value, pointer), pointer)
         if isinstance(value, list):
             parts = [self.read(item, f"{pointer}/{place}", depth + 1) for place, item in enumerate(value)]
-            return _container([part.value for part in parts], enumerate(parts))
+            return _container([part.value for part in parts], enumerate(parts), parts)
         if isinstance(value, dict):
             for key in value:
                 self._check_key(key, pointer)
             inner = {key: self.read(item, _below(pointer, key), depth + 1) for key, item in value.items()}
-            return _container({key: part.value for key, part in inner.items()}, inner.items())
+            return _container({key: part.value for key, part in inner.items()}, inner.items(), inner)
         return literal(value)
 
     def _without_variables(self, text: str, pointer: str) -> str:
@@ -131,7 +136,7 @@ class _StructureReader:
         except ExpressionError as error:
             self._problems.append(_problem(error, pointer))
             return literal(text)
-        return part if part.constant else Part(_placed(part.run, pointer))
+        return part if part.constant else part._replace(run=_placed(part.run, pointer))
 
     def _piece(self, piece: str | Body, pointer: str) -> Part:
         if isinstance(piece, str):
@@ -168,7 +173,7 @@ def _placed(run: Run, pointer: str) -> Run:
     return leaf
 
 
-def _container(values: Any, parts: Iterable[tuple[Any, Part]]) -> Part:
+def _container(values: Any, parts: Iterable[tuple[Any, Part]], members: dict[str, Part] | list[Part]) -> Part:
     """A list or object of parts by their place; `values` is its copy of what is constant."""
     computed = [(place, part.run) for place, part in parts if not part.constant]
     if not computed:
@@ -181,4 +186,4 @@ def _container(values: Any, parts: Iterable[tuple[Any, Part]]) -> Part:
         rendered: JSON = result
         return rendered
 
-    return Part(run)
+    return Part(run, members=members)

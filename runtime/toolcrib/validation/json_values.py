@@ -95,6 +95,44 @@ def _fault_within(value: dict[Any, Any] | list[Any], depth: int, path: Path) -> 
     return None
 
 
+class NotJSONError(ValueError):
+    """A value is no JSON; `json_fault` says why."""
+
+
+def unshared(value: Any, depth: int) -> Any:
+    """An equal copy of a JSON value whose objects and lists belong to nobody else.
+
+    Args:
+        value: Anything.
+        depth: Containers that may be nested in one another.
+
+    Raises:
+        NotJSONError: `json_fault` would find a fault.
+    """
+    kind = type(value)
+    if kind is str:
+        sound = value.isascii() or _encodes(value)
+    elif kind is int:
+        sound = -_BIG < value < _BIG
+    elif kind is float:
+        sound = -_INFINITY < value < _INFINITY
+    elif isinstance(value, dict) and depth > 0:
+        return {_key(key): unshared(item, depth - 1) for key, item in value.items()}
+    elif isinstance(value, list) and depth > 0:
+        return [unshared(item, depth - 1) for item in value]
+    else:
+        sound = kind is bool or value is None
+    if sound:
+        return value
+    raise NotJSONError
+
+
+def _key(key: Any) -> str:
+    if type(key) is str and _encodes(key):
+        return key
+    raise NotJSONError
+
+
 def _encodes(text: str) -> bool:
     if text.isascii():
         return True

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 from toolcrib.errors import ExpressionError, Problem, Severity
 from toolcrib.executors.mock.pacing import latency_draw
+from toolcrib.executors.mock.replies import Reply
 from toolcrib.executors.mock.rules import BARE, Rule, choose, compile_rules
-from toolcrib.executors.mock.scope import MockState, scope_of
+from toolcrib.executors.mock.scope import MockState, Scope, scope_of
 from toolcrib.executors.mock.unmatched import nearest, unmatched, why_not
-from toolcrib.model import JSON, Call, Descriptor, Outcome, Result, Schema
+from toolcrib.model import JSON, NOTHING, Call, Descriptor, Outcome, Result, Schema, Sound
 from toolcrib.text import canonical
-from toolcrib.validation import Validator
+from toolcrib.validation import NotJSONError, Validator
 
 __all__ = ["BoundMock", "MockExecutor"]
 
@@ -52,30 +54,77 @@ class MockExecutor:
         """Nothing to give back."""
 
 
+class _Turn(NamedTuple):
+    """A reply that was chosen for a call.
+
+    Attributes:
+        rule: The rule that answers.
+        place: Which of its replies, from 0.
+        scope: What its expressions read.
+        number: The call's number.
+    """
+
+    rule: Rule
+    place: int
+    scope: Scope
+    number: int
+
+
 class BoundMock:
     """A compiled mock. Matching and choosing are one step: no other call comes between."""
 
     def __init__(self, descriptor: Descriptor, rules: tuple[Rule, ...]) -> None:
-        self.waits = any(reply.waits for rule in rules for reply in rule.replies)
-        self._rules = rules
+        replies = [reply for rule in rules for reply in rule.replies]
+        self.waits = any(reply.waits for reply in replies)
+        self._rules = tuple(rule.made_ready() for rule in rules)
         self._slot = f"mock:{descriptor.name}"
         self._scope = scope_of(frozenset({"args"}).union(*(rule.names for rule in rules)))
-        self._counts = True
-        self.execute: Callable[[Call], Awaitable[Result]] = self._execute
-        only = rules[0].replies[0]
-        if rules[0].pointer == BARE and only.names <= {"args"} and not (only.waits or only.progress):
-            self._counts = False
-            self.execute = self._execute_plain
+        paced = self.waits or any(reply.progress for reply in replies)
+        self._counts = paced or rules[0].pointer != BARE or not replies[0].names <= {"args"}
+        answer_now = self._answer if self._counts else self._answer_plain
+        self.answer_now: Callable[[Call], Result | Sound] | None = None if paced else answer_now
 
-    async def _execute_plain(self, call: Call) -> Result:
+    async def execute(self, call: Call) -> Result:
+        """Answer, in the reply's own time."""
+        if self.answer_now is not None:
+            return _as_result(self.answer_now(call))
+        turn = self._turn(call)
+        if isinstance(turn, Result):
+            return turn
+        reply = turn.rule.replies[turn.place]
+        try:
+            answer = _worked_out(reply, turn.scope, _told_of(turn))
+            reports = [(report.after, report.at(turn.scope)) for report in reply.progress]
+        except ExpressionError as error:
+            return _bug(call, error, f"{reply.pointer}/{reply.kind}")
+        clock = call.context.session.clock
+        for after, progress in reports:
+            await clock.sleep(after)
+            call.context.emit(progress)
+        if reply.latency is not None:
+            await clock.sleep(reply.latency(latency_draw(call, turn.number)))
+        return _as_result(answer)
+
+    def _answer_plain(self, call: Call) -> Result | Sound:
         """One reply that reads the arguments at most: no state is needed."""
         reply = self._rules[0].replies[0]
         try:
-            return reply.answer({"args": call.arguments})
+            return _worked_out(reply, {"args": call.arguments}, NOTHING)
         except ExpressionError as error:
             return _bug(call, error, f"{reply.pointer}/{reply.kind}")
 
-    async def _execute(self, call: Call) -> Result:
+    def _answer(self, call: Call) -> Result | Sound:
+        turn = self._turn(call)
+        if isinstance(turn, Result):
+            return turn
+        reply = turn.rule.replies[turn.place]
+        try:
+            return _worked_out(reply, turn.scope, _told_of(turn))
+        except ExpressionError as error:
+            return _bug(call, error, f"{reply.pointer}/{reply.kind}")
+
+    def _turn(self, call: Call) -> _Turn | Result:
+        """Count the call and choose its reply; a Result where there is none."""
         state = call.context.session.slot(self._slot, MockState)
         if call.attempt == 1:
             state.calls += 1
@@ -89,19 +138,7 @@ class BoundMock:
             return unmatched(self._rules, call, scope, number, state)
         rule, index = chosen
         state.used[rule.pointer] = state.used.get(rule.pointer, 0) + 1
-        reply = rule.replies[index]
-        try:
-            result = reply.answer(scope)
-            reports = [(report.after, report.at(scope)) for report in reply.progress]
-        except ExpressionError as error:
-            return _bug(call, error, f"{reply.pointer}/{reply.kind}")
-        clock = call.context.session.clock
-        for after, progress in reports:
-            await clock.sleep(after)
-            call.context.emit(progress)
-        if reply.latency is not None:
-            await clock.sleep(reply.latency(latency_draw(call, number)))
-        return result.with_meta(mock={"rule": rule.label, "reply": index + 1})
+        return _Turn(rule, index, scope, number)
 
     def explain(self, call: Call) -> JSON:
         """Which rule would answer, and why the rules before it would not. Changes nothing."""
@@ -124,6 +161,29 @@ class BoundMock:
         place = call.tool.origin.place(reply.pointer)
         answer: dict[str, JSON] = {"rule": rule.label, "reply": index + 1, "kind": reply.kind, "at": place}
         return {**plan, **answer, "skipped": skipped}
+
+
+def _worked_out(reply: Reply, scope: Scope, meta: Mapping[str, JSON]) -> Result | Sound:
+    """The answer of a reply.
+
+    Raises:
+        ExpressionError: The mock is wrong.
+    """
+    if reply.sound is not None:
+        try:
+            return Sound(reply.sound(scope), meta)
+        except (ExpressionError, NotJSONError, LookupError, TypeError):
+            pass  # what is wrong is told by the answer or by whoever has it judged
+    result = reply.answer(scope)
+    return result._replace(meta=meta) if meta else result
+
+
+def _told_of(turn: _Turn) -> Mapping[str, JSON]:
+    return {"mock": {"rule": turn.rule.label, "reply": turn.place + 1}}
+
+
+def _as_result(answer: Result | Sound) -> Result:
+    return Result.ok(answer.value, meta=answer.meta) if isinstance(answer, Sound) else answer
 
 
 def _bug(call: Call, error: ExpressionError, nearby: str) -> Result:

@@ -7,8 +7,7 @@ A reply is exactly one of `result`, `result_file`, `error`, `generate`, `templat
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from toolcrib.errors import ExpressionError, Problem
 from toolcrib.executors.mock.content import compile_content
@@ -18,14 +17,17 @@ from toolcrib.generation import Draw, generate, overlay
 from toolcrib.loading.documents import parse_json
 from toolcrib.loading.files import read_data, read_text
 from toolcrib.model import JSON, NOTHING, Content, Descriptor, Outcome, Result
-from toolcrib.rendering import Text, compile_text, compile_value
+from toolcrib.rendering import Run, Text, compile_text, compile_value, copier
 from toolcrib.text import canonical
+from toolcrib.validation import NotJSONError, unshared
+
+RESULT_DEPTH = 100
+"""How deep an answer may be nested for the mock to vouch for it; the layers have the last word."""
 
 Answer = Callable[[Scope], Result]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(NamedTuple):
     """One compiled reply.
 
     Attributes:
@@ -36,6 +38,8 @@ class Reply:
         latency: How long the answer takes.
         progress: What is reported before it.
         constant: The answer, where its value is the same for every call; parts beside it are left out.
+        prepare: Compiles `sound`, for a reply that can have it; raises NotJSONError where an answer can't be sound.
+        sound: Works out the value of a good answer that is JSON and nobody else's; raises where it fails.
     """
 
     kind: str
@@ -45,6 +49,17 @@ class Reply:
     latency: Latency | None = None
     progress: tuple[Report, ...] = ()
     constant: Result | None = None
+    prepare: Callable[[], Run] | None = None
+    sound: Run | None = None
+
+    def made_ready(self) -> Reply:
+        """The same reply, ready to be called."""
+        if self.prepare is None:
+            return self
+        try:
+            return self._replace(sound=self.prepare())
+        except NotJSONError:
+            return self  # each call says what is wrong with it
 
     @property
     def waits(self) -> bool:
@@ -55,11 +70,11 @@ class Reply:
 def compile_reply(block: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Reply:
     """Compile a reply whose shape the block's schema has accepted; faults are added to `problems`."""
     kind = next(kind for kind in _COMPILERS if kind in block)
-    names, answer, constant = _COMPILERS[kind](block[kind], f"{pointer}/{kind}", tool, problems)
+    names, answer, constant, prepare = _COMPILERS[kind](block[kind], f"{pointer}/{kind}", tool, problems)
     if "content" in block and kind != "content":
         part_names, parts, _fixed = compile_content(block["content"], f"{pointer}/content", tool, problems)
         names |= part_names
-        answer = _with_content(answer, parts)
+        answer, prepare = _with_content(answer, parts), None
     progress = compile_progress(block.get("progress", []), f"{pointer}/progress", tool, problems)
     return Reply(
         kind=kind,
@@ -69,10 +84,17 @@ def compile_reply(block: dict[str, Any], pointer: str, tool: Descriptor, problem
         latency=compile_latency(block.get("latency"), f"{pointer}/latency", problems),
         progress=progress,
         constant=constant,
+        prepare=prepare,
     )
 
 
-_Compiled = tuple[frozenset[str], Answer, Result | None]
+class _Compiled(NamedTuple):
+    """One kind of answer, compiled; the fields are those of `Reply`."""
+
+    names: frozenset[str]
+    answer: Answer
+    constant: Result | None = None
+    prepare: Callable[[], Run] | None = None
 
 
 def _with_content(answer: Answer, parts: Callable[[Scope], tuple[Content, ...]]) -> Answer:
@@ -81,18 +103,29 @@ def _with_content(answer: Answer, parts: Callable[[Scope], tuple[Content, ...]])
 
 def _result(value: JSON, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
     rendering = compile_value(value, names_for(tool), problems, pointer)
+
+    def prepare() -> Run:
+        return rendering.fresh("args", unshared, RESULT_DEPTH)
+
     if rendering.constant:
-        fixed = rendering.render({})
-        fresh = copier(fixed)
-        return frozenset(), lambda _scope: Result.ok(fresh()), Result.ok(fixed)
+        return _fixed(rendering.render({}))
     render = rendering.run
-    return rendering.names, lambda scope: Result.ok(copied(render(scope))), None
+    return _Compiled(rendering.names, lambda scope: Result.ok(copied(render(scope))), None, prepare)
+
+
+def _fixed(value: JSON) -> _Compiled:
+    """An answer that is the same for every call."""
+    fresh = copier(value)
+
+    def prepare() -> Run:
+        make = copier(unshared(value, RESULT_DEPTH))
+        return lambda _scope: make()
+
+    return _Compiled(frozenset(), lambda _scope: Result.ok(fresh()), Result.ok(value), prepare)
 
 
 def _result_file(name: str, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
-    value = read_data(tool.origin, name, pointer, problems)
-    fresh = copier(value)
-    return frozenset(), lambda _scope: Result.ok(fresh()), Result.ok(value)
+    return _fixed(read_data(tool.origin, name, pointer, problems))
 
 
 def _error(value: Any, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
@@ -115,7 +148,7 @@ def _error(value: Any, pointer: str, tool: Descriptor, problems: list[Problem]) 
             content=(Content("text", text=message),),
         )
 
-    return told.names, answer, None
+    return _Compiled(told.names, answer)
 
 
 def _generate(value: JSON, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
@@ -133,7 +166,7 @@ def _generate(value: JSON, pointer: str, tool: Descriptor, problems: list[Proble
                 hint="add `output_schema`, or write a `result`",
             )
         )
-        return frozenset(), lambda _scope: Result.ok(), None
+        return _Compiled(frozenset(), lambda _scope: Result.ok())
 
     def answer(scope: Scope) -> Result:
         draw = Draw(cast("int", scope["seed"]), tool.name, canonical(scope["args"]), "generate")
@@ -151,7 +184,7 @@ def _generate(value: JSON, pointer: str, tool: Descriptor, problems: list[Proble
                 hint=error.hint or "write a `result` instead",
             )
         )
-    return patch.names | {"args", "seed"}, answer, None
+    return _Compiled(patch.names | {"args", "seed"}, answer)
 
 
 def _template(text: str, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
@@ -159,9 +192,9 @@ def _template(text: str, pointer: str, tool: Descriptor, problems: list[Problem]
         template = compile_text(text, names_for(tool))
     except ExpressionError as error:
         problems.append(Problem(code=error.code, message=error.message, pointer=pointer, hint=error.hint))
-        return frozenset(), lambda _scope: Result.ok(), None
+        return _Compiled(frozenset(), lambda _scope: Result.ok())
     constant = None if template.names else _fixed_text(template, pointer, problems)
-    return template.names, lambda scope: Result.ok(value_of_text(template.render(scope))), constant
+    return _Compiled(template.names, lambda scope: Result.ok(value_of_text(template.render(scope))), constant)
 
 
 def _fixed_text(template: Text, pointer: str, problems: list[Problem]) -> Result | None:
@@ -179,7 +212,7 @@ def _template_file(name: str, pointer: str, tool: Descriptor, problems: list[Pro
 def _content(value: Any, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
     names, parts, fixed = compile_content(value, pointer, tool, problems)
     constant = Result.ok(content=parts({})) if fixed else None
-    return names, lambda scope: Result.ok(content=parts(scope)), constant
+    return _Compiled(names, lambda scope: Result.ok(content=parts(scope)), constant)
 
 
 _COMPILERS: dict[str, Callable[[Any, str, Descriptor, list[Problem]], _Compiled]] = {
@@ -211,18 +244,3 @@ def copied(value: Any) -> Any:
                 copy[key] = copied(item)
         return copy
     return [copied(item) for item in value] if type(value) is list else value
-
-
-def copier(value: JSON) -> Callable[[], JSON]:
-    """Makes equal, unshared copies of a fixed value: a caller who changes a result hurts nobody."""
-    if isinstance(value, dict):
-        if not any(isinstance(item, (dict, list)) for item in value.values()):
-            return value.copy
-        entries = [(key, copier(item)) for key, item in value.items()]
-        return lambda: {key: make() for key, make in entries}
-    if isinstance(value, list):
-        if not any(isinstance(item, (dict, list)) for item in value):
-            return value.copy
-        makers = [copier(item) for item in value]
-        return lambda: [make() for make in makers]
-    return lambda: value

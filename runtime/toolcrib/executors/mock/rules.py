@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 from toolcrib.errors import ExpressionError, Problem
 from toolcrib.executors.mock.replies import Reply, compile_reply
@@ -23,29 +23,32 @@ SEQUENCE = "/mock/sequence"
 """The pointer of the rule that a sequence is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(NamedTuple):
     """When it matches, its replies answer, one a call.
 
     Attributes:
         label: Its name, or `rule 2`; for reports.
         pointer: Where it stands in the descriptor.
+        replies: In order of the calls that the rule answers.
         when: What must hold, as it is written; empty for always.
         args: What the arguments must be; None for anything.
         call: What the number of the call must be; None for any.
         condition: What must be true besides; None for nothing.
-        replies: In order of the calls that the rule answers.
         after_last: What happens when they are used up.
     """
 
     label: str
     pointer: str
-    when: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    replies: tuple[Reply, ...]
+    when: Mapping[str, JSON] = NOTHING
     args: Matcher | None = None
     call: Matcher | None = None
     condition: Expression | None = None
-    replies: tuple[Reply, ...]
     after_last: AfterLast = "error"
+
+    def made_ready(self) -> Rule:
+        """The same rule, its replies ready to be called."""
+        return self._replace(replies=tuple(reply.made_ready() for reply in self.replies))
 
     @property
     def always(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 
 from toolcrib.clock import format_time
 from toolcrib.model import JSON, Call, Descriptor
@@ -37,7 +36,6 @@ def as_text(value: JSON) -> str:
     return value if isinstance(value, str) else compact(value)
 
 
-@dataclass(slots=True)
 class MockState:
     """What a session remembers of one mocked tool.
 
@@ -46,8 +44,11 @@ class MockState:
         used: Key of a list of replies -> how many of them were given.
     """
 
-    calls: int = 0
-    used: dict[str, int] = field(default_factory=dict)
+    __slots__ = ("calls", "used")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.used: dict[str, int] = {}
 
 
 _READERS: dict[str, Callable[[Call, int], JSON]] = {

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from toolcrib.entries import Lazy
 from toolcrib.errors import ConfigurationError, DocumentError, Problem, did_you_mean
-from toolcrib.model import NOTHING, Descriptor, Toolset
+from toolcrib.model import Descriptor, Toolset
 from toolcrib.protocols import Kinds
 from toolcrib.queries import Card, Hidden, Hit, Offer, Rule, card_of, fits
 
@@ -20,50 +21,6 @@ if TYPE_CHECKING:
     from toolcrib.searching import Finder
 
 T = TypeVar("T")
-
-
-class Lazy(Mapping[str, T], Generic[T]):
-    """Values by name, in the order of their names; one that is not there yet is made when it is asked for.
-
-    What `make` raises comes through, and the next look-up asks again.
-    """
-
-    __slots__ = ("_kept", "_make")
-
-    def __init__(
-        self, names: Iterable[str], make: Callable[[str], T], kept: Mapping[str, T] = NOTHING
-    ) -> None:
-        self._kept: dict[str, T | None] = dict.fromkeys(sorted(names))
-        self._kept.update(kept)
-        self._make = make
-
-    def overlaid(self, new: Mapping[str, T | None], make: Callable[[str], T]) -> Lazy[T]:
-        """The same values but for the new ones; None for one that is still to be made."""
-        changed: Lazy[T] = Lazy((), make)
-        changed._kept = {**self._kept, **new}
-        if len(changed._kept) > len(self._kept):
-            changed._kept = {name: changed._kept[name] for name in sorted(changed._kept)}
-        return changed
-
-    def __getitem__(self, name: str) -> T:
-        value = self._kept[name]
-        if value is None:
-            made = self._make(name)
-            value = self._kept[name] = made
-        return value
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._kept
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._kept)
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def all(self) -> list[T]:
-        """Every value, in the order of the names."""
-        return [self[name] if value is None else value for name, value in self._kept.items()]
 
 
 class _Known:
@@ -96,7 +53,7 @@ class Registry(Mapping[str, Descriptor]):
         if problems:
             raise DocumentError(problems)
         named = {tool.name: tool for tool in kept}
-        self._tools: Lazy[Descriptor] = Lazy(named, named.__getitem__, named)
+        self._tools: Lazy[Descriptor] = Lazy.of(named)
         self._cards: Lazy[Card] = Lazy(named, lambda name: card_of(named[name]))
         self._offer = Offer()
         self._known = _Known()
@@ -200,12 +157,8 @@ class Registry(Mapping[str, Descriptor]):
     def with_tools(self, tools: Iterable[Descriptor]) -> Registry:
         """A new registry with these tools, each in place of one of the same name."""
         new = {tool.name: tool for tool in tools}
-        return self._derived(
-            self._tools.overlaid(new, self._tools.__getitem__),
-            self._cards.overlaid(
-                dict.fromkeys(new), lambda name: card_of(new[name]) if name in new else self._cards[name]
-            ),
-        )
+        cards = {name: card_of(tool) for name, tool in new.items()}
+        return self._derived(self._tools.overlaid(new), self._cards.overlaid(cards))
 
     def without(self, *names: str) -> Registry:
         """A new registry without these tools.
@@ -216,8 +169,7 @@ class Registry(Mapping[str, Descriptor]):
         for name in names:
             if name not in self:
                 raise KeyError(name)
-        left = [name for name in self if name not in names]
-        return self._derived(Lazy(left, self._tools.__getitem__), Lazy(left, self._cards.__getitem__))
+        return self._derived(self._tools.without(names), self._cards.without(names))
 
     def after(self, before: Registry) -> Registry:
         """The same tools as the next revision of another registry."""

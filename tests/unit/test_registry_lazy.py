@@ -117,6 +117,19 @@ def test_a_descriptor_is_made_once_also_for_registries_that_are_derived():
     assert make.made == ["get_map"]
 
 
+def test_a_registry_may_be_changed_any_number_of_times():
+    registry, make = lazy()
+    for number in range(3000):
+        registry = registry.with_tool(Descriptor(name=f"new_{number % 7}", version=str(number))).without(
+            "new_0"
+        )
+        registry = registry.with_tool(Descriptor(name="new_0"))
+    assert registry["get_map"] is TOOLS[0]
+    assert len(registry.query()) == len(TOOLS) + 7
+    assert (registry.cards["new_6"].version, registry["new_6"].version) == ("2995", "2995")
+    assert make.made == ["get_map"]
+
+
 def test_of_the_tools_only_those_found_are_made():
     registry, make = lazy()
     assert [tool.name for tool in registry.select(tag="geo")] == ["get_map"]

@@ -8,6 +8,11 @@ Everything public is importable from here; a name is loaded when it is first use
 
 from __future__ import annotations
 
+from time import time_ns as _time_ns
+
+_IMPORTED = _time_ns()
+"""When the code that runs was read, at the earliest: what changed later is not what runs."""
+
 __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # as `typing` has it, whose import costs more than `toolcrib --version`

@@ -154,8 +154,8 @@ class Runtime:
             ConfigurationError: `mode` and the glob `*` of `modes` ask for different modes; there is no such
                 profile; two paths are projects; or `strict`, and a glob of `modes` fits no tool.
         """
+        from toolcrib.in_force import idle_modes  # noqa: PLC0415 -- as above
         from toolcrib.loading.contents import log_problems  # noqa: PLC0415 -- a call from an index reads nothing
-        from toolcrib.opening import idle_modes  # noqa: PLC0415 -- as above
 
         other = modes.get("*", mode)
         if mode is not None and mode != other:
@@ -211,8 +211,9 @@ class Runtime:
         Raises:
             UnknownMode: A glob of `modes` asks for a mode that is neither installed nor written anywhere.
         """
+        from toolcrib.in_force import in_force  # noqa: PLC0415 -- as above
         from toolcrib.loading.settings import NO_SETTINGS  # noqa: PLC0415 -- a call from an index reads nothing
-        from toolcrib.opening import in_force, link_all  # noqa: PLC0415 -- as above
+        from toolcrib.opening import link_all  # noqa: PLC0415 -- as above
 
         executors = executors or Executors.installed()
         stock = link_all(loaded, executors)
@@ -498,9 +499,10 @@ def _read(
         executors: The modes.
         before: What was in force until now, for a reload.
     """
+    from toolcrib.in_force import idle_settings, in_force  # noqa: PLC0415 -- as above
     from toolcrib.loading.projects import settings_of  # noqa: PLC0415 -- a call from an index reads nothing
     from toolcrib.loading.settings import chosen_profile  # noqa: PLC0415 -- as above
-    from toolcrib.opening import idle_settings, in_force, read_stock  # noqa: PLC0415 -- as above
+    from toolcrib.opening import read_stock  # noqa: PLC0415 -- as above
 
     stock = read_stock(asked.paths, asked.also, executors, before)
     settings = settings_of(stock.project, *chosen_profile(asked.profile))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 
-from toolcrib.errors import ConfigurationError, Problem, UnknownMode, did_you_mean
+from toolcrib.errors import ConfigurationError, Problem
 from toolcrib.loading.documents import read_documents
 from toolcrib.loading.finding import PROJECT_FILES
 from toolcrib.loading.linking import link
@@ -24,14 +23,12 @@ from toolcrib.loading.projects import (
 )
 from toolcrib.loading.reader import Loaded
 from toolcrib.loading.requirements import check_requirements
-from toolcrib.loading.settings import Settings, apply_settings, first_fit
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.sources import Source, load
 from toolcrib.loading.trail import Trail
-from toolcrib.model import Descriptor, Toolset
+from toolcrib.model import Toolset
 from toolcrib.protocols import Kinds
-from toolcrib.queries import Card, idle_globs, idle_toolset_globs
-from toolcrib.registry import Registry, how_many, without_duplicates
+from toolcrib.registry import Registry, without_duplicates
 from toolcrib.reloading import Before, keep_last_good
 from toolcrib.stock import Stock, in_order
 
@@ -64,7 +61,7 @@ def read_stock(paths: Sequence[str], also: Sequence[str], kinds: Kinds, before: 
         kinds,
         Stock(
             Registry(),
-            project=chosen.project,
+            projects=() if chosen.project is None else (chosen.project,),
             project_file=chosen.file,
             project_error=chosen.error,
             sources=tuple(source.path for source in chosen.sources),
@@ -204,7 +201,7 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
             scenarios.append(full)
     for scenario in loaded.refused_scenarios:
         problems += link(in_namespace(scenario, registry.cards), registry, kinds, loaded.refused)
-    return (stock or Stock(registry))._replace(
+    stock = (stock or Stock(registry))._replace(
         registry=registry,
         packs=loaded.packs,
         scenarios=tuple(scenarios),
@@ -212,113 +209,10 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
         refused=loaded.refused,
         ignored=loaded.ignored,
     )
+    return stock._replace(toolsets=_toolsets(stock))
 
 
-def in_force(stock: Stock, settings: Settings, modes: Mapping[str, str], kinds: Kinds) -> Registry:
-    """The tools of a stock as a profile and the caller want them.
-
-    Args:
-        stock: What was read.
-        settings: What the project says under the profile that was chosen.
-        modes: Tool glob -> mode, before the modes of the profile; the first that fits counts.
-        kinds: What the installed modes are.
-
-    Raises:
-        UnknownMode: A mode is neither installed nor written anywhere.
-    """
-    registry = stock.registry
-    check_modes(registry, modes, kinds)
-    check_modes(registry, settings.modes, kinds, settings.places)
-    if settings.modes or settings.defaults:
-        registry = registry.changed(
-            tool=lambda tool: apply_settings(tool, settings), card=lambda card: _card_in(card, settings.modes)
-        )
-    registry = with_modes(registry, modes).with_toolsets(toolsets_of(stock))
-    for globs, offered, place in settings.switches:
-        registry = registry.enabled(globs, place) if offered else registry.disabled(globs, place)
-    if settings.toolset:
-        registry = registry.within(settings.toolset)
-    if stock.project_error:
-        registry = registry.disabled(["*"], f"{stock.project_error}, which has errors")
-    return registry
-
-
-def toolsets_of(stock: Stock) -> list[Toolset]:
+def _toolsets(stock: Stock) -> tuple[Toolset, ...]:
     """The toolsets of the packs, then those of the project, under the full names of their tools."""
     packs = [toolset for pack in stock.packs for toolset in pack.toolsets_within(pack.namespace)]
-    return [*packs, *(stock.project.toolsets if stock.project is not None else ())]
-
-
-def idle_settings(stock: Stock, settings: Settings) -> list[Problem]:
-    """A warning for each glob of a project, profile or toolset that fits no tool."""
-    names = stock.registry.cards
-    problems = idle_toolset_globs(names, toolsets_of(stock))
-    for glob in settings.modes:
-        problems += idle_globs(names, [glob], of="`modes`", place=_line(settings.places[f"modes.{glob}"]))
-    for globs, offered, place in settings.switches:
-        key = "`enable`" if offered else "`disable`"
-        problems += idle_globs(names, globs, of=key, place=_line(place))
-    return problems
-
-
-def _line(place: str) -> str:
-    """`file:line` of a place that also says which profile it belongs to."""
-    return place.partition(" ")[0]
-
-
-def check_modes(
-    registry: Registry, modes: Mapping[str, str], kinds: Kinds, places: Mapping[str, str] | None = None
-) -> None:
-    """Refuse a mode that no tool can be in; a misspelt one would change nothing, and nobody would notice.
-
-    A tool that is named without wildcards needs no check: it becomes unavailable and says why.
-
-    Raises:
-        UnknownMode: The mode is neither installed nor the name of a block of any tool.
-    """
-    if not modes:
-        return
-    known = {*kinds.modes, *(mode for card in registry.cards.values() for mode in card.modes)}
-    for glob, mode in modes.items():
-        if mode not in known and glob not in registry:
-            there = ", ".join(f"`{name}`" for name in sorted(known)) or "none"
-            hint = did_you_mean(mode, known) or f"the modes are: {there}"
-            where = f", which {places[f'modes.{glob}']} asks for" if places is not None else ""
-            raise UnknownMode(f"there is no mode `{mode}`{where}", hint=hint)
-
-
-def idle_modes(registry: Registry, modes: Mapping[str, str]) -> Iterator[ConfigurationError]:
-    """An error for each glob that fits no tool, with near misses; `*` may stand for no tool at all."""
-    for glob in modes:
-        if glob != "*" and not any(fnmatchcase(name, glob) for name in registry):
-            hint = did_you_mean(glob.strip("*?"), registry) or how_many(registry)
-            message = f"`{glob}` in `modes` fits no tool, so it changes nothing"
-            yield ConfigurationError(message, code="unknown_tool", hint=hint)
-
-
-def with_modes(registry: Registry, modes: Mapping[str, str]) -> Registry:
-    """The registry with other modes in force: tool glob -> mode, the first that fits counts.
-
-    A tool that is named without wildcards gets the mode in any case, and is unavailable if it has no block
-    for it; a glob passes over tools without one.
-    """
-    if not modes:
-        return registry
-    return registry.changed(tool=lambda tool: _tool_in(tool, modes), card=lambda card: _card_in(card, modes))
-
-
-def _tool_in(tool: Descriptor, modes: Mapping[str, str]) -> Descriptor:
-    mode = _mode_of(tool.name, tool.mode, tool.bindings, modes)
-    return tool if mode == tool.mode else replace(tool, mode=mode)
-
-
-def _card_in(card: Card, modes: Mapping[str, str]) -> Card:
-    mode = _mode_of(card.name, card.mode, card.modes, modes)
-    return card if mode == card.mode else card._replace(mode=mode)
-
-
-def _mode_of(name: str, mode: str | None, blocks: Iterable[str], modes: Mapping[str, str]) -> str | None:
-    glob = first_fit(name, modes)
-    if glob is None or (modes[glob] not in blocks and glob != name):
-        return mode
-    return modes[glob]
+    return (*packs, *(stock.project.toolsets if stock.project is not None else ()))

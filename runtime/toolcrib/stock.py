@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from toolcrib.model import NOTHING
+from toolcrib.model import NOTHING, Toolset
 from toolcrib.registry import Registry
 
 if TYPE_CHECKING:
@@ -25,9 +25,10 @@ class Stock(NamedTuple):
         scenarios: Those that fit the tools, in order of reading.
         problems: Everything that is wrong, in order of file and line.
         refused: Name of a tool whose document was refused -> its first problem.
-        project: The project, as far as its file is good; None outside projects.
+        projects: The project, as far as its file is good; empty outside projects.
         project_file: Its file, as it was named; empty outside projects.
         project_error: Where that file has errors; then no tool is offered, for nobody knows what should be in force.
+        toolsets: Those of the packs, then those of the project, under the full names of their tools.
         sources: What was read, in order, as it was named.
         ignored: Files that a glob of `ignore` leaves out.
         seen: What was looked at; None where that can't be followed (what came from memory).
@@ -38,12 +39,18 @@ class Stock(NamedTuple):
     scenarios: Sequence[Scenario] = ()
     problems: tuple[Problem, ...] = ()
     refused: Mapping[str, Problem] = NOTHING
-    project: Project | None = None
+    projects: Sequence[Project] = ()
     project_file: str = ""
     project_error: str = ""
+    toolsets: tuple[Toolset, ...] = ()
     sources: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     seen: Seen | None = None
+
+    @property
+    def project(self) -> Project | None:
+        """The project, as far as its file is good; None outside projects."""
+        return next(iter(self.projects), None)
 
 
 def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -72,13 +71,13 @@ class Seen(NamedTuple):
         """
         moment = now()
         for path, state in self.files.items():
-            if _state(path) != state:
+            if state_of(path) != state:
                 return None
         contents = {}
         for path, digest in self.contents.items():
             if _digest(path) != digest:
                 return None
-            if _is_racy(self.files[path], moment):
+            if is_racy(self.files[path], moment):
                 contents[path] = digest
         folders = {}
         for path, known in self.folders.items():
@@ -93,7 +92,7 @@ class Seen(NamedTuple):
 
     def changed(self) -> list[str]:
         """The paths that are different now, sorted; of a folder those of the entries that came and went."""
-        paths = {path for path, state in self.files.items() if _state(path) != state}
+        paths = {path for path, state in self.files.items() if state_of(path) != state}
         paths.update(path for path, digest in self.contents.items() if _digest(path) != digest)
         for path, (_state_then, names) in self.folders.items():
             paths.update(_differing(path, names, _names(path)))
@@ -125,8 +124,8 @@ class Trail:
         if path in self._files:
             return
         moment = self._now()
-        state = self._files[path] = _state(path)
-        if _is_racy(state, moment) and state[-6] & _KIND == _FILE:
+        state = self._files[path] = state_of(path)
+        if is_racy(state, moment) and state[-6] & _KIND == _FILE:
             self._contents[path] = _digest(path)
 
     def folder(self, path: str | os.PathLike[str]) -> Names:
@@ -134,9 +133,9 @@ class Trail:
         path = os.fspath(path)
         if path not in self._folders:
             moment = self._now()
-            state = _state(path)
+            state = state_of(path)
             names = _names(path)
-            self._folders[path] = (() if _is_racy(state, moment) else state, names)
+            self._folders[path] = (() if is_racy(state, moment) else state, names)
             self._note_links(path, names)
         return self._folders[path][1]
 
@@ -151,7 +150,8 @@ class Trail:
         return Seen(dict(self._files), dict(self._contents), dict(self._folders))
 
 
-def _state(path: str) -> State:
+def state_of(path: str) -> State:
+    """The state of a file or folder."""
     try:
         own = os.lstat(path)
         state = (own.st_mode, own.st_size, own.st_mtime_ns, own.st_ctime_ns, own.st_ino, own.st_dev)
@@ -166,13 +166,15 @@ def _state(path: str) -> State:
     return (*state, end.st_mode, end.st_size, end.st_mtime_ns, end.st_ctime_ns, end.st_ino, end.st_dev)
 
 
-def _is_racy(state: State, moment: int) -> bool:
+def is_racy(state: State, moment: int) -> bool:
     """Whether a later change may leave the same times; a time in the future is none to go by."""
     return any(max(state[at + 2 : at + 4]) > moment - RACY for at in range(0, len(state), 6))
 
 
 def _digest(path: str) -> bytes:
     """Digest of a file's content; empty where it can't be read."""
+    from hashlib import blake2b  # noqa: PLC0415 -- most files need no digest, and a start waits for it
+
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             return blake2b(file.read(CONTENT_BYTES + 1), digest_size=16).digest()
@@ -202,12 +204,12 @@ def _names_that_matter(entries: Iterator[os.DirEntry[str]]) -> Iterator[str]:
 def _folder_now(path: str, known: tuple[State, Names], moment: int) -> tuple[State, Names] | None:
     """What is noted of a folder, brought up to date; None where other names are in it."""
     state, names = known
-    found = _state(path)
+    found = state_of(path)
     if state and found == state:
         return known
     if _names(path) != names:
         return None
-    fresh = () if _is_racy(found, moment) else found
+    fresh = () if is_racy(found, moment) else found
     return known if fresh == state else (fresh, names)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from toolcrib.clock import RealClock, format_time
 from toolcrib.engine import Runtime
 from toolcrib.errors import ConfigurationError, ExpressionError
+from toolcrib.in_force import with_modes
 from toolcrib.loading.scenarios import Parallel, Scenario, Step, mocked
 from toolcrib.model import JSON, Content, Outcome, Result, Schema
-from toolcrib.opening import with_modes
 from toolcrib.registry import Registry
 from toolcrib.rendering import Rendering
 from toolcrib.scenarios.goldens import GoldenChange, judge_golden

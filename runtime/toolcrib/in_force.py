@@ -1,0 +1,122 @@
+"""What a profile and a caller put in force: modes, defaults, and which tools are offered.
+
+A call that is answered from an index passes here, so nothing that reads documents is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from toolcrib.errors import ConfigurationError, Problem, UnknownMode, did_you_mean
+from toolcrib.loading.settings import Settings, apply_settings, first_fit
+from toolcrib.model import Descriptor
+from toolcrib.protocols import Kinds
+from toolcrib.queries import Card, idle_globs, idle_toolset_globs
+from toolcrib.registry import Registry, how_many
+from toolcrib.stock import Stock
+
+
+def in_force(stock: Stock, settings: Settings, modes: Mapping[str, str], kinds: Kinds) -> Registry:
+    """The tools of a stock as a profile and the caller want them.
+
+    Args:
+        stock: What was read.
+        settings: What the project says under the profile that was chosen.
+        modes: Tool glob -> mode, before the modes of the profile; the first that fits counts.
+        kinds: What the installed modes are.
+
+    Raises:
+        UnknownMode: A mode is neither installed nor written anywhere.
+    """
+    registry = stock.registry
+    check_modes(registry, modes, kinds)
+    check_modes(registry, settings.modes, kinds, settings.places)
+    if settings.modes or settings.defaults:
+        registry = registry.changed(
+            tool=lambda tool: apply_settings(tool, settings), card=lambda card: _card_in(card, settings.modes)
+        )
+    registry = with_modes(registry, modes).with_toolsets(stock.toolsets)
+    for globs, offered, place in settings.switches:
+        registry = registry.enabled(globs, place) if offered else registry.disabled(globs, place)
+    if settings.toolset:
+        registry = registry.within(settings.toolset)
+    if stock.project_error:
+        registry = registry.disabled(["*"], f"{stock.project_error}, which has errors")
+    return registry
+
+
+def idle_settings(stock: Stock, settings: Settings) -> list[Problem]:
+    """A warning for each glob of a project, profile or toolset that fits no tool."""
+    names = stock.registry.cards
+    problems = idle_toolset_globs(names, stock.toolsets)
+    for glob in settings.modes:
+        problems += idle_globs(names, [glob], of="`modes`", place=_line(settings.places[f"modes.{glob}"]))
+    for globs, offered, place in settings.switches:
+        key = "`enable`" if offered else "`disable`"
+        problems += idle_globs(names, globs, of=key, place=_line(place))
+    return problems
+
+
+def _line(place: str) -> str:
+    """`file:line` of a place that also says which profile it belongs to."""
+    return place.partition(" ")[0]
+
+
+def check_modes(
+    registry: Registry, modes: Mapping[str, str], kinds: Kinds, places: Mapping[str, str] | None = None
+) -> None:
+    """Refuse a mode that no tool can be in; a misspelt one would change nothing, and nobody would notice.
+
+    A tool that is named without wildcards needs no check: it becomes unavailable and says why.
+
+    Raises:
+        UnknownMode: The mode is neither installed nor the name of a block of any tool.
+    """
+    if not modes:
+        return
+    known = {*kinds.modes, *(mode for card in registry.cards.values() for mode in card.modes)}
+    for glob, mode in modes.items():
+        if mode not in known and glob not in registry:
+            there = ", ".join(f"`{name}`" for name in sorted(known)) or "none"
+            hint = did_you_mean(mode, known) or f"the modes are: {there}"
+            where = f", which {places[f'modes.{glob}']} asks for" if places is not None else ""
+            raise UnknownMode(f"there is no mode `{mode}`{where}", hint=hint)
+
+
+def idle_modes(registry: Registry, modes: Mapping[str, str]) -> Iterator[ConfigurationError]:
+    """An error for each glob that fits no tool, with near misses; `*` may stand for no tool at all."""
+    for glob in modes:
+        if glob != "*" and not any(fnmatchcase(name, glob) for name in registry):
+            hint = did_you_mean(glob.strip("*?"), registry) or how_many(registry)
+            message = f"`{glob}` in `modes` fits no tool, so it changes nothing"
+            yield ConfigurationError(message, code="unknown_tool", hint=hint)
+
+
+def with_modes(registry: Registry, modes: Mapping[str, str]) -> Registry:
+    """The registry with other modes in force: tool glob -> mode, the first that fits counts.
+
+    A tool that is named without wildcards gets the mode in any case, and is unavailable if it has no block
+    for it; a glob passes over tools without one.
+    """
+    if not modes:
+        return registry
+    return registry.changed(tool=lambda tool: _tool_in(tool, modes), card=lambda card: _card_in(card, modes))
+
+
+def _tool_in(tool: Descriptor, modes: Mapping[str, str]) -> Descriptor:
+    mode = _mode_of(tool.name, tool.mode, tool.bindings, modes)
+    return tool if mode == tool.mode else replace(tool, mode=mode)
+
+
+def _card_in(card: Card, modes: Mapping[str, str]) -> Card:
+    mode = _mode_of(card.name, card.mode, card.modes, modes)
+    return card if mode == card.mode else card._replace(mode=mode)
+
+
+def _mode_of(name: str, mode: str | None, blocks: Iterable[str], modes: Mapping[str, str]) -> str | None:
+    glob = first_fit(name, modes)
+    if glob is None or (modes[glob] not in blocks and glob != name):
+        return mode
+    return modes[glob]

@@ -1,0 +1,133 @@
+"""The files of indexes in the user's cache folder: written at once or not at all, and never trusted.
+
+The content is `marshal`'s, which may not be fed by strangers. So only a folder is used that belongs to the user
+and that nobody else may write to.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from zlib import crc32
+
+FOLDER_VARIABLE = "TOOLCRIB_CACHE_DIR"
+"""The environment variable that names the cache folder."""
+
+FILES = 64
+"""So many indexes are kept, those that were used last."""
+
+BYTES = 256 << 20
+"""So large may they be together."""
+
+_SUFFIX = ".index"
+_LEFT_OVER = 3600
+_DAY = 86400
+_HEAD = b"toolcrib index 1\n"
+
+
+def cache_folder() -> str | None:
+    """Where the user's caches of toolcrib lie; None where there is no such place."""
+    told = os.environ.get(FOLDER_VARIABLE)
+    if told:
+        return os.path.abspath(told)
+    if sys.platform == "win32":
+        parent = os.environ.get("LOCALAPPDATA", "")
+    elif sys.platform == "darwin":
+        parent = os.path.expanduser("~/Library/Caches")
+    else:
+        parent = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(parent, "toolcrib") if os.path.isabs(parent) else None
+
+
+class Cabinet:
+    """A folder of indexes."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def path(self, key: bytes) -> str:
+        """The file of a key. Two keys may share one, so the file tells whose it is."""
+        return os.path.join(self._folder, f"{crc32(key):08x}{len(key):04x}{_SUFFIX}")
+
+    def read(self, key: bytes) -> bytes | None:
+        """What was written under a key, whole and unharmed; None where there is nothing.
+
+        Raises:
+            OSError: The file can't be read.
+        """
+        path = self.path(key)
+        if not self._is_ours():
+            return None
+        try:
+            with open(path, "rb") as file:
+                data = file.read()
+                used = os.fstat(file.fileno()).st_mtime
+        except FileNotFoundError:
+            return None
+        if used < time.time() - _DAY:
+            with suppress(OSError):
+                os.utime(path)
+        return self._unharmed(data)
+
+    @staticmethod
+    def _unharmed(data: bytes) -> bytes | None:
+        start = len(_HEAD) + 4
+        if len(data) < start or not data.startswith(_HEAD):
+            return None
+        body = data[start:]
+        return body if crc32(body).to_bytes(4, "big") == data[len(_HEAD) : start] else None
+
+    def write(self, key: bytes, body: bytes) -> None:
+        """Write what belongs to a key. A reader sees what was there before, or all of this.
+
+        Raises:
+            OSError: It can't be written; nothing is left of it.
+        """
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        if not self._is_ours():
+            raise PermissionError(f"others may write to {self._folder}")
+        path = self.path(key)
+        draft = f"{path}.{os.getpid()}.{time.time_ns()}"
+        try:
+            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+            with open(handle, "wb") as file:
+                file.write(_HEAD)
+                file.write(crc32(body).to_bytes(4, "big"))
+                file.write(body)
+            os.replace(draft, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(draft)
+            raise
+        self._tidy()
+
+    def _is_ours(self) -> bool:
+        """Whether nobody else may write to the folder."""
+        try:
+            folder = os.stat(self._folder)
+        except OSError:
+            return False
+        if os.name != "posix":
+            return True
+        return folder.st_uid == os.geteuid() and not folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+    def _tidy(self) -> None:
+        """Remove what was used longest ago, and drafts that nobody finished."""
+        size = 0
+        for number, (used, length, path) in enumerate(sorted(self._files(), reverse=True)):
+            size += length
+            draft = not path.endswith(_SUFFIX)
+            if (draft and used < time.time() - _LEFT_OVER) or number >= FILES or size > BYTES:
+                with suppress(OSError):
+                    os.unlink(path)
+
+    def _files(self) -> Iterator[tuple[float, int, str]]:
+        with suppress(OSError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                if _SUFFIX in entry.name and entry.is_file(follow_symlinks=False):
+                    about = entry.stat(follow_symlinks=False)
+                    yield about.st_mtime, about.st_size, entry.path

@@ -1,0 +1,139 @@
+"""What judged documents besides the documents themselves: the code of toolcrib and of the modes, and what is installed.
+
+An index that was written under other surroundings is not read. Distributions are noticed by the folders on
+`sys.path`, without reading their metadata.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import toolcrib
+from toolcrib.loading.trail import RACY, Seen, State, Trail, is_racy, state_of
+
+_METADATA = (".dist-info", ".egg-info")
+_SITES = ("site-packages", "dist-packages")
+
+Distributions: TypeAlias = tuple[tuple[str, State], ...]
+"""Name of the metadata of a distribution -> state of its entry points; sorted."""
+
+Entry: TypeAlias = tuple[State, Distributions]
+"""A folder on `sys.path`: its state (empty where its times can't be trusted), and what is installed there."""
+
+
+class Surroundings(NamedTuple):
+    """What else decides what documents mean. `marshal` writes `plain()`; `surroundings_from` reads it.
+
+    Attributes:
+        version: That of toolcrib.
+        code: The files of toolcrib and of the modes of others.
+        path: The entries of `sys.path`.
+    """
+
+    version: str
+    code: Seen
+    path: dict[str, Entry]
+
+    def refreshed(self) -> Surroundings | None:
+        """The same, for a faster look next time, or None where anything is different."""
+        if self.version != toolcrib.__version__ or _is_newer_than_what_runs(self.code):
+            return None
+        code = self.code.refreshed()
+        if code is None:
+            return None
+        moment = time.time_ns()
+        path = {}
+        for folder, known in self.path.items():
+            entry = _entry_now(folder, known, moment)
+            if entry is None:
+                return None
+            path[folder] = entry
+        return Surroundings(self.version, code, path)
+
+    def plain(self) -> tuple[object, ...]:
+        """What `marshal` writes."""
+        return self.version, tuple(self.code), self.path
+
+
+def surroundings_from(plain: tuple[str, tuple[Any, ...], dict[str, Entry]]) -> Surroundings:
+    """The surroundings that were written."""
+    version, code, path = plain
+    return Surroundings(version, Seen(*code), path)
+
+
+def look_around(targets: Iterable[str]) -> Surroundings | None:
+    """The surroundings as they are now; None where code changed after it was imported, so that older code runs.
+
+    Args:
+        targets: Where the modes lie: `module:class`.
+    """
+    trail = Trail()
+    for file in (*_files_of_toolcrib(), *_files_of_modes(targets)):
+        trail.file(file)
+    path = {folder: _entry(folder, trail) for folder in search_path()}
+    code = trail.closed()
+    return None if _is_newer_than_what_runs(code) else Surroundings(toolcrib.__version__, code, path)
+
+
+def _is_newer_than_what_runs(code: Seen) -> bool:
+    """Whether a file was touched after it may have been imported."""
+    imported = toolcrib._IMPORTED - RACY  # noqa: SLF001 -- nobody else needs it
+    return any(max(state[2:4]) > imported for state in code.files.values() if state)
+
+
+def search_path() -> list[str]:
+    """Where modules and distributions are looked for, in order."""
+    return list(dict.fromkeys(entry or "." for entry in sys.path))
+
+
+def _entry(folder: str, trail: Trail) -> Entry:
+    moment = time.time_ns()
+    state = state_of(folder)
+    distributions = _distributions(folder)
+    if not os.path.isdir(folder):
+        trail.file(folder)
+    elif os.path.basename(folder) not in _SITES:
+        # Where somebody works, entry points are written again without a trace in the folder.
+        for name, _state in distributions:
+            trail.file(os.path.join(folder, name, "entry_points.txt"))
+    return (() if is_racy(state, moment) else state, distributions)
+
+
+def _entry_now(folder: str, known: Entry, moment: int) -> Entry | None:
+    """What is noted of a folder, brought up to date; None where something else is installed there."""
+    state, distributions = known
+    found = state_of(folder)
+    if state and found == state:
+        return known
+    if _distributions(folder) != distributions:
+        return None
+    return (() if is_racy(found, moment) else found, distributions)
+
+
+def _distributions(folder: str) -> Distributions:
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.name.endswith(_METADATA))
+    except OSError:
+        return ()
+    return tuple((name, state_of(os.path.join(folder, name, "entry_points.txt"))) for name in names)
+
+
+def _files_of_toolcrib() -> Iterator[str]:
+    for top in toolcrib.__path__:
+        for folder, folders, names in os.walk(top):
+            folders[:] = sorted(name for name in folders if name != "__pycache__")
+            yield from (os.path.join(folder, name) for name in sorted(names))
+
+
+def _files_of_modes(targets: Iterable[str]) -> Iterator[str]:
+    """The files of the packages that modes of others lie in, as far as they are imported."""
+    tops = {target.partition(":")[0].partition(".")[0] for target in targets} - {toolcrib.__name__}
+    for name, module in sorted(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name.partition(".")[0] in tops and file is not None:
+            yield file

@@ -1,0 +1,222 @@
+"""What stands behind values that were read, as plain data that an index keeps, and the way back.
+
+Behind an origin stand a text, in which lines and columns are looked up, and the files beside it. Neither is kept:
+both are read again, if ever somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from toolcrib.loading.archives import open_archive
+from toolcrib.loading.compatible import normalise
+from toolcrib.loading.documents import Document, first_bytes, parse_documents, recalled_document
+from toolcrib.loading.files import ARCHIVE, DiskFiles, MemoryFiles
+from toolcrib.loading.namespaces import in_namespace
+from toolcrib.loading.overriding import LaidFiles, LaidOver, lay_over
+from toolcrib.loading.scenarios import Scenario, parse_scenario
+from toolcrib.loading.shape import Shape
+from toolcrib.model import JSON, Origin
+from toolcrib.protocols import Files, Kinds
+
+Plain: TypeAlias = Any
+"""What `marshal` writes, and reads as it was."""
+
+DISK, PACKED, LAID = "disk", "packed", "laid"
+
+
+class Unkept(Exception):
+    """Something can't be told as plain data; whatever holds it is read anew each time."""
+
+
+def document_behind(origin: Origin) -> Document:
+    """The document whose places an origin looks up.
+
+    Raises:
+        Unkept: It is none that was read from a text.
+    """
+    document = getattr(origin.locate, "__self__", None)
+    if isinstance(document, Document):
+        return document
+    raise Unkept(f"nothing tells how the places of {origin.source} are found")
+
+
+def plain_text(document: Document, files: Files | None, name: str) -> Plain:
+    """Where a document is found again: its file, its place in it and, for compatible forms, the tool's name there.
+
+    Raises:
+        Unkept: It does not lie on disk.
+    """
+    if isinstance(document, LaidOver):
+        upper, lower = document.upper, document.lower
+        assert upper is not None  # noqa: S101 -- both are always given
+        assert lower is not None  # noqa: S101
+        above, below = (files.upper, files.lower) if isinstance(files, LaidFiles) else (files, files)
+        return LAID, plain_text(upper, above, name), plain_text(lower, below, name)
+    said = document.value.get("name") if isinstance(document.value, dict) else None
+    return DISK, document.source, document.index, said if isinstance(said, str) else name, plain_files(files)
+
+
+def plain_files(files: Files | None) -> Plain:
+    """The files beside a document, by where they lie.
+
+    Raises:
+        Unkept: They lie in memory alone.
+    """
+    match files:
+        case None:
+            return None
+        case DiskFiles():
+            return DISK, str(files.folder), str(files.root)
+        case MemoryFiles(key=key) if key.endswith(f"{ARCHIVE}/"):
+            return PACKED, key.removesuffix("/"), files.folder
+        case LaidFiles():
+            return LAID, plain_files(files.upper), plain_files(files.lower)
+    raise Unkept(f"the files of a document are {type(files).__name__}")
+
+
+def files_from(plain: Plain) -> Files | None:
+    """The files again; an archive is opened when one of them is read."""
+    match plain:
+        case (kind, str(folder), str(root)) if kind == DISK:
+            return DiskFiles(Path(folder), Path(root))
+        case (kind, str(archive), str(folder)) if kind == PACKED:
+            return _Packed(archive, folder)
+        case (kind, upper, lower) if kind == LAID:
+            above, below = files_from(upper), files_from(lower)
+            return LaidFiles(above, below) if above is not None and below is not None else above or below
+    return None
+
+
+class _Packed:
+    """The files of a pack in an archive, opened when one of them is read."""
+
+    def __init__(self, archive: str, folder: str) -> None:
+        self.archive = archive
+        self.folder = folder
+
+    def read(self, name: str) -> bytes:
+        """The content of a file.
+
+        Raises:
+            OSError: It is not there, or the archive is refused by now.
+        """
+        return MemoryFiles(_contents(self.archive), self.folder).read(name)
+
+
+def _contents(archive: str) -> Mapping[str, bytes]:
+    opened, problems = open_archive(Path(archive))
+    if opened is None:
+        raise OSError(f"the archive `{archive}` was changed: {problems[0].message}")
+    return opened.contents
+
+
+def locator(plain: Plain) -> Callable[[str], tuple[int, int]]:
+    """From JSON Pointers to lines and columns; (0, 0) where the text is no longer there."""
+    document = document_from(plain)
+    return _nowhere if document is None else document.position
+
+
+def _nowhere(_pointer: str) -> tuple[int, int]:
+    return (0, 0)
+
+
+def document_from(plain: Plain) -> Document | None:
+    """A document, read again; None where it is no longer there."""
+    if plain[0] == LAID:
+        upper, lower = document_from(plain[1]), document_from(plain[2])
+        return lay_over(upper, lower) if upper is not None and lower is not None else upper
+    _kind, source, index, name, beside = plain
+    files = files_from(beside)
+    document = _documents(source, files).get(index)
+    normalised = normalise(document, files) if document is not None else None
+    for own in normalised[0] if normalised is not None else ():
+        if isinstance(own.value, dict) and own.value.get("name") == name:
+            return own
+    return document
+
+
+def _documents(source: str, files: Files | None) -> Mapping[int, Document]:
+    try:
+        documents, _problems = parse_documents(source, _text(source, files))
+    except (OSError, ValueError):
+        return {}
+    return {document.index: document for document in documents}
+
+
+def _text(source: str, files: Files | None) -> bytes:
+    if not isinstance(files, _Packed):
+        return first_bytes(Path(source))
+    contents = _contents(files.archive)
+    at = source.find(f"{ARCHIVE}/")
+    while at >= 0:
+        path = source[at + len(ARCHIVE) + 1 :]
+        if path in contents:
+            return contents[path]
+        at = source.find(f"{ARCHIVE}/", at + 1)
+    raise FileNotFoundError(source)
+
+
+class ScenarioText(NamedTuple):
+    """A scenario as an index keeps it: `ScenarioText(*values)` reads what `marshal` wrote of `tuple(...)`.
+
+    Attributes:
+        source: Its file, as it was named.
+        number: Its place among the documents of the file, from 0.
+        line: Where it begins.
+        value: What it says.
+        files: The files beside it (`plain_files`).
+        pack: Name of its pack; empty outside packs.
+        namespace: That of its source; empty for none.
+    """
+
+    source: str
+    number: int
+    line: int
+    value: JSON
+    files: Plain
+    pack: str
+    namespace: str
+
+
+def plain_scenario(scenario: Scenario) -> ScenarioText:
+    """A scenario as an index keeps it.
+
+    Raises:
+        Unkept: It, or a file beside it, does not lie on disk.
+    """
+    origin, document = scenario.origin, document_behind(scenario.origin)
+    return ScenarioText(
+        document.source,
+        document.index,
+        document.line,
+        document.value,
+        plain_files(origin.files),
+        origin.pack,
+        origin.namespace,
+    )
+
+
+def scenarios_from(texts: Sequence[ScenarioText], tools: Collection[str], kinds: Kinds) -> list[Scenario]:
+    """Scenarios that were good when they were kept, compiled again.
+
+    Args:
+        texts: What was kept.
+        tools: The names of all tools.
+        kinds: What the modes say of their blocks.
+    """
+    shape = Shape("scenario", kinds)
+    found = []
+    for text in texts:
+        files = files_from(text.files)
+        read = partial(_text, text.source, files)
+        document = recalled_document(text.source, text.number, text.line, text.value, read)
+        scenario, _problems = parse_scenario(document, shape, files=files, pack=text.pack)
+        if scenario is not None:
+            origin = replace(scenario.origin, namespace=text.namespace)
+            found.append(in_namespace(replace(scenario, origin=origin), tools))
+    return found

@@ -43,6 +43,8 @@ VERBS: Mapping[str, Verb] = {
     "show": Verb("show", "Show everything about one tool."),
     "call": Verb("call", "Call a tool."),
     "run": Verb("run", "Run the scenarios, and the examples of descriptors."),
+    "doctor": Verb("doctor", "Say what is installed, what is in force, where it came from, and what is wrong."),
+    "pack": Verb("pack", "Build a pack into an archive, or look into one."),
     "schema": Verb("schema", "Print the JSON Schema of a kind of document."),
     "completion": Verb("completion", "Print the script that completes `toolcrib` in a shell."),
 }

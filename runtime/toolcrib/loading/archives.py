@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -44,15 +44,6 @@ class ArchiveFiles:
     def files(self, folder: str = "") -> MemoryFiles:
         """The files that documents in a folder of the pack may name."""
         return MemoryFiles(self.contents, folder)
-
-    def scanned(self) -> list[str]:
-        """The document files that a scan of the same folder would find, in its order."""
-        found = [
-            name
-            for name in self.contents
-            if name.endswith(SUFFIXES) and not any(map(_hidden, name.split("/")))
-        ]
-        return sorted(found, key=_place_in_walk)
 
 
 def open_archive(path: Path, source: str = "") -> tuple[ArchiveFiles | None, list[Problem]]:
@@ -105,6 +96,12 @@ def _top(contents: Mapping[str, bytes]) -> str:
     seen = [top for top in tops if not top.startswith(".") and top != _OF_MACOS]
     one = len(seen) == 1 and any(f"{seen[0]}/{name}" in contents for name in PACK_FILES)
     return f"{seen[0]}/" if one else ""
+
+
+def documents_among(names: Iterable[str]) -> list[str]:
+    """Which files of a pack in memory a scan of the same folder would read, in its order; none that is hidden."""
+    found = [name for name in names if name.endswith(SUFFIXES) and not any(map(_hidden, name.split("/")))]
+    return sorted(found, key=_place_in_walk)
 
 
 def _hidden(part: str) -> bool:

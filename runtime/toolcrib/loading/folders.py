@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolcrib.errors import Problem, Severity
-from toolcrib.loading.archives import open_archive
+from toolcrib.loading.archives import documents_among, open_archive
 from toolcrib.loading.compatible import is_promptkit
 from toolcrib.loading.documents import parse_documents, read_documents
 from toolcrib.loading.files import (
     ARCHIVE,
     PACK_FILES,
-    SUFFIXES,
     DiskFiles,
     MemoryFiles,
     leads_outside,
@@ -214,12 +213,18 @@ class Folders:
         """A pack in a `.zip`; one that was found in a folder and is no pack may be somebody else's."""
         self._trail.file(path)
         archive, problems = open_archive(Path(path))
-        named = next((name for name in PACK_FILES if archive is not None and name in archive.contents), None)
-        if archive is None or named is None:
+        if archive is None or not archive.pack_file:
             told = problems or [_no_pack(path, "notice" if scanned else "error")]
             self._reader.add_problems(key, told)
             return
-        add_contents(self._reader, archive.contents, named, namespace, source=f"{path}/", key=f"{key}/")
+        add_contents(
+            self._reader,
+            archive.contents,
+            archive.pack_file,
+            namespace,
+            source=archive.place(""),
+            key=f"{key}/{archive.top}",
+        )
 
     def _enclosing_pack(self, folder: Path) -> Path:
         """The folder of the pack that a folder lies in; the folder itself outside packs."""
@@ -254,12 +259,12 @@ def add_contents(
     if pack_name is not None:
         documents, problems = parse_documents(source + pack_name, contents[pack_name])
         pack = reader.add_pack(key + pack_name, source + pack_name, documents, problems, namespace)
-    for path in sorted(contents):
+    for path in documents_among(contents):
         if path == pack_name:
             continue
         if pack_name is not None and path in PACK_FILES:
             reader.add_problem(key + path, second_pack_file(source + path, pack_name))
-        elif path.endswith(SUFFIXES) and reader.holds(pack, path):
+        elif reader.holds(pack, path):
             files = MemoryFiles(contents, path.rpartition("/")[0], reader.touched, key)
             where = home(files, pack, path, namespace)
             documents, problems = parse_documents(source + path, contents[path])

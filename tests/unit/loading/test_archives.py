@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.loading.archives import open_archive, parse_archive
+from toolcrib.loading.archives import documents_among, open_archive, parse_archive
 from toolcrib.loading.zips import (
     ARCHIVE_BYTES,
     CONTENT_BYTES,
@@ -113,7 +113,7 @@ def test_the_file_that_makes_it_a_pack(name):
     assert archive.pack_file == name.removeprefix("top/")
 
 
-def test_files_are_scanned_in_the_order_of_a_folder_without_hidden_ones():
+def test_documents_come_in_the_order_of_a_folder_without_hidden_ones():
     files = dict.fromkeys(
         [
             "b/x.yaml",
@@ -127,8 +127,7 @@ def test_files_are_scanned_in_the_order_of_a_folder_without_hidden_ones():
         ],
         b"",
     )
-    archive, _ = parse_archive("t.zip", zipped(PLAIN | files))
-    assert archive.scanned() == [
+    assert documents_among(PLAIN | files) == [
         "b.yaml",
         "pack.yaml",
         "a/z.yml",

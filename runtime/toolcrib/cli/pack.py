@@ -1,0 +1,216 @@
+"""`toolcrib pack`: build a pack into an archive, and look into one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from toolcrib.cli import exit_codes
+from toolcrib.cli.options import Reading, json_option
+from toolcrib.cli.printing import first_sentence, json_text, plural, problem_text, table, terminal_width
+from toolcrib.loading.packs import Pack
+from toolcrib.model import Descriptor
+from toolcrib.packing import Parcel, read_parcel, save
+from toolcrib.text import escape_terminal
+
+also_option = click.option(
+    "--pack",
+    "also",
+    multiple=True,
+    metavar="PATH",
+    type=click.Path(exists=True),
+    help="Read this pack too, because the other one needs it. May be given several times.",
+)
+
+
+@click.group("pack")
+def command() -> None:
+    """Build a pack into an archive, or look into one."""
+
+
+@command.command("build")
+@click.argument("folder", default=".", metavar="[FOLDER]", type=click.Path(exists=True))
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Write to FILE; unless given, to NAME-VERSION.zip here, or beside FOLDER if that is here.",
+)
+@json_option
+@also_option
+@click.pass_context
+def build(
+    ctx: click.Context, *, folder: str, output: str | None, as_json: bool, also: tuple[str, ...]
+) -> None:
+    """Write a pack into a `.zip` that travels.
+
+    The pack is checked as `toolcrib validate` does, and nothing is written where that finds an error. In the archive
+    are the documents of the pack, the data that they name, its licence and readme. The same contents always
+    make the same bytes.
+    """
+    parcel = _read(ctx, folder, also)
+    target = _target(parcel, Path(folder), output)
+    _tell(parcel)
+    if not parcel.refused:
+        _save(parcel, target)
+    if as_json:
+        click.echo(json_text({"written": None if parcel.refused else str(target), **_document(parcel)}))
+    elif not parcel.refused:
+        click.echo(f"wrote {escape_terminal(str(target))}")
+        for line in table(list(_measures(parcel))):
+            click.echo(f"  {line}")
+    if parcel.refused:
+        click.echo(f"nothing was written: {plural(_errors(parcel), 'error')}", err=True)
+        ctx.exit(exit_codes.PROBLEMS)
+
+
+def _save(parcel: Parcel, target: Path) -> None:
+    try:
+        save(parcel.archive, target)
+    except OSError as error:
+        raise click.ClickException(escape_terminal(f"{target} can't be written: {error.strerror}")) from error
+
+
+@command.command("inspect")
+@click.argument("path", default=".", metavar="[PATH]", type=click.Path(exists=True))
+@json_option
+@also_option
+@click.pass_context
+def inspect(ctx: click.Context, *, path: str, as_json: bool, also: tuple[str, ...]) -> None:
+    """Show what a pack holds, without unpacking it.
+
+    PATH is a `.zip` or a folder; of a folder it shows what `toolcrib pack build` would write. Ends with 1 when something is
+    an error.
+    """
+    parcel = _read(ctx, path, also)
+    if as_json:
+        click.echo(json_text(_document(parcel)))
+    else:
+        for line in _page(parcel):
+            click.echo(line)
+        _tell(parcel)
+    ctx.exit(exit_codes.PROBLEMS if parcel.refused else exit_codes.OK)
+
+
+def _read(ctx: click.Context, path: str, also: tuple[str, ...]) -> Parcel:
+    before = ctx.obj.packs if isinstance(ctx.obj, Reading) else ()
+    return asyncio.run(read_parcel(path, (*before, *also)))
+
+
+def _target(parcel: Parcel, folder: Path, output: str | None) -> Path:
+    """Where the archive goes: not into the pack, which would then hold itself."""
+    if not folder.is_dir() and folder.suffix == ".zip":
+        raise click.UsageError(
+            f"`{escape_terminal(str(folder))}` is an archive already; build takes its folder"
+        )
+    folder = (folder if folder.is_dir() else folder.parent).resolve()
+    if output is None:
+        here = Path.cwd()
+        beside = folder.parent if here.is_relative_to(folder) else here
+        return Path(parcel.file_name) if beside == here else beside / parcel.file_name
+    if Path(output).resolve().is_relative_to(folder):
+        raise click.UsageError(
+            f"`{escape_terminal(output)}` lies in the pack itself; write it somewhere else"
+        )
+    return Path(output)
+
+
+def _tell(parcel: Parcel) -> None:
+    for problem in parcel.problems:
+        click.echo(problem_text(problem), err=True)
+
+
+def _errors(parcel: Parcel) -> int:
+    return sum(problem.severity == "error" for problem in parcel.problems)
+
+
+def _measures(parcel: Parcel) -> Iterator[tuple[str, str]]:
+    if parcel.pack is not None:
+        yield "pack", f"{parcel.pack.name} {parcel.pack.version}"
+    total = sum(map(len, parcel.contents.values()))
+    yield "files", f"{len(parcel.contents)}, {total:,} bytes in all"
+    if parcel.digest:
+        yield "size", f"{parcel.size:,} bytes"
+        yield "sha256", parcel.digest
+
+
+def _page(parcel: Parcel) -> Iterator[str]:
+    facts = [*_measures(parcel), *(_facts(parcel.pack) if parcel.pack is not None else ())]
+    yield from table([("source", parcel.source), *facts])
+    tools = [(tool.name, _modes(tool), first_sentence(tool.description)) for tool in parcel.tools]
+    yield from _section("tools", tools)
+    yield from _section("scenarios", [(name,) for name in parcel.scenarios])
+    yield from _section("files", [(name, f"{len(data):,} bytes") for name, data in parcel.contents.items()])
+
+
+def _facts(pack: Pack) -> Iterator[tuple[str, str]]:
+    facts = {
+        "description": pack.description,
+        "author": pack.author,
+        "licence": pack.licence,
+        "namespace": pack.namespace,
+        "requires": ", ".join(f"{name} {versions}" for name, versions in _needs(pack)),
+        "defaults": ", ".join(f"{key} {value}" for key, value in pack.defaults.items()),
+    }
+    yield from ((key, value) for key, value in facts.items() if value)
+    for toolset in pack.toolsets:
+        yield "toolset", f"{toolset.name}: {', '.join(toolset.tools)}"
+
+
+def _needs(pack: Pack) -> Iterator[tuple[str, str]]:
+    if "toolcrib" in pack.requires:
+        yield "toolcrib", pack.requires["toolcrib"]
+    yield from pack.requires.get("packs", {}).items()
+
+
+def _modes(tool: Descriptor) -> str:
+    """The mode in force, then the others."""
+    others = [mode for mode in tool.bindings if mode != tool.mode]
+    return ", ".join([tool.mode or "unbound", *others])
+
+
+def _section(title: str, rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    yield ""
+    if not rows:
+        yield f"{title}: none"
+        return
+    yield title
+    width = terminal_width()
+    yield from (f"  {line}" for line in table(rows, None if width is None else width - 2))
+
+
+def _document(parcel: Parcel) -> dict[str, Any]:
+    pack = parcel.pack
+    said = {
+        key: getattr(pack, key) if pack is not None else None
+        for key in ("name", "version", "description", "author", "licence", "namespace")
+    }
+    return said | {
+        "source": parcel.source,
+        "requires": dict(pack.requires) if pack is not None else {},
+        "toolsets": {
+            toolset.name: {"description": toolset.description, "tools": list(toolset.tools)}
+            for toolset in (pack.toolsets if pack is not None else ())
+        },
+        "defaults": dict(pack.defaults) if pack is not None else {},
+        "tools": [
+            {
+                "name": tool.name,
+                "mode": tool.mode,
+                "modes": list(tool.bindings),
+                "description": tool.description,
+            }
+            for tool in parcel.tools
+        ],
+        "scenarios": list(parcel.scenarios),
+        "files": {name: len(data) for name, data in parcel.contents.items()},
+        "size": parcel.size or None,
+        "sha256": parcel.digest or None,
+        "problems": [asdict(problem) for problem in parcel.problems],
+    }

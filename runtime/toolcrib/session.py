@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from toolcrib.clock import RealClock
 from toolcrib.errors import ConfigurationError
 from toolcrib.middleware import Direct, build_chain, layers_of
-from toolcrib.middleware.ends import asked_to_cancel, attempts_of, bug, cancelled_within
+from toolcrib.middleware.ends import attempts_of, ended_by
 from toolcrib.model import (
     JSON,
     NOTHING,
@@ -155,6 +154,24 @@ class Session:
         """
         return self._call(name, arguments, self._context)
 
+    def call_at_once(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result | None:
+        """`call` without an event loop, for a call that never waits; None, and no call, for one that may.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: `name` is no text.
+        """
+        self._runtime.check_open()
+        chain = self._chain(_name(name))
+        if chain is not None and chain.direct is None:
+            return None
+        try:
+            self._call(name, arguments, self._context).send(None)
+        except StopIteration as ended:
+            result: Result = ended.value
+            return result
+        raise AssertionError("a call that never waits has waited")
+
     async def stream(
         self, name: str, arguments: Mapping[str, JSON] | None = None
     ) -> AsyncIterator[Progress | Partial | Result]:
@@ -162,6 +179,8 @@ class Session:
 
         Leaving the loop early cancels the call.
         """
+        import asyncio  # noqa: PLC0415 -- a call that never waits needs none of it
+
         arrived: asyncio.Queue[Progress | Partial | None] = asyncio.Queue()
         context = self._context._replace(emit=arrived.put_nowait)
         task = asyncio.ensure_future(self._call(name, arguments, context))
@@ -209,12 +228,11 @@ class Session:
             else:
                 with self.clock.working():
                     result = await chain.run(call)
-        except asyncio.CancelledError:
-            if asked_to_cancel():
+        except BaseException as error:  # the edge: what escapes the layers is a bug, and told as one
+            ended = ended_by(call, error)
+            if ended is None:
                 raise
-            result = cancelled_within(call)
-        except Exception as error:  # noqa: BLE001 -- the edge: what escapes the layers is a bug, and told as one
-            result = bug(call, error)
+            result = ended
         return result.with_usage(attempts_of(result), self._monotonic() - started)
 
     def _chain(self, name: str) -> Chain | None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-
 from toolcrib.model import Call, Descriptor, Outcome, Result
-
-log = logging.getLogger("toolcrib")
 
 _OK = Outcome.OK
 
@@ -37,6 +32,8 @@ def may_have_acted(tool: Descriptor) -> bool:
 
 def asked_to_cancel() -> bool:
     """Whether the caller cancelled its task; otherwise a cancellation came from within the tool."""
+    import asyncio  # noqa: PLC0415 -- who meets a cancellation has it already
+
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -52,9 +49,24 @@ def cancelled_within(call: Call) -> Result:
     return cancelled(call, f"`{call.tool.name}` was cancelled from within")
 
 
+def ended_by(call: Call, error: BaseException) -> Result | None:
+    """The result of a call out of which an error escaped; None for what its caller asked for, which goes on.
+
+    That is the cancellation of the caller's own task, and what ends the process.
+    """
+    if isinstance(error, Exception):
+        return bug(call, error)
+    import asyncio  # noqa: PLC0415 -- who meets a cancellation has it already
+
+    within = isinstance(error, asyncio.CancelledError) and not asked_to_cancel()
+    return cancelled_within(call) if within else None
+
+
 def bug(call: Call, error: Exception) -> Result:
     """The result of a call out of which an error escaped. Its text may hold anything, so only the log has it."""
-    log.error("a bug in a call of `%s`", call.tool.name, exc_info=error)
+    import logging  # noqa: PLC0415 -- a command that meets no bug starts without it
+
+    logging.getLogger("toolcrib").error("a bug in a call of `%s`", call.tool.name, exc_info=error)
     kind = type(error).__name__
     message = f"a bug while calling `{call.tool.name}`: {kind}; the log of `toolcrib` has the trace"
     return Result.failed(Outcome.INTERNAL, message, details={"exception": kind})

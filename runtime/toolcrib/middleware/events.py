@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from toolcrib.middleware.ends import asked_to_cancel, attempts_of, bug, cancelled, cancelled_within
+from toolcrib.middleware.ends import attempts_of, cancelled, ended_by
 from toolcrib.model import Call, Result
 from toolcrib.protocols import CallNext, Middleware
 
@@ -38,6 +37,7 @@ def layer(observer: Observer | None) -> Middleware | None:
     """The layer for an observer; None where nobody observes."""
     if observer is None:
         return None
+    import asyncio  # noqa: PLC0415 -- where nobody observes there may be no event loop
 
     async def events(call: Call, call_next: CallNext) -> Result:
         monotonic = call.context.session.clock.monotonic
@@ -51,13 +51,13 @@ def layer(observer: Observer | None) -> Middleware | None:
 
         try:
             result = await call_next(call)
-        except asyncio.CancelledError:
-            if asked_to_cancel():
-                finished(cancelled(call, "the caller cancelled the call"))
+        except BaseException as error:  # what escapes the layers inside is a bug, and told as one
+            ended = ended_by(call, error)
+            if ended is None:
+                if isinstance(error, asyncio.CancelledError):
+                    finished(cancelled(call, "the caller cancelled the call"))
                 raise
-            result = cancelled_within(call)
-        except Exception as error:  # noqa: BLE001 -- what escapes the layers inside is a bug, and told as one
-            result = bug(call, error)
+            result = ended
         return finished(result)
 
     return events

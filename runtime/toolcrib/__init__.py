@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         Usage,
     )
     from toolcrib.protocols import BoundTool, CallNext, Clock, Executor, Kinds, Middleware
+    from toolcrib.queries import Card, Hit, Rule
     from toolcrib.registry import Registry
     from toolcrib.reloading import ReloadReport, ToolAppeared, ToolChanged, ToolGone
     from toolcrib.scenarios import ScenarioReport, run_scenario
@@ -125,6 +126,7 @@ _HOMES = {
         "Usage",
     ),
     "protocols": ("BoundTool", "CallNext", "Clock", "Executor", "Kinds", "Middleware"),
+    "queries": ("Card", "Hit", "Rule"),
     "registry": ("Registry",),
     "reloading": ("ReloadReport", "ToolAppeared", "ToolChanged", "ToolGone"),
     "session": ("Session",),
@@ -149,6 +151,7 @@ __all__ = [
     "CallNext",
     "CallStarted",
     "CallTimeout",
+    "Card",
     "Clock",
     "ClosedRuntime",
     "ConfigurationError",
@@ -160,6 +163,7 @@ __all__ = [
     "Executors",
     "ExpressionError",
     "Failure",
+    "Hit",
     "InternalError",
     "InvalidArguments",
     "InvalidResult",
@@ -178,6 +182,7 @@ __all__ = [
     "Registry",
     "ReloadReport",
     "Result",
+    "Rule",
     "Runtime",
     "Scenario",
     "ScenarioReport",

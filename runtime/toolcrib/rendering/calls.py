@@ -11,31 +11,12 @@ from jinja2 import nodes
 from toolcrib.errors import ExpressionError, did_you_mean
 from toolcrib.model import JSON
 from toolcrib.rendering import operators
-from toolcrib.rendering.functions import FUNCTIONS, Function
+from toolcrib.rendering.applying import INSTEAD, apply, check_shape, known_function
+from toolcrib.rendering.functions import FUNCTIONS
 from toolcrib.rendering.reader import NOT_ALLOWED, Part, Reader, combined
-from toolcrib.rendering.values import Run, kind, list_of_names, shortened
+from toolcrib.rendering.values import kind, list_of_names, shortened
 
 _PATTERN_BYTES = 1 << 20
-
-INSTEAD: Mapping[str, str] = {
-    "attr": "`a.name` or `a['name']`",
-    "count": "`length`, or `count_of(value)` for equal elements",
-    "d": "`default`",
-    "dictsort": "`items` and `sort`",
-    "format": "`~`, which joins texts",
-    "json": "`tojson`",
-    "len": "`length`",
-    "map": "`pluck('field')`",
-    "select": "`where(field=value)`",
-    "selectattr": "`where(field=value)`",
-    "size": "`length`",
-    "sorted": "`sort`",
-    "str": "`string`",
-    "strip": "`trim`",
-    "to_json": "`tojson`",
-    "toJson": "`tojson`",
-}
-"""Names that people bring from elsewhere -> what to write here."""
 
 
 def _is_odd(name: str, value: JSON) -> bool:
@@ -97,60 +78,13 @@ def read_call(reader: Reader, node: nodes.Call) -> Part:
 
 
 def _call_of(reader: Reader, name: str, places: list[nodes.Expr], node: nodes.Filter | nodes.Call) -> Part:
-    function = _known_function(name)
+    function = known_function(name)
     if node.dyn_args is not None or node.dyn_kwargs is not None:
         raise ExpressionError(f"`{name}`: `*` and `**` can't be used in calls", code=NOT_ALLOWED)
     fields = [str(pair.key) for pair in node.kwargs]
-    _check_shape(name, function, len(places), fields)
+    check_shape(name, function, len(places), fields)
     parts = [reader.compile(place) for place in places] + [reader.compile(pair.value) for pair in node.kwargs]
-    return combined(lambda *runs: _applied(function.run, runs, fields), *parts)
-
-
-def _known_function(name: str) -> Function:
-    if name in FUNCTIONS:
-        return FUNCTIONS[name]
-    if name in INSTEAD:
-        hint = f"write {INSTEAD[name]}"
-    else:
-        hint = (
-            did_you_mean(name, FUNCTIONS)
-            or f"the functions are {list_of_names(sorted(FUNCTIONS), len(FUNCTIONS))}"
-        )
-    raise ExpressionError(f"there is no function `{shortened(name)}`", code="unknown_function", hint=hint)
-
-
-def _check_shape(name: str, function: Function, given: int, fields: list[str]) -> None:
-    if len(set(fields)) < len(fields):
-        raise ExpressionError(f"`{name}` got a named argument twice", code="expression_syntax")
-    if fields and function.fields == "no":
-        raise ExpressionError(
-            f"`{name}` takes no named arguments, and got {list_of_names(fields)}", code="expression_syntax"
-        )
-    if not fields and function.fields == "must":
-        hint = f"as in `list | {name}(field=value)`"
-        raise ExpressionError(f"`{name}` needs a field and its value", code="expression_syntax", hint=hint)
-    least, most = function.least, function.most
-    if function.fields == "either":
-        least = most = 1 if fields else 2
-    if given < least or (most is not None and given > most):
-        wanted = f"{least}" if most == least else f"{least} or more" if most is None else f"{least} to {most}"
-        raise ExpressionError(
-            f"`{name}` takes {wanted} values, the one before the bar included, not {given}",
-            code="expression_syntax",
-            hint=function.summary,
-        )
-
-
-def _applied(run: Callable[..., JSON], runs: tuple[Run, ...], fields: list[str]) -> Run:
-    if fields:
-        places, named = runs[: -len(fields)], list(zip(fields, runs[-len(fields) :], strict=True))
-        return lambda scope: run(
-            *[place(scope) for place in places], **{name: value(scope) for name, value in named}
-        )
-    if len(runs) == 1:
-        (only,) = runs
-        return lambda scope: run(only(scope))
-    return lambda scope: run(*[place(scope) for place in runs])
+    return apply(name, parts, fields)
 
 
 def read_test(reader: Reader, node: nodes.Test) -> Part:

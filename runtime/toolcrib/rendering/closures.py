@@ -16,8 +16,9 @@ from toolcrib.errors import ExpressionError
 from toolcrib.model import JSON
 from toolcrib.rendering import operators
 from toolcrib.rendering.calls import read_call, read_filter, read_test
-from toolcrib.rendering.reader import Part, Reader, combined, literal
-from toolcrib.rendering.values import Run, Scope, as_text, bounded_number, bounded_text, equal, kind
+from toolcrib.rendering.paths import member_part, root_part
+from toolcrib.rendering.reader import Part, Reader, combined, joined, literal
+from toolcrib.rendering.values import Run, Scope, bounded_number, equal, kind
 
 
 def reader_for(names: Collection[str]) -> Reader:
@@ -53,70 +54,16 @@ def _constant(_reader: Reader, node: nodes.Const) -> Part:
     return literal(node.value)
 
 
-def read_name(scope: Scope, name: str) -> JSON:
-    """The value of a root name that was known when the expression was compiled."""
-    try:
-        return scope[name]
-    except KeyError:
-        raise ExpressionError(f"`{name}` has no value here", code="unknown_name") from None
-
-
 def _name(reader: Reader, node: nodes.Name) -> Part:
-    name = reader.name(node.name)
-
-    def run(scope: Scope) -> JSON:
-        try:
-            return scope[name]
-        except KeyError:
-            return read_name(scope, name)
-
-    return Part(run, path=(name,))
+    return root_part(reader, node.name)
 
 
 def _attribute(reader: Reader, node: nodes.Getattr) -> Part:
     owner = reader.compile(node.node)
     if owner.path:
-        reader.key(owner.path, node.attr)
-        path = (*owner.path, node.attr)
-        return Part(_path_run(path), path=path)
+        return member_part(reader, owner, node.attr)
     name, place = node.attr, _written(node.node)
     return combined(lambda inner: lambda scope: operators.attribute(inner(scope), name, place), owner)
-
-
-def _path_run(path: tuple[str, ...]) -> Run:
-    """A root and the names behind it: the commonest expression, so the shortest way."""
-
-    def step_by_step(scope: Scope) -> JSON:
-        value = read_name(scope, path[0])
-        for place, name in enumerate(path[1:], start=1):
-            value = operators.attribute(value, name, f"`{'.'.join(path[:place])}`")
-        return value
-
-    if len(path) == 2:
-        return _two_steps(path[0], path[1], step_by_step)
-    root, names = path[0], path[1:]
-
-    def run(scope: Scope) -> JSON:
-        try:
-            value: Any = scope[root]
-            for name in names:
-                value = value[name]
-        except (KeyError, TypeError):
-            return step_by_step(scope)
-        return value  # type: ignore[no-any-return]
-
-    return run
-
-
-def _two_steps(root: str, name: str, step_by_step: Run) -> Run:
-    def run(scope: Scope) -> JSON:
-        try:
-            # Only an object takes a text in brackets; the slow way finds the words for all else.
-            return scope[root][name]  # type: ignore[index, call-overload]
-        except (KeyError, TypeError):
-            return step_by_step(scope)
-
-    return run
 
 
 def _item(reader: Reader, node: nodes.Getitem) -> Part:
@@ -203,23 +150,6 @@ def _choice(reader: Reader, node: nodes.CondExpr) -> Part:
 
 def _concat(reader: Reader, node: nodes.Concat) -> Part:
     return joined([reader.compile(item) for item in node.nodes])
-
-
-def joined(parts: list[Part]) -> Part:
-    """The parts as one text."""
-    texts = [as_text(part.value) if part.constant else "" for part in parts]
-    if all(part.constant for part in parts):
-        return literal(bounded_text("".join(texts)))
-    computed = [(place, part.run) for place, part in enumerate(parts) if not part.constant]
-
-    def run(scope: Scope) -> JSON:
-        pieces = texts.copy()
-        for place, compute in computed:
-            value = compute(scope)
-            pieces[place] = value if isinstance(value, str) else as_text(value)
-        return bounded_text("".join(pieces))
-
-    return Part(run)
 
 
 _COMPARISONS: Mapping[str, Callable[[JSON, JSON], bool]] = {

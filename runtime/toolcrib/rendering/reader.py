@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
-
-from jinja2 import nodes
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.errors import ExpressionError, did_you_mean
 from toolcrib.model import JSON, NOTHING
 from toolcrib.rendering.functions import FUNCTIONS
-from toolcrib.rendering.values import Run, list_of_names
+from toolcrib.rendering.values import Run, Scope, as_text, bounded_text, list_of_names
+
+if TYPE_CHECKING:
+    from jinja2 import nodes
 
 MOST_NODES = 2_000
 """Nodes of the syntax tree of one expression or template."""
@@ -67,6 +68,23 @@ def combined(make: Callable[..., Run], *parts: Part) -> Part:
     return literal(value)
 
 
+def joined(parts: list[Part]) -> Part:
+    """The parts as one text."""
+    texts = [as_text(part.value) if part.constant else "" for part in parts]
+    if all(part.constant for part in parts):
+        return literal(bounded_text("".join(texts)))
+    computed = [(place, part.run) for place, part in enumerate(parts) if not part.constant]
+
+    def run(scope: Scope) -> JSON:
+        pieces = texts.copy()
+        for place, compute in computed:
+            value = compute(scope)
+            pieces[place] = value if isinstance(value, str) else as_text(value)
+        return bounded_text("".join(pieces))
+
+    return Part(run)
+
+
 class Reader:
     """Compiles nodes, within bounds, and notes which names they read.
 
@@ -80,10 +98,12 @@ class Reader:
     """
 
     def __init__(
-        self, names: Collection[str], readers: Mapping[type[nodes.Node], Callable[[Reader, Any], Part]]
+        self,
+        names: Collection[str],
+        readers: Mapping[type[nodes.Node], Callable[[Reader, Any], Part]] | None = None,
     ) -> None:
         self.used: set[str] = set()
-        self._readers = readers
+        self._readers = readers or {}
         self._names = names
         self._keys: Mapping[str, Collection[str] | None] = names if isinstance(names, Mapping) else {}
         self._local: frozenset[str] = frozenset()

@@ -10,10 +10,9 @@ from toolcrib.errors import ExpressionError, Problem
 from toolcrib.model import JSON
 from toolcrib.pointers import pointer_step
 from toolcrib.rendering.braces import Body, split
-from toolcrib.rendering.closures import joined, reader_for
 from toolcrib.rendering.expressions import compile_node, too_deep
 from toolcrib.rendering.fresh import Keep, fresh
-from toolcrib.rendering.reader import Part, literal
+from toolcrib.rendering.reader import Part, joined, literal
 from toolcrib.rendering.values import Run, Scope, shortened
 
 _MOST_NESTING = 128
@@ -141,13 +140,12 @@ class _StructureReader:
     def _piece(self, piece: str | Body, pointer: str) -> Part:
         if isinstance(piece, str):
             return literal(piece)
-        reader = reader_for(self._names)
         try:
-            part = compile_node(piece.source, reader)
+            part, used = compile_node(piece.source, self._names)
         except ExpressionError as error:
             self._problems.append(_problem(error, pointer))
             return literal(piece.source)
-        self.used |= reader.used
+        self.used |= used
         return part
 
 

@@ -1,0 +1,97 @@
+"""The listed functions, applied: `value | name` and `name(value)` are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from toolcrib.errors import ExpressionError, did_you_mean
+from toolcrib.model import JSON
+from toolcrib.rendering.functions import FUNCTIONS, Function
+from toolcrib.rendering.reader import Part, combined
+from toolcrib.rendering.values import Run, list_of_names, shortened
+
+INSTEAD: Mapping[str, str] = {
+    "attr": "`a.name` or `a['name']`",
+    "count": "`length`, or `count_of(value)` for equal elements",
+    "d": "`default`",
+    "dictsort": "`items` and `sort`",
+    "format": "`~`, which joins texts",
+    "json": "`tojson`",
+    "len": "`length`",
+    "map": "`pluck('field')`",
+    "select": "`where(field=value)`",
+    "selectattr": "`where(field=value)`",
+    "size": "`length`",
+    "sorted": "`sort`",
+    "str": "`string`",
+    "strip": "`trim`",
+    "to_json": "`tojson`",
+    "toJson": "`tojson`",
+}
+"""Names that people bring from elsewhere -> what to write here."""
+
+
+def apply(name: str, parts: Sequence[Part], fields: Sequence[str] = ()) -> Part:
+    """A function with its values.
+
+    Args:
+        name: The function.
+        parts: Its values, that before the bar first, those of named arguments last.
+        fields: The names of the named arguments.
+
+    Raises:
+        ExpressionError: There is no such function, or it takes other values.
+    """
+    function = known_function(name)
+    check_shape(name, function, len(parts) - len(fields), fields)
+    return combined(lambda *runs: _applied(function.run, runs, fields), *parts)
+
+
+def known_function(name: str) -> Function:
+    """The function of a name; `unknown_function` where there is none."""
+    if name in FUNCTIONS:
+        return FUNCTIONS[name]
+    if name in INSTEAD:
+        hint = f"write {INSTEAD[name]}"
+    else:
+        hint = (
+            did_you_mean(name, FUNCTIONS)
+            or f"the functions are {list_of_names(sorted(FUNCTIONS), len(FUNCTIONS))}"
+        )
+    raise ExpressionError(f"there is no function `{shortened(name)}`", code="unknown_function", hint=hint)
+
+
+def check_shape(name: str, function: Function, given: int, fields: Sequence[str]) -> None:
+    """Refuse what a function does not take; `given` counts the values without those of `fields`."""
+    if len(set(fields)) < len(fields):
+        raise ExpressionError(f"`{name}` got a named argument twice", code="expression_syntax")
+    if fields and function.fields == "no":
+        raise ExpressionError(
+            f"`{name}` takes no named arguments, and got {list_of_names(list(fields))}",
+            code="expression_syntax",
+        )
+    if not fields and function.fields == "must":
+        hint = f"as in `list | {name}(field=value)`"
+        raise ExpressionError(f"`{name}` needs a field and its value", code="expression_syntax", hint=hint)
+    least, most = function.least, function.most
+    if function.fields == "either":
+        least = most = 1 if fields else 2
+    if given < least or (most is not None and given > most):
+        wanted = f"{least}" if most == least else f"{least} or more" if most is None else f"{least} to {most}"
+        raise ExpressionError(
+            f"`{name}` takes {wanted} values, the one before the bar included, not {given}",
+            code="expression_syntax",
+            hint=function.summary,
+        )
+
+
+def _applied(run: Callable[..., JSON], runs: tuple[Run, ...], fields: Sequence[str]) -> Run:
+    if fields:
+        places, named = runs[: -len(fields)], list(zip(fields, runs[-len(fields) :], strict=True))
+        return lambda scope: run(
+            *[place(scope) for place in places], **{name: value(scope) for name, value in named}
+        )
+    if len(runs) == 1:
+        (only,) = runs
+        return lambda scope: run(only(scope))
+    return lambda scope: run(*[place(scope) for place in runs])

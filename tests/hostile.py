@@ -7,16 +7,21 @@ its tool, and answers with one line of JSON.
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
 import os
+import re
+import stat
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from toolcrib.engine import Runtime
 from toolcrib.errors import DocumentError
@@ -25,6 +30,7 @@ from toolcrib.executors.mock import MockExecutor
 
 SECRET = "canary-0f9e8d7c"
 CANARY_PORT = "CANARY_PORT"
+PLAIN = b"name: hostile\nmock: {result: 1}\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +90,46 @@ def result(case: str, expression: str, *codes: str, **more: Any) -> Case:
 def template(case: str, body: str, *codes: str, **more: Any) -> Case:
     """A case of one template in a mock."""
     return mock(case, f"{{template: {json.dumps(body)}}}", *codes, **more)
+
+
+def zipped(*entries: tuple[str | ZipInfo, bytes]) -> bytes:
+    """An archive with a pack and these entries."""
+    buffer = io.BytesIO()
+    with warnings.catch_warnings(), ZipFile(buffer, "w", ZIP_DEFLATED) as archive:
+        warnings.simplefilter("ignore")  # of names that are there twice
+        for name, content in [("pack.yaml", b"name: hostile\nversion: 1.0.0\n"), *entries]:
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def linked(name: str) -> ZipInfo:
+    """The entry of a symbolic link."""
+    entry = ZipInfo(name)
+    entry.create_system = 3
+    entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+    return entry
+
+
+def shared() -> bytes:
+    """An archive in which two entries have the same bytes for their content."""
+    data = bytearray(zipped(("a", bytes(9)), ("b", bytes(9))))
+    lines = [match.start() for match in re.finditer(b"PK\x01\x02", data)]
+    data[lines[2] + 42 : lines[2] + 46] = data[lines[1] + 42 : lines[1] + 46]
+    return bytes(data)
+
+
+def zeros() -> bytes:
+    """An archive of a few hundred KiB with 300 MiB in it."""
+    buffer = io.BytesIO()
+    with ZipFile(buffer, "w", ZIP_DEFLATED) as bomb, bomb.open("x.yaml", "w") as file:
+        for _ in range(300):
+            file.write(bytes(1 << 20))
+    return buffer.getvalue()
+
+
+def archive(case: str, body: bytes | Callable[[], bytes], *codes: str, **more: Any) -> Case:
+    """A case of one archive, which is refused whole."""
+    return text(case, body, *codes, name="n.zip", **more)
 
 
 def called(arguments: Any, outcome: str, value: Any = None) -> dict[str, Any]:
@@ -305,6 +351,24 @@ CASES = [
     result("D54", "{{ env.TOOLCRIB_CANARY }}", "unknown_name"),
     result("D54-secrets", "{{ secrets.TOOLCRIB_CANARY }}", "unknown_name"),
     result("D54-variable", "${TOOLCRIB_CANARY}", "variable_not_allowed"),
+    archive("D91", lambda: zipped(("../x.yaml", PLAIN)), "archive_unsafe_name", says=("`../x.yaml`",)),
+    archive("D91-absolute", lambda: zipped(("/tmp/x.yaml", PLAIN)), "archive_unsafe_name"),
+    archive("D91-backslash", lambda: zipped(("..\\x.yaml", PLAIN)), "archive_unsafe_name"),
+    archive("D91-control", lambda: zipped(("\x1b[31m.yaml", PLAIN)), "archive_unsafe_name", silent=("\x1b",)),
+    archive("D91-length", lambda: zipped(("a" * 300, PLAIN)), "archive_unsafe_name"),
+    archive("D91-depth", lambda: zipped(("d/" * 1500 + "x.yaml", PLAIN)), "archive_unsafe_name"),
+    archive("D91-twice", lambda: zipped(("x.yaml", PLAIN), ("x.yaml", b"")), "archive_duplicate_name"),
+    archive("D91-case", lambda: zipped(("x.yaml", PLAIN), ("X.yaml", b"")), "archive_duplicate_name"),
+    archive("D91-folder", lambda: zipped(("x", PLAIN), ("x/y.yaml", b"")), "archive_duplicate_name"),
+    archive("D92", lambda: zipped((linked("x.yaml"), b"/etc/passwd")), "archive_not_a_file"),
+    archive("D93", zeros, "archive_too_large"),
+    archive("D93-many", lambda: zipped(*((f"x{n}", b"") for n in range(5000))), "archive_too_large"),
+    archive("D93-shared", shared, "archive_damaged", "archive_overlap"),
+    archive("D93-before", lambda: b"#!" + zipped(), "archive_surplus"),
+    archive("D93-behind", lambda: zipped() + b"x", "archive_damaged"),
+    archive("D93-half", lambda: zipped(("x.yaml", PLAIN * 9))[:-40], "archive_damaged"),
+    archive("D93-empty", b"", "archive_damaged"),
+    archive("D93-none", b"not at all", "archive_damaged"),
 ]
 
 BY_ID = {case.id: case for case in CASES}

@@ -137,7 +137,7 @@ def test_a_failing_call_reports_twenty_faults_at_most(worker):
 def test_every_input_of_the_list_is_tried():
     tried_ones = {case.id.partition("-")[0] for case in CASES}
     later = {"D23", "D24"}
-    assert tried_ones == {f"D{number:02}" for number in range(1, 55)} - later
+    assert tried_ones == {f"D{number:02}" for number in (*range(1, 55), *range(91, 94))} - later
 
 
 @pytest.mark.parametrize("verb", [["list"], ["show", "hostile"], ["list", "--json"], ["validate"]])

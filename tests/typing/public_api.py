@@ -12,10 +12,12 @@ from toolcrib import (
     CallFinished,
     CallNext,
     CallStarted,
+    Card,
     Content,
     Descriptor,
     Executors,
     Failure,
+    Hit,
     Outcome,
     Pack,
     Partial,
@@ -27,6 +29,7 @@ from toolcrib import (
     Scenario,
     ScenarioReport,
     Session,
+    Toolset,
     Usage,
     VirtualClock,
 )
@@ -94,6 +97,11 @@ def reading() -> None:
     assert_type(registry, Registry)
     assert_type(registry["hello"], Descriptor)
     assert_type(registry.select(tag="smoke"), list[Descriptor])
+    assert_type(registry.query(tag=["smoke", "!slow"], mode="mock", match="any"), list[Card])
+    assert_type(registry.search("hello world", limit=3, deprecated=False), list[Hit])
+    assert_type(
+        registry.disabled(["legacy_*"], "settings").within(Toolset(name="all", tools=("*",))), Registry
+    )
     assert_type(registry.without("hello"), Registry)
     assert_type(Pack.parse("pack.yaml", "name: p\nversion: 1.0.0", kinds=kinds), Pack)
 

@@ -57,7 +57,7 @@ def test_a_scenario_has_the_fields_of_its_schema():
     told = field_names(Scenario, name="scenario", start="clock") - {"origin"} - of_one_run
     assert told == properties("scenario")
     assert properties("scenario", "properties", "clock") == {"start"}
-    places = {"pointer", "number", "branch"}
+    places = {"pointer", "number", "branch", "within"}
     assert field_names(Step, save_as="as") - places - {"written"} == properties("scenario", "$defs", "step")
     assert field_names(Parallel, calls="parallel") - places == properties("scenario", "$defs", "parallel")
     assert {"outcome", "golden", *PARTS} == properties("scenario", "$defs", "expect")

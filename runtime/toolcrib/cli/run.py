@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.opening import open_runtime
+from toolcrib.cli.annotations import annotation, no_commands
+from toolcrib.cli.annotations import command as workflow_command
+from toolcrib.cli.golden_files import Updated, update_goldens
 from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
+from toolcrib.cli.planning import Plan
+from toolcrib.cli.playing import play, progress
 from toolcrib.cli.printing import json_text, plural, problem_text
-from toolcrib.cli.summary import run_document, summary_lines
+from toolcrib.cli.summary import run_document, slowest_lines, summary_lines
 from toolcrib.clock import RealClock
 from toolcrib.engine import Runtime
-from toolcrib.errors import Problem
-from toolcrib.loading.scenarios import Scenario, examples_of
-from toolcrib.scenarios import ScenarioReport, run_scenario, select
+from toolcrib.loading.matrices import MOST_RUNS
+from toolcrib.loading.scenarios import Scenario
+from toolcrib.loading.trail import Seen
+from toolcrib.scenarios import ScenarioReport
 from toolcrib.text import escape_terminal
+
+
+def _jobs(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
+    """A number of processes; `auto` is one for each processor that may be used."""
+    if value == "auto":
+        return _processors()
+    if value.isdecimal() and int(value):
+        return int(value)
+    raise click.BadParameter(f"`{value}` is no number of processes; write 1 or more, or `auto`")
+
+
+def _processors() -> int:
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable is not None else os.cpu_count() or 1
 
 
 @click.command("run")
@@ -39,7 +58,38 @@ from toolcrib.text import escape_terminal
     help="Only scenarios with this tag; several mean any of them.",
 )
 @click.option("--seed", type=int, help="Use this seed instead of each scenario's own.")
+@click.option(
+    "--repeat",
+    type=click.IntRange(1, MOST_RUNS),
+    metavar="N",
+    help="Run each so often, with the next seed each time, instead of its own `repeat`.",
+)
 @click.option("--fail-fast", is_flag=True, help="Stop at the first scenario that fails.")
+@click.option(
+    "-j",
+    "--jobs",
+    callback=_jobs,
+    default="1",
+    metavar="N|auto",
+    help="Run in so many processes; `auto` is one for each processor. What is told is the same.",
+)
+@click.option("--update", is_flag=True, help="Write golden files that are missing or differ.")
+@click.option("--watch", is_flag=True, help="Run again whenever files change, until Ctrl-C.")
+@click.option(
+    "--junit",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the reports as JUnit XML too.",
+)
+@click.option("--slowest", type=click.IntRange(1), metavar="N", help="Tell which N took longest.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    show_default=True,
+    help="How to print; `github` adds an annotation for every failure.",
+)
 @json_option
 @reading_options
 @click.pass_context
@@ -50,7 +100,14 @@ def command(
     keyword: str,
     tags: tuple[str, ...],
     seed: int | None,
+    repeat: int | None,
     fail_fast: bool,
+    jobs: int,
+    update: bool,
+    watch: bool,
+    junit: Path | None,
+    slowest: int | None,
+    form: str,
     as_json: bool,
     reading: Reading,
 ) -> None:
@@ -59,32 +116,96 @@ def command(
     Without PATH: the project, or the folders `descriptors` and `packs`. Ends with 1 when something failed or
     could not be read, and with 3 when nothing fits.
     """
+    if as_json and form == "github":
+        raise click.UsageError("`--json` and `--format github` ask for two forms; leave one of them out")
+    plan = Plan(reading, paths, keyword, tags, seed, repeat)
+    options = _Options(
+        form="json" if as_json else form,
+        jobs=jobs,
+        update=update,
+        fail_fast=fail_fast,
+        junit=junit,
+        slowest=slowest or 0,
+    )
+    if watch:
+        from toolcrib.cli.rounds import keep_running  # noqa: PLC0415 -- most runs watch nothing
+
+        keep_running(lambda: one_round(plan, options).seen)
+    ctx.exit(one_round(plan, options).code)
+
+
+class _Options(NamedTuple):
+    form: str
+    jobs: int
+    update: bool
+    fail_fast: bool
+    junit: Path | None
+    slowest: int
+
+
+class Round(NamedTuple):
+    """What came of running everything once.
+
+    Attributes:
+        code: The exit code.
+        seen: What reading looked at.
+    """
+
+    code: int
+    seen: Seen | None
+
+
+class _Run(NamedTuple):
+    """Everything that there is to tell of one round."""
+
+    runtime: Runtime
+    scenarios: Sequence[Scenario]
+    reports: Sequence[ScenarioReport]
+    updated: Sequence[Updated]
+    duration: float
+    slowest: int
+
+    @property
+    def failed(self) -> bool:
+        errors = any(problem.severity == "error" for problem in self.runtime.problems)
+        unwritten = any(update.failed for update in self.updated)
+        return errors or unwritten or not all(report.passed for report in self.reports)
+
+
+def one_round(plan: Plan, options: _Options) -> Round:
+    """Read the documents, run what the plan chooses, and tell everything once."""
     started = RealClock().monotonic()
-    runtime = open_runtime(reading, paths)
-    errors = _tell_problems(runtime)
-    chosen = _chosen(runtime, keyword, tags)
-    with _shown(chosen, quiet=as_json) as show:
-        reports = asyncio.run(_play(runtime, chosen, seed, show, fail_fast=fail_fast))
+    runtime, scenarios = plan.open()
+    if options.form != "github":
+        _tell_problems(runtime)
+    with progress(len(scenarios), quiet=options.form == "json") as show:
+        reports = play(
+            plan,
+            runtime,
+            scenarios,
+            show,
+            jobs=options.jobs,
+            update=options.update,
+            fail_fast=options.fail_fast,
+        )
+    updated = update_goldens(reports) if options.update else []
     duration = RealClock().monotonic() - started
-    if as_json:
-        click.echo(json_text(run_document(runtime, reports, duration)))
-    elif reports:
-        _tell_failures(reports)
-        for line in summary_lines(runtime, reports, duration):
-            click.echo(line)
-    if not chosen:
-        _tell_nothing(runtime, filtered=bool(keyword or tags))
-    failed = bool(errors) or not all(report.passed for report in reports)
-    code = exit_codes.OK if chosen else exit_codes.NOTHING_SELECTED
-    ctx.exit(exit_codes.PROBLEMS if failed else code)
+    run = _Run(runtime, scenarios, reports, updated, duration, options.slowest)
+    if options.junit is not None:
+        _write_junit(run, options.junit)
+    for line in _FORMS[options.form](run):
+        click.echo(line)
+    if not scenarios:
+        _tell_nothing(runtime, filtered=plan.filtered)
+    code = exit_codes.OK if scenarios else exit_codes.NOTHING_SELECTED
+    return Round(exit_codes.PROBLEMS if run.failed else code, runtime.stock.seen)
 
 
-def _tell_problems(runtime: Runtime) -> Sequence[Problem]:
-    """Say what is wrong with the documents, and return the errors. Notices are left to `validate`."""
+def _tell_problems(runtime: Runtime) -> None:
+    """Say what is wrong with the documents. Notices are left to `validate`."""
     for problem in runtime.problems:
         if problem.severity != "notice":
             click.echo(problem_text(problem), err=True)
-    return [problem for problem in runtime.problems if problem.severity == "error"]
 
 
 def _tell_nothing(runtime: Runtime, *, filtered: bool) -> None:
@@ -93,74 +214,64 @@ def _tell_nothing(runtime: Runtime, *, filtered: bool) -> None:
     click.echo(f"nothing to run: {what} in {escape_terminal(places)}", err=True)
 
 
-def _chosen(runtime: Runtime, keyword: str, tags: Sequence[str]) -> list[Scenario]:
-    """What to run, in order of packs, files and lines. Tools that can't run here have no examples to play."""
-    tools = [tool for tool in runtime.registry.values() if not runtime.unavailable(tool)]
-    examples = [scenario for tool in tools if (scenario := examples_of(tool)) is not None]
+def _write_junit(run: _Run, path: Path) -> None:
+    from toolcrib.cli.junit import junit_text  # noqa: PLC0415 -- few runs write it
+    from toolcrib.cli.writing import write_whole  # noqa: PLC0415
+
+    skipped = run.scenarios[len(run.reports) :]
+    text = junit_text(run.reports, skipped, run.runtime.problems, duration=run.duration)
     try:
-        chosen = select([*runtime.scenarios, *examples], keyword=keyword, tags=tags)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="-k") from error
-    return sorted(chosen, key=lambda scenario: (scenario.origin.source, scenario.origin.line))
+        write_whole(path, text)
+    except OSError as error:
+        raise click.FileError(str(path), hint=error.strerror or str(error)) from error
 
 
-async def _play(
-    runtime: Runtime,
-    scenarios: Sequence[Scenario],
-    seed: int | None,
-    show: Callable[[ScenarioReport], None],
-    *,
-    fail_fast: bool,
-) -> list[ScenarioReport]:
-    reports = []
-    async with runtime:
-        for scenario in scenarios:
-            reports.append(await run_scenario(runtime, scenario, seed=seed))
-            show(reports[-1])
-            if fail_fast and not reports[-1].passed:
-                break
-    return reports
+def _as_json(run: _Run) -> Iterator[str]:
+    yield json_text(
+        run_document(run.runtime, run.reports, run.duration)
+        | {"golden": [update._asdict() for update in run.updated]}
+    )
 
 
-@contextmanager
-def _shown(scenarios: Sequence[Scenario], *, quiet: bool) -> Iterator[Callable[[ScenarioReport], None]]:
-    """How a run shows that it moves: a bar on a terminal, else a line of dots for each file."""
-    if sys.stderr.isatty():
-        with click.progressbar(length=len(scenarios), label="running", file=sys.stderr) as bar:
-            yield lambda _report: bar.update(1)
-    elif quiet:
-        yield lambda _report: None
-    else:
-        dots = _Dots()
-        yield dots.add
-        dots.end()
+def _as_text(run: _Run) -> Iterator[str]:
+    yield from _failure_lines(run.reports)
+    yield from (escape_terminal(str(update)) for update in run.updated)
+    if run.reports:
+        yield from slowest_lines(run.reports, run.slowest)
+        yield from summary_lines(run.runtime, run.reports, run.duration)
 
 
-class _Dots:
-    """`file ..F`: one line a file, one character a scenario."""
+def _as_github(run: _Run) -> Iterator[str]:
+    """The text, of which nothing is a command, with an annotation for every problem and every failure before it."""
+    for problem in run.runtime.problems:
+        if problem.severity != "notice":
+            yield annotation(problem)
+    for report in run.reports:
+        origin = report.scenario.origin
+        for fault in report.faults:
+            yield workflow_command(
+                "error",
+                "\n".join([*fault.lines, f"seed {report.seed}"]),
+                file=origin.source,
+                line=origin.locate(fault.pointer)[0] or origin.line,
+                title=f"{report.scenario.name} › {fault.title}",
+            )
+    yield from (no_commands(line) for line in _as_text(run))
 
-    def __init__(self) -> None:
-        self._source = ""
 
-    def add(self, report: ScenarioReport) -> None:
-        source = report.scenario.origin.source
-        if source != self._source:
-            self.end()
-            self._source = source
-            click.echo(f"{escape_terminal(source)} ", nl=False)
-        click.echo("." if report.passed else click.style("F", fg="red"), nl=False)
-
-    def end(self) -> None:
-        if self._source:
-            click.echo()
+_FORMS: Mapping[str, Callable[[_Run], Iterator[str]]] = {
+    "text": _as_text,
+    "json": _as_json,
+    "github": _as_github,
+}
 
 
-def _tell_failures(reports: Sequence[ScenarioReport]) -> None:
-    for report in reports:
-        if not report.passed:
-            head, *rest = escape_terminal(str(report)).splitlines()
-            click.echo("\n".join(["", click.style(head, fg="red", bold=True), *rest]))
+def _failure_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
     left = [report for report in reports if not report.passed]
+    for report in left:
+        head, *rest = escape_terminal(str(report)).splitlines()
+        yield "\n".join(["", click.style(head, fg="red", bold=True), *rest])
     if left:
         names = ", ".join(escape_terminal(report.scenario.name) for report in left)
-        click.echo(f"\n{plural(len(left), 'scenario')} failed: {names}")
+        what = "run" if any(report.scenario.base for report in left) else "scenario"
+        yield f"\n{plural(len(left), what)} failed: {names}"

@@ -33,6 +33,20 @@ def group_of(scenario: Scenario) -> str:
     return scenario.origin.pack or PurePath(scenario.origin.source).parent.as_posix()
 
 
+def scenarios_of(reports: Sequence[ScenarioReport]) -> int:
+    """How many scenarios the reports are about; one may have several runs."""
+    scenarios = (report.scenario for report in reports)
+    return len({(one.origin.source, one.origin.line, one.base or one.name) for one in scenarios})
+
+
+def runs_and_scenarios(reports: Sequence[ScenarioReport]) -> str:
+    """`12 runs of 5 scenarios`; empty where each scenario has one run."""
+    scenarios = scenarios_of(reports)
+    if scenarios == len(reports):
+        return ""
+    return f"{plural(len(reports), 'run')} of {plural(scenarios, 'scenario')}"
+
+
 def spoken(seconds: float) -> str:
     """A span of time for people: `0.21 s`, `12 s`, `3 m 20 s`, `2 h 14 m`."""
     if seconds < 10:
@@ -59,13 +73,32 @@ def summary_lines(runtime: Runtime, reports: Sequence[ScenarioReport], duration:
     yield _verdict(runtime, reports, duration)
 
 
+def slowest_lines(reports: Sequence[ScenarioReport], most: int) -> Iterator[str]:
+    """Which took longest, in real time."""
+    slow = sorted(reports, key=lambda report: -report.duration)[:most]
+    if slow:
+        yield "\nslowest:"
+        yield from table(
+            [
+                (_short(report.duration), report.scenario.name, report.scenario.origin.place())
+                for report in slow
+            ]
+        )
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else spoken(seconds)
+
+
 def _row(name: str, reports: Sequence[ScenarioReport]) -> tuple[str, ...]:
-    examples = sum("examples" in report.scenario.tags for report in reports)
+    examples = [report for report in reports if "examples" in report.scenario.tags]
+    others = [report for report in reports if "examples" not in report.scenario.tags]
     failed = sum(not report.passed for report in reports)
+    tools = plural(scenarios_of(examples), "tool") + " with examples"
     return (
         name,
-        plural(len(reports) - examples, "scenario") if len(reports) > examples else "",
-        plural(examples, "tool") + " with examples" if examples else "",
+        (runs_and_scenarios(others) or plural(len(others), "scenario")) if others else "",
+        tools if examples else "",
         plural(len(results_of(reports)), "call"),
         f"{failed} failed" if failed else "ok",
     )
@@ -75,11 +108,12 @@ def _verdict(runtime: Runtime, reports: Sequence[ScenarioReport], duration: floa
     calls = results_of(reports)
     failed = sum(not report.passed for report in reports)
     virtual = spoken(sum(report.virtual for report in reports))
-    passed = f"{plural(len(reports) - failed, 'scenario')} passed"
+    several = runs_and_scenarios(reports)
+    passed = f"{len(reports) - failed if several else plural(len(reports) - failed, 'scenario')} passed"
     told = f"{failed} failed, {passed}" if failed else passed
     verdict = click.style(told, fg="red" if failed else "green", bold=True)
     tools = plural(len({tool for tool, _result in calls if tool in runtime.registry}), "tool")
-    return f"{verdict} in {spoken(duration)} ({virtual} of virtual time), {plural(len(calls), 'call')} of {tools}"
+    return f"{verdict}{several and f': {several}'} in {spoken(duration)} ({virtual} of virtual time), {plural(len(calls), 'call')} of {tools}"
 
 
 def run_document(runtime: Runtime, reports: Sequence[ScenarioReport], duration: float) -> dict[str, Any]:
@@ -89,6 +123,8 @@ def run_document(runtime: Runtime, reports: Sequence[ScenarioReport], duration: 
     return {
         "passed": len(reports) - failed,
         "failed": failed,
+        "runs": len(reports),
+        "of_scenarios": scenarios_of(reports),
         "calls": len(calls),
         "outcomes": dict(sorted(Counter(result.outcome.value for _tool, result in calls).items())),
         "duration": round(duration, 6),

@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 from toolcrib.cli import exit_codes
+from toolcrib.cli.annotations import annotation
 from toolcrib.cli.opening import open_runtime
 from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
 from toolcrib.cli.printing import json_text, plural, problem_text
 from toolcrib.engine import Runtime
 from toolcrib.errors import Problem
-from toolcrib.text import escape_terminal
 
 
 @click.command("validate")
@@ -90,26 +90,6 @@ def _as_json(problems: Sequence[Problem], runtime: Runtime) -> Iterator[str]:
 def _as_github(problems: Sequence[Problem], runtime: Runtime) -> Iterator[str]:
     yield from (annotation(problem) for problem in problems)
     yield _summary(problems, runtime)
-
-
-def annotation(problem: Problem) -> str:
-    """The problem as a workflow command of GitHub Actions, which shows it beside the line.
-
-    Escapes as GitHub's own toolkit does: `%`, CR and LF everywhere, `:` and `,` in properties as well.
-    """
-    properties = {"file": problem.source, "line": problem.line, "col": problem.column, "title": problem.code}
-    told = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items() if value)
-    text = problem.message + (f"\nhint: {problem.hint}" if problem.hint else "")
-    return f"::{problem.severity} {told}::{_data(f'{problem.code}: {text}')}"
-
-
-def _data(text: str) -> str:
-    escaped = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return escape_terminal(escaped)
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 _FORMS: Mapping[str, Callable[[Sequence[Problem], Runtime], Iterator[str]]] = {

@@ -49,6 +49,7 @@ class Step:
         args: The arguments; may read the results of earlier steps.
         number: Of the scenario's steps, from 1.
         branch: Its number among the calls of a parallel step, from 1; 0 for a step of its own.
+        within: What the parallel step shows that it belongs to.
         name: What the step shows.
         save_as: Name under which later steps find what came of it; empty for none.
         expect: What it must answer.
@@ -60,6 +61,7 @@ class Step:
     args: Rendering
     number: int = 0
     branch: int = 0
+    within: str = ""
     name: str = ""
     save_as: str = ""
     expect: Expectation = ANSWERED
@@ -251,20 +253,21 @@ class _StepReader:
             self._problems += _reads(call, siblings, {*self.names, *siblings}, place)
         # A name of a sibling is told above, better than as one that is not known.
         outer, self.names = self.names, {**self.names, **dict.fromkeys(siblings)}
+        name = entry.get("name", "")
         calls = tuple(
-            self._call(call, place, number, branch) for branch, (place, call) in enumerate(inner, start=1)
+            replace(self._call(call, place, number), branch=branch, within=name)
+            for branch, (place, call) in enumerate(inner, start=1)
         )
         self.names = outer
         for place, call in inner:
             self._save(call, place)
-        return Parallel(calls=calls, name=entry.get("name", ""), pointer=pointer)
+        return Parallel(calls=calls, name=name, pointer=pointer)
 
-    def _call(self, entry: Mapping[str, Any], pointer: str, number: int, branch: int = 0) -> Step:
+    def _call(self, entry: Mapping[str, Any], pointer: str, number: int) -> Step:
         return Step(
             call=entry["call"],
             args=compile_value(entry.get("args", {}), self.names, self._problems, f"{pointer}/args"),
             number=number,
-            branch=branch,
             name=entry.get("name", ""),
             save_as=entry.get("as", ""),
             expect=parse_expectation(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from toolcrib.errors import ExpressionError
+from toolcrib.loading.files import DiskFiles
 from toolcrib.loading.goldens import Golden, golden_name, read_golden
 from toolcrib.matching import compile_matcher
 from toolcrib.model import JSON
@@ -76,3 +80,22 @@ def _lines(held: Golden, value: JSON) -> tuple[str, ...]:
     told = [str(difference) for difference in differences[:MOST]]
     more = ["and more"] if len(differences) > MOST else []
     return (f"not as in `{held.name}`:", *told, *more, f"{UPDATE} writes what was answered")
+
+
+def place_of(files: Files | None, name: str) -> Path:
+    """Where a golden file lies on disk, whether it is there or not.
+
+    Raises:
+        OSError: It lies in no folder (but in an archive, or in memory), or outside what the scenario may read.
+    """
+    if not isinstance(files, DiskFiles):
+        raise PermissionError(f"`{name}` can't be written: its scenario does not lie in a folder")
+    path = Path(os.path.realpath(files.folder / name))
+    if not path.is_relative_to(os.path.realpath(files.root)):
+        raise PermissionError(f"`{name}` can't be written: it lies outside {files.root}")
+    return path
+
+
+def golden_text(value: JSON) -> str:
+    """What a golden file says of a result: indented JSON, keys in the order of the result."""
+    return json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"

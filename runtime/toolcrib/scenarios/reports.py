@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolcrib.loading.scenarios import Scenario, Step
 from toolcrib.model import JSON, Result
@@ -54,6 +54,24 @@ class StepReport:
         return self.step.number
 
 
+class Fault(NamedTuple):
+    """One block of what is told of a scenario that failed.
+
+    Attributes:
+        what: As in `Failure`, of its first one.
+        title: `step 2 “the card is declined”`, `verify` or `run`.
+        pointer: Where it stands in the document.
+        head: The first thing that was not as it should be.
+        lines: Everything: the call, what it answered, what was not as it should be.
+    """
+
+    what: str
+    title: str
+    pointer: str
+    head: str
+    lines: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioReport:
     """What came of a scenario. It stops after the first step that fails, since later ones build on it.
@@ -79,20 +97,24 @@ class ScenarioReport:
         """Whether everything was as the scenario says."""
         return not self.failures and not any(step.failures for step in self.steps)
 
+    @property
+    def faults(self) -> list[Fault]:
+        """The steps that failed, then what `verify` found, each as one block for people."""
+        return [
+            *(_fault_of(step) for step in self.steps if step.failures),
+            *(_fault_at_end(failure) for failure in self.failures),
+        ]
+
     def __str__(self) -> str:
         """The failure as one readable block; one line for a scenario that passed."""
         if self.passed:
             return f"passed {self.scenario.name}"
         lines = []
-        for step in self.steps:
-            lines += _step_lines(self.scenario, step) if step.failures else []
+        for fault in self.faults:
+            place = self.scenario.origin.place(fault.pointer)
+            lines.append(f"FAILED {self.scenario.name} › {fault.title} ({place})")
+            lines += [f"  {line}" for line in fault.lines]
         left = len(self.scenario.steps) - (self.steps[-1].number if self.steps else 0)
-        for failure in self.failures:
-            what = "run" if failure.what == "worker" else "verify"
-            lines.append(
-                f"FAILED {self.scenario.name} › {what} ({self.scenario.origin.place(failure.pointer)})"
-            )
-            lines += [f"  {line}" for line in failure.lines]
         if left:
             lines.append(f"  {left} later step{'s' if left != 1 else ''} did not run")
         lines.append(f"  seed {self.seed}")
@@ -115,27 +137,41 @@ class ScenarioReport:
         }
 
 
-def _step_lines(scenario: Scenario, step: StepReport) -> list[str]:
-    place = scenario.origin.place(step.step.pointer)
-    title = f" “{step.step.name}”" if step.step.name else ""
-    lines = [f"FAILED {scenario.name} › step {step.step.label}{title} ({place})"]
-    lines.append(f"  call      {step.step.call} {truncate(compact(step.args), SHOWN)}")
+def _fault_of(step: StepReport) -> Fault:
+    names = " › ".join(name for name in (step.step.within, step.step.name) if name)
+    lines = [f"call      {step.step.call} {truncate(compact(step.args), SHOWN)}"]
     if step.result is not None:
         lines += _answer_lines(step.result)
     for failure in step.failures:
         head, *rest = failure.lines
-        lines.append(f"  {failure.what:<9} {head}")
-        lines += [f"            {line}" for line in rest]
-    return lines
+        lines.append(f"{failure.what:<9} {head}")
+        lines += [f"          {line}" for line in rest]
+    return Fault(
+        what=step.failures[0].what,
+        title=f"step {step.step.label}{f' “{names}”' if names else ''}",
+        pointer=step.step.pointer,
+        head=step.failures[0].lines[0],
+        lines=tuple(lines),
+    )
+
+
+def _fault_at_end(failure: Failure) -> Fault:
+    return Fault(
+        what=failure.what,
+        title="run" if failure.what == "worker" else "verify",
+        pointer=failure.pointer,
+        head=failure.lines[0],
+        lines=failure.lines,
+    )
 
 
 def _answer_lines(result: Result) -> list[str]:
     if result.error is None:
-        return [f"  answered  {truncate(compact(result.value), SHOWN)}"]
+        return [f"answered  {truncate(compact(result.value), SHOWN)}"]
     first, *rest = result.message.splitlines() or [""]
     return [
-        f"  answered  {result.outcome} ({result.error.code}): {first}",
-        *(f"            {line}" for line in rest),
+        f"answered  {result.outcome} ({result.error.code}): {first}",
+        *(f"          {line}" for line in rest),
     ]
 
 
@@ -144,6 +180,7 @@ def _step_json(scenario: Scenario, step: StepReport) -> dict[str, Any]:
         "number": step.number,
         "branch": step.step.branch or None,
         "name": step.step.name,
+        "within": step.step.within,
         "call": step.step.call,
         "args": step.args,
         "line": scenario.origin.locate(step.step.pointer)[0],

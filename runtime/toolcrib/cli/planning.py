@@ -1,0 +1,61 @@
+"""What a run is about: which documents to read, and which of their scenarios to run."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import click
+
+from toolcrib.cli.opening import open_runtime
+from toolcrib.cli.options import Reading
+from toolcrib.engine import Runtime
+from toolcrib.loading.scenarios import Scenario, examples_of
+from toolcrib.scenarios import runs_of, select
+
+
+class Plan(NamedTuple):
+    """What the command line asks to run. Every process that has it opens the same and runs the same.
+
+    Attributes:
+        reading: What to read.
+        paths: The same, more closely.
+        keyword: The expression of `-k`.
+        tags: One of these tags; empty for all.
+        seed: In place of each scenario's own.
+        repeat: In place of each scenario's own.
+    """
+
+    reading: Reading
+    paths: tuple[str, ...] = ()
+    keyword: str = ""
+    tags: tuple[str, ...] = ()
+    seed: int | None = None
+    repeat: int | None = None
+
+    @property
+    def filtered(self) -> bool:
+        """Whether only a part of what is there is asked for."""
+        return bool(self.keyword or self.tags)
+
+    def open(self) -> tuple[Runtime, list[Scenario]]:
+        """The runtime, and what to run in it, in order of files and lines.
+
+        Tools that can't run here have no examples to play.
+
+        Raises:
+            click.BadParameter: The expression can't be read.
+            ConfigurationError: The runtime can't be set up, or a scenario comes to too many runs.
+        """
+        runtime = open_runtime(self.reading, self.paths)
+        tools = [tool for tool in runtime.registry.values() if not runtime.unavailable(tool)]
+        examples = [scenario for tool in tools if (scenario := examples_of(tool)) is not None]
+        there = sorted([*runtime.scenarios, *examples], key=_place)
+        runs = [run for scenario in there for run in runs_of(scenario, repeat=self.repeat, seed=self.seed)]
+        try:
+            return runtime, select(runs, keyword=self.keyword, tags=self.tags)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="-k") from error
+
+
+def _place(scenario: Scenario) -> tuple[str, int]:
+    return scenario.origin.source, scenario.origin.line

@@ -1,0 +1,48 @@
+"""`toolcrib run --watch`: one round, and another whenever files change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NoReturn
+
+import click
+
+from toolcrib.clock import RealClock
+from toolcrib.errors import ToolcribError
+from toolcrib.loading.trail import Seen
+from toolcrib.text import escape_terminal
+from toolcrib.watching import changes
+
+SHOWN = 10
+"""Changed files that are named."""
+
+
+def keep_running(round_of: Callable[[], Seen | None]) -> NoReturn:
+    """Run round after round, until Ctrl-C.
+
+    Args:
+        round_of: Runs everything, tells what came of it, and returns what it looked at.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+        ToolcribError: The first round could not be set up. A later one that can't tells so and is not the last.
+    """
+    seen = round_of() or Seen({}, {}, {})
+    with asyncio.Runner() as runner:
+        coming = changes(lambda: seen, clock=RealClock())
+        try:
+            while True:
+                click.echo("waiting for changes; Ctrl-C ends", err=True)
+                _tell_changes(runner.run(anext(coming)))
+                try:
+                    seen = round_of() or seen
+                except ToolcribError as error:
+                    click.echo(escape_terminal(str(error)), err=True)
+        finally:
+            runner.run(coming.aclose())
+
+
+def _tell_changes(paths: list[str]) -> None:
+    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+    click.echo(f"\nchanged: {escape_terminal(', '.join(paths[:SHOWN]))}{more}", err=True)

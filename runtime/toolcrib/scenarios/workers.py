@@ -1,0 +1,240 @@
+"""Runs scenarios in worker processes. Each opens the runtime by itself; what travels is numbers and reports.
+
+A worker is given several scenarios at a time, runs them in order, and sends each report as soon as it is there. So
+when a worker dies it is known which scenario it was running, and nothing that ran is run twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import TypeAlias
+
+from toolcrib.engine import Runtime
+from toolcrib.errors import ConfigurationError
+from toolcrib.loading.scenarios import Scenario
+from toolcrib.scenarios.reports import Failure, ScenarioReport
+from toolcrib.scenarios.runner import run_scenario
+from toolcrib.scenarios.travelling import PackedReport, packed, unpacked
+
+Opening: TypeAlias = Callable[[], tuple[Runtime, Sequence[Scenario]]]
+"""Opens the runtime and says what to run: the same in every process. It must be picklable."""
+
+BATCH = 0.2
+"""Seconds of work that a worker is given at a time."""
+
+FIRST = 8
+"""Scenarios of a worker's first batch: nobody knows yet how long they take."""
+
+MOST_DEATHS = 10
+"""After so many workers have died no new ones are started."""
+
+_GRACE = 2.0
+"""Seconds in which a worker that is told to end may do so."""
+
+Told: TypeAlias = tuple[int, PackedReport]
+"""Number of a scenario, and its report."""
+
+
+def run_in_processes(
+    opening: Opening, scenarios: Sequence[Scenario], *, jobs: int, update: bool = False
+) -> Generator[ScenarioReport, None, None]:
+    """Run scenarios in several processes; the reports come in the order of the scenarios.
+
+    Leaving the loop early ends the workers. A scenario whose worker died has a report that says so.
+
+    Args:
+        opening: Opens the runtime in each worker, and gives the same scenarios there.
+        scenarios: What to run.
+        jobs: How many workers.
+        update: As in `run_scenario`.
+
+    Raises:
+        ConfigurationError: The documents were changed before a worker had read them.
+    """
+    crew = _Crew(opening, scenarios, update=update)
+    try:
+        crew.hire(min(jobs, len(scenarios)))
+        for index in range(len(scenarios)):
+            while index not in crew.reports:
+                crew.attend()
+            yield crew.reports.pop(index)
+    finally:
+        crew.dismiss()
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """A process, and what it was given and has not reported yet."""
+
+    process: BaseProcess
+    connection: Connection
+    ready: bool = False
+    given: deque[int] = field(default_factory=deque)
+
+
+class _Crew:
+    """The workers, what is left for them, and the reports that came."""
+
+    def __init__(self, opening: Opening, scenarios: Sequence[Scenario], *, update: bool) -> None:
+        self.reports: dict[int, ScenarioReport] = {}
+        self._opening = opening
+        self._scenarios = scenarios
+        self._names = _names(scenarios)
+        self._update = update
+        self._left = deque(range(len(scenarios)))
+        self._workers: list[_Worker] = []
+        self._deaths = 0
+        self._last_end = "could not be started"
+        self._ran = 0
+        self._spent = 0.0
+        # Spawned, not forked: a fork of a process with threads or open connections may hang.
+        self._context = multiprocessing.get_context("spawn")
+
+    def hire(self, count: int) -> None:
+        """Start so many workers."""
+        for _ in range(count):
+            ours, theirs = self._context.Pipe()
+            process = self._context.Process(
+                target=_work, args=(theirs, self._opening, self._update), daemon=True
+            )
+            process.start()
+            theirs.close()
+            self._workers.append(_Worker(process, ours))
+
+    def attend(self) -> None:
+        """Wait until a worker says something, and answer it."""
+        if not self._workers:
+            self._give_up()
+            return
+        heard = wait([worker.connection for worker in self._workers])
+        for worker in [worker for worker in self._workers if worker.connection in heard]:
+            try:
+                self._hear(worker, worker.connection.recv())
+            except (EOFError, OSError):
+                self._bury(worker)
+
+    def _hear(self, worker: _Worker, said: Told | list[str]) -> None:
+        if isinstance(said, list):
+            self._check(said)
+            worker.ready = True
+        else:
+            index, report = said
+            worker.given.remove(index)
+            self.reports[index] = unpacked(report, self._scenarios[index])
+            self._ran += 1
+            self._spent += report.duration
+        self._feed(worker)
+
+    def _feed(self, worker: _Worker) -> None:
+        """Give a worker that waits what is to be done next."""
+        if worker.ready and not worker.given and self._left:
+            worker.given.extend(self._batch())
+            worker.connection.send(list(worker.given))
+
+    def _check(self, names: list[str]) -> None:
+        if names != self._names:
+            raise ConfigurationError(
+                "the documents were changed while the workers started", hint="run it again"
+            )
+
+    def _batch(self) -> list[int]:
+        """What to do next: some `BATCH` seconds of work, and less towards the end, so that all end together."""
+        size = FIRST if not self._spent else max(1, int(BATCH * self._ran / self._spent))
+        fair = max(1, len(self._left) // (2 * len(self._workers)))
+        return [self._left.popleft() for _ in range(min(size, fair, len(self._left)))]
+
+    def _bury(self, worker: _Worker) -> None:
+        """A worker died: say so of the scenario that it was running, and let others do the rest."""
+        worker.process.join()
+        self._last_end = _ending(worker.process.exitcode)
+        self._workers.remove(worker)
+        worker.connection.close()
+        worker.process.close()
+        self._deaths += 1
+        if worker.given:
+            self._lose(worker.given.popleft(), f"the worker process that ran it {self._last_end}")
+        self._left.extendleft(reversed(worker.given))
+        # Where one could not even begin, the next would end like it.
+        if worker.ready and self._left and self._deaths < MOST_DEATHS:
+            self.hire(1)
+        for other in self._workers:
+            self._feed(other)
+
+    def _give_up(self) -> None:
+        """There is nobody left to do the rest."""
+        for index in self._left:
+            self._lose(index, f"it did not run: the last worker process {self._last_end}")
+        self._left.clear()
+
+    def _lose(self, index: int, line: str) -> None:
+        scenario = self._scenarios[index]
+        failure = Failure(what="worker", lines=(line,), pointer="")
+        self.reports[index] = ScenarioReport(
+            scenario=scenario, seed=scenario.seed, steps=(), failures=(failure,)
+        )
+
+    def dismiss(self) -> None:
+        """End all workers: those that wait end when their line is closed, the others are told to."""
+        for worker in self._workers:
+            if worker.given or not worker.ready:
+                worker.process.terminate()
+            worker.connection.close()
+        for worker in self._workers:
+            worker.process.join(_GRACE)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+            worker.process.close()
+        self._workers.clear()
+
+
+def _names(scenarios: Sequence[Scenario]) -> list[str]:
+    """What tells two readings of the same documents apart."""
+    return [
+        f"{scenario.origin.source}:{scenario.origin.line} {scenario.name} {scenario.seed}"
+        for scenario in scenarios
+    ]
+
+
+def _ending(code: int | None) -> str:
+    """How a process ended, in words."""
+    if code is not None and code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def _work(connection: Connection, opening: Opening, update: bool) -> None:
+    """What a worker process does until its line is closed."""
+    # Ctrl-C reaches every process of a terminal; the one that has the workers ends them.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    runtime, scenarios = opening()
+    with suppress(BrokenPipeError):  # nobody listens any more
+        connection.send(_names(scenarios))
+        asyncio.run(_serve(connection, runtime, scenarios, update=update))
+
+
+async def _serve(
+    connection: Connection, runtime: Runtime, scenarios: Sequence[Scenario], *, update: bool
+) -> None:
+    async with runtime:
+        while batch := await asyncio.to_thread(_heard, connection):
+            for index in batch:
+                report = await run_scenario(runtime, scenarios[index], update=update)
+                connection.send((index, packed(report)))
+
+
+def _heard(connection: Connection) -> list[int]:
+    """The numbers of the next scenarios; none when the line is closed."""
+    try:
+        batch: list[int] = connection.recv()
+    except EOFError:
+        return []
+    return batch

@@ -6,7 +6,6 @@ a mode's name decides what runs.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from importlib import import_module
@@ -14,8 +13,6 @@ from importlib import import_module
 from toolcrib.errors import Problem
 from toolcrib.model import Descriptor, Schema
 from toolcrib.protocols import Executor
-
-log = logging.getLogger("toolcrib")
 
 GROUP = "toolcrib.executors"
 
@@ -63,10 +60,16 @@ class Executors:
             try:
                 self._made[mode] = self._makers[mode]()
             except Exception as error:  # noqa: BLE001 -- what a third party's distribution does when it is imported is its own
-                alone = isinstance(error, ImportError)
-                self._broken[mode] = str(error) if alone else f"{type(error).__name__}: {error}"
-                log.warning("mode `%s` can't be used: %s", mode, self._broken[mode])
+                self._give_up(mode, str(error) if isinstance(error, ImportError) else _said(error))
         return self._made.get(mode)
+
+    def _give_up(self, mode: str, why: str) -> None:
+        import logging  # noqa: PLC0415 -- most modes can be used
+
+        from toolcrib.text import escape_terminal  # noqa: PLC0415 -- as above
+
+        self._broken[mode] = why = escape_terminal(why)
+        logging.getLogger("toolcrib").warning("mode `%s` can't be used: %s", mode, why)
 
     def missing(self, mode: str) -> str:
         """Why a mode can't be used; empty if it can."""
@@ -80,14 +83,31 @@ class Executors:
         return {mode: schema for mode in self.modes if (schema := self.schema_for(mode)) is not None}
 
     def schema_for(self, mode: str) -> Schema | None:
-        """The JSON Schema of a mode's block; None where the mode is not installed."""
+        """The JSON Schema of a mode's block; None where the mode is not installed, or has none to give."""
         executor = self.get(mode)
-        return None if executor is None else executor.block_schema
+        if executor is None:
+            return None
+        try:
+            return executor.block_schema
+        except Exception as error:  # noqa: BLE001 -- a third party's property may raise anything
+            self._give_up(mode, f"it has no schema of its block: {_said(error)}")
+            del self._made[mode]
+            return None
 
     def check_binding(self, mode: str, descriptor: Descriptor) -> Sequence[Problem]:
-        """What the mode's executor finds wrong with the descriptor's block."""
+        """What the mode's executor finds wrong with the descriptor's block; if it fails at that, just this."""
         executor = self.get(mode)
-        return () if executor is None else executor.check(descriptor)
+        if executor is None:
+            return ()
+        try:
+            return executor.check(descriptor)
+        except Exception as error:  # noqa: BLE001 -- a third party's check may raise anything
+            return [_failed_check(mode, error)]
+
+    @property
+    def empty_handed(self) -> bool:
+        """Whether no executor that was made has anything to give back, as it says by `keeps_nothing`."""
+        return all(getattr(executor, "keeps_nothing", False) for executor in self._made.values())
 
     async def aclose(self) -> None:
         """Close every executor that was made; each is made anew when used again.
@@ -104,6 +124,16 @@ class Executors:
                 errors.append(error)
         if errors:
             raise ExceptionGroup("executors could not be closed", errors)
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _failed_check(mode: str, error: Exception) -> Problem:
+    message = f"mode `{mode}` failed when it checked this block: {_said(error)}"
+    hint = "that is a fault of the mode; tell those who offer it"
+    return Problem(code="check_failed", message=message, pointer=f"/{mode}", hint=hint)
 
 
 def _maker(target: str) -> Callable[[], Executor]:

@@ -7,14 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from toolcrib.errors import Problem, near_misses
+from toolcrib.errors import ConfigurationError, DocumentError, Problem, near_misses
 from toolcrib.loading.documents import Document, restore_text
 from toolcrib.loading.marks import pointer_of
-from toolcrib.model import JSON
+from toolcrib.model import JSON, Schema
 from toolcrib.protocols import Kinds
 from toolcrib.schemas import LATER_KEYS, Kind, with_blocks, without_told
 from toolcrib.subschemas import Path, SchemaIndex, Site
-from toolcrib.validation import Fault, Validator
+from toolcrib.validation import Fault, Validator, check_schema
 
 MOST = 100
 """Problems of the shape of one document that are reported."""
@@ -47,10 +47,18 @@ class Shape:
     """The compiled schema of one kind of document."""
 
     def __init__(self, kind: Kind, kinds: Kinds) -> None:
+        """Compile it.
+
+        Raises:
+            ConfigurationError: What a mode gives for the schema of its block is none.
+        """
         blocks = {mode: schema for mode in kinds.modes if (schema := kinds.schema_for(mode)) is not None}
         self._kind = kind
         self._schema = without_told(with_blocks(kind, blocks))
-        self._validator = Validator(self._schema)
+        try:
+            self._validator = Validator(self._schema)
+        except DocumentError as error:
+            raise _foreign_fault(blocks) or error from error
 
     @cached_property
     def _index(self) -> SchemaIndex:
@@ -128,6 +136,17 @@ class Shape:
             for key in sorted(later)
         ]
         return {key: item for key, item in value.items() if key not in later}, problems
+
+
+def _foreign_fault(blocks: Mapping[str, Schema]) -> ConfigurationError | None:
+    """The error for the first mode whose schema is at fault; None where none is."""
+    for mode, schema in blocks.items():
+        problems = check_schema(schema)
+        if problems:
+            message = f"what mode `{mode}` gives for the schema of its block is none: {problems[0].message}"
+            hint = "update the distribution that offers it, or remove it; `toolcrib doctor` names it"
+            return ConfigurationError(message, hint=hint)
+    return None
 
 
 def _once(problems: Sequence[Problem]) -> list[Problem]:

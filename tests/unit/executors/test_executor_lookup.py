@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from in_memory import runtime_of
-from toolcrib import Descriptor, Executors, Outcome
+from toolcrib import ConfigurationError, Descriptor, Executors, Outcome
 from toolcrib.executors.mock import MockExecutor
+from toolcrib.loading.sources import parse
 from toolcrib.testing import FunctionExecutor
 
 
@@ -160,3 +161,51 @@ def test_whatever_a_third_party_raises_takes_no_other_mode_down(error, caplog):
     assert executors.missing("broken") == f"can't be used: {type(error).__name__}: {error}"
     assert executors.get("mock") is not None
     assert len(caplog.records) == 1
+
+
+class Faulty(FunctionExecutor):
+    """Its schema can be had; its check can't be done."""
+
+    def __init__(self):
+        super().__init__(None)
+
+    def check(self, descriptor):
+        raise KeyError("wanted")
+
+
+class Shy(Faulty):
+    """Its schema can't be had."""
+
+    @property
+    def block_schema(self):
+        raise ValueError("no schema")
+
+
+def test_a_check_that_fails_is_a_problem_of_the_block():
+    executors = Executors({"faulty": Faulty, "mock": MockExecutor})
+    text = "name: a\nmode: mock\nmock: {result: 1}\nfaulty: {}\n"
+    (problem,) = parse("a.yaml", text, executors).problems
+    assert (problem.code, problem.line, problem.severity) == ("check_failed", 4, "error")
+    assert "KeyError: 'wanted'" in problem.message
+
+
+def test_a_mode_that_has_no_schema_to_give_can_not_be_used(caplog):
+    executors = Executors({"shy": Shy})
+    assert executors.schema_for("shy") is None
+    assert executors.missing("shy") == "can't be used: it has no schema of its block: ValueError: no schema"
+    assert executors.get("shy") is None
+    assert len(caplog.records) == 1
+
+
+class Shapeless(Faulty):
+    """Its schema is none."""
+
+    @property
+    def block_schema(self):
+        return {"type": "objct"}
+
+
+def test_a_schema_that_is_none_is_an_error_that_names_the_mode():
+    executors = Executors({"mock": MockExecutor, "shapeless": Shapeless})
+    with pytest.raises(ConfigurationError, match="what mode `shapeless` gives for the schema"):
+        parse("a.yaml", "name: a\nmock: {result: 1}\n", executors)

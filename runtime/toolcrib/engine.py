@@ -9,9 +9,8 @@ Runtime.call(name, arguments)
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import logging
+import sys
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -28,6 +27,8 @@ from toolcrib.stock import Stock, in_order
 from toolcrib.validation.faults import shorten
 
 if TYPE_CHECKING:
+    import asyncio
+    import logging
     from pathlib import Path
 
     from toolcrib.loading.packs import Pack
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from toolcrib.loading.trail import Seen
     from toolcrib.queries import Hidden
     from toolcrib.reloading import ReloadReport, ToolEvent
-
-log = logging.getLogger("toolcrib")
 
 
 class Asked(NamedTuple):
@@ -107,7 +106,7 @@ class Runtime:
         self._shelf = Shelf(registry)
         self._session_ids = itertools.count(1)
         self._runner: asyncio.Runner | None = None
-        self._reloading = asyncio.Lock()
+        self._reloading: asyncio.Lock | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._main = self.session(id="main", clock=clock, seed=seed)
 
@@ -178,7 +177,7 @@ class Runtime:
         for error in idle_modes(runtime.registry, modes):
             if strict:
                 raise error
-            log.warning("%s", error)
+            _log().warning("%s", error)
         log_problems(runtime.problems)
         return runtime
 
@@ -276,10 +275,18 @@ class Runtime:
                 "`call_sync` was called inside a running event loop",
                 hint="write `await runtime.call(...)` there",
             )
-        self.check_open()
+        result = self.call_at_once(name, arguments)
+        if result is not None:
+            return result
         if self._runner is None:
-            self._runner = asyncio.Runner()
+            from asyncio import Runner  # noqa: PLC0415 -- a call that never waits needs none of it
+
+            self._runner = Runner()
         return self._runner.run(self.call(name, arguments))
+
+    def call_at_once(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result | None:
+        """Call a tool that never waits in the default session. See `Session.call_at_once`."""
+        return self._main.call_at_once(name, arguments)
 
     def session(
         self,
@@ -404,6 +411,9 @@ class Runtime:
                 "this runtime can't reload: it was not read from disk",
                 hint="open it with `Runtime.open(...)`",
             )
+        import asyncio  # noqa: PLC0415 -- as above
+
+        self._reloading = self._reloading or asyncio.Lock()
         async with self._reloading:
             started = RealClock().monotonic()
             before, seen = self.registry, self._stock.seen
@@ -441,16 +451,18 @@ class Runtime:
             try:
                 yield await self.reload()
             except ConfigurationError as error:
-                log.warning("a reload was refused, and everything stays as it was: %s", error)
+                _log().warning("a reload was refused, and everything stays as it was: %s", error)
 
     async def _keep_watching(self) -> None:
         async for report in self.watch():
-            log.info("reloaded: %s", report)
+            _log().info("reloaded: %s", report)
 
     async def aclose(self) -> None:
         """Give back what the executors hold. A later call raises ClosedRuntime."""
         self.closed = True
         if self._watcher is not None:
+            import asyncio  # noqa: PLC0415 -- few runtimes watch
+
             self._watcher.cancel()
             await asyncio.wait([self._watcher])
             self._watcher = None
@@ -458,12 +470,19 @@ class Runtime:
 
     def close(self) -> None:
         """`aclose` for code without an event loop."""
-        with self._runner or asyncio.Runner() as runner:
+        if self._runner is None and self._watcher is None and self.executors.empty_handed:
+            self.closed = True
+            return
+        from asyncio import Runner  # noqa: PLC0415 -- as above
+
+        with self._runner or Runner() as runner:
             runner.run(self.aclose())
         self._runner = None
 
     async def __aenter__(self) -> Self:
         if self._asked is not None and self._asked.watched:
+            import asyncio  # noqa: PLC0415 -- as above
+
             self._watcher = asyncio.create_task(self._keep_watching())
         return self
 
@@ -481,7 +500,16 @@ class Runtime:
         self.close()
 
 
+def _log() -> logging.Logger:
+    import logging  # noqa: PLC0415 -- a command that has nothing to log starts without it
+
+    return logging.getLogger("toolcrib")
+
+
 def _loop_is_running() -> bool:
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
+        return False
     try:
         asyncio.get_running_loop()
     except RuntimeError:

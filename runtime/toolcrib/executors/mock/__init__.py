@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
 from toolcrib.errors import ExpressionError, Problem, Severity
-from toolcrib.executors.mock.pacing import latency_draw
 from toolcrib.executors.mock.replies import Reply
 from toolcrib.executors.mock.rules import BARE, Rule, choose, compile_rules
 from toolcrib.executors.mock.scope import MockState, Scope, scope_of
-from toolcrib.executors.mock.unmatched import nearest, unmatched, why_not
 from toolcrib.model import JSON, NOTHING, Call, Descriptor, Outcome, Result, Schema, Sound
 from toolcrib.text import canonical
 from toolcrib.validation import NotJSONError, Validator
@@ -23,6 +20,8 @@ __all__ = ["BoundMock", "MockExecutor"]
 
 @cache
 def _block_schema() -> Schema:
+    from importlib.resources import files  # noqa: PLC0415 -- slow to import; no call needs the schema
+
     text = files(__package__).joinpath("schema.json").read_text(encoding="utf-8")
     schema: Schema = json.loads(text)
     return schema
@@ -30,6 +29,8 @@ def _block_schema() -> Schema:
 
 class MockExecutor:
     """Answers from the descriptor's `mock` block; touches nothing outside the process."""
+
+    keeps_nothing = True
 
     @property
     def block_schema(self) -> Schema:
@@ -102,7 +103,7 @@ class BoundMock:
             await clock.sleep(after)
             call.context.emit(progress)
         if reply.latency is not None:
-            await clock.sleep(reply.latency(latency_draw(call, turn.number)))
+            await clock.sleep(reply.latency(call, turn.number))
         return _as_result(answer)
 
     def _answer_plain(self, call: Call) -> Result | Sound:
@@ -135,6 +136,8 @@ class BoundMock:
         except ExpressionError as error:
             return _bug(call, error, self._rules[0].pointer)
         if chosen is None:
+            from toolcrib.executors.mock.unmatched import unmatched  # noqa: PLC0415 -- slow, and rarely needed
+
             return unmatched(self._rules, call, scope, number, state)
         rule, index = chosen
         state.used[rule.pointer] = state.used.get(rule.pointer, 0) + 1
@@ -142,6 +145,8 @@ class BoundMock:
 
     def explain(self, call: Call) -> JSON:
         """Which rule would answer, and why the rules before it would not. Changes nothing."""
+        from toolcrib.executors.mock.unmatched import nearest, why_not  # noqa: PLC0415 -- as above
+
         state = call.context.session.slot(self._slot, MockState)
         number = state.calls + 1
         scope = self._scope(call, number)

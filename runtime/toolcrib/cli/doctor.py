@@ -1,0 +1,246 @@
+"""`toolcrib doctor`: what is installed and in force, where each value came from, and what is wrong."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from toolcrib.cli import exit_codes
+from toolcrib.cli.checkup import Checkup
+from toolcrib.cli.findings import Finding
+from toolcrib.cli.options import Reading, json_option, reading_options, tool_names
+from toolcrib.cli.printing import columns_of, json_text, plural, problem_text, table
+from toolcrib.cli.provenance import case_lines, case_of
+from toolcrib.clock import format_duration
+from toolcrib.errors import Problem, Severity
+from toolcrib.text import escape_terminal
+
+MOST = 5
+"""How many of a kind are listed; the rest is counted."""
+
+
+@click.command("doctor")
+@click.argument("name", required=False, shell_complete=tool_names)
+@json_option
+@reading_options
+@click.pass_context
+def command(ctx: click.Context, *, name: str | None, as_json: bool, reading: Reading) -> None:
+    """Say what is installed, what is in force, where it came from, and what is wrong.
+
+    With NAME: where each value of this tool came from, or why there is no such tool. Ends with 1 when
+    something is wrong.
+    """
+    with _without_log():
+        checkup = Checkup(reading)
+    if name is None:
+        document, lines = checkup.as_json(), _page
+    else:
+        document, lines = case_of(name, checkup), case_lines
+    if as_json:
+        click.echo(json_text(document))
+    else:
+        for line in lines(document):
+            click.echo(line)
+    ctx.exit(exit_codes.OK if document["healthy"] else exit_codes.PROBLEMS)
+
+
+@contextmanager
+def _without_log() -> Iterator[None]:
+    """What the log says of modes is told here among everything else."""
+    log = logging.getLogger("toolcrib")
+    before = log.disabled
+    log.disabled = True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+Row = tuple[str, str]
+"""What it is, and one line of it; further lines of the same have no lead."""
+
+
+def _page(told: dict[str, Any]) -> Iterator[str]:
+    installed = told["toolcrib"]
+    yield click.style(f"toolcrib {installed['version']}", bold=True) + _on(installed)
+    yield from _rows(_installed(told))
+    yield ""
+    yield click.style(_headline(told["project"]), bold=True)
+    yield from _rows(_in_force(told))
+    yield ""
+    yield click.style(_count_line(told["tools"], told["scenarios"]), bold=True)
+    yield from _rows(_of_tools(told["tools"]))
+    yield from _problems([Problem(**problem) for problem in told["problems"]])
+    yield ""
+    yield from _verdict([Finding(**finding) for finding in told["findings"]])
+
+
+def _on(installed: dict[str, Any]) -> str:
+    return escape_terminal(f" on Python {installed['python']}, {installed['platform']}")
+
+
+def _rows(rows: Iterable[Row]) -> Iterator[str]:
+    """`  lead    text` with the texts below each other; a repeated lead is told once."""
+    rows = list(rows)
+    width = max((columns_of(lead) for lead, _text in rows), default=0)
+    before = None
+    for lead, text in rows:
+        shown = "" if lead == before else lead
+        yield escape_terminal(f"  {shown}{' ' * (width - columns_of(shown))}  {text}").rstrip()
+        before = lead
+
+
+def _installed(told: dict[str, Any]) -> Iterator[Row]:
+    installed = told["toolcrib"]
+    yield "lies in", installed["folder"]
+    packages = installed["packages"].items()
+    yield (
+        "packages",
+        ", ".join(f"{name} {version or '(not installed)'}" for name, version in packages) or "unknown",
+    )
+    for extra, needed in installed["extras"].items():
+        missing = [name for name, version in needed.items() if version is None]
+        there = ", ".join(f"{name} {version}" for name, version in needed.items() if version is not None)
+        yield (
+            "extras",
+            f"{extra}: not installed, `pip install 'toolcrib[{extra}]'`" if missing else f"{extra}: {there}",
+        )
+    for key in ("modes", "middleware"):
+        for name, offer in told[key].items():
+            fault = f": {offer['fault']}" if offer["fault"] else ""
+            yield key, f"{name}, of {offer['distribution']}{fault}"
+        if not told[key]:
+            yield key, "none"
+    for name, variable in told["environment"].items():
+        yield "environment", f"{name}={variable['value']} {variable['effect']}"
+
+
+def _headline(project: dict[str, Any]) -> str:
+    if project["file"] is None:
+        return "no project"
+    return escape_terminal(f"project {project.get('name') or '(without a name)'} ({project['file']})")
+
+
+def _in_force(told: dict[str, Any]) -> Iterator[Row]:
+    project, profile = told["project"], told["profile"]
+    if project["file"] is None:
+        yield "looked in", _listed(project["looked_in"])
+    else:
+        yield "profile", _profile_line(profile, project)
+        yield from _settings(profile)
+        if not profile["toolset"] and project["toolsets"]:
+            yield "toolset", f"none in force, of {', '.join(project['toolsets'])}"
+    for line in table([_source_row(source) for source in told["sources"]]) or ["none"]:
+        yield "sources", line
+    if told["ignored"]:
+        yield "ignored", f"{plural(len(told['ignored']), 'file')}: {_listed(told['ignored'])}"
+    for pack in told["packs"]:
+        yield "packs", f"{pack['name']} {pack['version']}  ({pack['source']})"
+    for pack in told["installed_packs"]:
+        fault = f": {pack['fault']}" if pack["fault"] else ""
+        yield "installed", f"pack {pack['name']}, of {pack['distribution']}{fault}"
+
+
+def _settings(profile: dict[str, Any]) -> Iterator[Row]:
+    """What the project and its profile say, each with its place."""
+    for entry in profile["modes"]:
+        yield "modes", f"{entry['key']} -> {entry['value']}  ({entry['place']})"
+    for entry in profile["defaults"]:
+        value = entry["value"] if isinstance(entry["value"], str) else format_duration(entry["value"])
+        yield "defaults", f"{entry['key']}: {value}  ({entry['place']})"
+    for switch in profile["switches"]:
+        lead = "enabled" if switch["enabled"] else "disabled"
+        yield lead, f"{', '.join(switch['globs'])}  ({switch['place']})"
+    if profile["toolset"]:
+        yield "toolset", f"{profile['toolset']}  ({profile['toolset_place']})"
+
+
+def _profile_line(profile: dict[str, Any], project: dict[str, Any]) -> str:
+    if profile["name"] is not None:
+        base = f", extends {', '.join(profile['extends'])}" if profile["extends"] else ""
+        return f"{profile['name']}, chosen by {profile['chosen_by']}{base}"
+    if project["broken"]:
+        return "none, because the file has errors"
+    return (
+        f"none, of {', '.join(project['profiles'])}"
+        if project["profiles"]
+        else "none, and the project has none"
+    )
+
+
+def _source_row(source: dict[str, Any]) -> list[str]:
+    if source["kind"] == "missing":
+        return [source["path"], "not there", "", "", source.get("place") or ""]
+    problems = plural(source["problems"], "problem") if source["problems"] else ""
+    holds = ", ".join(
+        plural(source[key], key[:-1]) for key in ("tools", "scenarios") if source[key] or key == "tools"
+    )
+    namespace = f"as {source['namespace']}__..." if source.get("namespace") else ""
+    return [source["path"], source["kind"], holds, namespace, problems]
+
+
+def _count_line(tools: dict[str, Any], scenarios: int) -> str:
+    counts = [plural(tools["total"], "tool")]
+    counts += [plural(scenarios, "scenario")] if scenarios else []
+    return ", ".join(counts)
+
+
+def _of_tools(tools: dict[str, Any]) -> Iterator[Row]:
+    for mode, count in tools["modes"].items():
+        yield f"in mode {mode}", str(count)
+    for lead in ("unavailable", "hidden", "stale"):
+        names = list(tools[lead])
+        for name in names[:MOST]:
+            yield _LEADS[lead], tools[lead][name] if lead != "stale" else f"`{name}`: {tools[lead][name]}"
+        if len(names) > MOST:
+            yield _LEADS[lead], f"... and {len(names) - MOST} more"
+
+
+_LEADS = {"unavailable": "unavailable", "hidden": "not offered", "stale": "stale"}
+
+
+def _listed(paths: Sequence[str]) -> str:
+    more = f", ... and {len(paths) - MOST} more" if len(paths) > MOST else ""
+    return ", ".join(paths[:MOST]) + more
+
+
+def _problems(problems: Sequence[Problem]) -> Iterator[str]:
+    if not problems:
+        return
+    counts = Counter(problem.severity for problem in problems)
+    kinds: tuple[Severity, ...] = ("error", "warning", "notice")
+    yield ""
+    yield click.style(", ".join(plural(counts[kind], kind) for kind in kinds if counts[kind]), bold=True)
+    first = sorted(problems, key=lambda problem: kinds.index(problem.severity))[:MOST]
+    for problem in first:
+        yield from (f"  {line}" for line in problem_text(problem).splitlines())
+    if len(problems) > MOST:
+        yield f"  ... and {len(problems) - MOST} more: `toolcrib validate`"
+
+
+def _verdict(findings: Sequence[Finding]) -> Iterator[str]:
+    """What is wrong, in one list; or that nothing is."""
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if not findings:
+        yield click.style("Everything is in order.", fg="green")
+        return
+    if errors:
+        what = "thing is" if len(errors) == 1 else "things are"
+        yield click.style(f"{len(errors)} {what} wrong:", fg="red", bold=True)
+        yield from _items(errors)
+    warnings = [finding for finding in findings if finding.severity == "warning"]
+    if warnings:
+        yield click.style("Worth knowing:", fg="yellow")
+        yield from _items(warnings)
+
+
+def _items(findings: Iterable[Finding]) -> Iterator[str]:
+    for finding in findings:
+        yield escape_terminal(f"  - {finding.message}")
+        if finding.hint:
+            yield escape_terminal(f"    {finding.hint}")

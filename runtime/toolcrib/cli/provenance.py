@@ -1,0 +1,273 @@
+"""Where each value of one tool came from; or why there is no such tool, and where it may be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from toolcrib.cli.checkup import Checkup
+from toolcrib.cli.printing import table
+from toolcrib.clock import format_duration
+from toolcrib.loading.documents import read_documents
+from toolcrib.loading.files import SUFFIXES, pack_file
+from toolcrib.loading.namespaces import SEPARATOR
+from toolcrib.loading.packs import Pack
+from toolcrib.model import Descriptor
+from toolcrib.pointers import pointer_step
+from toolcrib.text import compact, escape_terminal
+
+FILES = 2000
+"""Files that are looked at for a tool that was not read."""
+
+_SHOWN = (
+    "mode",
+    "timeout",
+    "coerce",
+    "on_invalid_result",
+    "input_schema",
+    "output_schema",
+    "annotations",
+)
+"""Keys that have a value in any case; of any other only what somebody wrote is told."""
+
+
+def case_of(name: str, checkup: Checkup) -> dict[str, Any]:
+    """What there is to say of one name, as a JSON object."""
+    registry = checkup.registry
+    known = registry.named_by_alias(name) if name not in registry else name
+    if known is None:
+        return _absent(name, checkup)
+    tool = registry[known]
+    hidden = registry.hidden(known)
+    reason = checkup.runtime.unavailable(tool) or checkup.blocked
+    return {
+        "healthy": not reason,
+        "name": known,
+        "alias": registry.alias_of(known),
+        "state": hidden.code if hidden is not None else "unavailable" if reason else "ready",
+        "reason": reason or None,
+        "place": tool.origin.place(),
+        "pack": tool.origin.pack or None,
+        "namespace": tool.origin.namespace or None,
+        "overrides": list(tool.origin.overrides),
+        "stale": tool.origin.stale or None,
+        "values": list(_values(tool)),
+        "modes": {mode: _why_not(checkup, mode) for mode in tool.bindings},
+        "problems": [str(problem) for problem in checkup.stock.problems if f"`{known}`" in problem.message],
+    }
+
+
+def _why_not(checkup: Checkup, mode: str) -> str | None:
+    return checkup.executors.missing(mode) or None
+
+
+def _values(tool: Descriptor) -> Iterator[dict[str, str]]:
+    """Each key, its value in short, and where it came from."""
+    origin = tool.origin
+    blocks = [mode for mode in tool.bindings if mode in origin.written]
+    plain = [key for key in _ORDER if key in origin.written or key in origin.settings or key in _SHOWN]
+    for key in [*plain, *blocks]:
+        yield {"key": key, "value": _short(tool, key), "from": _from(tool, key)}
+
+
+_ORDER = (
+    "name",
+    "title",
+    "description",
+    "version",
+    "author",
+    "help_url",
+    "tags",
+    "labels",
+    "category",
+    "annotations",
+    "input_schema",
+    "output_schema",
+    "mode",
+    "timeout",
+    "coerce",
+    "on_invalid_result",
+    "examples",
+    "deprecated",
+    "experimental",
+    "metadata",
+)
+
+
+def _from(tool: Descriptor, key: str) -> str:
+    origin = tool.origin
+    if key in origin.settings:
+        return origin.settings[key]
+    if key in origin.written:
+        return origin.place(f"/{pointer_step(key)}")
+    if key == "mode" and len(tool.bindings) == 1:
+        (block,) = tool.bindings
+        return f"the only block, {origin.place(f'/{pointer_step(block)}')}"
+    return "built in"
+
+
+def _short(tool: Descriptor, key: str) -> str:
+    """A value in a few words; schemas, blocks and long texts by what they are."""
+    if key in tool.bindings:
+        return "a block"
+    value = getattr(tool, key)
+    if key == "timeout":
+        return format_duration(value)
+    if key == "annotations":
+        holds = [name for name, is_so in value._asdict().items() if is_so]
+        return ", ".join(name for name in holds if not (value.read_only and name == "destructive")) or "none"
+    if key in {"input_schema", "output_schema"}:
+        return _schema_in_short(value)
+    if key == "examples":
+        return str(len(value))
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    if value is None:
+        return "none"
+    text = value if isinstance(value, str) else compact(dict(value) if hasattr(value, "keys") else value)
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _schema_in_short(schema: Any) -> str:
+    if schema is None or schema is True:
+        return "any JSON value"
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if isinstance(properties, dict) and properties:
+        return f"{{{', '.join(properties)}}}" if len(properties) <= 4 else f"{len(properties)} properties"
+    return (
+        "no arguments"
+        if isinstance(schema, dict) and schema.get("additionalProperties") is False
+        else "a schema"
+    )
+
+
+# A name that no tool has.
+
+
+def _absent(name: str, checkup: Checkup) -> dict[str, Any]:
+    registry = checkup.registry
+    refused = checkup.stock.refused.get(name)
+    found = [] if refused is not None else list(_places_of(name, checkup))
+    namespaced = sorted(known for known in registry if known.endswith(f"{SEPARATOR}{name}"))
+    near = namespaced or registry.near(name)
+    if refused is not None:
+        state, reason = "refused", f"the document of `{name}` was refused: {refused}"
+    elif found:
+        state, reason = found[0]["state"], found[0]["reason"]
+    elif checkup.project is not None and checkup.project.broken:
+        file = checkup.stock.project_file
+        state, reason = "unknown", f"no document that was read is `{name}`, and {file} has errors"
+    else:
+        state, reason = "unknown", f"no document that was read is `{name}`"
+    return {
+        "healthy": False,
+        "name": name,
+        "state": state,
+        "reason": reason,
+        "found": found,
+        "near": near,
+        "searched": list(checkup.stock.sources),
+    }
+
+
+def _places_of(name: str, checkup: Checkup) -> Iterator[dict[str, str]]:
+    """The documents of that name which were not read, and why not."""
+    root = checkup.project.root if checkup.project is not None else "."
+    ignored = {os.path.realpath(path) for path in checkup.stock.ignored}
+    packs = {os.path.realpath(Path(pack.origin.source).parent): pack for pack in checkup.stock.packs}
+    for path in _files(root, checkup.stock.sources):
+        for document in read_documents(path, str(path))[0]:
+            said = document.value
+            if not isinstance(said, dict) or said.get("name") != name:
+                continue
+            state, why = _why_left_out(path, ignored, packs, checkup.stock.sources)
+            place = f"{document.source}:{document.line}"
+            yield {"state": state, "place": place, "reason": f"{place} says `name: {name}`, {why}"}
+
+
+def _why_left_out(
+    path: Path, ignored: set[str], packs: dict[str, Pack], sources: tuple[str, ...]
+) -> tuple[str, str]:
+    real = os.path.realpath(path)
+    if real in ignored:
+        return "ignored", "and `ignore` of the project leaves that file out"
+    for folder in Path(real).parents:
+        pack = packs.get(str(folder))
+        if pack is None:
+            continue
+        within = Path(real).relative_to(folder).as_posix()
+        if not pack.holds_tools(within):
+            return "left_out", f"and no glob of `tools` in {pack.origin.place('/tools')} fits `{within}`"
+    if not any(Path(real).is_relative_to(os.path.realpath(source)) for source in sources):
+        return (
+            "outside",
+            f"and that file lies in none of the sources: {', '.join(sources) or 'there are none'}",
+        )
+    return "not_read", "and that document was not taken for a descriptor"
+
+
+def _files(root: str, sources: tuple[str, ...]) -> Iterator[Path]:
+    """Files that may hold documents, below the project and its sources; each once, and not too many."""
+    seen: set[str] = set()
+    for top in dict.fromkeys([root, *sources]):
+        for here, folders, names in os.walk(top):
+            folders[:] = sorted(
+                name for name in folders if not name.startswith(".") and name != "node_modules"
+            )
+            for name in sorted(names):
+                path = Path(here, name)
+                real = os.path.realpath(path)
+                if name.endswith(SUFFIXES) and real not in seen and path != pack_file(path.parent):
+                    seen.add(real)
+                    yield path
+                if len(seen) >= FILES:
+                    return
+
+
+# For people.
+
+
+def case_lines(told: dict[str, Any]) -> Iterator[str]:
+    """What there is to say of one name, for people."""
+    return _lines_of_absent(told) if "values" not in told else _lines_of_tool(told)
+
+
+def _lines_of_tool(told: dict[str, Any]) -> Iterator[str]:
+    state = {"ready": click.style("ready", fg="green")}.get(
+        told["state"], click.style(told["state"].replace("_", " "), fg="red")
+    )
+    yield f"{click.style(escape_terminal(told['name']), bold=True)}  {state}"
+    if told["reason"]:
+        yield f"  {escape_terminal(told['reason'])}"
+    facts = [(key, told[key]) for key in ("place", "pack", "namespace", "stale") if told[key]]
+    facts += [("overrides", place) for place in told["overrides"]]
+    facts += [("alias", told["alias"])] if told["alias"] != told["name"] else []
+    yield from (f"  {line}" for line in table(facts))
+    yield ""
+    rows = [(value["key"], value["value"], value["from"]) for value in told["values"]]
+    head, *lines = table([("key", "value", "from"), *rows])
+    yield click.style(f"  {head}", dim=True)
+    yield from (f"  {line}" for line in lines)
+    unusable = {mode: why for mode, why in told["modes"].items() if why}
+    if unusable:
+        yield ""
+        yield from (escape_terminal(f"  mode {mode} {why}") for mode, why in unusable.items())
+    if told["problems"]:
+        yield ""
+        for problem in told["problems"]:
+            yield from (f"  {line}" for line in escape_terminal(problem).splitlines())
+
+
+def _lines_of_absent(told: dict[str, Any]) -> Iterator[str]:
+    yield f"{click.style(escape_terminal(told['name']), bold=True)}  {click.style('no such tool', fg='red')}"
+    yield from (f"  {line}" for line in escape_terminal(told["reason"]).splitlines())
+    for place in told["found"][1:]:
+        yield f"  {escape_terminal(place['reason'])}"
+    if told["near"]:
+        yield f"  did you mean {escape_terminal(' or '.join(f'`{name}`' for name in told['near']))}?"
+    elif told["state"] == "unknown":
+        yield f"  looked in: {escape_terminal(', '.join(told['searched']) or 'no source')}"

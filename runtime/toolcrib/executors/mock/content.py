@@ -8,7 +8,6 @@ from typing import Any
 
 from toolcrib.errors import Problem
 from toolcrib.executors.mock.scope import Scope, as_text, names_for
-from toolcrib.loading.files import read_bytes
 from toolcrib.model import Content, Descriptor
 from toolcrib.rendering import Rendering, compile_value
 
@@ -51,6 +50,8 @@ def _part(
 
 def _data(entry: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> str | None:
     if "file" in entry:
+        from toolcrib.loading.files import read_bytes  # noqa: PLC0415 -- most mocks read no file
+
         return base64.b64encode(read_bytes(tool.origin, entry["file"], f"{pointer}/file", problems)).decode(
             "ascii"
         )

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 from toolcrib.clock import parse_duration
 from toolcrib.errors import Problem
 from toolcrib.executors.mock.scope import Scope, as_text, names_for
-from toolcrib.generation import Draw
 from toolcrib.model import Call, Descriptor, Progress
 from toolcrib.rendering import Rendering, compile_value
 
-Latency = Callable[[Draw], float]
-"""Seconds of one answer; the draw is keyed by session, tool, call and attempt."""
-
-_P99 = NormalDist().inv_cdf(0.99)
+Latency = Callable[[Call, int], float]
+"""Seconds of the answer to a call of a number; what is drawn is keyed by session, tool, number and attempt."""
 
 
 def compile_latency(
@@ -29,16 +24,26 @@ def compile_latency(
         return None
     if isinstance(block, str):
         seconds = parse_duration(block)
-        return lambda _draw: seconds
+        return lambda _call, _number: seconds
+    from toolcrib.generation import Draw  # noqa: PLC0415 -- slow to import, and rarely used
+
+    def draw(call: Call, number: int) -> Draw:
+        """The draw of one answer: an inserted call changes no other one's."""
+        session = call.context.session
+        return Draw(session.seed, session.id, call.tool.name, number, call.attempt, "latency")
+
     if "median" in block:
+        from statistics import NormalDist  # noqa: PLC0415 -- as above
+
         median, p99 = _bounds(block, "median", "p99", pointer, problems)
-        spread = math.log(p99 / median) / _P99 if median else 0.0
+        quantile = NormalDist().inv_cdf
+        spread = math.log(p99 / median) / quantile(0.99) if median else 0.0
         longest = parse_duration(block["max"]) if "max" in block else math.inf
-        return lambda draw: min(
-            longest, median * math.exp(spread * NormalDist().inv_cdf(draw.number(0.0001, 0.9999)))
+        return lambda call, number: min(
+            longest, median * math.exp(spread * quantile(draw(call, number).number(0.0001, 0.9999)))
         )
     low, high = _bounds(block, "min", "max", pointer, problems)
-    return lambda draw: draw.number(low, high)
+    return lambda call, number: draw(call, number).number(low, high)
 
 
 def _bounds(
@@ -54,14 +59,7 @@ def _bounds(
     return high, low
 
 
-def latency_draw(call: Call, number: int) -> Draw:
-    """The draw of one answer's latency: an inserted call changes no other one's."""
-    session = call.context.session
-    return Draw(session.seed, session.id, call.tool.name, number, call.attempt, "latency")
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """One progress report that a mock gives before it answers.
 
     Attributes:

@@ -13,9 +13,6 @@ from toolcrib.errors import ExpressionError, Problem
 from toolcrib.executors.mock.content import compile_content
 from toolcrib.executors.mock.pacing import Latency, Report, compile_latency, compile_progress
 from toolcrib.executors.mock.scope import Scope, as_text, names_for
-from toolcrib.generation import Draw, generate, overlay
-from toolcrib.loading.documents import parse_json
-from toolcrib.loading.files import read_data, read_text
 from toolcrib.model import JSON, NOTHING, Content, Descriptor, Outcome, Result
 from toolcrib.rendering import Run, Text, compile_text, compile_value, copier
 from toolcrib.text import canonical
@@ -125,6 +122,8 @@ def _fixed(value: JSON) -> _Compiled:
 
 
 def _result_file(name: str, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
+    from toolcrib.loading.files import read_data  # noqa: PLC0415 -- most mocks read no file
+
     return _fixed(read_data(tool.origin, name, pointer, problems))
 
 
@@ -152,6 +151,8 @@ def _error(value: Any, pointer: str, tool: Descriptor, problems: list[Problem]) 
 
 
 def _generate(value: JSON, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
+    from toolcrib.generation import Draw, generate, overlay  # noqa: PLC0415 -- slow to import, and rarely used
+
     options: dict[str, Any] = value if isinstance(value, dict) else {}
     patch = compile_value(options.get("overlay", {}), names_for(tool), problems, f"{pointer}/overlay")
     examples = options.get("examples", "prefer")
@@ -206,6 +207,8 @@ def _fixed_text(template: Text, pointer: str, problems: list[Problem]) -> Result
 
 
 def _template_file(name: str, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
+    from toolcrib.loading.files import read_text  # noqa: PLC0415 -- as above
+
     return _template(read_text(tool.origin, name, pointer, problems), pointer, tool, problems)
 
 
@@ -231,6 +234,8 @@ def value_of_text(text: str) -> JSON:
 
     A text that begins like a JSON object or array and is none stays text, so the result check says so.
     """
+    from toolcrib.loading.documents import parse_json  # noqa: PLC0415 -- as above
+
     value, problems = parse_json("template", text)
     return text if problems else value
 

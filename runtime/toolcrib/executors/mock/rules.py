@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolcrib.errors import ExpressionError, Problem
 from toolcrib.executors.mock.replies import Reply, compile_reply
 from toolcrib.executors.mock.scope import MockState, Scope, names_for
-from toolcrib.matching import Matcher, compile_matcher, impossible
 from toolcrib.model import JSON, NOTHING, Descriptor
 from toolcrib.rendering import Expression, compile_condition
 from toolcrib.text import compact
+
+if TYPE_CHECKING:
+    from toolcrib.matching import Matcher
 
 AfterLast = Literal["error", "repeat", "cycle", "next_rule"]
 
@@ -170,6 +172,8 @@ def _rule(entry: dict[str, Any], index: int, pointer: str, tool: Descriptor, pro
 def _args(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Matcher | None:
     if "args" not in when:
         return None
+    from toolcrib.matching import compile_matcher, impossible  # noqa: PLC0415 -- slow, and many rules match nothing
+
     place = f"{pointer}/when/args"
     faults: list[Problem] = []
     matcher = compile_matcher(when["args"], faults, place, names=names_for(tool))
@@ -185,6 +189,8 @@ def _args(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[P
 def _call(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Matcher | None:
     if "call" not in when:
         return None
+    from toolcrib.matching import compile_matcher, impossible  # noqa: PLC0415 -- as above
+
     place = f"{pointer}/when/call"
     faults: list[Problem] = []
     matcher = compile_matcher(when["call"], faults, place, names=names_for(tool))

@@ -1,0 +1,83 @@
+"""What is wrong with a mock beyond what its schema can say; asked when a descriptor is loaded."""
+
+from __future__ import annotations
+
+from toolcrib.errors import Problem, Severity
+from toolcrib.executors.mock.rules import Rule, compile_rules
+from toolcrib.model import Descriptor
+from toolcrib.text import canonical
+from toolcrib.validation import Validator
+
+
+def problems_of(descriptor: Descriptor) -> list[Problem]:
+    """Everything that is wrong with the `mock` block of a descriptor."""
+    problems: list[Problem] = []
+    rules = compile_rules(descriptor, problems)
+    problems += _unreachable(rules)
+    problems += _same_names(rules)
+    if not any(problem.severity == "error" for problem in problems):
+        problems += _wrong_answers(rules, descriptor)
+    return problems
+
+
+def _unreachable(rules: tuple[Rule, ...]) -> list[Problem]:
+    """Rules that no call reaches: they stand below one that takes every call, or all of theirs."""
+    problems = []
+    taken: dict[str, Rule] = {}
+    for index, rule in enumerate(rules):
+        when = canonical(dict(rule.when))
+        if rule.when and when in taken:
+            message = f"no call reaches {rule.label}: {taken[when].label} has the same `when`"
+            hint = "change one of them, leave one out, or make a list of replies out of the two"
+            problems.append(
+                Problem(code="unreachable_rule", message=message, pointer=rule.pointer, hint=hint)
+            )
+        if rule.after_last != "next_rule":
+            taken.setdefault(when, rule)
+        if rule.always and index + 1 < len(rules):
+            message = f"no call reaches the rules below {rule.label}, which matches every call"
+            hint = "move it to the end, or give it a `when`"
+            below = rules[index + 1].pointer
+            return [
+                *problems,
+                Problem(code="unreachable_rule", message=message, pointer=below, hint=hint),
+            ]
+    return problems
+
+
+def _same_names(rules: tuple[Rule, ...]) -> list[Problem]:
+    """Rules that reports could not tell apart."""
+    first: dict[str, Rule] = {}
+    problems = []
+    for rule in rules:
+        if rule is not first.setdefault(rule.label, rule):
+            message = f"two rules are called `{rule.label}`, and reports could not tell them apart"
+            place = f"{rule.pointer}/name"
+            problems.append(
+                Problem(code="duplicate_name", message=message, pointer=place, hint="take another name")
+            )
+    return problems
+
+
+def _wrong_answers(rules: tuple[Rule, ...], tool: Descriptor) -> list[Problem]:
+    """Answers that are the same for every call and that the output schema refuses."""
+    if tool.output_schema is None:
+        return []
+    severity: Severity = "error" if tool.on_invalid_result == "error" else "warning"
+    validator = Validator(tool.output_schema)
+    problems = []
+    for reply in (reply for rule in rules for reply in rule.replies):
+        if reply.constant is None:
+            continue
+        place = reply.pointer if reply.kind == "content" else f"{reply.pointer}/{reply.kind}"
+        problems += [
+            Problem(
+                code="result_breaks_schema",
+                message=f"the mock's answer does not fit `output_schema`: {fault.for_model()}",
+                pointer=place + (fault.pointer if reply.kind == "result" else ""),
+                hint=fault.hint or "change the answer, or the schema",
+                severity=severity,
+            )
+            for fault in validator.faults(reply.constant.value)
+        ]
+    return problems

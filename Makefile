@@ -27,15 +27,15 @@ lint: $(VENV)/developing  ## check style, types and architecture
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests/typing tests/conftest.py benchmarks docs
+	$(BIN)/mypy tests/typing tests/conftest.py benchmarks/*.py docs
 	$(BIN)/lint-imports
 
 format: $(VENV)/developing  ## lay out the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix --select I .
 
-bench: $(VENV)/developing  ## time a mocked call against a hand-written function
-	$(BIN)/python benchmarks/call.py
+bench: $(VENV)/developing  ## measure against goals and peers, and write benchmarks/RESULTS.md
+	$(BIN)/python benchmarks/report.py
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) build dist .coverage .coverage.* .grimp_cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -13,22 +13,22 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import random
-import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
+
+from rounds import Row, interleaved, line
 
 from corpus import write_descriptors
 
 ROOT = Path(__file__).parents[1]
 TOOLS = 1_000
-RESAMPLES = 2_000
 UNWANTED = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONPATH", "PYTHONHOME", "TOOLCRIB_PROFILE")
 """Variables under which no user's interpreter starts."""
 
@@ -60,14 +60,6 @@ GOALS = (
     Goal("toolcrib list", "python -c pass", 2.0),
     Goal("toolcrib call", "python -c 'import asyncio, json, jsonschema_rs'", 1.2),
 )
-
-
-class Ratio(NamedTuple):
-    """How many times as long, with the interval that holds it in 95 of 100 resamplings of the rounds."""
-
-    median: float
-    low: float
-    high: float
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
@@ -103,31 +95,6 @@ def seconds(words: Sequence[str], environment: Mapping[str, str]) -> float:
     return took
 
 
-def measure(
-    named: Mapping[str, Sequence[str]], environment: Mapping[str, str], rounds: int
-) -> dict[str, list[float]]:
-    """Name -> wall time of each round, in seconds; a first round warms up and is not counted."""
-    times: dict[str, list[float]] = {name: [] for name in named}
-    for number in range(rounds + 1):
-        for name in list(named)[:: 1 if number % 2 else -1]:
-            took = seconds(named[name], environment)
-            if number:
-                times[name].append(took)
-    return times
-
-
-def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-    """Ratio of the medians; its interval by resampling rounds, each with both of its times."""
-    chance = random.Random(1)
-    pairs = list(zip(ours, theirs, strict=True))
-    found = sorted(_of_medians(chance.choices(pairs, k=len(pairs))) for _ in range(RESAMPLES))
-    return Ratio(_of_medians(pairs), found[int(RESAMPLES * 0.025)], found[int(RESAMPLES * 0.975)])
-
-
-def _of_medians(pairs: Sequence[tuple[float, float]]) -> float:
-    return statistics.median(ours for ours, _ in pairs) / statistics.median(theirs for _, theirs in pairs)
-
-
 @contextmanager
 def workplace() -> Iterator[Path]:
     """An empty folder that is removed afterwards."""
@@ -158,18 +125,23 @@ def prepare(folder: Path) -> dict[str, str]:
     return kept | {"XDG_CACHE_HOME": str(folder / "cache"), "HOME": str(folder)}
 
 
-def report(times: Mapping[str, Sequence[float]]) -> Iterator[str]:
-    """The lines to print."""
-    for name, rounds in times.items():
-        low, middle, high = (1e3 * pick(rounds) for pick in (min, statistics.median, max))
-        yield f"{name:50} median {middle:7.1f} ms   from {low:7.1f} to {high:7.1f}"
+def rows(rounds: int = 60, python: Path | None = None) -> Iterator[Row]:
+    """All measures of this file."""
+    with workplace() as folder:
+        environment = prepare(folder)
+        before = Path.cwd()
+        os.chdir(folder)
+        try:
+            named = commands((python or install(folder / "venv")).parent)
+            times = interleaved(
+                {name: partial(seconds, words, environment) for name, words in named.items()},
+                rounds,
+            )
+        finally:
+            os.chdir(before)
     for goal in GOALS:
-        found = ratio(times[goal.name], times[goal.base])
-        verdict = "reached" if found.high <= goal.times else "missed" if found.low > goal.times else "open"
-        yield (
-            f"{goal.name} / {goal.base}: {found.median:.2f} "
-            f"(95 % within {found.low:.2f} and {found.high:.2f}), goal {goal.times}: {verdict}"
-        )
+        name = f"{goal.name}, {TOOLS:,} tools" if goal.name.endswith("list") else goal.name
+        yield Row(name, goal.base, times[goal.name], times[goal.base], goal.times)
 
 
 def main() -> None:
@@ -178,13 +150,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--python", type=Path)
     given = parser.parse_args()
-    with workplace() as folder:
-        python = given.python.absolute() if given.python else install(folder / "venv")
-        environment = prepare(folder)
-        os.chdir(folder)
-        print(f"Python {platform.python_version()}, {given.rounds} rounds, {TOOLS:,} tools")
-        for line in report(measure(commands(python.parent), environment, given.rounds)):
-            print(line)
+    python = given.python.absolute() if given.python else None
+    print(f"Python {platform.python_version()}, {given.rounds} rounds, {TOOLS:,} tools")
+    for row in rows(given.rounds, python):
+        print(line(row))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,140 @@
+"""Our calls beside those of other tool runtimes: each in a virtual environment and a process of its own.
+
+Rounds alternate over the processes. What is compared is overhead: the time of a call less that of the tool's own
+work in the same process.
+
+    python benchmarks/peers.py
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from rounds import Row, interleaved, line
+
+HERE = Path(__file__).parent
+ENVIRONMENTS = HERE.parent / "build" / "peers"
+
+
+class Peer(NamedTuple):
+    """Another tool runtime.
+
+    Attributes:
+        name: Of its script and its environment.
+        title: What people call the measured way.
+        package: What pip installs.
+        calls: Calls of one round: some tens of milliseconds.
+        times: How many times less our overhead is to be.
+    """
+
+    name: str
+    title: str
+    package: str
+    calls: int
+    times: float
+
+
+PEERS = (
+    Peer("langchain", "LangChain StructuredTool", "langchain-core", 200, 50),
+    Peer("mcp", "MCP SDK in memory (MCPServer tool)", "mcp", 100, 100),
+    Peer("fastmcp", "FastMCP in memory", "fastmcp", 50, 300),
+    Peer("utcp", "UTCP client", "utcp", 500, 30),
+)
+
+ROUNDS = 15
+OUR_CALLS = 5_000
+LISTS = 40
+
+
+class Worker:
+    """A running script of `benchmarks/peers`."""
+
+    def __init__(self, python: Path | str, name: str) -> None:
+        script = HERE / "peers" / f"on_{name}.py"
+        self._process = subprocess.Popen(
+            [str(python), str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._name = name
+        self.about = json.loads(self._answer())
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"the peer {self._name} ended with {self._process.wait()}; see above")
+        return answer
+
+    def time(self, contender: str, count: int) -> float:
+        """Mean seconds of one call over so many."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{contender} {count}\n")
+        self._process.stdin.flush()
+        return float(self._answer())
+
+    def overhead(self, count: int) -> float:
+        """Mean seconds that one call takes beyond the tool's own work."""
+        return self.time("call", count) - self.time("bare", count)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.communicate()
+
+
+def python_of(peer: Peer) -> Path:
+    """The interpreter of a peer's environment, which is made once."""
+    folder = ENVIRONMENTS / peer.name
+    python = folder / "bin" / "python"
+    if not (folder / "ready").exists():
+        print(f"setting up {folder} (once)", file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+        pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install", peer.package]
+        subprocess.run(pip, check=True)
+        (folder / "ready").touch()
+    return python
+
+
+def rows(versions: dict[str, str] | None = None) -> Iterator[Row]:
+    """All measures of this file; `versions` receives what was measured."""
+    with ExitStack() as stack:
+        ours = stack.enter_context(Worker(sys.executable, "toolcrib"))
+        theirs = {peer.name: stack.enter_context(Worker(python_of(peer), peer.name)) for peer in PEERS}
+        for worker in (ours, *theirs.values()):
+            (versions if versions is not None else {}).update(worker.about["versions"])
+        contenders = {peer.name: (lambda peer=peer: theirs[peer.name].overhead(peer.calls)) for peer in PEERS}
+        times = interleaved({"toolcrib": lambda: ours.overhead(OUR_CALLS), **contenders}, ROUNDS)
+        for peer in PEERS:
+            yield Row(
+                "overhead of a mocked call",
+                peer.title,
+                times["toolcrib"],
+                times[peer.name],
+                peer.times,
+                faster=True,
+            )
+        lists = interleaved(
+            {
+                "toolcrib": lambda: ours.time("list", LISTS),
+                "fastmcp": lambda: theirs["fastmcp"].time("list", 1),
+            },
+            5,
+        )
+        yield Row("listing 2,000 tools", "FastMCP", lists["toolcrib"], lists["fastmcp"], 100, faster=True)
+
+
+if __name__ == "__main__":
+    known: dict[str, str] = {}
+    found = list(rows(known))
+    print(", ".join(f"{name} {version}" for name, version in sorted(known.items())))
+    for row in found:
+        print(line(row))

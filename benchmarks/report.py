@@ -1,0 +1,72 @@
+"""Run every measure and write `benchmarks/RESULTS.md`: `make bench`.
+
+Some measures judge a few per cent, so nothing else should run on the machine meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import calls
+import loading
+import peers
+import startup
+from rounds import STRICT, Row, line, shown, spoken
+
+RESULTS = Path(__file__).parent / "RESULTS.md"
+
+OURS = ("toolcrib", "jsonschema-rs", "jsonschema", "pyyaml", "jinja2", "click")
+
+HEAD = """\
+# Results
+
+Written by `make bench`. Each line compares two things that ran side by side in one run: rounds alternate, so that what
+else the machine does falls on both. Times are medians of the rounds; a ratio is the ratio of the medians, with the
+least and the largest ratio of a single round behind it. A goal below {strict} is judged by the interval that holds the
+ratio of the medians in 95 of 100 resamplings of the rounds. Absolute times belong to one machine; ratios travel.
+
+Overhead is the time of a call less that of the tool's own work in the same process. Every peer has a virtual environment
+and a process of its own.
+
+| measure | ours | beside | | ratio | 95 % | rounds | goal | |
+|---|---|---|---|---|---|---|---|---|
+"""
+
+
+def cells(row: Row) -> str:
+    """The row as a line of a Markdown table."""
+    found = row.ratio
+    return (
+        f"| {row.measure} | {spoken(statistics.median(row.ours))} | {row.base} | "
+        f"{spoken(statistics.median(row.theirs))} | {found} | {shown(found.low)} to {shown(found.high)} | "
+        f"{len(row.ours)} | {row.goal} | {row.verdict} |"
+    )
+
+
+def about(peer_versions: dict[str, str]) -> str:
+    """The machine and the versions."""
+    ours = {name: version(name) for name in OURS}
+    known = ", ".join(f"{name} {number}" for name, number in (ours | peer_versions).items())
+    machine = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    return f"{datetime.now(UTC):%Y-%m-%d}. {machine}. {known}.\n"
+
+
+def main() -> None:
+    """Measure, print as it goes, write the page."""
+    peer_versions: dict[str, str] = {}
+    found: list[Row] = []
+    for part in (calls.rows(), peers.rows(peer_versions), loading.rows(), startup.rows()):
+        for row in part:
+            print(line(row), flush=True)
+            found.append(row)
+    table = "\n".join(cells(row) for row in found)
+    RESULTS.write_text(f"{HEAD.format(strict=STRICT)}{table}\n\n{about(peer_versions)}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

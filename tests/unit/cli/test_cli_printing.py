@@ -75,6 +75,23 @@ def test_the_first_sentence_of_a_description(text, sentence):
     assert first_sentence(text) == sentence
 
 
+CELLS = st.text(alphabet=["a", "b", " ", "|", "\n", "é", "日", "\u202e", "{", "}"], max_size=4)
+
+
+@given(
+    st.integers(1, 3).flatmap(lambda size: st.lists(st.tuples(*[CELLS] * size), max_size=4)),
+    st.none() | st.integers(1, 12),
+)
+def test_a_table_of_plain_cells_is_laid_out_as_any_other(rows, width):
+    widest = tuple("é" for _ in rows[0]) if rows else ()  # as wide as an ASCII letter, and not plain
+    with_it = [*rows, widest]
+    if rows and all(
+        any(columns_of(" ".join(escape_terminal(row[at]).split())) for row in rows)
+        for at in range(len(widest))
+    ):
+        assert table(rows, width) == table(with_it, width)[:-1]
+
+
 SENTENCE = re.compile(r"(.*?(?:(?<!e\.g)(?<!i\.e)[.!?](?=\s|$)|。))")
 """The rule as a regular expression, whose engine takes longer to import than a list of tools to print."""
 

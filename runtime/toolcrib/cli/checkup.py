@@ -226,11 +226,16 @@ class Checkup:
         return told | {"place": entry.place or None, "namespace": entry.namespace, "version": entry.version}
 
     def _source(self, path: str) -> dict[str, Any]:
-        cards = self.stock.registry.cards.values()
+        origins = [tool.origin for tool in self.stock.registry.values()]
+        first = [
+            origin.overrides[-1].rpartition(":")[0] if origin.overrides else origin.source
+            for origin in origins
+        ]
         return {
             "path": path,
             "kind": _kind(path),
-            "tools": sum(_lies_in(path, card.source) for card in cards),
+            "tools": sum(_lies_in(path, source) for source in first),
+            "overrides": sum(_lies_in(path, origin.source) for origin in origins if origin.overrides),
             "scenarios": sum(_lies_in(path, scenario.origin.source) for scenario in self.stock.scenarios),
             "problems": sum(_lies_in(path, problem.source) for problem in self.stock.problems),
             "ignored": sum(_lies_in(path, file) for file in self.stock.ignored),

@@ -177,9 +177,8 @@ def _source_row(source: dict[str, Any]) -> list[str]:
     if source["kind"] == "missing":
         return [source["path"], "not there", "", "", source.get("place") or ""]
     problems = plural(source["problems"], "problem") if source["problems"] else ""
-    holds = ", ".join(
-        plural(source[key], key[:-1]) for key in ("tools", "scenarios") if source[key] or key == "tools"
-    )
+    counts = [(source.get(key, 0), key[:-1]) for key in ("tools", "overrides", "scenarios")]
+    holds = ", ".join(plural(count, noun) for count, noun in counts if count) or "no tools"
     namespace = f"as {source['namespace']}__..." if source.get("namespace") else ""
     return [source["path"], source["kind"], holds, namespace, problems]
 
@@ -224,15 +223,14 @@ def _problems(problems: Sequence[Problem]) -> Iterator[str]:
 
 
 def _verdict(findings: Sequence[Finding]) -> Iterator[str]:
-    """What is wrong, in one list; or that nothing is."""
+    """What is wrong, in one list, or that nothing is; then what is worth knowing."""
     errors = [finding for finding in findings if finding.severity == "error"]
-    if not findings:
-        yield click.style("Everything is in order.", fg="green")
-        return
     if errors:
         what = "thing is" if len(errors) == 1 else "things are"
         yield click.style(f"{len(errors)} {what} wrong:", fg="red", bold=True)
         yield from _items(errors)
+    else:
+        yield click.style("Everything is in order.", fg="green")
     warnings = [finding for finding in findings if finding.severity == "warning"]
     if warnings:
         yield click.style("Worth knowing:", fg="yellow")

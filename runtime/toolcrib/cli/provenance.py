@@ -68,9 +68,8 @@ def _why_not(checkup: Checkup, mode: str) -> str | None:
 def _values(tool: Descriptor) -> Iterator[dict[str, str]]:
     """Each key, its value in short, and where it came from."""
     origin = tool.origin
-    blocks = [mode for mode in tool.bindings if mode in origin.written]
     plain = [key for key in _ORDER if key in origin.written or key in origin.settings or key in _SHOWN]
-    for key in [*plain, *blocks]:
+    for key in [*plain, *tool.bindings]:
         yield {"key": key, "value": _short(tool, key), "from": _from(tool, key)}
 
 
@@ -151,11 +150,13 @@ def _schema_in_short(schema: Any) -> str:
 def _absent(name: str, checkup: Checkup) -> dict[str, Any]:
     registry = checkup.registry
     refused = checkup.stock.refused.get(name)
-    found = [] if refused is not None else list(_places_of(name, checkup))
     namespaced = sorted(known for known in registry if known.endswith(f"{SEPARATOR}{name}"))
+    found = [] if refused is not None or namespaced else list(_places_of(name, checkup))
     near = namespaced or registry.near(name)
     if refused is not None:
         state, reason = "refused", f"the document of `{name}` was refused: {refused}"
+    elif namespaced:
+        state, reason = "unknown", f"`{name}` is the short name of a tool in a namespace"
     elif found:
         state, reason = found[0]["state"], found[0]["reason"]
     elif checkup.project is not None and checkup.project.broken:

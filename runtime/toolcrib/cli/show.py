@@ -33,7 +33,7 @@ def command(ctx: click.Context, *, name: str, as_json: bool, reading: Reading) -
     """
     runtime = open_runtime(reading)
     tell_refusals(runtime)
-    tool = runtime.registry.get(name)
+    tool = runtime.registry.get(runtime.registry.named_by_alias(name) or name)
     if tool is None:
         result = runtime.not_found(name, runtime.registry)
         if as_json:
@@ -69,6 +69,7 @@ def _document(runtime: Runtime, tool: Descriptor) -> dict[str, Any]:
         )
     }
     return document | {
+        "alias": runtime.registry.alias_of(tool.name),
         "tags": list(tool.tags),
         "labels": dict(tool.labels),
         "annotations": tool.annotations._asdict(),
@@ -87,7 +88,11 @@ def _document(runtime: Runtime, tool: Descriptor) -> dict[str, Any]:
             "source": tool.origin.source,
             "line": tool.origin.line,
             "pack": tool.origin.pack or None,
+            "namespace": tool.origin.namespace or None,
             "digest": tool.origin.digest,
+            "overrides": list(tool.origin.overrides),
+            "settings": dict(tool.origin.settings),
+            "stale": tool.origin.stale or None,
         },
     }
 
@@ -124,10 +129,15 @@ def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
     effects = (
         tool.annotations if not tool.annotations.read_only else tool.annotations._replace(destructive=False)
     )
+    origin, alias = tool.origin, runtime.registry.alias_of(tool.name)
     facts = {
-        "file": tool.origin.place(),
-        "pack": tool.origin.pack,
-        "mode": mode_of(runtime, tool),
+        "file": origin.place(),
+        "overrides": ", ".join(origin.overrides),
+        "stale": origin.stale,
+        "pack": origin.pack,
+        "namespace": origin.namespace,
+        "alias": alias if alias != tool.name else "",
+        "mode": mode_of(runtime, tool) + _set_by(tool, "mode"),
         "available in": ", ".join(mode for mode, why in availability.items() if not why),
         "deprecated": tool.deprecated
         if isinstance(tool.deprecated, str)
@@ -142,15 +152,21 @@ def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
         "version": tool.version,
         "author": tool.author,
         "help": tool.help_url,
-        "timeout": format_duration(tool.timeout),
-        "coercion": tool.coerce,
-        "invalid result": tool.on_invalid_result,
+        "timeout": format_duration(tool.timeout) + _set_by(tool, "timeout"),
+        "coercion": tool.coerce + _set_by(tool, "coerce"),
+        "invalid result": tool.on_invalid_result + _set_by(tool, "on_invalid_result"),
     }
     yield from ((key, value) for key, value in facts.items() if value)
     for why in filter(
         None, [*availability.values(), "" if tool.mode in availability else runtime.unavailable(tool)]
     ):
         yield "unavailable", why
+
+
+def _set_by(tool: Descriptor, key: str) -> str:
+    """Where a value came from that the tool's own document does not say; empty for any other."""
+    place = tool.origin.settings.get(key)
+    return f", by {place}" if place is not None else ""
 
 
 def _section(title: str, schema: Schema) -> Iterator[str]:

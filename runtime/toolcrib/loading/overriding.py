@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from toolcrib.errors import Problem, did_you_mean
 from toolcrib.loading.documents import Document
 from toolcrib.model import JSON
-from toolcrib.pointers import keys_of
+from toolcrib.pointers import keys_of, pointer_step
 from toolcrib.protocols import Files
 
 
@@ -55,6 +55,20 @@ class LaidOver(Document):
     def written(self, pointer: str) -> str | None:
         """The characters of a YAML scalar without quotes."""
         return self._owner(pointer).written(pointer)
+
+    def below(self) -> dict[str, str]:
+        """The top-level keys that the upper document leaves as they are -> `file:line` of where they are written."""
+        keys = self.value.keys() if isinstance(self.value, dict) else ()
+        owners = {key: self._owner(f"/{pointer_step(key)}") for key in keys}
+        return {key: _place(owner, key) for key, owner in owners.items() if owner is self.lower}
+
+
+def _place(document: Document, key: str) -> str:
+    if isinstance(document, LaidOver):
+        known = document.below().get(key)
+        if known is not None:
+            return known
+    return f"{document.source}:{document.position(f'/{pointer_step(key)}')[0]}"
 
 
 def lay_over(upper: Document, lower: Document) -> LaidOver:

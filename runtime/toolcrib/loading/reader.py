@@ -341,7 +341,13 @@ class Reader:
         below = self._written[name].document
         self._written[name] = _Written(document, where)
         places = (f"{below.source}:{below.line}",)
-        origin = replace(tool.origin, overrides=places + _overrides_of(below))
+        left = {key: place for key, place in document.below().items() if key in tool.origin.written}
+        origin = replace(
+            tool.origin,
+            overrides=places + _overrides_of(below),
+            settings={**left, **tool.origin.settings},
+            written=tool.origin.written - left.keys(),
+        )
         return replace(tool, origin=origin), problems
 
 

@@ -134,3 +134,24 @@ def test_a_tool_that_is_not_there_is_one_json_document_under_json(tools, toolcri
     assert (result.exit_code, result.stderr) == (exit_codes.OF_OUTCOME["not_found"], "")
     shown = json.loads(result.stdout)
     assert (shown["outcome"], shown["error"]["details"]) == ("not_found", {"near": ["echo"]})
+
+
+def test_a_page_shows_what_the_tool_does_not_say_itself(tools, write, toolcrib, document):
+    project = "project: p\ndefaults: {timeout: 2s}\nprofile: a\nprofiles: {a: {defaults: {coerce: off}}}\n"
+    write({"toolcrib.yaml": project})
+    lines = [line.strip() for line in toolcrib("show", "echo").stdout.splitlines()]
+    assert "timeout         2s, by toolcrib.yaml:2" in lines
+    assert "coercion        off, by toolcrib.yaml:4 (profile a)" in lines
+    assert "invalid result  error" in lines
+    assert document("show", "echo", "--json")["origin"]["settings"] == {
+        "timeout": "toolcrib.yaml:2",
+        "coerce": "toolcrib.yaml:4 (profile a)",
+    }
+
+
+def test_a_tool_can_be_shown_by_its_alias(write, toolcrib, document):
+    write({"descriptors/a.tool.yaml": "name: a.b\nmock: {result: 1}\n"})
+    told = document("show", "a.b", "--json")
+    assert told["alias"] != "a.b"
+    assert document("show", told["alias"], "--json")["name"] == "a.b"
+    assert f"alias           {told['alias']}" in toolcrib("show", "a.b").stdout

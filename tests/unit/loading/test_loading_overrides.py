@@ -72,6 +72,22 @@ def test_several_overrides_apply_in_order_of_sources(folders):
     assert tool.origin.overrides == (f"{paths[0]}/x.yaml:1", f"{paths[1]}/x.yaml:1")
 
 
+def test_it_is_known_in_which_document_each_key_stands(folders):
+    paths = folders(
+        a__x=BASE,
+        b__x="name: search\noverride: true\ntitle: B\n",
+        c__x="name: search\noverride: true\ndescription: C.\n",
+    )
+    origin = only_tool(load(paths, KINDS)).origin
+    assert origin.written == {"name", "description"}
+    assert origin.settings == {
+        "title": f"{paths[1]}/x.yaml:3",
+        "timeout": f"{paths[0]}/x.yaml:3",
+        "output_schema": f"{paths[0]}/x.yaml:4",
+        "mock": f"{paths[0]}/x.yaml:5",
+    }
+
+
 def test_an_override_without_a_tool_below_is_an_error(folders):
     paths = folders(theirs__a=BASE, ours__a="name: serch\noverride: true\ntitle: T\n")
     loaded = load(paths, KINDS)
@@ -82,7 +98,9 @@ def test_an_override_without_a_tool_below_is_an_error(folders):
 
 
 def test_a_refused_override_leaves_the_tool_as_it_was(folders):
-    paths = folders(theirs__a=BASE, ours__a="name: search\noverride: true\ntimeuot: 3s\nmock: {result: {hits: many}}\n")
+    paths = folders(
+        theirs__a=BASE, ours__a="name: search\noverride: true\ntimeuot: 3s\nmock: {result: {hits: many}}\n"
+    )
     loaded = load(paths, KINDS)
     assert {problem.code for problem in loaded.problems} == {"unknown_key", "result_breaks_schema"}
     assert all(problem.source == f"{paths[1]}/a.yaml" for problem in loaded.problems)

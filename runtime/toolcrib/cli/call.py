@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from toolcrib.cli import exit_codes
+from toolcrib.cli.answers import answer_lines, part_line
 from toolcrib.cli.arguments import read_arguments
 from toolcrib.cli.opening import open_runtime, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options, tool_argument
-from toolcrib.cli.printing import json_text, outline, part_line, say_text, tell_failure
+from toolcrib.cli.printing import outline, tell_failure
 from toolcrib.engine import Runtime
 from toolcrib.model import JSON, Outcome, Partial, Progress, Result
 from toolcrib.text import escape_terminal
@@ -56,18 +57,27 @@ def command(
     runtime = open_runtime(reading, modes={name: mode} if mode is not None else {}, seed=seed)
     tell_refusals(runtime)
     result = asyncio.run(_answer(runtime, name, arguments, explain=explain, dry_run=dry_run))
-    if as_json:
-        click.echo(json_text(result.as_json()))
-    elif result.outcome is Outcome.OK:
-        _say(result)
-    else:
+    ctx.exit(tell(result, as_json=as_json, worded=bool(words)))
+
+
+def tell(result: Result, *, as_json: bool, worded: bool) -> int:
+    """Print what came of a call, and return its exit code.
+
+    Args:
+        result: What came of it.
+        as_json: Whether stdout is one JSON document.
+        worded: Whether arguments were given as words, so that a hint on their types may help.
+    """
+    for line in answer_lines(result, as_json=as_json):
+        click.echo(line, color=True)  # else click would take colours out of what is not ours
+    if not as_json and result.outcome is not Outcome.OK:
         tell_failure(result)
-    if words and not as_json and _wants_another_type(result):
+    if worded and not as_json and _wants_another_type(result):
         click.echo(
             "hint: `key=text` passes a text; write `key:=json` for numbers, booleans, lists, objects",
             err=True,
         )
-    ctx.exit(exit_codes.OF_OUTCOME[result.outcome])
+    return exit_codes.OF_OUTCOME[result.outcome]
 
 
 async def _answer(
@@ -109,14 +119,3 @@ def event_line(event: Progress | Partial) -> str:
 def _wants_another_type(result: Result) -> bool:
     faults: Any = result.error.details.get("violations", ()) if result.error is not None else ()
     return result.outcome is Outcome.INVALID_ARGUMENTS and any(fault["keyword"] == "type" for fault in faults)
-
-
-def _say(result: Result) -> None:
-    """Print a good result: a text as it is, another value as JSON, the parts that add to it."""
-    if isinstance(result.value, str):
-        say_text(result.value)
-    elif result.value is not None or not result.content:
-        click.echo(json_text(result.value))
-    for part in result.content:
-        if part.text is None or part.text != result.value:
-            say_text(part_line(part))

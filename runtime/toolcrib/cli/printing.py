@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 
 import click
 
+from toolcrib.cli.answers import part_line
 from toolcrib.cli.tables import (
     columns_of,
     cut,
@@ -17,7 +17,7 @@ from toolcrib.cli.tables import (
     terminal_width,
 )
 from toolcrib.errors import Problem
-from toolcrib.model import JSON, Content, Result
+from toolcrib.model import JSON, Result
 from toolcrib.text import compact, escape_terminal
 
 __all__ = [
@@ -29,19 +29,10 @@ __all__ = [
     "part_line",
     "plural",
     "problem_text",
-    "say_text",
     "table",
     "tell_failure",
     "terminal_width",
 ]
-
-
-def say_text(text: str) -> None:
-    """Print a tool's text on stdout: escaped for a terminal, as it is for a file or program."""
-    if sys.stdout.isatty():
-        click.echo(escape_terminal(text))
-    else:
-        click.echo(text, color=True)  # else click would take colours out of what is not ours
 
 
 def outline(value: JSON, indent: str = "") -> Iterator[str]:
@@ -60,15 +51,6 @@ def outline(value: JSON, indent: str = "") -> Iterator[str]:
             yield from outline(item, indent + "  ")
         else:
             yield f"{indent}{lead} {item if isinstance(item, str) else compact(item)}"
-
-
-def part_line(part: Content) -> str:
-    """One part of a result on one line: texts as they are, anything else by what it is."""
-    if part.text is not None:
-        return part.text
-    size = f"{len(part.data) * 3 // 4:,} bytes" if part.data is not None else None
-    words = (part.type, part.mime_type, size, part.title, part.uri)
-    return "[" + ", ".join(word for word in words if word) + "]"
 
 
 def tell_failure(result: Result) -> None:

@@ -289,10 +289,25 @@ def first_bytes(path: Path, most: int = BYTES) -> bytes:
     """
     # Opening a pipe would wait for its writer, so nothing blocks before it is known to be a file.
     opened = os.open(path, os.O_RDONLY | _NOT_BLOCKING)
-    with open(opened, "rb") as file:  # noqa: PTH123 -- a descriptor, not a path
-        if not stat.S_ISREG(os.fstat(opened).st_mode):
+    try:
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError("it is not a regular file")
-        return file.read(most + 1)
+        return _read_to(opened, most + 1, status.st_size + 1)
+    finally:
+        os.close(opened)
+
+
+def _read_to(opened: int, most: int, likely: int) -> bytes:
+    """A file's first bytes. Only what is `likely` is asked for at first: room for much costs more than reading it."""
+    data = b""
+    asked = min(likely, most)
+    while asked and (piece := os.read(opened, asked)):
+        data += piece
+        if len(piece) < asked:
+            break
+        asked = min(most - len(data), 1 << 16)
+    return data
 
 
 def restore_text(document: Document, keys: Collection[str] = (), places: Collection[Steps] = ()) -> JSON:

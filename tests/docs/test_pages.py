@@ -12,7 +12,11 @@ from docs.blocks import Block, Command, blocks_of, commands_of, compare, pattern
 
 ROOT = Path(__file__).parents[2]
 
-PAGES = ["README.md", "docs/tutorial.md", "docs/how-to/add-a-mode.md", "docs/how-to/add-middleware.md"]
+PAGES = [
+    "README.md",
+    "docs/tutorial.md",
+    *(f"docs/how-to/{page.name}" for page in sorted((ROOT / "docs" / "how-to").glob("*.md"))),
+]
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -223,7 +223,7 @@ class Folders:
             archive.pack_file,
             namespace,
             source=archive.place(""),
-            key=f"{key}/{archive.top}",
+            key=f"{key}/",
         )
 
     def _enclosing_pack(self, folder: Path) -> Path:

@@ -96,7 +96,10 @@ class LaidFiles:
         """
         try:
             return self.upper.read(name)
-        except FileNotFoundError:
+        except (
+            FileNotFoundError,
+            PermissionError,
+        ):  # a path may lead out of the upper folder, and not of the lower
             return self.lower.read(name)
 
 

@@ -47,6 +47,17 @@ def test_an_override_changes_the_keys_that_it_writes(folders, order):
     assert (tool.timeout, tool.bindings["mock"]) == (5.0, {"result": {"hits": 3}})
 
 
+def test_an_override_leaves_the_data_that_the_tool_names(tmp_path):
+    (tmp_path / "theirs" / "tools").mkdir(parents=True)
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "theirs" / "pack.yaml").write_text("name: theirs\nversion: 1.0.0\n")
+    (tmp_path / "theirs" / "data.json").write_text('{"hits": 3}')
+    (tmp_path / "theirs" / "tools" / "a.yaml").write_text("name: search\nmock: {result_file: ../data.json}\n")
+    (tmp_path / "ours" / "a.yaml").write_text("name: search\noverride: true\ndescription: Ours.\n")
+    tool = only_tool(load([tmp_path / "theirs", tmp_path / "ours"], KINDS))
+    assert (tool.description, tool.bindings["mock"]) == ("Ours.", {"result_file": "../data.json"})
+
+
 def test_a_key_is_replaced_whole(folders):
     upper = "name: search\noverride: true\noutput_schema: {type: object}\nmock: {result: {found: 1}}\n"
     tool = only_tool(load(folders(theirs__a=BASE, ours__a=upper), KINDS))

@@ -36,7 +36,7 @@ class Verb:
 
 
 VERBS: Mapping[str, Verb] = {
-    "init": Verb("init", "Write a first tool, pack and scenario to start from."),
+    "init": Verb("init", "Write a first project to start from: a tool, a pack, a scenario."),
     "validate": Verb("validate", "Check descriptors, packs and scenarios, and prove what mocks answer."),
     "list": Verb("list", "List the tools."),
     "search": Verb("search", "Search the tools for words."),

@@ -1,4 +1,4 @@
-"""`toolcrib init`: a first tool, pack and scenario, and the schemas that an editor completes from."""
+"""`toolcrib init`: a first project with a tool, a pack and a scenario, and the schemas that an editor completes from."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.printing import json_text
 from toolcrib.executors import Executors
+from toolcrib.loading.finding import PROJECT_FILES
 from toolcrib.schemas import KINDS, with_blocks
 from toolcrib.text import escape_terminal
 
@@ -20,7 +21,8 @@ Next:
   toolcrib list
   toolcrib call get_forecast city=Oslo
   toolcrib run
-  toolcrib validate"""
+  toolcrib validate
+  toolcrib doctor"""
 
 
 @click.command("init")
@@ -28,12 +30,13 @@ Next:
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")
 @click.pass_context
 def command(ctx: click.Context, *, folder: str, force: bool) -> None:
-    """Write a first tool, pack and scenario to start from.
+    """Write a first project to start from: a tool, a pack, a scenario.
 
     They go to DIR, or here. Nothing that exists is overwritten unless `--force` is given.
     """
     contents = {Path(folder, name): text for name, text in _contents()}
-    existing = [path for path in contents if path.exists()]
+    others = (Path(folder, name) for name in PROJECT_FILES)
+    existing = [path for path in dict.fromkeys((*contents, *others)) if path.exists()]
     if existing and not force:
         for path in existing:
             click.echo(f"{escape_terminal(str(path))} exists", err=True)

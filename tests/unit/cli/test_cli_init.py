@@ -23,8 +23,8 @@ def test_what_it_writes_is_valid_listed_callable_and_passes(write, toolcrib, doc
 def test_every_file_names_a_schema_that_is_there(write, toolcrib):
     folder = write({})
     toolcrib("init")
-    documents = [*folder.glob("descriptors/*.yaml"), *folder.glob("packs/**/*.yaml")]
-    assert len(documents) == 5
+    documents = [*folder.glob("*.yaml"), *folder.glob("descriptors/*.yaml"), *folder.glob("packs/**/*.yaml")]
+    assert len(documents) == 6
     for path in documents:
         first = path.read_text(encoding="utf-8").splitlines()[0]
         lead, _, reference = first.partition("=")
@@ -40,6 +40,7 @@ def test_it_names_the_next_commands_and_where_to_go(write, toolcrib):
     assert "wrote shop/descriptors/get_forecast.tool.yaml" in shown
     assert shown.endswith(
         "Next:\n  cd shop\n  toolcrib list\n  toolcrib call get_forecast city=Oslo\n  toolcrib run\n  toolcrib validate\n"
+        "  toolcrib doctor\n"
     )
 
 
@@ -59,3 +60,21 @@ def test_a_folder_that_can_not_be_written_is_named(write, toolcrib):
     result = toolcrib("init")
     assert result.exit_code == exit_codes.PROBLEMS
     assert "descriptors/get_forecast.tool.yaml can't be written" in result.stderr
+
+
+def test_its_project_is_in_order_under_each_profile(write, toolcrib, document):
+    write({})
+    toolcrib("init")
+    told = document("doctor", "--json")
+    assert told["healthy"] is True
+    assert told["findings"] == []
+    assert told["profile"]["name"] == "dev"
+    assert document("doctor", "--profile", "ci", "--json")["healthy"] is True
+
+
+def test_it_adds_no_second_project_file(write, toolcrib):
+    folder = write({"toolcrib.yml": "project: mine\n"})
+    refused = toolcrib("init")
+    assert refused.exit_code == exit_codes.PROBLEMS
+    assert "toolcrib.yml exists" in refused.stderr
+    assert not (folder / "toolcrib.yaml").exists()

@@ -13,8 +13,9 @@ def problems_of(descriptor: Descriptor) -> list[Problem]:
     """Everything that is wrong with the `mock` block of a descriptor."""
     problems: list[Problem] = []
     rules = compile_rules(descriptor, problems)
-    problems += _unreachable(rules)
-    problems += _same_names(rules)
+    if len(rules) > 1:
+        problems += _unreachable(rules)
+        problems += _same_names(rules)
     if not any(problem.severity == "error" for problem in problems):
         problems += _wrong_answers(rules, descriptor)
     return problems
@@ -61,14 +62,14 @@ def _same_names(rules: tuple[Rule, ...]) -> list[Problem]:
 
 def _wrong_answers(rules: tuple[Rule, ...], tool: Descriptor) -> list[Problem]:
     """Answers that are the same for every call and that the output schema refuses."""
-    if tool.output_schema is None:
+    replies = [reply for rule in rules for reply in rule.replies]
+    fixed = [(reply, reply.constant.value) for reply in replies if reply.constant is not None]
+    if tool.output_schema is None or not fixed:
         return []
     severity: Severity = "error" if tool.on_invalid_result == "error" else "warning"
     validator = Validator(tool.output_schema)
     problems = []
-    for reply in (reply for rule in rules for reply in rule.replies):
-        if reply.constant is None:
-            continue
+    for reply, answer in fixed:
         place = reply.pointer if reply.kind == "content" else f"{reply.pointer}/{reply.kind}"
         problems += [
             Problem(
@@ -78,6 +79,6 @@ def _wrong_answers(rules: tuple[Rule, ...], tool: Descriptor) -> list[Problem]:
                 hint=fault.hint or "change the answer, or the schema",
                 severity=severity,
             )
-            for fault in validator.faults(reply.constant.value)
+            for fault in validator.faults(answer)
         ]
     return problems

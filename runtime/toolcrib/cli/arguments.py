@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any
+import math
 
-import click
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any, NoReturn
 
-from toolcrib.errors import Problem
-from toolcrib.loading.documents import parse_documents, parse_json
-from toolcrib.model import JSON
-from toolcrib.text import escape_terminal
+    import click
+
+    from toolcrib.errors import Problem
+    from toolcrib.model import JSON
+
+SHORT, MOST_NESTED = 1000, 32
+"""Characters and brackets. A JSON text with more of them may break a bound of documents."""
 
 
 def read_arguments(words: Iterable[str], file: str | None = None) -> dict[str, Any]:
@@ -35,21 +40,76 @@ def read_arguments(words: Iterable[str], file: str | None = None) -> dict[str, A
     return arguments
 
 
+def plain_arguments(words: Sequence[str]) -> dict[str, Any] | None:
+    """What `read_arguments` makes of words that are in order at first sight; None of any others."""
+    arguments: dict[str, Any] = {}
+    for word in words:
+        parts = _split(word)
+        if parts is None:
+            return None
+        key, text, is_json = parts
+        if is_json and not _is_tame(text):
+            return None
+        try:
+            arguments[key] = _PLAIN.decode(text) if is_json else text
+        except ValueError:
+            return None
+    return arguments if len(arguments) == len(words) else None
+
+
+def _split(word: str) -> tuple[str, str, bool] | None:
+    """Key, text, and whether the text is JSON; None for a word that is no argument."""
+    key, equals, text = word.partition("=")
+    if not equals or key in {"", ":"}:
+        return None
+    return (key[:-1], text, True) if key.endswith(":") else (key, text, False)
+
+
+def _is_tame(text: str) -> bool:
+    """Whether a JSON text is far from every bound of documents, and holds no halves of surrogate pairs."""
+    nested = text.count("[") + text.count("{")
+    return len(text) <= SHORT and nested <= MOST_NESTED and text.isprintable() and "\\u" not in text
+
+
+def _unlike(_text: str) -> NoReturn:
+    raise ValueError
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _unlike(text)
+
+
+def _without_doubles(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    value = dict(pairs)
+    return value if len(value) == len(pairs) else _unlike("")
+
+
+_PLAIN = json.JSONDecoder(object_pairs_hook=_without_doubles, parse_float=_finite, parse_constant=_unlike)
+
+
 def _refused(message: str) -> click.UsageError:
+    import click  # noqa: PLC0415 -- arguments that are in order need none of it
+
+    from toolcrib.text import escape_terminal  # noqa: PLC0415
+
     return click.UsageError(escape_terminal(message))
 
 
 def _of_word(word: str) -> tuple[str, JSON]:
-    key, equals, text = word.partition("=")
-    if not equals or key in {"", ":"}:
+    parts = _split(word)
+    if parts is None:
         raise _refused(f"`{word}` is no argument: write `key=text`, or `key:=json` for a JSON value")
-    if not key.endswith(":"):
+    key, text, is_json = parts
+    if not is_json:
         return key, text
-    value, problems = parse_json(key[:-1], text)
+    from toolcrib.loading.documents import parse_json  # noqa: PLC0415 -- texts need none of it
+
+    value, problems = parse_json(key, text)
     if problems:
-        hint = f"; for the text itself write {_quoted(f'{key[:-1]}={text}')}"
-        raise _refused(f"what follows `{key}=` is no JSON: {_told(problems)}{hint}")
-    return key[:-1], value
+        hint = f"; for the text itself write {_quoted(f'{key}={text}')}"
+        raise _refused(f"what follows `{key}:=` is no JSON: {_told(problems)}{hint}")
+    return key, value
 
 
 def _quoted(word: str) -> str:
@@ -57,6 +117,10 @@ def _quoted(word: str) -> str:
 
 
 def _of_file(file: str) -> dict[str, Any]:
+    import click  # noqa: PLC0415 -- as above
+
+    from toolcrib.loading.documents import parse_documents  # noqa: PLC0415
+
     shown = "the standard input" if file == "-" else file
     with click.open_file(file, "rb") as stream:
         documents, problems = parse_documents(shown, stream.read())

@@ -44,6 +44,11 @@ BEYOND = (
     "call reaches."
 )
 
+PACK_NOTE = (
+    "The file is called `pack.yaml`, `pack.yml` or `pack.json`. How packs are built, needed by others, renamed and "
+    "installed: [packs that travel](../how-to/packs.md)."
+)
+
 PROJECT_NOTE = (
     "The file is called `toolcrib.yaml`, `toolcrib.yml` or `toolcrib.json`. It is looked for in the working directory "
     "and in the folders above; the search ends at a folder that holds `.git`, at the home folder, and below a folder "
@@ -69,7 +74,7 @@ def pages() -> dict[str, str]:
         "mock.md": schema_page(
             "Mode mock", mock, "Names and functions of expressions: [expressions](expressions.md)."
         ),
-        "pack.md": schema_page("Pack", envelope("pack")),
+        "pack.md": schema_page("Pack", envelope("pack"), PACK_NOTE),
         "project.md": schema_page("Project", envelope("project"), PROJECT_NOTE),
         "scenario.md": schema_page("Scenario", envelope("scenario"), "Matchers: [matchers](matchers.md)."),
         "functions.md": function_page(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,14 @@ def shared_data_folder() -> Path:
 def root() -> Path:
     """The root of the repository."""
     return ROOT
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or writes the cache folder of whoever runs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOOLCRIB_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture

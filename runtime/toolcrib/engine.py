@@ -13,17 +13,19 @@ import itertools
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from toolcrib.clock import RealClock
 from toolcrib.errors import ClosedRuntime, ConfigurationError, DocumentError, Problem
 from toolcrib.executors import Executors
+from toolcrib.in_force import idle_modes, in_force
 from toolcrib.middleware import Observer, build_chain, chain_of, middleware_named, outer_layers
 from toolcrib.model import JSON, NOTHING, Descriptor, Outcome, Partial, Progress, Result
 from toolcrib.protocols import Clock, Middleware
 from toolcrib.registry import Registry, how_many
 from toolcrib.session import Chain, Session, Shelf, Unavailable
-from toolcrib.stock import Stock, in_order
+from toolcrib.starting import Asked, start, start_again
+from toolcrib.stock import Stock
 from toolcrib.validation.faults import shorten
 
 if TYPE_CHECKING:
@@ -39,26 +41,6 @@ if TYPE_CHECKING:
     from toolcrib.loading.trail import Seen
     from toolcrib.queries import Hidden
     from toolcrib.reloading import ReloadReport, ToolEvent
-
-
-class Asked(NamedTuple):
-    """How a runtime was opened, so that it can be opened again.
-
-    Attributes:
-        paths: Folders, packs, files, projects; none for what is found without.
-        also: Read besides, in any case.
-        profile: Name of a profile; None for the one that the environment or the project names.
-        modes: Tool glob -> mode.
-        indexed: Whether an index may be read and written.
-        watched: Whether files are watched while the runtime is used as `async with`.
-    """
-
-    paths: tuple[str, ...] = ()
-    also: tuple[str, ...] = ()
-    profile: str | None = None
-    modes: Mapping[str, str] = NOTHING
-    indexed: bool = True
-    watched: bool = False
 
 
 class Runtime:
@@ -153,9 +135,6 @@ class Runtime:
             ConfigurationError: `mode` and the glob `*` of `modes` ask for different modes; there is no such
                 profile; two paths are projects; or `strict`, and a glob of `modes` fits no tool.
         """
-        from toolcrib.in_force import idle_modes  # noqa: PLC0415 -- as above
-        from toolcrib.loading.contents import log_problems  # noqa: PLC0415 -- a call from an index reads nothing
-
         other = modes.get("*", mode)
         if mode is not None and mode != other:
             raise ConfigurationError(
@@ -178,7 +157,10 @@ class Runtime:
             if strict:
                 raise error
             _log().warning("%s", error)
-        log_problems(runtime.problems)
+        if runtime.problems:
+            from toolcrib.loading.contents import log_problems  # noqa: PLC0415 -- good documents need none of it
+
+            log_problems(runtime.problems)
         return runtime
 
     @classmethod
@@ -190,10 +172,9 @@ class Runtime:
             executors: The modes; the installed ones unless given.
             options: Those of the constructor.
         """
-        executors = executors or Executors.installed()
-        stock, registry, settings = _read(asked, executors)
-        runtime = cls(registry, executors=executors, stock=stock, **options)
-        runtime._asked, runtime.settings = asked, settings
+        started = start(asked, executors)
+        runtime = cls(started.registry, executors=started.executors, stock=started.stock, **options)
+        runtime._asked, runtime.settings = asked, started.settings
         return runtime
 
     @classmethod
@@ -210,7 +191,6 @@ class Runtime:
         Raises:
             UnknownMode: A glob of `modes` asks for a mode that is neither installed nor written anywhere.
         """
-        from toolcrib.in_force import in_force  # noqa: PLC0415 -- as above
         from toolcrib.loading.settings import NO_SETTINGS  # noqa: PLC0415 -- a call from an index reads nothing
         from toolcrib.opening import link_all  # noqa: PLC0415 -- as above
 
@@ -417,14 +397,14 @@ class Runtime:
         async with self._reloading:
             started = RealClock().monotonic()
             before, seen = self.registry, self._stock.seen
-            stock, registry, settings = await asyncio.to_thread(_read, asked, self.executors, self._stock)
-            events = compare(before, registry)
-            self._shelf.swap(registry.after(before), {})
-            self._stock, self.settings = stock, settings
+            now = await asyncio.to_thread(start_again, asked, self.executors, self._stock)
+            events = compare(before, now.registry)
+            self._shelf.swap(now.registry.after(before), {})
+            self._stock, self.settings = now.stock, now.settings
             self._tell(events)
             files = tuple(seen.changed()) if seen is not None else ()
             duration = RealClock().monotonic() - started
-            return report_of(self.registry, events, stock.problems, files, duration)
+            return report_of(self.registry, events, now.stock.problems, files, duration)
 
     def _tell(self, events: Iterable[ToolEvent]) -> None:
         if self._observer is not None:
@@ -515,25 +495,3 @@ def _loop_is_running() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _read(
-    asked: Asked, executors: Executors, before: Stock | None = None
-) -> tuple[Stock, Registry, Settings]:
-    """What a runtime holds: everything that was read, the tools in force, and the settings that put them there.
-
-    Args:
-        asked: What to read, and what to put in force.
-        executors: The modes.
-        before: What was in force until now, for a reload.
-    """
-    from toolcrib.in_force import idle_settings, in_force  # noqa: PLC0415 -- as above
-    from toolcrib.loading.projects import settings_of  # noqa: PLC0415 -- a call from an index reads nothing
-    from toolcrib.loading.settings import chosen_profile  # noqa: PLC0415 -- as above
-    from toolcrib.opening import read_stock  # noqa: PLC0415 -- as above
-
-    stock = read_stock(asked.paths, asked.also, executors, before)
-    settings = settings_of(stock.project, *chosen_profile(asked.profile))
-    registry = in_force(stock, settings, asked.modes, executors)
-    problems = (*stock.problems, *idle_settings(stock, settings))
-    return stock._replace(problems=in_order(problems)), registry, settings

@@ -8,11 +8,12 @@ import click
 
 from toolcrib.cli.options import Reading
 from toolcrib.cli.printing import plural
-from toolcrib.engine import Asked, Runtime
+from toolcrib.engine import Runtime
 from toolcrib.errors import ToolcribError
 from toolcrib.loading.projects import Profile
 from toolcrib.model import NOTHING
 from toolcrib.queries import Card
+from toolcrib.starting import Asked
 from toolcrib.text import escape_terminal
 
 

@@ -53,7 +53,7 @@ class Cabinet:
         """The file of a key. Two keys may share one, so the file tells whose it is."""
         return os.path.join(self._folder, f"{crc32(key):08x}{len(key):04x}{_SUFFIX}")
 
-    def read(self, key: bytes) -> bytes | None:
+    def read(self, key: bytes) -> memoryview | None:
         """What was written under a key, whole and unharmed; None where there is nothing.
 
         Raises:
@@ -74,12 +74,12 @@ class Cabinet:
         return self._unharmed(data)
 
     @staticmethod
-    def _unharmed(data: bytes) -> bytes | None:
+    def _unharmed(data: bytes) -> memoryview | None:
         start = len(_HEAD) + 4
-        if len(data) < start or not data.startswith(_HEAD):
+        body = memoryview(data)[start:]
+        if not data.startswith(_HEAD) or crc32(body).to_bytes(4, "big") != data[len(_HEAD) : start]:
             return None
-        body = data[start:]
-        return body if crc32(body).to_bytes(4, "big") == data[len(_HEAD) : start] else None
+        return body
 
     def write(self, key: bytes, body: bytes) -> None:
         """Write what belongs to a key. A reader sees what was there before, or all of this.

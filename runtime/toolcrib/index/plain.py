@@ -48,17 +48,21 @@ def from_plain(value: Any) -> Any:
     if type(value) is not tuple:
         return value
     kind = value[0]
-    if kind == _TUPLE:
-        return tuple(map(from_plain, value[1:]))
-    if kind == _MAPPING:
-        return MappingProxyType({key: from_plain(item) for key, item in value[1].items()})
     if kind == _ORIGIN:
         return _origin_from(value)
+    if kind == _MAPPING:
+        return MappingProxyType({key: from_plain(item) for key, item in value[1].items()})
+    items = _items_from(value[1:])
+    if kind == _TUPLE:
+        return tuple(items)
     cls = _CLASSES.get(kind) or _class(kind)
-    items = map(from_plain, value[1:])
     if issubclass(cls, tuple):
         return cls(*items)
     return cls(**dict(zip(cls.__dataclass_fields__, items, strict=True)))
+
+
+def _items_from(items: tuple[Any, ...]) -> list[Any]:
+    return [from_plain(item) if type(item) is tuple else item for item in items]
 
 
 _CLASSES: dict[str, Any] = {}
@@ -88,7 +92,7 @@ def _plain_origin(origin: Origin) -> Any:
 
 def _origin_from(value: Any) -> Origin:
     _kind, values, text, files = value
-    known = dict(zip(_OF_ORIGIN, map(from_plain, values), strict=True))
+    known = dict(zip(_OF_ORIGIN, _items_from(values), strict=True))
     return Origin(**known, files=None if files is None else _Beside(files), locate=_Places(text))
 
 

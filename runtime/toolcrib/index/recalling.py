@@ -1,0 +1,137 @@
+"""From paths to what was kept of them, and the other way round."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import toolcrib
+from toolcrib.errors import ConfigurationError
+from toolcrib.index.cabinet import Cabinet, cache_folder
+from toolcrib.index.stocks import Profiles, Recalled, encode, head_of
+from toolcrib.index.surroundings import Surroundings, look_around, search_path
+from toolcrib.loading.finding import find_project
+from toolcrib.stock import Stock
+
+if TYPE_CHECKING:
+    from toolcrib.loading.settings import Settings
+
+SWITCH = "TOOLCRIB_INDEX"
+"""The environment variable that turns indexes off: `off`, `0`, `no`, `false`."""
+
+
+def default_index() -> Index | None:
+    """The index in the user's cache folder; None where it is turned off, or there is no such folder."""
+    if os.environ.get(SWITCH, "").strip().lower() in {"off", "0", "no", "false"}:
+        return None
+    folder = cache_folder()
+    return Index(os.path.join(folder, "index")) if folder is not None else None
+
+
+def key_of(paths: Sequence[str], also: Sequence[str] = ()) -> bytes | None:
+    """What tells one reading from another; None where the working directory is gone.
+
+    Args:
+        paths: As they were given; none for what is found from the working directory.
+        also: What is read besides.
+    """
+    try:
+        folder = os.getcwd()
+    except OSError:
+        return None
+    project = find_project() if not paths else None
+    code = (sys.version, sys.prefix, list(toolcrib.__path__), search_path())
+    return repr((folder, tuple(paths), tuple(also), project, code)).encode("utf-8", "backslashreplace")
+
+
+class Index:
+    """Stocks that were kept. Several processes may read and write at once."""
+
+    def __init__(
+        self, folder: str, around: Callable[[Iterable[str]], Surroundings | None] = look_around
+    ) -> None:
+        """Use a folder; it is made when something is written.
+
+        Args:
+            folder: Where the files of indexes lie.
+            around: What judges documents now: from where the modes lie to the surroundings.
+        """
+        self._cabinet = Cabinet(folder)
+        self._around = around
+
+    def file(self, key: bytes) -> str:
+        """Where that which is kept under a key lies, or would lie."""
+        return self._cabinet.path(key)
+
+    def recall(self, key: bytes) -> Recalled | None:
+        """What was kept under a key, if nothing that it came from is different now."""
+        try:
+            body = self._cabinet.read(key)
+            if body is None:
+                return None
+            head, parts = head_of(body)
+            fresh = head.refreshed() if head.key == key else None
+            if fresh is None:
+                return None
+            recalled = Recalled(fresh, parts)
+        except (OSError, EOFError, ValueError, TypeError) as error:
+            _tell("an index was not read", error)
+            return None
+        if fresh.doubts < head.doubts:
+            self._write(key, fresh.encoded(parts))
+        return recalled
+
+    def keep(self, key: bytes, stock: Stock, targets: Mapping[str, str], profiles: Profiles) -> None:
+        """Keep a stock, if all of it can be told as plain data.
+
+        Args:
+            key: What it was read for.
+            stock: What reading and linking came to, before any profile is applied.
+            targets: Where the modes lie that judged it: mode -> `module:class`.
+            profiles: What its project puts in force.
+        """
+        from toolcrib.loading.recalling import Unkept  # noqa: PLC0415 -- a start from an index reads no documents
+
+        around = self._around(targets.values())
+        if around is None:
+            _tell("no index was written", "code was changed after it was imported")
+            return
+        try:
+            body = encode(key, around, stock, targets, profiles)
+        except (Unkept, ValueError) as error:
+            _tell("no index was written", error)
+            return
+        self._write(key, body)
+
+    def _write(self, key: bytes, body: bytes) -> None:
+        try:
+            self._cabinet.write(key, body)
+        except OSError as error:
+            _tell("an index was not written", error)
+
+
+def profiles_of(stock: Stock) -> Profiles:
+    """What the project of a stock puts in force, under each of its profiles."""
+    from toolcrib.loading.projects import settings_of  # noqa: PLC0415 -- as above
+
+    project = stock.project
+
+    def put(profile: str | None) -> Settings | None:
+        try:
+            return settings_of(project, profile)
+        except ConfigurationError:
+            return None  # whoever asks for it is told by reading anew
+
+    if project is None:
+        return Profiles(put(None), None)
+    found = {name: put(name) for name in project.profiles}
+    return Profiles(put(None), MappingProxyType(found))
+
+
+def _tell(what: str, why: object) -> None:
+    import logging  # noqa: PLC0415 -- a start from an index has nothing to tell
+
+    logging.getLogger("toolcrib").debug("%s: %s", what, why)

@@ -1,0 +1,248 @@
+"""A stock as the bytes of an index, and back: each part is decoded when somebody asks for it.
+
+The bytes are the length of the head (8, big-endian), the head, and behind it the parts. The head is all that is
+needed to tell whether the index holds good, and where the parts are.
+"""
+
+from __future__ import annotations
+
+import gc
+import marshal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+
+from toolcrib.index.plain import from_plain, to_plain
+from toolcrib.index.surroundings import Surroundings, surroundings_from
+from toolcrib.loading.settings import PROFILE_VARIABLE
+from toolcrib.loading.trail import Seen
+from toolcrib.model import Descriptor
+from toolcrib.queries import Card
+from toolcrib.registry import Registry
+from toolcrib.stock import Stock
+
+if TYPE_CHECKING:
+    from toolcrib.loading.scenarios import Scenario
+    from toolcrib.loading.settings import Settings
+    from toolcrib.protocols import Kinds
+
+T = TypeVar("T")
+
+_LENGTH = 8
+
+Span = tuple[int, int]
+"""Where a part begins and ends, counted from the end of the head."""
+
+
+class Profiles(NamedTuple):
+    """What a project puts in force, by profile. None where that is an error.
+
+    Attributes:
+        default: Without a profile that somebody asks for.
+        named: Name of a profile -> what it puts in force; None outside projects.
+    """
+
+    default: Settings | None
+    named: Mapping[str, Settings | None] | None
+
+    def chosen(self, profile: str | None, chosen_by: str) -> Settings | None:
+        """What is in force under a profile; as `loading.projects.settings_of`, but None where that raises."""
+        if profile is None or (self.named is None and chosen_by == PROFILE_VARIABLE):
+            return self.default
+        found = self.named.get(profile) if self.named is not None else None
+        return None if found is None else found._replace(chosen_by=chosen_by)
+
+
+class Head(NamedTuple):
+    """What is read first of an index.
+
+    Attributes:
+        key: What it was written for.
+        around: What judged the documents.
+        seen: What was looked at.
+        tools: Name of a tool -> where its descriptor is.
+        parts: Name of a part -> where it is.
+    """
+
+    key: bytes
+    around: Surroundings
+    seen: Seen
+    tools: dict[str, Span]
+    parts: dict[str, Span]
+
+    def refreshed(self) -> Head | None:
+        """The same, for a faster look next time, or None where anything is different."""
+        around = self.around.refreshed()
+        seen = self.seen.refreshed() if around is not None else None
+        return None if around is None or seen is None else self._replace(around=around, seen=seen)
+
+    @property
+    def doubts(self) -> int:
+        """How many looks take longer because something was touched a moment before it was noted."""
+        folders = (state for state, _names in (*self.seen.folders.values(), *self.around.path.values()))
+        return len(self.seen.contents) + len(self.around.code.contents) + sum(not state for state in folders)
+
+    def encoded(self, parts: bytes | memoryview) -> bytes:
+        """The bytes of the whole index, given those of its parts."""
+        told: Any = (self.key, self.around.plain(), tuple(self.seen), self.tools, self.parts)
+        head = marshal.dumps(told)
+        return b"".join((len(head).to_bytes(_LENGTH, "big"), head, parts))
+
+
+def head_of(body: memoryview) -> tuple[Head, memoryview]:
+    """The head of an index, and its parts."""
+    end = _LENGTH + int.from_bytes(body[:_LENGTH], "big")
+    with gc_paused():
+        key, around, seen, tools, parts = marshal.loads(body[_LENGTH:end])  # noqa: S302 -- the user's own folder
+    return Head(key, surroundings_from(around), Seen(*seen), tools, parts), body[end:]
+
+
+def encode(
+    key: bytes, around: Surroundings, stock: Stock, targets: Mapping[str, str], profiles: Profiles
+) -> bytes:
+    """The bytes of an index.
+
+    Raises:
+        Unkept: Something can't be told as plain data.
+        ValueError: As above, in a schema or block.
+    """
+    from toolcrib.loading.recalling import Unkept, plain_scenario  # noqa: PLC0415 -- a start from an index reads none
+
+    if stock.seen is None:
+        raise Unkept("not everything that was looked at can be followed")
+    blobs: list[bytes] = []
+    end = 0
+
+    def put(value: Any) -> Span:
+        nonlocal end
+        blobs.append(marshal.dumps(value))
+        end += len(blobs[-1])
+        return end - len(blobs[-1]), end
+
+    registry = stock.registry
+    tools = {name: put(to_plain(tool)) for name, tool in registry.items()}
+    parts = {
+        "cards": put([tuple(card) for card in registry.cards.values()]),
+        "packs": put([to_plain(pack) for pack in stock.packs]),
+        "projects": put([to_plain(project) for project in stock.projects]),
+        "scenarios": put([tuple(plain_scenario(scenario)) for scenario in stock.scenarios]),
+        "rest": put((dict(targets), to_plain(profiles), _rest_of(stock))),
+    }
+    return Head(key, around, stock.seen, tools, parts).encoded(b"".join(blobs))
+
+
+_OF_REST = ("problems", "refused", "project_file", "project_error", "toolsets", "sources", "ignored")
+"""What is needed whenever tools are called or listed, and small."""
+
+
+def _rest_of(stock: Stock) -> dict[str, Any]:
+    refused = {name: to_plain(problem) for name, problem in stock.refused.items()}
+    return {name: to_plain(getattr(stock, name)) for name in _OF_REST if name != "refused"} | {
+        "refused": refused
+    }
+
+
+class Recalled:
+    """What was read of an index that holds good.
+
+    Attributes:
+        targets: Where the modes lie: mode -> `module:class`.
+        profiles: What the project puts in force.
+    """
+
+    def __init__(self, head: Head, parts: memoryview) -> None:
+        self._head = head
+        self._parts = parts
+        self.targets: Mapping[str, str]
+        self.targets, profiles, self._rest = self._part("rest")
+        self.profiles: Profiles = from_plain(profiles)
+
+    def stock(self, kinds: Kinds) -> Stock:
+        """The stock; its tools, packs, project and scenarios are made when they are asked for.
+
+        Args:
+            kinds: What the modes say of their blocks, for the scenarios.
+        """
+        rest = {name: from_plain(value) for name, value in self._rest.items() if name != "refused"}
+        return Stock(
+            registry=Registry.lazy(_Cards(self._head.tools, self._part), self._tool),
+            packs=_Later(lambda: map(from_plain, self._part("packs"))),
+            scenarios=_Later(lambda: self._scenarios(kinds)),
+            projects=_Later(lambda: map(from_plain, self._part("projects"))),
+            refused={name: from_plain(problem) for name, problem in self._rest["refused"].items()},
+            seen=self._head.seen,
+            **rest,
+        )
+
+    def _part(self, name: str) -> Any:
+        return self._decoded(self._head.parts[name])
+
+    def _decoded(self, span: Span) -> Any:
+        return marshal.loads(self._parts[span[0] : span[1]])  # noqa: S302 -- as above
+
+    def _tool(self, name: str) -> Descriptor:
+        tool: Descriptor = from_plain(self._decoded(self._head.tools[name]))
+        return tool
+
+    def _scenarios(self, kinds: Kinds) -> Iterable[Scenario]:
+        from toolcrib.loading.recalling import ScenarioText, scenarios_from  # noqa: PLC0415 -- calls need none
+
+        texts = [ScenarioText(*values) for values in self._part("scenarios")]
+        return scenarios_from(texts, self._head.tools, kinds)
+
+
+class _Cards(Mapping[str, Card]):
+    """The cards by name; all of them are decoded at once when the first is asked for."""
+
+    def __init__(self, names: Mapping[str, Span], part: Callable[[str], Any]) -> None:
+        self._names = names
+        self._part = part
+        self._cards: dict[str, Card] | None = None
+
+    def __getitem__(self, name: str) -> Card:
+        if self._cards is None:
+            with gc_paused():
+                self._cards = {values[0]: Card._make(values) for values in self._part("cards")}
+        return self._cards[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class _Later(Sequence[T]):
+    """Values that are made when somebody looks at them."""
+
+    def __init__(self, make: Callable[[], Iterable[T]]) -> None:
+        self._make = make
+        self._made: tuple[T, ...] | None = None
+
+    def _values(self) -> tuple[T, ...]:
+        if self._made is None:
+            self._made = tuple(self._make())
+        return self._made
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        return self._values()[index]
+
+    def __len__(self) -> int:
+        return len(self._values())
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """No garbage is looked for while very many values come to be, none of which is garbage."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

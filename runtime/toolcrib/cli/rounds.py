@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import NoReturn
 
 import click
@@ -29,18 +29,21 @@ def keep_running(round_of: Callable[[], Seen | None]) -> NoReturn:
         ToolcribError: The first round could not be set up. A later one that can't tells so and is not the last.
     """
     seen = round_of() or Seen({}, {}, {})
+    # Its end closes what waits, wherever Ctrl-C came.
     with asyncio.Runner() as runner:
         coming = changes(lambda: seen, clock=RealClock())
-        try:
-            while True:
-                click.echo("waiting for changes; Ctrl-C ends", err=True)
-                _tell_changes(runner.run(anext(coming)))
-                try:
-                    seen = round_of() or seen
-                except ToolcribError as error:
-                    click.echo(escape_terminal(str(error)), err=True)
-        finally:
-            runner.run(coming.aclose())
+        while True:
+            click.echo("waiting for changes; Ctrl-C ends", err=True)
+            _tell_changes(runner.run(_next(coming)))
+            try:
+                seen = round_of() or seen
+            except ToolcribError as error:
+                click.echo(escape_terminal(str(error)), err=True)
+
+
+async def _next(coming: AsyncGenerator[list[str], None]) -> list[str]:
+    # Not `anext` itself: a task that is cancelled before it begins must not touch the generator.
+    return await anext(coming)
 
 
 def _tell_changes(paths: list[str]) -> None:

@@ -33,7 +33,7 @@ BATCH = 0.2
 FIRST = 8
 """Scenarios of a worker's first batch: nobody knows yet how long they take."""
 
-MOST_DEATHS = 10
+MOST_DEATHS = 5
 """After so many workers have died no new ones are started."""
 
 _GRACE = 2.0
@@ -136,8 +136,14 @@ class _Crew:
     def _feed(self, worker: _Worker) -> None:
         """Give a worker that waits what is to be done next."""
         if worker.ready and not worker.given and self._left:
-            worker.given.extend(self._batch())
-            worker.connection.send(list(worker.given))
+            batch = self._batch()
+            try:
+                worker.connection.send(batch)
+            except OSError:
+                # It died while it waited, which is heard next.
+                self._left.extendleft(reversed(batch))
+            else:
+                worker.given.extend(batch)
 
     def _check(self, names: list[str]) -> None:
         if names != self._names:

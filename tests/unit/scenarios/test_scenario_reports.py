@@ -165,6 +165,7 @@ def test_the_json_of_a_report_is_stable():
                 "number": 1,
                 "branch": None,
                 "name": "it is open",
+                "within": "",
                 "call": "get_order",
                 "args": {"id": "1"},
                 "line": 22,

@@ -20,6 +20,9 @@ from toolcrib.engine import Runtime
 from toolcrib.errors import ConfigurationError, ToolcribError, near_misses
 from toolcrib.executors import Executors
 from toolcrib.in_force import idle_settings, in_force
+from toolcrib.index import default_index, key_of
+from toolcrib.index.cabinet import FOLDER_VARIABLE
+from toolcrib.index.recalling import SWITCH
 from toolcrib.loading.files import ARCHIVE, pack_file
 from toolcrib.loading.finding import places_to_look
 from toolcrib.loading.installed import InstalledPack, installed_packs
@@ -31,6 +34,8 @@ from toolcrib.stock import Stock, in_order
 
 VARIABLES: Mapping[str, str] = {
     PROFILE_VARIABLE: "names the profile",
+    SWITCH: "says whether indexes are used",
+    FOLDER_VARIABLE: "names the folder of indexes",
     "NO_COLOR": "turns colours off",
     "COLUMNS": "is the width of tables",
 }
@@ -61,6 +66,7 @@ class Checkup:
         self.stock = self._read(reading)
         self.settings = self._chosen(reading)
         self.runtime = Runtime(self._in_force(), executors=self.executors, stock=self.stock)
+        self._index = _index(reading, self.stock)
         self._environment = dict(self._variables())
         self._sources = list(self._look_at_sources())
         self._tell_problems()
@@ -89,6 +95,7 @@ class Checkup:
             "ignored": list(self.stock.ignored),
             "packs": [self._pack(pack) for pack in self.stock.packs],
             "installed_packs": [_installed_pack(pack) for pack in installed_packs().values()],
+            "index": self._index,
             "tools": self._tools(),
             "scenarios": len(self.stock.scenarios),
             "environment": self._environment,
@@ -252,6 +259,24 @@ class Checkup:
                 near = near_misses(name, [known for known in VARIABLES if known.startswith("TOOLCRIB_")])
                 hint = f"did you mean {' or '.join(near)}?" if near else "toolcrib does not read it"
                 self.findings.warning(f"the environment variable {name} has no effect", hint)
+
+
+def _index(reading: Reading, stock: Stock) -> dict[str, Any]:
+    """Whether the next start can do without reading the documents, and why not."""
+    index = default_index()
+    key = key_of((), reading.packs)
+    if index is None:
+        off = os.environ.get(SWITCH)
+        return {"file": None, "state": f"off, by {SWITCH}={off}" if off else "off: there is no cache folder"}
+    if not reading.indexed:
+        return {"file": None, "state": "off, by --no-index"}
+    if key is None or stock.seen is None:
+        return {"file": None, "state": "none: what was read can't be followed"}
+    file = index.file(key)
+    if not Path(file).exists():
+        return {"file": file, "state": "none yet: the next start writes it"}
+    current = index.recall(key) is not None
+    return {"file": file, "state": "current" if current else "out of date: the next start writes it anew"}
 
 
 def _installed_pack(pack: InstalledPack) -> dict[str, Any]:

@@ -144,6 +144,8 @@ def _in_force(told: dict[str, Any]) -> Iterator[Row]:
     for pack in told["installed_packs"]:
         fault = f": {pack['fault']}" if pack["fault"] else ""
         yield "installed", f"pack {pack['name']}, of {pack['distribution']}{fault}"
+    index = told["index"]
+    yield "index", f"{index['state']}  ({index['file']})" if index["file"] else index["state"]
 
 
 def _settings(profile: dict[str, Any]) -> Iterator[Row]:

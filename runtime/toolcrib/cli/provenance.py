@@ -132,16 +132,14 @@ def _short(tool: Descriptor, key: str) -> str:
 
 
 def _schema_in_short(schema: Any) -> str:
-    if schema is None or schema is True:
-        return "any JSON value"
-    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(schema, dict):
+        return "nothing" if schema is False else "any JSON value"
+    properties = schema.get("properties")
     if isinstance(properties, dict) and properties:
         return f"{{{', '.join(properties)}}}" if len(properties) <= 4 else f"{len(properties)} properties"
-    return (
-        "no arguments"
-        if isinstance(schema, dict) and schema.get("additionalProperties") is False
-        else "a schema"
-    )
+    if schema == {"type": "object", "additionalProperties": False}:
+        return "{}"
+    return schema["type"] if isinstance(schema.get("type"), str) else "a schema"
 
 
 # A name that no tool has.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from toolcrib.cli.entry import COMPLETION
+
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -18,4 +20,4 @@ def command(ctx: click.Context, shell: str) -> None:
     maker = get_completion_class(shell)
     if maker is None:
         raise AssertionError(f"click completes {shell}")
-    click.echo(maker(ctx.find_root().command, {}, "toolcrib", "_TOOLCRIB_COMPLETE").source())
+    click.echo(maker(ctx.find_root().command, {}, "toolcrib", COMPLETION).source())

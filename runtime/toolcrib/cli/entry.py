@@ -5,12 +5,16 @@ What this module imports, every command waits for: it imports nothing.
 
 from __future__ import annotations
 
+import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import IO
+
+COMPLETION = "_TOOLCRIB_COMPLETE"
+"""The environment variable by which a shell asks click for completions, whatever the words are."""
 
 INTERRUPTED = 130
 """How a shell tells an end by Ctrl-C; as `exit_codes.INTERRUPTED`."""
@@ -41,9 +45,11 @@ VERBS: Mapping[str, Verb] = {
     "list": Verb("list", "List the tools."),
     "search": Verb("search", "Search the tools for words."),
     "show": Verb("show", "Show everything about one tool."),
-    "call": Verb("call", "Call a tool."),
+    "call": Verb("call", "Call a tool.", quick="quick:call"),
     "run": Verb("run", "Run the scenarios, and the examples of descriptors."),
-    "doctor": Verb("doctor", "Say what is installed, what is in force, where it came from, and what is wrong."),
+    "doctor": Verb(
+        "doctor", "Say what is installed, what is in force, where it came from, and what is wrong."
+    ),
     "pack": Verb("pack", "Build a pack into an archive, or look into one."),
     "schema": Verb("schema", "Print the JSON Schema of a kind of document."),
     "completion": Verb("completion", "Print the script that completes `toolcrib` in a shell."),
@@ -75,10 +81,12 @@ def _never_fails_to_encode(stream: IO[str]) -> None:
 
 def _answered_quickly(words: list[str]) -> int | None:
     """The exit code of a command line that needs no click; None for any other."""
+    if COMPLETION in os.environ:
+        return None
     if words == ["--version"]:
         from toolcrib import __version__  # noqa: PLC0415
 
-        return say(f"toolcrib {__version__}\n")
+        return 0 if say(f"toolcrib {__version__}\n") else None
     verb = VERBS.get(words[0]) if words else None
     if verb is None or not verb.quick:
         return None
@@ -89,11 +97,11 @@ def _answered_quickly(words: list[str]) -> int | None:
     return code
 
 
-def say(text: str) -> int | None:
-    """Print the whole of a quick answer: 0, or None where click has to say how that failed."""
+def say(text: str) -> bool:
+    """Print the whole of a quick answer, and return whether that worked. Click knows what to do where it did not."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except (AttributeError, OSError):
-        return None
-    return 0
+        return False
+    return True

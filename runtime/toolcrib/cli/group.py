@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -75,5 +76,26 @@ def cli(ctx: click.Context, reading: Reading) -> None:
     `packs` here; and from what `--pack` names.
     """
     ctx.obj = reading
+    _settle_colours(ctx)
+
+
+def _settle_colours(ctx: click.Context) -> None:
     if os.environ.get("NO_COLOR"):
         ctx.color = False
+
+
+def finish(tell: Callable[[], int]) -> NoReturn:
+    """Let a verb that was begun without click end as any other does: with its colours, and its broken pipes.
+
+    Args:
+        tell: Prints what is left to say, and returns the exit code.
+    """
+
+    @click.command()
+    @click.pass_context
+    def rest(ctx: click.Context) -> None:
+        _settle_colours(ctx)
+        ctx.exit(tell())
+
+    rest.main([], prog_name="toolcrib")
+    raise AssertionError("click ends the process")

@@ -1,0 +1,102 @@
+"""Command lines that are answered before click is imported, exactly as their commands would answer them.
+
+Whatever is not clear at first sight (an option that is not known here, a document with errors, a stream of
+another encoding) is left to the command: then nothing has been printed and no tool was called.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from toolcrib.cli.entry import say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from typing import TypeAlias
+
+    from toolcrib.model import Result
+
+    Said: TypeAlias = tuple[list[str], set[str], dict[str, list[str]]]
+
+
+ONCE = ("--profile", "--mode", "--seed")
+"""Options that are left to the command when they are given twice."""
+
+
+def call(words: Sequence[str]) -> int | None:
+    """Answer `toolcrib call NAME [KEY=TEXT | KEY:=JSON]...`, for a call that never waits."""
+    said = _said(words, ("--json", "--no-index"), ("--pack", "--profile", "--mode", "--seed"))
+    if said is None or not said[0]:
+        return None
+    (name, *rest), flags, options = said
+    seed, mode = options.get("--seed", ["0"])[0], _only(options, "--mode")
+    if not (seed.isascii() and seed.isdecimal() and len(seed) < 20):
+        return None
+    from toolcrib.cli.arguments import plain_arguments  # noqa: PLC0415 -- `toolcrib list` needs none of these
+    from toolcrib.engine import Runtime  # noqa: PLC0415
+    from toolcrib.errors import ToolcribError  # noqa: PLC0415
+    from toolcrib.starting import Asked  # noqa: PLC0415
+
+    arguments = plain_arguments(rest)
+    if arguments is None:
+        return None
+    asked = Asked(
+        also=tuple(options.get("--pack", ())),
+        profile=_only(options, "--profile"),
+        modes={} if mode is None else {name: mode},
+        indexed="--no-index" not in flags,
+    )
+    try:
+        runtime = Runtime.reading(asked, seed=int(seed))
+    except ToolcribError:
+        return None
+    if any(problem.severity == "error" for problem in runtime.problems):
+        return None
+    result = runtime.call_at_once(name, arguments)
+    if result is None:
+        return None
+    runtime.close()
+    return _told(result, as_json="--json" in flags, worded=bool(rest))
+
+
+def _said(words: Sequence[str], flags: Collection[str], valued: Collection[str]) -> Said | None:
+    """The words that are no options, the flags, and the options with their values; None where click may see otherwise."""
+    if (getattr(sys.stdout, "encoding", None) or "").lower() != "utf-8":
+        return None
+    plain: list[str] = []
+    given: set[str] = set()
+    options: dict[str, list[str]] = {}
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("-"):
+            plain.append(word)
+        elif word in flags:
+            given.add(word)
+        else:
+            value = next(rest, None)
+            if word not in valued or value is None or (word in ONCE and word in options):
+                return None
+            options.setdefault(word, []).append(value)
+    if not all(os.access(path, os.R_OK) for path in options.get("--pack", ())):
+        return None
+    return plain, given, options
+
+
+def _only(options: dict[str, list[str]], name: str) -> str | None:
+    return options[name][0] if name in options else None
+
+
+def _told(result: Result, *, as_json: bool, worded: bool) -> int:
+    """Print what came of a call that was made: by click's means where there is more to it than to print texts."""
+    from toolcrib.cli.answers import answer_lines  # noqa: PLC0415 -- as above
+    from toolcrib.cli.exit_codes import OF_OUTCOME  # noqa: PLC0415
+
+    code = OF_OUTCOME[result.outcome]
+    if (as_json or not code) and say("".join(f"{line}\n" for line in answer_lines(result, as_json=as_json))):
+        return code
+    from toolcrib.cli.call import tell  # noqa: PLC0415 -- only failures need click
+    from toolcrib.cli.group import finish  # noqa: PLC0415
+
+    return finish(lambda: tell(result, as_json=as_json, worded=worded))

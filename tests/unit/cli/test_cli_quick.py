@@ -1,0 +1,267 @@
+"""What is answered before click is imported is what the command answers, byte by byte."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from toolcrib.cli import entry, quick
+from toolcrib.cli.group import cli
+
+TOOLS = {
+    "descriptors/echo.tool.yaml": """
+name: echo
+description: Says it again. And that is all.
+annotations: {read_only: true}
+input_schema:
+  required: [text]
+  properties: {text: {type: string}, times: {type: integer, minimum: 1, default: 1}}
+mock: {result: "{{ args.text ~ ' ' ~ args.times }}"}
+---
+name: parts
+deprecated: true
+mock:
+  result: {made: true, more: [1, 2.5, null, "\\e[31mé日"]}
+  content:
+    - {type: text, text: See here.}
+    - {type: image, data: aGVsbG8=, mime_type: image/png, title: "A \\e[31mmap"}
+---
+name: failing
+mock: {error: {code: broken, message: "It is \\e[31mbroken."}}
+---
+name: slow
+mock: {result: 1, latency: 1ms}
+---
+name: drawn
+output_schema: {type: integer}
+mock: {generate: true}
+---
+name: later
+description: Nobody wrote it yet.
+experimental: true
+""",
+    "other/far.tool.yaml": "name: far\nmode: mock\nmock: {result: Far away.}\nlive: {url: x}\n",
+    "bad/bad.tool.yaml": "name: bad\nmock: {result: 1}\noops: 1\n",
+}
+
+LISTS = [
+    [],
+    ["--json"],
+    ["echo"],
+    ["--pack", "other"],
+    ["--pack", "nowhere"],
+    ["--pack", "bad"],
+    ["--no-index"],
+    ["--profile", "nobody"],
+    ["--mode", "mock"],
+    ["-h"],
+    ["--oops"],
+]
+
+CALLS = [
+    [],
+    ["echo", "text=hi"],
+    ["echo", "text=\x1b[31mhi é日"],
+    ["echo", "text=hi", "times:=3"],
+    ["echo", "text=hi", "times=3", "--json"],
+    ["echo", "text:=3"],
+    ["echo", "times:=0"],
+    ["echo", "times:=0", "--json"],
+    ["echo", "text"],
+    ["echo", "text:=oops"],
+    ["echo", "text=a", "text=b"],
+    ["--json", "echo", "--", "text=a"],
+    ["parts"],
+    ["parts", "--json"],
+    ["failing"],
+    ["failing", "--json"],
+    ["slow"],
+    ["drawn"],
+    ["drawn", "--seed", "7"],
+    ["drawn", "--seed", "7", "--seed", "8"],
+    ["drawn", "--seed", ""],
+    ["drawn", "--seed", "-1"],
+    ["drawn", "--seed"],
+    ["later"],
+    ["ecko", "text=hi"],
+    ["echo", "text=hi", "--dry-run"],
+    ["echo", "text=hi", "--explain"],
+    ["echo", "text=hi", "--mode", "live"],
+    ["echo", "text=hi", "--mode", "oops"],
+    ["far", "--pack", "other"],
+    ["far", "--pack", "other", "--mode", "live"],
+    ["far", "--pack", "nowhere"],
+    ["bad", "--pack", "bad"],
+    ["echo", "--pack", "bad", "text=hi"],
+    ["echo", "text=hi", "--profile", "nobody"],
+    ["echo", "text=hi", "--no-index"],
+    ["echo", "text=hi", "--oops"],
+    ["-h"],
+]
+
+LINES = [
+    ["--version"],
+    ["--version", "list"],
+    *(["list", *words] for words in LISTS),
+    *(["call", *words] for words in CALLS),
+]
+
+
+class Told(NamedTuple):
+    """What a command line came to."""
+
+    code: int | str | None
+    out: bytes
+    err: bytes
+
+
+class Stream(io.TextIOWrapper):
+    """A stream of the process, kept in memory."""
+
+    def __init__(self, *, terminal: bool, encoding: str = "utf-8") -> None:
+        super().__init__(io.BytesIO(), encoding=encoding, write_through=True)
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+    def told(self) -> bytes:
+        """What was written, without the time that a call took."""
+        return re.sub(rb'"duration": [0-9.e-]+', b'"duration": 0', self.buffer.getvalue())
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Told]:
+    """Run something with a command line and streams of its own."""
+
+    def run(
+        main: Callable[[], object], words: list[str], *, terminal: bool = False, encoding: str = "utf-8"
+    ) -> Told:
+        out, err = Stream(terminal=terminal, encoding=encoding), Stream(terminal=terminal)
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "argv", ["toolcrib", *words])
+            patched.setattr(sys, "stdout", out)
+            patched.setattr(sys, "stderr", err)
+            with pytest.raises(SystemExit) as ended:
+                main()
+        return Told(ended.value.code, out.told(), err.told())
+
+    return run
+
+
+@pytest.fixture(params=["fresh", "indexed"])
+def project(request: pytest.FixtureRequest, write: Callable[..., Path], told: Callable[..., Told]) -> Path:
+    """A folder with tools, before and after an index of them was written."""
+    folder = write(TOOLS)
+    if request.param == "indexed":
+        told(by_click, ["list"])
+    return folder
+
+
+def by_click() -> None:
+    """The long way."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")
+    cli(prog_name="toolcrib")
+
+
+@pytest.mark.parametrize("terminal", [False, True], ids=["file", "terminal"])
+@pytest.mark.parametrize("words", LINES, ids=" ".join)
+def test_a_command_line_says_the_same_by_both_ways(words, terminal, project, told, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    long = told(by_click, words, terminal=terminal)
+    assert told(entry.main, words, terminal=terminal) == long
+
+
+@pytest.mark.parametrize(
+    "words", [["list"], ["call", "echo", "text=hé日"], ["call", "failing"]], ids=" ".join
+)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("NO_COLOR", "1"), ("COLUMNS", "20"), ("TOOLCRIB_PROFILE", "nobody"), ("TOOLCRIB_INDEX", "off")],
+)
+def test_variables_count_by_both_ways(words, name, value, project, told, monkeypatch):
+    monkeypatch.setenv(name, value)
+    long = told(by_click, words, terminal=True)
+    assert told(entry.main, words, terminal=True) == long
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-16"])
+def test_streams_of_another_encoding_are_left_to_click(encoding, project, told):
+    words = ["call", "echo", "text=é日"]
+    assert told(entry.main, words, encoding=encoding) == told(by_click, words, encoding=encoding)
+
+
+def answered(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int | None:
+    """The exit code of a command line, if it is answered quickly."""
+    monkeypatch.setattr(sys, "stdout", Stream(terminal=False))
+    function = entry.VERBS[words[0]].quick.partition(":")[2]
+    return getattr(quick, function)(words[1:])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["call", "echo", "text=hi"],
+        ["call", "echo", "text=hi", "times=3", "--json"],
+        ["call", "parts"],
+        ["call", "failing", "--json"],
+        ["call", "far", "--pack", "other", "--no-index"],
+        ["call", "drawn", "--seed", "7"],
+    ],
+    ids=" ".join,
+)
+def test_ordinary_command_lines_are_answered_quickly(words, project, monkeypatch):
+    assert answered(words, monkeypatch) is not None
+
+
+def test_a_shell_that_asks_for_completions_is_answered_by_click(project, told, monkeypatch):
+    monkeypatch.setenv("_TOOLCRIB_COMPLETE", "bash_source")
+    assert b"complete" in told(entry.main, ["--version"]).out
+
+
+class Gone(Stream):
+    """A stream whose reader has gone."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(errno.EPIPE, "gone")
+
+
+@pytest.mark.parametrize("words", [["--version"], ["call", "echo", "text=hi"], ["list"]], ids=" ".join)
+def test_a_reader_that_goes_away_ends_a_quick_answer_as_any_other(words, project, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["toolcrib", *words])
+    monkeypatch.setattr(sys, "stdout", Gone(terminal=False))
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == 1
+
+
+def test_an_interrupt_ends_a_quick_answer_quietly(project, monkeypatch, capsys):
+    def interrupted(_words: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(entry.VERBS, "call", entry.Verb("call", "", quick="interrupting:call"))
+    monkeypatch.setitem(sys.modules, "toolcrib.cli.interrupting", type("Module", (), {"call": interrupted}))
+    monkeypatch.setattr(sys, "argv", ["toolcrib", "call"])
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "interrupted\n")
+
+
+def test_a_failed_call_is_made_once(write, told):
+    write(
+        {
+            "descriptors/counting.tool.yaml": "name: counting\nmock: {error: {code: no, message: 'call {{ call }}'}}\n"
+        }
+    )
+    shown = told(entry.main, ["call", "counting", "--json"])
+    assert json.loads(shown.out)["message"] == "call 1"
+    assert b"call 1" in told(entry.main, ["call", "counting"]).err

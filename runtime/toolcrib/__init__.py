@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from toolcrib.queries import Card, Hit, Rule
     from toolcrib.registry import Registry
     from toolcrib.reloading import ReloadReport, ToolAppeared, ToolChanged, ToolGone
-    from toolcrib.scenarios import ScenarioReport, run_scenario
+    from toolcrib.scenarios import ScenarioReport, run_scenario, runs_of
     from toolcrib.session import Session
     from toolcrib.text import text_for_model
     from toolcrib.virtual_clock import VirtualClock
@@ -130,7 +130,7 @@ _HOMES = {
     "registry": ("Registry",),
     "reloading": ("ReloadReport", "ToolAppeared", "ToolChanged", "ToolGone"),
     "session": ("Session",),
-    "scenarios": ("ScenarioReport", "run_scenario"),
+    "scenarios": ("ScenarioReport", "run_scenario", "runs_of"),
     "text": ("text_for_model",),
     "virtual_clock": ("VirtualClock",),
 }
@@ -202,6 +202,7 @@ __all__ = [
     "Usage",
     "VirtualClock",
     "run_scenario",
+    "runs_of",
     "text_for_model",
 ]
 

@@ -58,6 +58,9 @@ _SUMS_MARK: Final = b"PK\x07\x08"
 _ZIP64_MARK: Final = b"PK\x06\x07"
 _ZIP64_LOCATOR: Final = 20
 
+_VERSION: Final = 63
+"""Of the format, ten times: 6.3."""
+
 _SUMS_FOLLOW: Final = 1 << 3
 _ENCRYPTED: Final = 1 << 0 | 1 << 6 | 1 << 13
 _KNOWN_FLAGS: Final = _SUMS_FOLLOW | 1 << 1 | 1 << 2 | 1 << 11  # 1, 2: how hard it was pressed; 11: UTF-8
@@ -177,7 +180,7 @@ def _end(data: bytes, faults: Faults) -> _End | None:
         faults.tell("archive_too_large", message, "leave out what is no tool, scenario or data of them")
         return None
     found = list(_end_records(data))
-    if len(found) != 1:
+    if found != [data.rfind(_END_MARK)]:  # others take the last one, whether it fits or not
         faults.tell("archive_damaged", _without_end(data, len(found)), _BUILD)
         return None
     (at,) = found
@@ -211,7 +214,7 @@ def _end_records(data: bytes) -> Iterator[int]:
 
 def _without_end(data: bytes, found: int) -> str:
     if found:
-        return "the archive has several end records, so that its directory depends on the reader"
+        return "the archive has, or seems to have, several end records, so that its directory depends on the reader"
     if data.startswith(_LOCAL_MARK):
         return "the archive is cut off, half written, or goes on after its end: its end record is not where it belongs"
     return "the file is no zip archive" if data else "the file is empty"
@@ -225,31 +228,16 @@ def _directory(data: bytes, end: _End, faults: Faults) -> list[_Entry]:
         if at + _CENTRAL.size > end.stop or data[at : at + 4] != _CENTRAL_MARK:
             faults.tell("archive_damaged", f"line {len(entries) + 1} of the directory can't be read", _BUILD)
             return entries
-        (
-            _,
-            _,
-            _,
-            flags,
-            method,
-            _,
-            _,
-            crc,
-            packed,
-            size,
-            name,
-            extra,
-            comment,
-            disk,
-            _,
-            attributes,
-            offset,
-        ) = _CENTRAL.unpack_from(data, at)
+        line: tuple[int, ...] = _CENTRAL.unpack_from(data, at)
+        needed, flags, method, _, _, crc, packed, size, name, extra, comment, disk, _, attributes, offset = (
+            line[2:]
+        )
         at += _CENTRAL.size
         entry = _Entry(data[at : at + name], flags, method, crc, packed, size, attributes, offset)
         _check_extra(entry, data[at + name : at + name + extra], faults)
-        if disk:
-            message = f"`{entry.shown}` lies on another disk of the archive"
-            faults.tell("archive_unsupported", message, _BUILD)
+        if disk or needed > _VERSION:
+            where = "lies on another disk" if disk else f"needs version {needed / 10:g} of the format"
+            faults.tell("archive_unsupported", f"`{entry.shown}` {where}", _BUILD)
         at += name + extra + comment
         entries.append(entry)
     if at != end.stop:

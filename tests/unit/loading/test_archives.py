@@ -183,9 +183,16 @@ def test_a_comment_is_no_surplus():
     assert plain_read(zipped(comment=b"deadbeef" * 5)) == PLAIN
 
 
-def test_a_second_end_record_in_the_comment_is_refused():
-    inner = zipped({"pack.yaml": b"name: other\nversion: 1.0.0\n"})
-    assert codes(zipped(comment=inner)) == ["archive_damaged"]
+@pytest.mark.parametrize(
+    "comment", [zipped({"pack.yaml": b"name: other\nversion: 1.0.0\n"}), b"a PK\x05\x06 b", b"PK\x05\x06"]
+)
+def test_what_others_may_take_for_the_end_record_is_refused_in_a_comment(comment):
+    assert codes(zipped(comment=comment)) == ["archive_damaged"]
+
+
+def test_what_looks_like_an_end_record_is_fine_in_a_content():
+    files = {"inner.zip": WHOLE, "marks": b"PK\x05\x06" * 9}
+    assert plain_read(zipped(files, zipfile.ZIP_STORED)) == files
 
 
 def test_a_field_that_says_when_a_file_changed_is_passed_over():
@@ -344,6 +351,7 @@ CRAFTED = [
     ("gap", between(WHOLE), ["archive_surplus"]),
     ("disk", patched(WHOLE, end(WHOLE) + 4, "<H", 1), ["archive_unsupported"]),
     ("entry on disk", patched(WHOLE, central(WHOLE) + 34, "<H", 1), ["archive_unsupported"]),
+    ("version", patched(WHOLE, central(WHOLE) + 6, "<H", 64), ["archive_unsupported"]),
     ("zip64 count", patched(WHOLE, end(WHOLE) + 10, "<H", 0xFFFF), ["archive_unsupported"]),
     ("counts differ", patched(WHOLE, end(WHOLE) + 8, "<H", 1), ["archive_unsupported"]),
     (

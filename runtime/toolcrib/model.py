@@ -48,6 +48,9 @@ class Outcome(StrEnum):
     INTERNAL = "internal"
 
 
+_OK = Outcome.OK  # an attribute of an enumeration is slow to look up
+
+
 class Content(NamedTuple):
     """One part of a result that is more than a value: what a model or a person is shown.
 
@@ -154,7 +157,7 @@ class Result(NamedTuple):
         cls, value: JSON = None, *, content: tuple[Content, ...] = (), meta: Mapping[str, JSON] = NOTHING
     ) -> Result:
         """The result of a call that ended well."""
-        return tuple.__new__(cls, (Outcome.OK, value, content, "", None, NO_USAGE, meta, None))
+        return tuple.__new__(cls, (_OK, value, content, "", None, NO_USAGE, meta, None))
 
     @classmethod
     def failed(
@@ -203,6 +206,12 @@ class Result(NamedTuple):
         if self.outcome is Outcome.OK:
             return self
         raise error_for(self.outcome)(self)
+
+
+def ok_result(value: JSON, attempts: int, duration: float, meta: Mapping[str, JSON] = NOTHING) -> Result:
+    """The result of a call that ended well, with what it cost. Made on most calls, so in one piece."""
+    usage = tuple.__new__(Usage, (attempts, duration))
+    return tuple.__new__(Result, (_OK, value, (), "", None, usage, meta, None))
 
 
 class Sound(NamedTuple):

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from toolcrib.clock import RealClock
 from toolcrib.errors import ConfigurationError
-from toolcrib.middleware import Direct, build_chain, layers_of
+from toolcrib.middleware import Direct, Plain, build_chain, layers_of
+from toolcrib.middleware.direct import MISSED, as_result
 from toolcrib.middleware.ends import attempts_of, ended_by
 from toolcrib.model import (
     JSON,
@@ -19,6 +20,8 @@ from toolcrib.model import (
     Partial,
     Progress,
     Result,
+    Sound,
+    ok_result,
 )
 from toolcrib.protocols import BoundTool, CallNext, Clock
 from toolcrib.queries import Hidden
@@ -36,12 +39,14 @@ class Chain(NamedTuple):
         bound: Its binding.
         run: All layers around the binding.
         direct: The same at once, where none of it ever waits.
+        plain: The shortest way through `direct`, where it can be taken.
     """
 
     tool: Descriptor
     bound: BoundTool
     run: CallNext
     direct: Direct | None = None
+    plain: Plain | None = None
 
 
 class Shelf:
@@ -218,11 +223,18 @@ class Session:
         if chain is None:
             return self._runtime.not_found(name, self.registry)
         self.calls += 1
-        call = self._made(chain, arguments, context)
         started = self._monotonic()
+        if chain.plain is not None and type(arguments) is dict:
+            value = chain.plain(arguments)
+            if value is not MISSED:
+                return ok_result(value, 1, self._monotonic() - started)
+        call = self._made(chain, arguments, context)
         try:
             if chain.direct is not None:  # what never waits needs no account of who works
-                result = chain.direct(call)
+                answer = chain.direct(call)
+                if type(answer) is Sound:
+                    return ok_result(answer[0], 1, self._monotonic() - started, answer[1])
+                result = as_result(answer)
             elif self._real:
                 result = await chain.run(call)
             else:

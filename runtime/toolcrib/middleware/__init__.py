@@ -9,16 +9,26 @@ tool does not need it. The chain is built once, when a tool is bound.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from toolcrib.errors import ConfigurationError, did_you_mean
 from toolcrib.middleware import arguments, deadline, events, results
-from toolcrib.middleware.direct import Direct, direct
+from toolcrib.middleware.direct import Direct, Plain, as_result, direct
 from toolcrib.middleware.events import Observer
 from toolcrib.middleware.users import checked
 from toolcrib.model import Call, Descriptor, Result
-from toolcrib.protocols import BoundTool, CallNext, Middleware
+from toolcrib.protocols import BoundTool, CallNext, Middleware, PromptTool
 
-__all__ = ["Direct", "Observer", "build_chain", "chain_of", "layers_of", "middleware_named", "outer_layers"]
+__all__ = [
+    "Direct",
+    "Observer",
+    "Plain",
+    "build_chain",
+    "chain_of",
+    "layers_of",
+    "middleware_named",
+    "outer_layers",
+]
 
 GROUP = "toolcrib.middleware"
 
@@ -67,23 +77,27 @@ def outer_layers(user: Sequence[Middleware], observer: Observer | None) -> list[
 
 def chain_of(
     tool: Descriptor, bound: BoundTool, *, user: Sequence[Middleware] = (), observer: Observer | None = None
-) -> tuple[CallNext, Direct | None]:
+) -> tuple[CallNext, Direct | None, Plain | None]:
     """What the calls of a tool run through.
 
     Returns:
-        The chain; and, where nothing in it ever waits, a function that does the same at once.
+        The chain; and, where nothing in it ever waits, what does the same at once, and the shortest way.
     """
-    answer_now = None if bound.waits else getattr(bound, "answer_now", None)
-    if answer_now is None:
+    at_once, plain = (None, None) if bound.waits or not _is_prompt(bound) else direct(tool, bound)
+    if at_once is None:
         layers = layers_of(tool, bound, user=user, observer=observer)
-        return build_chain([layer for _name, layer in layers], bound.execute), None
-    run = direct(tool, answer_now)
-    around = [layer for _name, layer in outer_layers(user, observer)]
+        return build_chain([layer for _name, layer in layers], bound.execute), None, None
+    run, around = at_once, [layer for _name, layer in outer_layers(user, observer)]
 
-    async def at_once(call: Call) -> Result:
-        return run(call)
+    async def innermost(call: Call) -> Result:
+        return as_result(run(call))
 
-    return build_chain(around, at_once), None if around else run
+    chain = build_chain(around, innermost)
+    return (chain, None, None) if around else (chain, run, plain)
+
+
+def _is_prompt(bound: BoundTool) -> TypeGuard[PromptTool]:
+    return hasattr(bound, "answer_now") and hasattr(bound, "value_of")
 
 
 def build_chain(layers: Sequence[Middleware], execute: CallNext) -> CallNext:

@@ -3,31 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from toolcrib.middleware import arguments, results
-from toolcrib.model import NO_USAGE, Call, Descriptor, Outcome, Result, Sound
+from toolcrib.model import JSON, Call, Descriptor, Result, Sound
+from toolcrib.protocols import PromptTool
 
-_OK = Outcome.OK
+Direct: TypeAlias = Callable[[Call], Result | Sound]
+"""What a call comes to, at once. `Sound` is an answer that its tool vouches for and that fits its schema."""
 
-Direct: TypeAlias = Callable[[Call], Result]
-"""What a call comes to, at once."""
+Plain: TypeAlias = Callable[[dict[str, JSON]], Any]
+"""The value of an `ok` call with these arguments and nothing to tell beside it; `MISSED` for every other call."""
+
+MISSED: Any = object()
+"""What `Plain` says of a call that has to be made to see what comes of it."""
 
 
-def direct(tool: Descriptor, answer_now: Callable[[Call], Result | Sound]) -> Direct:
-    """The layers of a tool around its answers."""
-    passed, mended = arguments.door(tool)
-    fits, judged = results.bench(tool)
+def direct(tool: Descriptor, bound: PromptTool) -> tuple[Direct | None, Plain | None]:
+    """The layers of a tool around its answers, and the shortest way through them; None where it can't be had."""
+    answer_now = bound.answer_now
+    if answer_now is None:
+        return None, None
+    door, bench = arguments.door(tool), results.bench(tool)
+    way = _direct(door, bench, answer_now)
+    return way, None if bound.value_of is None or tool.deprecated else _plain(door, bench, bound.value_of)
 
-    def answered(call: Call) -> Result:
+
+def _direct(
+    door: arguments.Door, bench: results.Bench, answer_now: Callable[[Call], Result | Sound]
+) -> Direct:
+    passed, mended = door
+    fits, judged = bench
+
+    def answered(call: Call) -> Result | Sound:
         answer = answer_now(call)
-        if type(answer) is not Sound:
-            return judged(call, answer)  # type: ignore[arg-type] # mypy does not narrow by `type(...) is not`
-        value, meta = answer
-        result: Result = tuple.__new__(Result, (_OK, value, (), "", None, NO_USAGE, meta, None))
-        return result if fits(value) else judged(call, result)
+        if type(answer) is Sound and fits(answer[0]):
+            return answer
+        return judged(call, as_result(answer))
 
-    def run(call: Call) -> Result:
+    def run(call: Call) -> Result | Sound:
         given = call.arguments
         good = passed(given)
         if good is not None:
@@ -36,6 +50,28 @@ def direct(tool: Descriptor, answer_now: Callable[[Call], Result | Sound]) -> Di
         if isinstance(mending, Result):
             return mending
         repaired, repairs = mending
-        return answered(repaired).with_meta(repairs=repairs)
+        return as_result(answered(repaired)).with_meta(repairs=repairs)
 
     return run
+
+
+def _plain(door: arguments.Door, bench: results.Bench, value_of: Callable[[dict[str, JSON]], JSON]) -> Plain:
+    passed, fits = door.passed, bench.fits
+
+    def run(given: dict[str, JSON]) -> Any:
+        try:
+            good = passed(given)
+            if good is not None:
+                value = value_of(good)
+                if fits(value):
+                    return value
+        except Exception:  # noqa: BLE001, S110 -- when the call is made it happens again, and is told as what it is
+            pass
+        return MISSED
+
+    return run
+
+
+def as_result(answer: Result | Sound) -> Result:
+    """An answer as the layers pass it on."""
+    return answer if isinstance(answer, Result) else Result.ok(answer.value, meta=answer.meta)

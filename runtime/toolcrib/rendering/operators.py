@@ -25,6 +25,7 @@ from toolcrib.rendering.values import (
 Binary: TypeAlias = Callable[[JSON, JSON], JSON]
 
 _NUMBERS = (int, float)
+_SMALL = 1 << 62
 _MOST_BITS = MOST_DIGITS * 4
 
 
@@ -47,7 +48,7 @@ def _arithmetic(sign: str, operate: Callable[[float, float], float]) -> Binary:
     def run(left: JSON, right: JSON) -> JSON:
         if type(left) in _NUMBERS and type(right) in _NUMBERS:
             try:
-                return bounded_number(operate(left, right))  # type: ignore[arg-type]
+                result = operate(left, right)  # type: ignore[arg-type]
             except ZeroDivisionError:
                 raise ExpressionError(
                     f"`{sign}` divides by zero", hint="guard it with `if ... != 0`"
@@ -56,6 +57,8 @@ def _arithmetic(sign: str, operate: Callable[[float, float], float]) -> Binary:
                 raise ExpressionError(
                     f"the result of `{sign}` is beyond what a JSON number can hold"
                 ) from None
+            # Most numbers are small, and what is not needs a closer look: at its digits, or for infinity.
+            return result if -_SMALL < result < _SMALL else bounded_number(result)
         raise _mismatch(sign, left, right, "two numbers")
 
     return run
@@ -84,12 +87,15 @@ power = _arithmetic("**", _power)
 
 def add(left: JSON, right: JSON) -> JSON:
     """Two numbers, two texts or two lists."""
+    if type(left) is int and type(right) is int:  # most sums are of two small whole numbers
+        total = left + right
+        return total if -_SMALL < total < _SMALL else bounded_number(total)
+    if type(left) in _NUMBERS and type(right) in _NUMBERS:
+        return _add_numbers(left, right)
     if isinstance(left, str) and isinstance(right, str):
         return bounded_text(left + right)
     if isinstance(left, list) and isinstance(right, list):
         return bounded_list(left + right)
-    if is_number(left) and is_number(right):
-        return _add_numbers(left, right)
     raise _mismatch("+", left, right, "two numbers, two texts or two lists")
 
 

@@ -35,6 +35,7 @@ class Part(NamedTuple):
         value: What it is, if it is constant.
         path: The root and the names behind it, where it is nothing but those: `args.city`.
         members: The parts of a list or object of a document that are not all constant.
+        bare: The closure without what puts the place of a document into its errors.
     """
 
     run: Run
@@ -42,6 +43,7 @@ class Part(NamedTuple):
     value: JSON = None
     path: tuple[str, ...] = ()
     members: dict[str, Part] | list[Part] | None = None
+    bare: Run | None = None
 
 
 def always(value: JSON) -> Run:

@@ -135,7 +135,7 @@ class _StructureReader:
         except ExpressionError as error:
             self._problems.append(_problem(error, pointer))
             return literal(text)
-        return part if part.constant else part._replace(run=_placed(part.run, pointer))
+        return part if part.constant else part._replace(run=_placed(part.run, pointer), bare=part.run)
 
     def _piece(self, piece: str | Body, pointer: str) -> Part:
         if isinstance(piece, str):

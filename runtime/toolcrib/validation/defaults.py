@@ -27,7 +27,25 @@ def compile_defaults(schema: Schema) -> Callable[[JSON], JSON] | None:
     plan = _plan([index.root], index, plans)
     _settle(plans.values())
     _prune(plans.values())
-    return plan.fill if plan.works else None
+    if not plan.works:
+        return None
+    return _flat(plan.defaults) if plan.is_flat else plan.fill
+
+
+def _flat(defaults: Sequence[tuple[str, JSON, bool]]) -> Callable[[JSON], JSON]:
+    """The commonest plan in a shorter way: texts and numbers for absent properties of the value itself."""
+    plain = [(name, default) for name, default, _nested in defaults]
+
+    def fill(value: JSON) -> JSON:
+        filled = value
+        if isinstance(value, dict):
+            for name, default in plain:
+                if name not in value:
+                    filled = dict(value) if filled is value else filled
+                    filled[name] = default  # type: ignore[call-overload, index] # it is a dict
+        return filled
+
+    return fill
 
 
 class _Plan:
@@ -49,6 +67,11 @@ class _Plan:
         self.prefix: list[_Plan] = []
         self.rest: _Plan | None = None
         self.works = False
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it fills in nothing but texts and numbers, and nothing within the members."""
+        return not self.inner() and not any(nested for _name, _default, nested in self.defaults)
 
     def inner(self) -> list[_Plan]:
         """The plans of the members."""

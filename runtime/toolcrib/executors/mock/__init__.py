@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import TypeAlias
 
 from toolcrib.errors import ExpressionError, Problem
 from toolcrib.executors.mock.replies import Reply
@@ -50,20 +50,8 @@ class MockExecutor:
         """Nothing to give back."""
 
 
-class _Turn(NamedTuple):
-    """A reply that was chosen for a call.
-
-    Attributes:
-        rule: The rule that answers.
-        place: Which of its replies, from 0.
-        scope: What its expressions read.
-        number: The call's number.
-    """
-
-    rule: Rule
-    place: int
-    scope: Scope
-    number: int
+_Turn: TypeAlias = tuple[Rule, int, Scope, int]
+"""What a call gets: the rule that answers, which of its replies, what expressions read, the call's number."""
 
 
 class BoundMock:
@@ -79,6 +67,10 @@ class BoundMock:
         self._counts = paced or rules[0].pointer != BARE or not replies[0].names <= {"args"}
         answer_now = self._answer if self._counts else self._answer_plain
         self.answer_now: Callable[[Call], Result | Sound] | None = None if paced else answer_now
+        sound = self._rules[0].replies[0].sound
+        self.value_of: Callable[[dict[str, JSON]], JSON] | None = None
+        if not self._counts and sound is not None:
+            self.value_of = lambda arguments: sound({"args": arguments})
 
     async def execute(self, call: Call) -> Result:
         """Answer, in the reply's own time."""
@@ -87,10 +79,11 @@ class BoundMock:
         turn = self._turn(call)
         if isinstance(turn, Result):
             return turn
-        reply = turn.rule.replies[turn.place]
+        rule, place, scope, number = turn
+        reply = rule.replies[place]
         try:
-            answer = _worked_out(reply, turn.scope, _told_of(turn))
-            reports = [(report.after, report.at(turn.scope)) for report in reply.progress]
+            answer = _worked_out(reply, scope, {"mock": {"rule": rule.label, "reply": place + 1}})
+            reports = [(report.after, report.at(scope)) for report in reply.progress]
         except ExpressionError as error:
             return _bug(call, error, f"{reply.pointer}/{reply.kind}")
         clock = call.context.session.clock
@@ -98,7 +91,7 @@ class BoundMock:
             await clock.sleep(after)
             call.context.emit(progress)
         if reply.latency is not None:
-            await clock.sleep(reply.latency(call, turn.number))
+            await clock.sleep(reply.latency(call, number))
         return _as_result(answer)
 
     def _answer_plain(self, call: Call) -> Result | Sound:
@@ -113,9 +106,10 @@ class BoundMock:
         turn = self._turn(call)
         if isinstance(turn, Result):
             return turn
-        reply = turn.rule.replies[turn.place]
+        rule, place, scope, _number = turn
+        reply = rule.replies[place]
         try:
-            return _worked_out(reply, turn.scope, _told_of(turn))
+            return _worked_out(reply, scope, {"mock": {"rule": rule.label, "reply": place + 1}})
         except ExpressionError as error:
             return _bug(call, error, f"{reply.pointer}/{reply.kind}")
 
@@ -136,7 +130,7 @@ class BoundMock:
             return unmatched(self._rules, call, scope, number, state)
         rule, index = chosen
         state.used[rule.pointer] = state.used.get(rule.pointer, 0) + 1
-        return _Turn(rule, index, scope, number)
+        return rule, index, scope, number
 
     def explain(self, call: Call) -> JSON:
         """Which rule would answer, and why the rules before it would not. Changes nothing."""
@@ -171,15 +165,11 @@ def _worked_out(reply: Reply, scope: Scope, meta: Mapping[str, JSON]) -> Result 
     """
     if reply.sound is not None:
         try:
-            return Sound(reply.sound(scope), meta)
-        except (ExpressionError, NotJSONError, LookupError, TypeError):
+            return tuple.__new__(Sound, (reply.sound(scope), meta))
+        except (ExpressionError, NotJSONError, LookupError, TypeError, RecursionError):
             pass  # what is wrong is told by the answer or by whoever has it judged
     result = reply.answer(scope)
     return result._replace(meta=meta) if meta else result
-
-
-def _told_of(turn: _Turn) -> Mapping[str, JSON]:
-    return {"mock": {"rule": turn.rule.label, "reply": turn.place + 1}}
 
 
 def _as_result(answer: Result | Sound) -> Result:

@@ -9,8 +9,10 @@ import sys
 import pytest
 
 from toolcrib import __version__
+from toolcrib.errors import DocumentError
 from toolcrib.executors import Executors
 from toolcrib.loading.packs import Pack
+from toolcrib.loading.projects import Project
 from toolcrib.loading.requirements import check_requirements
 from toolcrib.schemas import envelope
 
@@ -148,3 +150,11 @@ def test_projects_and_packs_write_the_same_alike():
     for name in shared:
         one, other = dict(project[name]), dict(packs[name])
         assert {**one, "description": ""} == {**other, "description": ""}, name
+
+
+def test_a_project_says_which_versions_of_a_pack_will_do():
+    sources = [{"pack": "a", "version": "^1"}, {"pack": "b", "version": ">=1,<2"}]
+    with pytest.raises(DocumentError) as raised:
+        Project.parse("toolcrib.json", {"project": "p", "sources": sources}, kinds=KINDS)
+    told = [(problem.code, problem.pointer) for problem in raised.value.problems]
+    assert told == [("wrong_form", "/sources/0/version")]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolcrib.coercion import Repair, beyond_repair, coerce
 from toolcrib.middleware.masking import masked
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.protocols import CallNext, Middleware
 from toolcrib.validation import Fault, Validator, compile_defaults, json_fault
+
+if TYPE_CHECKING:
+    from toolcrib.coercion import Repair
 
 DEPTH = 64
 """How deep arguments may be nested."""
@@ -78,6 +80,8 @@ def layer(tool: Descriptor) -> Middleware:
 def _repaired(tool: Descriptor, validator: Validator, given: JSON) -> tuple[JSON, Sequence[Repair]]:
     if tool.coerce == "off":
         return given, ()
+    from toolcrib.coercion import coerce  # noqa: PLC0415 -- most arguments are good as they are
+
     return coerce(tool.input_schema, validator, given, tool.coerce)
 
 
@@ -85,6 +89,8 @@ def _left_over(tool: Descriptor, validator: Validator, given: JSON) -> Sequence[
     """What a caller has to mend: not what is repaired anyway."""
     if tool.coerce == "off":
         return validator.faults(given)
+    from toolcrib.coercion import beyond_repair  # noqa: PLC0415 -- as above
+
     return beyond_repair(validator, given, tool.coerce)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from toolcrib.middleware.ends import attempts_of, cancelled, ended_by
 from toolcrib.model import Call, Result
@@ -14,15 +13,13 @@ if TYPE_CHECKING:
     from toolcrib.reloading import ToolEvent
 
 
-@dataclass(frozen=True, slots=True)
-class CallStarted:
+class CallStarted(NamedTuple):
     """A call passed the door of the runtime. `call.arguments` are as the caller gave them."""
 
     call: Call
 
 
-@dataclass(frozen=True, slots=True)
-class CallFinished:
+class CallFinished(NamedTuple):
     """A call ended, with the result that its caller gets; a caller that cancelled gets none."""
 
     call: Call

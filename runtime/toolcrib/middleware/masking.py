@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from toolcrib.model import NOTHING, Result
 from toolcrib.pointers import pointer_to
@@ -18,7 +17,7 @@ DEPTH = 100
 
 def masked(fault: Fault, validator: Validator) -> Fault:
     """The fault of a value that is no JSON, without what stands there if the place is secret."""
-    return replace(fault, got=HIDDEN) if validator.secrets.hides(fault.path, ...) else fault
+    return fault._replace(got=HIDDEN) if validator.secrets.hides(fault.path, ...) else fault
 
 
 def without(seen: SeenSecrets, faults: Sequence[Fault], value: object) -> list[Fault]:
@@ -31,8 +30,8 @@ def _without(seen: SeenSecrets, fault: Fault, value: object) -> Fault:
     there = _at(value, fault.path)
     # What is there is judged whole: the text of a fault may be shortened within the secret.
     if path != fault.path or (seen.hide_in(there) != there and fault.got == show(there)):  # type: ignore[arg-type]
-        return replace(fault, path=path, pointer=pointer_to(path), got=HIDDEN, hint="")
-    return replace(fault, got=seen.hide_in_text(fault.got), hint=seen.hide_in_text(fault.hint))
+        return fault._replace(path=path, pointer=pointer_to(path), got=HIDDEN, hint="")
+    return fault._replace(got=seen.hide_in_text(fault.got), hint=seen.hide_in_text(fault.hint))
 
 
 def _at(value: object, path: Path) -> object:

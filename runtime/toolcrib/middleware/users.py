@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from inspect import isawaitable
 from typing import Any
 
 from toolcrib.middleware.masking import DEPTH, report_fault
@@ -11,11 +9,10 @@ from toolcrib.model import Call, Outcome, Result
 from toolcrib.protocols import CallNext, Middleware
 from toolcrib.validation import json_fault
 
-log = logging.getLogger("toolcrib")
-
 
 def checked(middleware: Middleware) -> Middleware:
     """The layer of a user, with a check of what it returns: anything but a sound Result is `internal`."""
+    from inspect import isawaitable  # noqa: PLC0415 -- most tools have no layers of a user
 
     async def user(call: Call, call_next: CallNext) -> Result:
         answer: Any = middleware(call, call_next)
@@ -47,5 +44,7 @@ def _named(value: object) -> str:
 def _broken(call: Call, middleware: Middleware, fault: str) -> Result:
     name = getattr(middleware, "__qualname__", type(middleware).__qualname__)
     message = f"the middleware `{name}` {fault}"
-    log.error("a bug in a call of `%s`: %s", call.tool.name, message)
+    import logging  # noqa: PLC0415 -- as above
+
+    logging.getLogger("toolcrib").error("a bug in a call of `%s`: %s", call.tool.name, message)
     return Result.failed(Outcome.INTERNAL, message, details={"middleware": name})

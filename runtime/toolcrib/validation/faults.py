@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final
+from typing import Final, NamedTuple
 
 from toolcrib.pointers import pointer_to
 from toolcrib.secrets import HIDDEN
@@ -23,8 +22,7 @@ REPORT: Final = 4096
 """Bytes of UTF-8 that a report takes at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """One reason why a value does not fit its schema.
 
     Attributes:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
 import jsonschema_rs
@@ -15,11 +14,11 @@ from toolcrib.model import JSON, NOTHING, Schema
 from toolcrib.pointers import pointer_to
 from toolcrib.secrets import HIDDEN, SecretPlaces
 from toolcrib.subschemas import BACKTRACKING, LINEAR, Key, Path, SchemaIndex, Site
-from toolcrib.validation.effort import Effort, members
-from toolcrib.validation.explaining import Explanation, types_named
 from toolcrib.validation.faults import Fault, fault, show
 from toolcrib.validation.json_values import json_fault
-from toolcrib.validation.wording import nouns
+
+if TYPE_CHECKING:
+    from toolcrib.validation.effort import Effort
 
 MOST: Final = 20
 """Faults that are told of one value unless the caller asks for another number."""
@@ -132,6 +131,8 @@ class Validator:
 
     @cached_property
     def _effort(self) -> Effort:
+        from toolcrib.validation.effort import Effort  # noqa: PLC0415 -- what fits needs no explanation
+
         return Effort(self.index)
 
     @cached_property
@@ -154,11 +155,13 @@ class Validator:
         """
         alien = json_fault(value)
         if alien is not None:
-            return [replace(alien, got=HIDDEN) if self.secrets.hides(alien.path, ...) else alien]
+            return [alien._replace(got=HIDDEN) if self.secrets.hides(alien.path, ...) else alien]
         if self.judge(value):
             return []
         if self._effort.too_much(self.index.root, value):
             return [self._innermost(value)]
+        from toolcrib.validation.explaining import Explanation  # noqa: PLC0415 -- as above
+
         errors = self._compiled.iter_errors(value)
         return Explanation(value, self.index, self.secrets.hides).of(errors, most)
 
@@ -169,6 +172,8 @@ class Validator:
             return False
         if self._effort.too_much(site, value):
             return True
+        from toolcrib.validation.explaining import Explanation  # noqa: PLC0415 -- as above
+
         told = Explanation(value, _ANYTHING, lambda _path, _value: True).of(part.iter_errors(value), _ALL)
         return any(not fault.path for fault in told)
 
@@ -179,6 +184,9 @@ class Validator:
         return self._parts[site.key]
 
     def _innermost(self, value: JSON) -> Fault:
+        from toolcrib.validation.explaining import types_named  # noqa: PLC0415 -- as above
+        from toolcrib.validation.wording import nouns  # noqa: PLC0415 -- as above
+
         path: Path = ()
         heads = [self.index.root]
         here: JSON = value
@@ -191,6 +199,8 @@ class Validator:
         return fault(path, "schema", types or "a value that fits its schema", got, hint)
 
     def _unfit_member(self, heads: list[Site], value: JSON) -> tuple[str | int, JSON, list[Site]] | None:
+        from toolcrib.validation.effort import members  # noqa: PLC0415 -- as above
+
         sites = self.index.together(heads)
         for key, item in members(value):
             inner = self.index.below(sites, key)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -46,6 +47,13 @@ async def _next(coming: AsyncGenerator[list[str], None]) -> list[str]:
     return await anext(coming)
 
 
-def _tell_changes(paths: list[str]) -> None:
-    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
-    click.echo(f"\nchanged: {escape_terminal(', '.join(paths[:SHOWN]))}{more}", err=True)
+def _tell_changes(paths: Iterable[str]) -> None:
+    names = list(dict.fromkeys(_near(path) for path in paths))
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    click.echo(f"\nchanged: {escape_terminal(', '.join(names[:SHOWN]))}{more}", err=True)
+
+
+def _near(path: str) -> str:
+    """A path as one would write it here; what lies elsewhere is told whole."""
+    real, here = Path(path).resolve(), Path.cwd()
+    return str(real.relative_to(here)) if real.is_relative_to(here) else path

@@ -1,13 +1,11 @@
 """The values that everything else passes around. All of them are immutable.
 
-They are named tuples, which cost a sixth of a frozen dataclass when the command line starts; `Descriptor` and
-`Origin` have many fields, some of which make no difference between two of them, and are dataclasses.
+They are named tuples, which cost a sixth of a frozen dataclass when the command line starts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -49,6 +47,7 @@ class Outcome(StrEnum):
 
 
 _OK = Outcome.OK  # an attribute of an enumeration is slow to look up
+_new: Any = tuple.__new__
 
 
 class Content(NamedTuple):
@@ -210,8 +209,8 @@ class Result(NamedTuple):
 
 def ok_result(value: JSON, attempts: int, duration: float, meta: Mapping[str, JSON] = NOTHING) -> Result:
     """The result of a call that ended well, with what it cost. Made on most calls, so in one piece."""
-    usage = tuple.__new__(Usage, (attempts, duration))
-    return tuple.__new__(Result, (_OK, value, (), "", None, usage, meta, None))
+    result: Result = _new(Result, (_OK, value, (), "", None, _new(Usage, (attempts, duration)), meta, None))
+    return result
 
 
 class Sound(NamedTuple):
@@ -257,8 +256,7 @@ def _nowhere(_pointer: str) -> tuple[int, int]:
     return (0, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a descriptor or scenario came from.
 
     Attributes:
@@ -281,16 +279,29 @@ class Origin:
     pack: str = ""
     namespace: str = ""
     written: frozenset[str] = frozenset()
-    settings: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    settings: Mapping[str, str] = NOTHING
     overrides: tuple[str, ...] = ()
     stale: str = ""
-    files: Files | None = field(default=None, compare=False, repr=False)
-    locate: Callable[[str], tuple[int, int]] = field(default=_nowhere, compare=False, repr=False)
+    files: Files | None = None
+    locate: Callable[[str], tuple[int, int]] = _nowhere
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Origin) and self[:_TOLD] == other[:_TOLD]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self[:_TOLD])
 
     def place(self, pointer: str = "") -> str:
         """`file:line` of a place in the document."""
         line = self.locate(pointer)[0] or self.line
         return f"{self.source}:{line}"
+
+
+_TOLD = -2
+"""How a file is read, and where places lie in it, make no difference between two origins."""
 
 
 class Toolset(NamedTuple):
@@ -309,12 +320,10 @@ class Toolset(NamedTuple):
     place: str = ""
 
 
-def _closed_object() -> Schema:
-    return {"type": "object", "additionalProperties": False}
+_CLOSED: Schema = {"type": "object", "additionalProperties": False}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Descriptor:
+class Descriptor(NamedTuple):
     """A tool, as its file describes it.
 
     Attributes:
@@ -338,20 +347,20 @@ class Descriptor:
     author: str = ""
     help_url: str = ""
     tags: tuple[str, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    labels: Mapping[str, str] = NOTHING
     category: str = ""
     annotations: Annotations = Annotations()
-    input_schema: Schema = field(default_factory=_closed_object)
+    input_schema: Schema = _CLOSED
     output_schema: Schema | None = None
     mode: str | None = None
-    bindings: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    bindings: Mapping[str, JSON] = NOTHING
     timeout: float = 30.0
     coerce: Literal["off", "safe", "lenient"] = "safe"
     on_invalid_result: Literal["error", "warn", "pass"] = "error"
     examples: tuple[Example, ...] = ()
     deprecated: bool | str = False
     experimental: bool = False
-    metadata: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    metadata: Mapping[str, JSON] = NOTHING
     origin: Origin = Origin()
 
 

@@ -219,13 +219,13 @@ class Session:
     async def _call(self, name: str, arguments: Mapping[str, JSON] | None, context: CallContext) -> Result:
         if self._runtime.closed:
             self._runtime.check_open()
-        chain = (name.__class__ is str and self._shelf.chains.get(name)) or self._chain(_name(name))
+        chain = (type(name) is str and self._shelf.chains.get(name)) or self._chain(_name(name))
         if chain is None:
             return self._runtime.not_found(name, self.registry)
         self.calls += 1
         started = self._monotonic()
-        if chain.plain is not None and type(arguments) is dict:
-            value = chain.plain(arguments)
+        if chain.plain is not None:
+            value = chain.plain({} if arguments is None else arguments)
             if value is not MISSED:
                 return ok_result(value, 1, self._monotonic() - started)
         call = self._made(chain, arguments, context)

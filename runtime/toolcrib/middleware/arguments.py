@@ -21,10 +21,14 @@ class Door(NamedTuple):
     """What every call of a tool passes first; its schema is compiled.
 
     Attributes:
+        fill: Fills in the defaults; None where there are none.
+        judge: Whether the schema accepts arguments that are JSON and have their defaults.
         passed: The arguments with their defaults; None where they are not good as they are.
         mended: For a call that did not pass: the repaired call and its repairs, or the result that refuses it.
     """
 
+    fill: Callable[[JSON], JSON] | None
+    judge: Callable[[JSON], bool]
     passed: Callable[[JSON], dict[str, JSON] | None]
     mended: Callable[[Call], tuple[Call, list[JSON]] | Result]
 
@@ -56,12 +60,12 @@ def door(tool: Descriptor) -> Door:
         shown: list[JSON] = [_shown(repair) for repair in repairs]
         return call.with_arguments(filled), shown
 
-    return Door(passed, mended)
+    return Door(fill, judge, passed, mended)
 
 
 def layer(tool: Descriptor) -> Middleware:
     """The layer of a tool."""
-    passed, mended = door(tool)
+    _fill, _judge, passed, mended = door(tool)
 
     async def arguments(call: Call, call_next: CallNext) -> Result:
         good = passed(call.arguments)

@@ -8,11 +8,12 @@ from typing import Any, TypeAlias
 from toolcrib.middleware import arguments, results
 from toolcrib.model import JSON, Call, Descriptor, Result, Sound
 from toolcrib.protocols import PromptTool
+from toolcrib.validation import json_fault
 
 Direct: TypeAlias = Callable[[Call], Result | Sound]
 """What a call comes to, at once. `Sound` is an answer that its tool vouches for and that fits its schema."""
 
-Plain: TypeAlias = Callable[[dict[str, JSON]], Any]
+Plain: TypeAlias = Callable[[Any], Any]
 """The value of an `ok` call with these arguments and nothing to tell beside it; `MISSED` for every other call."""
 
 MISSED: Any = object()
@@ -32,7 +33,7 @@ def direct(tool: Descriptor, bound: PromptTool) -> tuple[Direct | None, Plain | 
 def _direct(
     door: arguments.Door, bench: results.Bench, answer_now: Callable[[Call], Result | Sound]
 ) -> Direct:
-    passed, mended = door
+    passed, mended = door.passed, door.mended
     fits, judged = bench
 
     def answered(call: Call) -> Result | Sound:
@@ -56,15 +57,17 @@ def _direct(
 
 
 def _plain(door: arguments.Door, bench: results.Bench, value_of: Callable[[dict[str, JSON]], JSON]) -> Plain:
-    passed, fits = door.passed, bench.fits
+    fill, judge, fits, depth = door.fill, door.judge, bench.fits, arguments.DEPTH
 
-    def run(given: dict[str, JSON]) -> Any:
+    def run(given: Any) -> Any:
         try:
-            good = passed(given)
-            if good is not None:
-                value = value_of(good)
-                if fits(value):
-                    return value
+            # `Door.passed` in place: a call more would be felt here.
+            if type(given) is dict and json_fault(given, depth=depth) is None:
+                good: Any = given if fill is None else fill(given)
+                if judge(good):
+                    value = value_of(good)
+                    if fits(value):
+                        return value
         except Exception:  # noqa: BLE001, S110 -- when the call is made it happens again, and is told as what it is
             pass
         return MISSED

@@ -20,7 +20,7 @@ _NAMES = 200
 """What is longer or deeper is a function of its own: Python's compiler has bounds, and long texts take it long."""
 
 
-def fresh(part: Part, root: str, keep: Keep, depth: int) -> Run:
+def fresh(part: Part, root: str, keep: Keep, depth: int, *, alone: bool = False) -> Callable[[Any], JSON]:
     """A function that makes the value of a part anew each time.
 
     Args:
@@ -28,13 +28,15 @@ def fresh(part: Part, root: str, keep: Keep, depth: int) -> Run:
         root: The name whose texts and numbers are known to be sound where plain paths read them.
         keep: Copies everything else.
         depth: Containers that may be nested in one another.
+        alone: Whether the function gets the value of `root` instead of a scope.
 
     The function raises what `keep` raises, and LookupError, TypeError, RecursionError or ExpressionError where a
     value can't be worked out; the part's own closure says where and why.
     """
-    if part.members is not None and len(part.members) > _MEMBERS:
-        return _long(part.members, root, keep, depth)
-    return _Written(root, keep).function(part, depth)
+    if part.members is None or len(part.members) <= _MEMBERS:
+        return _Written(root, keep).function(part, depth, alone=alone)
+    long = _long(part.members, root, keep, depth)
+    return (lambda value: long({root: value})) if alone else long
 
 
 class _Written:
@@ -48,12 +50,15 @@ class _Written:
         self._keep = keep
         self._names: dict[str, Any] = {"root": root, "keep": keep, "unchanging": _UNCHANGING, "type": type}
 
-    def function(self, part: Part, depth: int) -> Run:
+    def function(self, part: Part, depth: int, *, alone: bool) -> Callable[[Any], JSON]:
         text = self._expression(part, depth, 0)
-        source = "    source = scope[root]\n" if "source[" in text else ""
-        code = compile(f"def run(scope):\n{source}    return {text}\n", "<rendering>", "exec")
+        if alone:
+            given, first = "source", "    scope = {root: source}\n" if "(scope)" in text else ""
+        else:
+            given, first = "scope", "    source = scope[root]\n" if "source[" in text else ""
+        code = compile(f"def run({given}):\n{first}    return {text}\n", "<rendering>", "exec")
         exec(code, self._names)  # noqa: S102 -- nothing that anybody wrote is in it, see above
-        run: Run = self._names["run"]
+        run: Callable[[Any], JSON] = self._names["run"]
         return run
 
     def _name(self, value: object) -> str:

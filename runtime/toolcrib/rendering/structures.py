@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 from toolcrib.errors import ExpressionError, Problem
@@ -47,9 +47,9 @@ class Rendering(NamedTuple):
         """
         return self.run(scope)
 
-    def fresh(self, root: str, keep: Keep, depth: int) -> Run:
-        """A closure that renders values which nobody shares; see `rendering.fresh.fresh`."""
-        return fresh(self.part or Part(self.run), root, keep, depth)
+    def fresh(self, root: str, keep: Keep, depth: int, *, alone: bool = False) -> Callable[[Any], JSON]:
+        """A function that renders values which nobody shares; see `rendering.fresh.fresh`."""
+        return fresh(self.part or Part(self.run), root, keep, depth, alone=alone)
 
 
 def compile_value(

@@ -11,7 +11,7 @@ from toolcrib.errors import ExpressionError, Problem
 from toolcrib.executors.mock.replies import Reply
 from toolcrib.executors.mock.rules import BARE, Rule, choose, compile_rules
 from toolcrib.executors.mock.scope import MockState, Scope, scope_of
-from toolcrib.model import JSON, NOTHING, Call, Descriptor, Outcome, Result, Schema, Sound
+from toolcrib.model import JSON, Call, Descriptor, Outcome, Result, Schema, Sound
 from toolcrib.validation import NotJSONError
 
 __all__ = ["BoundMock", "MockExecutor"]
@@ -54,23 +54,24 @@ _Turn: TypeAlias = tuple[Rule, int, Scope, int]
 """What a call gets: the rule that answers, which of its replies, what expressions read, the call's number."""
 
 
+_UNSOUND = (ExpressionError, NotJSONError, LookupError, TypeError, RecursionError)
+"""What a sound answer that can't be worked out raises; the ordinary one says why."""
+
+
 class BoundMock:
     """A compiled mock. Matching and choosing are one step: no other call comes between."""
 
     def __init__(self, descriptor: Descriptor, rules: tuple[Rule, ...]) -> None:
         replies = [reply for rule in rules for reply in rule.replies]
         self.waits = any(reply.waits for reply in replies)
-        self._rules = tuple(rule.made_ready() for rule in rules)
         self._slot = f"mock:{descriptor.name}"
         self._scope = scope_of(frozenset({"args"}).union(*(rule.names for rule in rules)))
         paced = self.waits or any(reply.progress for reply in replies)
         self._counts = paced or rules[0].pointer != BARE or not replies[0].names <= {"args"}
+        self._rules = tuple(rule.made_ready(alone=not self._counts) for rule in rules)
+        self.value_of = None if self._counts else self._rules[0].replies[0].sound
         answer_now = self._answer if self._counts else self._answer_plain
         self.answer_now: Callable[[Call], Result | Sound] | None = None if paced else answer_now
-        sound = self._rules[0].replies[0].sound
-        self.value_of: Callable[[dict[str, JSON]], JSON] | None = None
-        if not self._counts and sound is not None:
-            self.value_of = lambda arguments: sound({"args": arguments})
 
     async def execute(self, call: Call) -> Result:
         """Answer, in the reply's own time."""
@@ -97,8 +98,13 @@ class BoundMock:
     def _answer_plain(self, call: Call) -> Result | Sound:
         """One reply that reads the arguments at most: no state is needed."""
         reply = self._rules[0].replies[0]
+        if self.value_of is not None:
+            try:
+                return Sound(self.value_of(call.arguments))
+            except _UNSOUND:
+                pass
         try:
-            return _worked_out(reply, {"args": call.arguments}, NOTHING)
+            return reply.answer({"args": call.arguments})
         except ExpressionError as error:
             return _bug(call, error, f"{reply.pointer}/{reply.kind}")
 
@@ -166,7 +172,7 @@ def _worked_out(reply: Reply, scope: Scope, meta: Mapping[str, JSON]) -> Result 
     if reply.sound is not None:
         try:
             return tuple.__new__(Sound, (reply.sound(scope), meta))
-        except (ExpressionError, NotJSONError, LookupError, TypeError, RecursionError):
+        except _UNSOUND:
             pass  # what is wrong is told by the answer or by whoever has it judged
     result = reply.answer(scope)
     return result._replace(meta=meta) if meta else result

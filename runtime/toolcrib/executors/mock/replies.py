@@ -7,14 +7,14 @@ A reply is exactly one of `result`, `result_file`, `error`, `generate`, `templat
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from toolcrib.errors import ExpressionError, Problem
 from toolcrib.executors.mock.content import compile_content
 from toolcrib.executors.mock.pacing import Latency, Report, compile_latency, compile_progress
 from toolcrib.executors.mock.scope import Scope, as_text, names_for
 from toolcrib.model import JSON, NOTHING, Content, Descriptor, Outcome, Result
-from toolcrib.rendering import Run, Text, compile_text, compile_value, copier
+from toolcrib.rendering import Text, compile_text, compile_value, copier
 from toolcrib.text import canonical
 from toolcrib.validation import NotJSONError, unshared
 
@@ -22,6 +22,17 @@ RESULT_DEPTH = 100
 """How deep an answer may be nested for the mock to vouch for it; the layers have the last word."""
 
 Answer = Callable[[Scope], Result]
+
+Working = Callable[[Any], JSON]
+"""Works out a value of a scope or of the arguments alone."""
+
+
+class Preparing(Protocol):
+    """Compiles what works out a value."""
+
+    def __call__(self, *, alone: bool) -> Working:
+        """Of the arguments alone, or of a scope."""
+        ...
 
 
 class Reply(NamedTuple):
@@ -36,7 +47,8 @@ class Reply(NamedTuple):
         progress: What is reported before it.
         constant: The answer, where its value is the same for every call; parts beside it are left out.
         prepare: Compiles `sound`, for a reply that can have it; raises NotJSONError where an answer can't be sound.
-        sound: Works out the value of a good answer that is JSON and nobody else's; raises where it fails.
+        sound: Works out the value of a good answer that is JSON and nobody else's, of the scope or of the arguments
+            alone; raises where it fails.
     """
 
     kind: str
@@ -46,15 +58,15 @@ class Reply(NamedTuple):
     latency: Latency | None = None
     progress: tuple[Report, ...] = ()
     constant: Result | None = None
-    prepare: Callable[[], Run] | None = None
-    sound: Run | None = None
+    prepare: Preparing | None = None
+    sound: Working | None = None
 
-    def made_ready(self) -> Reply:
-        """The same reply, ready to be called."""
+    def made_ready(self, *, alone: bool) -> Reply:
+        """The same reply, ready to be called; `alone` if `sound` is to get the arguments and no scope."""
         if self.prepare is None:
             return self
         try:
-            return self._replace(sound=self.prepare())
+            return self._replace(sound=self.prepare(alone=alone))
         except NotJSONError:
             return self  # each call says what is wrong with it
 
@@ -91,7 +103,7 @@ class _Compiled(NamedTuple):
     names: frozenset[str]
     answer: Answer
     constant: Result | None = None
-    prepare: Callable[[], Run] | None = None
+    prepare: Preparing | None = None
 
 
 def _with_content(answer: Answer, parts: Callable[[Scope], tuple[Content, ...]]) -> Answer:
@@ -101,8 +113,8 @@ def _with_content(answer: Answer, parts: Callable[[Scope], tuple[Content, ...]])
 def _result(value: JSON, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
     rendering = compile_value(value, names_for(tool), problems, pointer)
 
-    def prepare() -> Run:
-        return rendering.fresh("args", unshared, RESULT_DEPTH)
+    def prepare(*, alone: bool) -> Working:
+        return rendering.fresh("args", unshared, RESULT_DEPTH, alone=alone)
 
     if rendering.constant:
         return _fixed(rendering.render({}))
@@ -114,9 +126,9 @@ def _fixed(value: JSON) -> _Compiled:
     """An answer that is the same for every call."""
     fresh = copier(value)
 
-    def prepare() -> Run:
+    def prepare(*, alone: bool) -> Working:  # noqa: ARG001 -- it reads neither
         make = copier(unshared(value, RESULT_DEPTH))
-        return lambda _scope: make()
+        return lambda _read: make()
 
     return _Compiled(frozenset(), lambda _scope: Result.ok(fresh()), Result.ok(value), prepare)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolcrib.errors import ExpressionError, Problem
@@ -48,9 +47,9 @@ class Rule(NamedTuple):
     condition: Expression | None = None
     after_last: AfterLast = "error"
 
-    def made_ready(self) -> Rule:
-        """The same rule, its replies ready to be called."""
-        return self._replace(replies=tuple(reply.made_ready() for reply in self.replies))
+    def made_ready(self, *, alone: bool) -> Rule:
+        """The same rule, its replies ready to be called; see `Reply.made_ready`."""
+        return self._replace(replies=tuple(reply.made_ready(alone=alone) for reply in self.replies))
 
     @property
     def always(self) -> bool:
@@ -179,7 +178,7 @@ def _args(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[P
     matcher = compile_matcher(when["args"], faults, place, names=names_for(tool))
     if not faults:
         faults += [
-            replace(problem, pointer=place + problem.pointer)
+            problem._replace(pointer=place + problem.pointer)
             for problem in impossible(when["args"], tool.input_schema)
         ]
     problems += faults

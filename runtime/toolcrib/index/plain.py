@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import fields
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -18,16 +17,19 @@ from toolcrib.model import Origin
 if TYPE_CHECKING:
     from toolcrib.protocols import Files
 
+_THEMSELVES = frozenset({str, int, float, bool, dict, list, set, frozenset, type(None)})
 _TUPLE, _MAPPING, _ORIGIN = "()", "{}", "@"
-_OF_ORIGIN = tuple(field.name for field in fields(Origin) if field.compare)
+_OF_ORIGIN = tuple(name for name in Origin._fields if name not in {"files", "locate"})
 
 
 def to_plain(value: Any) -> Any:
     """A value as plain data.
 
     Raises:
-        Unkept: Something in an origin does not lie on disk, or is out of date.
+        Unkept: Something is no plain data, does not lie on disk, or is out of date.
     """
+    if type(value) in _THEMSELVES:
+        return value
     if isinstance(value, Origin):
         return _plain_origin(value)
     if isinstance(value, tuple):
@@ -40,7 +42,9 @@ def to_plain(value: Any) -> Any:
             _name_of(type(value)),
             *(to_plain(getattr(value, name)) for name in value.__dataclass_fields__),
         )
-    return value
+    from toolcrib.loading.recalling import Unkept  # noqa: PLC0415 -- a start from an index reads no documents
+
+    raise Unkept(f"a {type(value).__name__} is no plain data")
 
 
 def from_plain(value: Any) -> Any:

@@ -6,18 +6,13 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import toolcrib
-from toolcrib.errors import ConfigurationError
 from toolcrib.index.cabinet import Cabinet, cache_folder
 from toolcrib.index.stocks import Profiles, Recalled, encode, head_of
 from toolcrib.index.surroundings import Surroundings, look_around, search_path
 from toolcrib.loading.finding import find_project
 from toolcrib.stock import Stock
-
-if TYPE_CHECKING:
-    from toolcrib.loading.settings import Settings
 
 SWITCH = "TOOLCRIB_INDEX"
 """The environment variable that turns indexes off: `off`, `0`, `no`, `false`."""
@@ -118,17 +113,10 @@ def profiles_of(stock: Stock) -> Profiles:
     from toolcrib.loading.projects import settings_of  # noqa: PLC0415 -- as above
 
     project = stock.project
-
-    def put(profile: str | None) -> Settings | None:
-        try:
-            return settings_of(project, profile)
-        except ConfigurationError:
-            return None  # whoever asks for it is told by reading anew
-
     if project is None:
-        return Profiles(put(None), None)
-    found = {name: put(name) for name in project.profiles}
-    return Profiles(put(None), MappingProxyType(found))
+        return Profiles(settings_of(None), None)
+    named = {name: settings_of(project, name) for name in project.profiles}
+    return Profiles(settings_of(project), MappingProxyType(named))
 
 
 def _tell(what: str, why: object) -> None:

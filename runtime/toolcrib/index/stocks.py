@@ -35,18 +35,18 @@ Span = tuple[int, int]
 
 
 class Profiles(NamedTuple):
-    """What a project puts in force, by profile. None where that is an error.
+    """What a project puts in force, by profile.
 
     Attributes:
         default: Without a profile that somebody asks for.
         named: Name of a profile -> what it puts in force; None outside projects.
     """
 
-    default: Settings | None
-    named: Mapping[str, Settings | None] | None
+    default: Settings
+    named: Mapping[str, Settings] | None
 
     def chosen(self, profile: str | None, chosen_by: str) -> Settings | None:
-        """What is in force under a profile; as `loading.projects.settings_of`, but None where that raises."""
+        """What is in force under a profile; as `loading.projects.settings_of`, but None where that may raise."""
         if profile is None or (self.named is None and chosen_by == PROFILE_VARIABLE):
             return self.default
         found = self.named.get(profile) if self.named is not None else None

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import toolcrib
@@ -38,9 +39,13 @@ class Surroundings(NamedTuple):
     code: Seen
     path: dict[str, Entry]
 
-    def refreshed(self) -> Surroundings | None:
-        """The same, for a faster look next time, or None where anything is different."""
-        if self.version != toolcrib.__version__ or _is_newer_than_what_runs(self.code):
+    def refreshed(self, imported: int = toolcrib._IMPORTED) -> Surroundings | None:  # noqa: SLF001 -- nobody else needs it
+        """The same, for a faster look next time, or None where anything is different.
+
+        Args:
+            imported: When the code that runs was imported, at the earliest; in nanoseconds since 1970.
+        """
+        if self.version != toolcrib.__version__ or _was_changed(self.code, imported):
             return None
         code = self.code.refreshed()
         if code is None:
@@ -65,24 +70,25 @@ def surroundings_from(plain: tuple[str, tuple[Any, ...], dict[str, Entry]]) -> S
     return Surroundings(version, Seen(*code), path)
 
 
-def look_around(targets: Iterable[str]) -> Surroundings | None:
+def look_around(targets: Iterable[str], imported: int = toolcrib._IMPORTED) -> Surroundings | None:  # noqa: SLF001
     """The surroundings as they are now; None where code changed after it was imported, so that older code runs.
 
     Args:
         targets: Where the modes lie: `module:class`.
+        imported: When the code that runs was imported, at the earliest; in nanoseconds since 1970.
     """
-    trail = Trail()
-    for file in (*_files_of_toolcrib(), *_files_of_modes(targets)):
+    trail, own = Trail(), _own_code()
+    for file in _files_of_modes(targets):
         trail.file(file)
     path = {folder: _entry(folder, trail) for folder in search_path()}
-    code = trail.closed()
-    return None if _is_newer_than_what_runs(code) else Surroundings(toolcrib.__version__, code, path)
+    others = trail.closed()
+    code = Seen(own.files | others.files, own.contents | others.contents, {})
+    return None if _was_changed(code, imported) else Surroundings(toolcrib.__version__, code, path)
 
 
-def _is_newer_than_what_runs(code: Seen) -> bool:
+def _was_changed(code: Seen, imported: int) -> bool:
     """Whether a file was touched after it may have been imported."""
-    imported = toolcrib._IMPORTED - RACY  # noqa: SLF001 -- nobody else needs it
-    return any(max(state[2:4]) > imported for state in code.files.values() if state)
+    return any(max(state[2:4]) > imported - RACY for state in code.files.values() if state)
 
 
 def search_path() -> list[str]:
@@ -123,11 +129,16 @@ def _distributions(folder: str) -> Distributions:
     return tuple((name, state_of(os.path.join(folder, name, "entry_points.txt"))) for name in names)
 
 
-def _files_of_toolcrib() -> Iterator[str]:
+@cache
+def _own_code() -> Seen:
+    """The files of toolcrib. What runs does not change with them, so they are looked at once."""
+    trail = Trail()
     for top in toolcrib.__path__:
         for folder, folders, names in os.walk(top):
-            folders[:] = sorted(name for name in folders if name != "__pycache__")
-            yield from (os.path.join(folder, name) for name in sorted(names))
+            folders[:] = [name for name in folders if name != "__pycache__"]
+            for name in names:
+                trail.file(os.path.join(folder, name))
+    return trail.closed()
 
 
 def _files_of_modes(targets: Iterable[str]) -> Iterator[str]:

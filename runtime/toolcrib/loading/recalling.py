@@ -6,13 +6,13 @@ both are read again, if ever somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from toolcrib.loading.archives import open_archive
+from toolcrib.loading.archives import ArchiveFiles, open_archive
 from toolcrib.loading.compatible import normalise
 from toolcrib.loading.documents import Document, first_bytes, parse_documents, recalled_document
 from toolcrib.loading.files import ARCHIVE, DiskFiles, MemoryFiles
@@ -58,7 +58,24 @@ def plain_text(document: Document, files: Files | None, name: str) -> Plain:
         above, below = (files.upper, files.lower) if isinstance(files, LaidFiles) else (files, files)
         return LAID, plain_text(upper, above, name), plain_text(lower, below, name)
     said = document.value.get("name") if isinstance(document.value, dict) else None
-    return DISK, document.source, document.index, said if isinstance(said, str) else name, plain_files(files)
+    beside = _archive_of(document.source) if files is None else plain_files(files)
+    return DISK, document.source, document.index, said if isinstance(said, str) else name, beside
+
+
+def _archive_of(source: str) -> Plain:
+    """The archive that a document lies in, which names no files itself: `travel.zip/pack.yaml`."""
+    return next(
+        ((PACKED, archive, "") for archive, _path in _splits(source) if Path(archive).is_file()), None
+    )
+
+
+def _splits(source: str) -> Iterator[tuple[str, str]]:
+    """Every way to divide the name of a file into an archive and a path in it."""
+    at = source.find(f"{ARCHIVE}/")
+    while at >= 0:
+        end = at + len(ARCHIVE)
+        yield source[:end], source[end + 1 :]
+        at = source.find(f"{ARCHIVE}/", end)
 
 
 def plain_files(files: Files | None) -> Plain:
@@ -105,14 +122,14 @@ class _Packed:
         Raises:
             OSError: It is not there, or the archive is refused by now.
         """
-        return MemoryFiles(_contents(self.archive), self.folder).read(name)
+        return MemoryFiles(_opened(self.archive).contents, self.folder).read(name)
 
 
-def _contents(archive: str) -> Mapping[str, bytes]:
+def _opened(archive: str) -> ArchiveFiles:
     opened, problems = open_archive(Path(archive))
     if opened is None:
         raise OSError(f"the archive `{archive}` was changed: {problems[0].message}")
-    return opened.contents
+    return opened
 
 
 def locator(plain: Plain) -> Callable[[str], tuple[int, int]]:
@@ -151,13 +168,10 @@ def _documents(source: str, files: Files | None) -> Mapping[int, Document]:
 def _text(source: str, files: Files | None) -> bytes:
     if not isinstance(files, _Packed):
         return first_bytes(Path(source))
-    contents = _contents(files.archive)
-    at = source.find(f"{ARCHIVE}/")
-    while at >= 0:
-        path = source[at + len(ARCHIVE) + 1 :]
-        if path in contents:
-            return contents[path]
-        at = source.find(f"{ARCHIVE}/", at + 1)
+    opened = _opened(files.archive)
+    for _archive, path in _splits(source):
+        if path.startswith(opened.top) and path.removeprefix(opened.top) in opened.contents:
+            return opened.contents[path.removeprefix(opened.top)]
     raise FileNotFoundError(source)
 
 
@@ -217,6 +231,6 @@ def scenarios_from(texts: Sequence[ScenarioText], tools: Collection[str], kinds:
         document = recalled_document(text.source, text.number, text.line, text.value, read)
         scenario, _problems = parse_scenario(document, shape, files=files, pack=text.pack)
         if scenario is not None:
-            origin = replace(scenario.origin, namespace=text.namespace)
+            origin = scenario.origin._replace(namespace=text.namespace)
             found.append(in_namespace(replace(scenario, origin=origin), tools))
     return found

@@ -1,0 +1,217 @@
+"""The files of the index: whole or not there, never trusted, never in the way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kept import Shelf, assert_same, write_project
+from toolcrib.index import default_index, key_of
+from toolcrib.index.cabinet import BYTES, FILES, Cabinet, cache_folder
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shelf:
+    """A project in the working directory, kept."""
+    monkeypatch.chdir(write_project(tmp_path / "project"))
+    shelf = Shelf(tmp_path / "index")
+    shelf.keep()
+    return shelf
+
+
+def test_a_file_that_ends_anywhere_is_no_index(shelf):
+    file, whole = shelf.file(), shelf.file().read_bytes()
+    for length in [*range(200), *range(200, len(whole), 97), len(whole) - 1]:
+        file.write_bytes(whole[:length])
+        assert shelf.recall() is None
+    file.write_bytes(whole)
+    assert shelf.recall() is not None
+
+
+def test_a_flipped_bit_anywhere_is_no_index(shelf):
+    file, whole = shelf.file(), bytearray(shelf.file().read_bytes())
+    for at in [*range(200), *range(200, len(whole), 41)]:
+        whole[at] ^= 1 << at % 8
+        file.write_bytes(whole)
+        assert shelf.recall() is None
+        whole[at] ^= 1 << at % 8
+    file.write_bytes(whole)
+    assert shelf.recall() is not None
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_becomes_of_the_file_it_is_whole_or_no_index(shelf, data):
+    file = shelf.file()
+    whole = file.read_bytes()
+    begin = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(begin, min(len(whole), begin + 4096)))
+    harmed = whole[:begin] + data.draw(st.binary(max_size=64)) + whole[end:]
+    file.write_bytes(harmed)
+    try:
+        assert (shelf.recall() is not None) == (harmed == whole)
+    finally:
+        file.write_bytes(whole)
+
+
+def test_a_file_of_another_format_is_no_index(shelf):
+    file = shelf.file()
+    file.write_bytes(file.read_bytes().replace(b"toolcrib index 1\n", b"toolcrib index 2\n"))
+    assert shelf.recall() is None
+    cold = shelf.keep()
+    assert_same(shelf.recall(), cold)
+
+
+def test_the_file_of_another_key_is_no_index(shelf):
+    file = shelf.file()
+    other = shelf.of("team")
+    other.keep()
+    (theirs,) = {*shelf.folder.iterdir()} - {file}
+    theirs.replace(file)
+    assert shelf.recall() is None
+
+
+def test_a_folder_in_place_of_the_file(shelf, caplog):
+    file = shelf.file()
+    file.unlink()
+    file.mkdir()
+    with caplog.at_level("DEBUG", "toolcrib"):
+        assert shelf.recall() is None
+        shelf.keep()
+    assert "an index was not written" in caplog.text
+    assert [*shelf.folder.iterdir()] == [file]
+
+
+def test_a_pipe_or_nothing_in_place_of_the_folder(shelf, tmp_path):
+    for folder in (tmp_path / "project" / "toolcrib.yaml", tmp_path / "project" / "toolcrib.yaml" / "below"):
+        none = Shelf(folder)
+        none.keep()
+        assert none.recall() is None
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(shelf):
+    shelf.folder.chmod(0o777)
+    assert shelf.recall() is None
+    shelf.file().unlink()
+    shelf.keep()
+    assert [*shelf.folder.iterdir()] == []
+
+
+def test_folder_and_file_are_the_users_alone(shelf):
+    assert shelf.folder.stat().st_mode & 0o777 == 0o700
+    assert shelf.file().stat().st_mode & 0o777 == 0o600
+
+
+FULL_DISK = """
+import resource, signal, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from kept import Shelf
+shelf = Shelf(Path(sys.argv[2]))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+shelf.keep()
+print(shelf.recall() is None, [*Path(sys.argv[2]).iterdir()])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no limit of this kind")
+def test_a_full_disk_leaves_nothing_behind(shelf, tmp_path):
+    tests = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FULL_DISK, tests, str(tmp_path / "full")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("True []\n", "")
+
+
+def test_drafts_that_nobody_finished_are_removed_when_they_are_old(shelf):
+    young, old = (Path(f"{shelf.file()}.1.{number}") for number in (1, 2))
+    for draft in (young, old):
+        draft.write_bytes(b"half")
+    os.utime(old, (time.time() - 7200,) * 2)
+    shelf.of("team").keep()
+    assert young.exists()
+    assert not old.exists()
+
+
+def test_what_was_used_longest_ago_is_removed(tmp_path):
+    cabinet = Cabinet(str(tmp_path / "index"))
+    for number in range(FILES + 5):
+        cabinet.write(b"k" * (number + 1), b"body")
+        os.utime(cabinet.path(b"k" * (number + 1)), (number, number))
+    cabinet.write(b"last", b"body")
+    assert len([*(tmp_path / "index").iterdir()]) == FILES
+    assert cabinet.read(b"k") is None
+    assert bytes(cabinet.read(b"last")) == b"body"
+
+
+def test_so_much_is_kept_and_no_more(tmp_path):
+    cabinet = Cabinet(str(tmp_path / "index"))
+    cabinet.write(b"small", b"body")
+    cabinet.write(b"large", b"body")
+    os.truncate(cabinet.path(b"large"), BYTES)
+    os.utime(cabinet.path(b"small"), (1, 1))
+    cabinet.write(b"next", b"body")
+    assert len([*(tmp_path / "index").iterdir()]) == 1
+
+
+def test_what_is_used_counts_as_young(tmp_path):
+    cabinet = Cabinet(str(tmp_path / "index"))
+    cabinet.write(b"key", b"body")
+    os.utime(cabinet.path(b"key"), (1, 1))
+    assert cabinet.read(b"key") is not None
+    assert Path(cabinet.path(b"key")).stat().st_mtime > 1000
+
+
+@pytest.mark.parametrize("word", ["off", "OFF", "0", "no", "false", " off "])
+def test_it_can_be_turned_off(monkeypatch, word):
+    assert default_index() is not None
+    monkeypatch.setenv("TOOLCRIB_INDEX", word)
+    assert default_index() is None
+
+
+@pytest.mark.parametrize("word", ["", "on", "1", "yes"])
+def test_it_is_on_otherwise(monkeypatch, word):
+    monkeypatch.setenv("TOOLCRIB_INDEX", word)
+    assert default_index() is not None
+
+
+def test_where_caches_lie(monkeypatch, tmp_path):
+    monkeypatch.setenv("TOOLCRIB_CACHE_DIR", str(tmp_path / "told"))
+    assert cache_folder() == str(tmp_path / "told")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOOLCRIB_CACHE_DIR", "told")
+    assert cache_folder() == str(tmp_path / "told")
+    monkeypatch.delenv("TOOLCRIB_CACHE_DIR")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert cache_folder() == "/xdg/toolcrib"
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    assert cache_folder() == "/home/somebody/.cache/toolcrib"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert cache_folder() == "/home/somebody/Library/Caches/toolcrib"
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("LOCALAPPDATA", "/app")
+    assert cache_folder() == "/app/toolcrib"
+    monkeypatch.delenv("LOCALAPPDATA")
+    assert cache_folder() is None
+    assert default_index() is None
+
+
+def test_a_working_directory_that_is_gone_has_no_index(shelf, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert key_of(("x",)) is None

@@ -118,6 +118,10 @@ def command(
     """
     if as_json and form == "github":
         raise click.UsageError("`--json` and `--format github` ask for two forms; leave one of them out")
+    if update and watch:
+        raise click.UsageError(
+            "`--watch` would run again for every file that `--update` writes; leave one out"
+        )
     plan = Plan(reading, paths, keyword, tags, seed, repeat)
     options = _Options(
         form="json" if as_json else form,

@@ -8,11 +8,15 @@ import os
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from toolcrib.cli import exit_codes
+from toolcrib.cli.rounds import keep_running
+from toolcrib.errors import ConfigurationError
+from toolcrib.loading.trail import Trail
 
 TRIP = """
 scenario: trip
@@ -133,12 +137,13 @@ def test_runs_that_answer_differently_need_files_of_their_own(tools, write, tool
     assert not (tools / "descriptors" / "goldens").exists()
 
 
-BIG = """
+BIG = f"""
 name: big
-mock: {result: "{{ 'x' * 1000000 ~ 'y' * 100000 }}"}
+input_schema: {{}}
+mock: {{result: ["{{{{ args.text }}}}", "{{{{ args.text }}}}"]}}
 ---
 scenario: big
-steps: [{call: big, expect: {golden: big.json}}]
+steps: [{{call: big, args: {{text: {"x" * 600_000}}}, expect: {{golden: big.json}}}}]
 """
 
 
@@ -146,7 +151,26 @@ def test_a_golden_that_could_not_be_read_again_is_not_written(tools, write, tool
     write({"descriptors/big.yaml": BIG})
     result = toolcrib("run", "--update", "-k", "big")
     assert result.exit_code == exit_codes.PROBLEMS
+    assert "descriptors/big.json: not written: a golden file has at most 1,048,576 bytes" in result.stdout
     assert not (tools / "descriptors" / "big.json").exists()
+
+
+def test_a_golden_of_a_pack_in_an_archive_is_not_written(write, toolcrib):
+    folder = write({})
+    with zipfile.ZipFile(folder / "p.zip", "w") as archive:
+        archive.writestr("pack.yaml", "name: p\nversion: 1.0.0\n")
+        archive.writestr("one.tool.yaml", "name: one\nmock: {result: 1}\n")
+        scenario = "scenario: s\nsteps: [{call: one, expect: {golden: %s.json}}]\n"
+        archive.writestr(
+            "s.scenario.yaml", f"{scenario % 'new'}---\n{scenario % 'old'}".replace(": s", ": t", 1)
+        )
+        archive.writestr("old.json", "1\n")
+    result = toolcrib("run", "p.zip", "--update")
+    assert result.exit_code == exit_codes.PROBLEMS
+    assert (
+        "p.zip/new.json: `new.json` can't be written: its scenario does not lie in a folder" in result.stdout
+    )
+    assert "p.zip/s.scenario.yaml ..\n" in result.stdout
 
 
 def test_a_golden_that_can_not_be_written_is_told(trip, toolcrib):
@@ -154,6 +178,14 @@ def test_a_golden_that_can_not_be_written_is_told(trip, toolcrib):
     result = toolcrib("run", "--update", "-k", "city=Oslo")
     assert result.exit_code == exit_codes.PROBLEMS
     assert "descriptors/trips/goldens/Oslo-1.json: not written: " in result.stdout
+
+
+def test_a_golden_that_is_a_folder_is_left_as_it_is(trip, toolcrib):
+    (trip / "Oslo-1.json").mkdir(parents=True)
+    result = toolcrib("run", "--update", "-k", "city=Oslo")
+    assert result.exit_code == exit_codes.PROBLEMS
+    assert "descriptors/trips/goldens/Oslo-1.json: not written: Is a directory" in result.stdout
+    assert sorted(path.name for path in trip.iterdir()) == ["Oslo-1.json", "Oslo-2.json"]
 
 
 def without_times(text):
@@ -204,6 +236,36 @@ def test_at_a_terminal_the_bar_counts(trip, on_terminal):
     assert "6/6" in err
     assert "100%" in err
     assert "2 passed, 4 failed" in err
+
+
+def test_a_round_that_can_not_be_set_up_is_not_the_last(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    file, elsewhere = tmp_path / "a.yaml", tmp_path.parent / f"{tmp_path.name}.yaml"
+    rounds = iter([None, ConfigurationError("so it is"), KeyboardInterrupt()])
+
+    def one_round():
+        trail = Trail()
+        for path in (file, elsewhere):
+            trail.file(str(path))
+        seen = trail.closed()
+        file.write_text(f"{len(file.read_text()) if file.exists() else 0}", encoding="utf-8")
+        elsewhere.write_text(file.read_text() * 2, encoding="utf-8")
+        error = next(rounds)
+        if error is not None:
+            raise error
+        return seen
+
+    with pytest.raises(KeyboardInterrupt):
+        keep_running(one_round)
+    said = capsys.readouterr().err
+    told = f"waiting for changes; Ctrl-C ends\n\nchanged: {elsewhere}, a.yaml\n"
+    assert said == f"{told}so it is\n{told}"
+
+
+def test_watching_and_updating_at_once_is_a_usage_error(trip, toolcrib):
+    result = toolcrib("run", "--watch", "--update")
+    assert result.exit_code == exit_codes.USAGE
+    assert "leave one out" in result.stderr
 
 
 class Command:

@@ -197,7 +197,7 @@ def test_a_file_that_became_unreadable_is_a_failure(tmp_path):
     found = loaded(ECHO + step("{a: 1}"))
     runtime = Runtime.of(found, executors=MOCKS)
     scenario = runtime.scenarios[0]
-    scenario = replace(scenario, origin=replace(scenario.origin, files=files))
+    scenario = replace(scenario, origin=scenario.origin._replace(files=files))
     (tmp_path / "goldens" / "a.json").symlink_to("/etc/hostname")
     ((what, lines),) = failures(asyncio.run(run_scenario(runtime, scenario)))
     assert what == "golden"

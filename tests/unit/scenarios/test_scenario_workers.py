@@ -16,7 +16,7 @@ from openings import Documents
 from toolcrib.errors import ConfigurationError
 from toolcrib.scenarios import run_scenario
 from toolcrib.scenarios.travelling import packed, unpacked
-from toolcrib.scenarios.workers import _work, run_in_processes
+from toolcrib.scenarios.workers import _Crew, _work, run_in_processes
 
 MANY = """
 scenario: many
@@ -88,6 +88,22 @@ def test_a_worker_that_dies_takes_its_scenario_with_it_and_no_other():
         f"good_{number}" for number in range(20)
     ]
     assert "1 later step did not run" in str(lost[0])
+
+
+def test_a_worker_that_dies_while_it_waits_takes_nothing_with_it():
+    made, scenarios = documents(GOOD)
+    crew = _Crew(made.open, scenarios, update=False)
+    crew.hire(1)
+    (worker,) = crew._workers
+    assert worker.connection.poll(60)
+    worker.process.kill()
+    worker.process.join()
+    try:
+        while 0 not in crew.reports:
+            crew.attend()
+    finally:
+        crew.dismiss()
+    assert crew.reports[0].passed
 
 
 def test_after_too_many_deaths_the_rest_does_not_run():

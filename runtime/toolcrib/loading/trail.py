@@ -40,6 +40,8 @@ Names: TypeAlias = tuple[str, ...] | None
 
 _READ = (*SUFFIXES, ARCHIVE)
 
+_NOT_BLOCKING = getattr(os, "O_NONBLOCK", 0)
+
 _KIND, _LINK, _FILE = 0o170000, 0o120000, 0o100000
 
 
@@ -135,7 +137,8 @@ class Trail:
             moment = self._now()
             state = state_of(path)
             names = _names(path)
-            self._folders[path] = (() if is_racy(state, moment) else state, names)
+            # One that can't be listed may be listed again without a trace, so its state tells nothing.
+            self._folders[path] = (() if names is None or is_racy(state, moment) else state, names)
             self._note_links(path, names)
         return self._folders[path][1]
 
@@ -176,10 +179,15 @@ def _digest(path: str) -> bytes:
     from hashlib import blake2b  # noqa: PLC0415 -- most files need no digest, and a start waits for it
 
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            return blake2b(file.read(CONTENT_BYTES + 1), digest_size=16).digest()
+        with open(path, "rb", opener=_open_at_once) as file:
+            return blake2b(file.read(CONTENT_BYTES + 1) or b"", digest_size=16).digest()
     except OSError:
         return b""
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Opening a pipe that took a file's place would wait for its writer."""
+    return os.open(path, flags | _NOT_BLOCKING)
 
 
 def _names(folder: str) -> Names:
@@ -209,7 +217,7 @@ def _folder_now(path: str, known: tuple[State, Names], moment: int) -> tuple[Sta
         return known
     if _names(path) != names:
         return None
-    fresh = () if is_racy(found, moment) else found
+    fresh = () if names is None or is_racy(found, moment) else found
     return known if fresh == state else (fresh, names)
 
 

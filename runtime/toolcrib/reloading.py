@@ -4,10 +4,13 @@ A file that is broken now, or empty, keeps its last good version, marked stale: 
 file that is gone takes its tools with it.
 """
 
+# ruff: noqa: PTH116, PTH119, PTH120 -- where documents come from is told in texts
+
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,7 +19,7 @@ from toolcrib.loading.files import ARCHIVE
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.reader import Loaded
 from toolcrib.loading.scenarios import Scenario
-from toolcrib.model import NOTHING, Descriptor
+from toolcrib.model import NOTHING, Descriptor, Origin
 from toolcrib.registry import Registry
 
 
@@ -98,68 +101,103 @@ class Before(NamedTuple):
 def keep_last_good(loaded: Loaded, before: Before) -> Loaded:
     """What was read, with the last good version of what is broken now; all problems stay told.
 
-    Of a broken file those tools and scenarios are kept that it does not define any more; of a pack whose
-    `pack.yaml` or archive is broken everything is, as the pack had it.
+    Of a broken file those tools and scenarios are kept that it does not define any more, and what it changed of
+    others; of a folder that can't be read, and of a pack whose `pack.yaml` or archive is broken, everything is, as
+    it was.
     """
     broken = _Broken(loaded.problems, before.packs)
     if not broken:
         return loaded
-    tools = [tool for tool in loaded.tools if not broken.pack_of(tool.origin.source)]
-    scenarios = [scenario for scenario in loaded.scenarios if not broken.pack_of(scenario.origin.source)]
-    names = {tool.name for tool in tools}
-    played = {(scenario.origin.source, scenario.name) for scenario in scenarios}
+    tools = {tool.name: tool for tool in reversed(loaded.tools) if not broken.took_over(tool.origin)}
+    kept = {}
     for card in before.tools.cards.values():
         why = broken.why(card.source, card.pack)
-        if why and card.name not in names:
-            tools.append(_stale(before.tools[card.name], why))
+        last = before.tools[card.name]
+        if (why and card.name not in tools) or (why := broken.override_of(last, tools.get(card.name))):
+            kept[card.name] = _stale(last, why)
+    scenarios = [scenario for scenario in loaded.scenarios if not broken.took_over(scenario.origin)]
+    played = {(scenario.origin.source, scenario.name) for scenario in scenarios}
     for scenario in before.scenarios:
         origin = scenario.origin
         if broken.why(origin.source, origin.pack) and (origin.source, scenario.name) not in played:
             scenarios.append(scenario)
+    read = [tool for tool in loaded.tools if not (tool.name in kept or broken.took_over(tool.origin))]
     return replace(
-        loaded, tools=tuple(tools), scenarios=tuple(scenarios), packs=(*loaded.packs, *broken.packs)
+        loaded,
+        tools=(*read, *kept.values()),
+        scenarios=tuple(scenarios),
+        packs=(*loaded.packs, *(pack for pack, _why in broken.packs)),
     )
 
 
 class _Broken:
-    """The files that have errors now or describe nothing any more, and the packs that they take down."""
+    """What can't be read now or describes nothing any more: files, folders, and the packs that they take down."""
 
     def __init__(self, problems: Iterable[Problem], packs: Sequence[Pack]) -> None:
-        self._files: dict[str, Problem] = {}
+        self._problems: dict[str, Problem] = {}
         for problem in problems:
-            if problem.severity == "error" or problem.code == "unrecognised_file":
-                self._files.setdefault(problem.source, problem)
-        self.packs = [pack for pack in packs if self._of(pack.origin.source)]
-        self._packs = {pack.name: str(self._of(pack.origin.source)) for pack in self.packs}
-        self._folders = tuple(_folder(pack.origin.source) for pack in self.packs)
+            broken = problem.severity == "error" or problem.code == "unrecognised_file"
+            if broken and problem.code != "path_not_found":
+                self._problems.setdefault(problem.source, problem)
+        self.packs = [(pack, why) for pack in packs if (why := self._of(pack.origin.source))]
 
     def __bool__(self) -> bool:
-        return bool(self._files)
+        return bool(self._problems)
 
-    def _of(self, source: str) -> Problem | None:
-        """The first error of a file, or of the archive that it lies in; None where the file is gone."""
-        archive, packed, _path = source.partition(f"{ARCHIVE}/")
-        file = archive + ARCHIVE if packed else source
-        problem = self._files.get(source) or (self._files.get(file) if packed else None)
-        return problem if problem is not None and os.path.isfile(file) else None  # noqa: PTH113 -- sources are texts
+    def _of(self, source: str) -> str:
+        """Why a file is broken, or the archive or a folder that it lies in; empty if none is."""
+        found = (self._problems.get(path) for path in (source, *_above(source)))
+        return next((str(problem) for problem in found if problem is not None), "")
 
-    def pack_of(self, source: str) -> bool:
-        """Whether a file lies in a pack that is broken."""
-        return source.startswith(self._folders) if self._folders else False
+    def took_over(self, origin: Origin) -> bool:
+        """Whether a document was read as if it lay in no pack, because its pack is broken."""
+        return not origin.pack and any(_is_in(origin.source, pack) for pack, _why in self.packs)
 
     def why(self, source: str, pack: str) -> str:
         """Why the last good version of what a file held is kept; empty if it is not."""
-        problem = self._of(source)
-        return self._packs.get(pack, "") if problem is None else str(problem)
+        of_pack = (why for known, why in self.packs if known.name == pack and _is_in(source, known))
+        return self._of(source) or next(of_pack, "")
+
+    def override_of(self, last: Descriptor, tool: Descriptor | None) -> str:
+        """Why a tool keeps the overrides that it had and has no more; empty if it does not."""
+        if tool is None or not last.origin.overrides:
+            return ""
+        files = _files_of(last)
+        lost = files - _files_of(tool)
+        if not lost or any(_is_gone(file) for file in lost):
+            return ""
+        # What an override makes wrong is told in whichever of the files it stands.
+        return next((why for file in sorted(files) if (why := self._of(file))), "")
 
 
-def _folder(source: str) -> str:
-    """The folder of a pack file, with the slash at its end."""
-    return source[: source.rfind("/") + 1] or f".{os.sep}"
+def _files_of(tool: Descriptor) -> set[str]:
+    return {tool.origin.source, *(place.rpartition(":")[0] for place in tool.origin.overrides)}
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders (and the archive) that a path leads through, the nearest first."""
+    while os.path.basename(path) != os.pardir and (above := os.path.dirname(path) or ".") != path:
+        yield above
+        path = above
+
+
+def _is_in(source: str, pack: Pack) -> bool:
+    """Whether a file lies in the folder or archive of a pack."""
+    return next(_above(pack.origin.source), ".") in _above(source)
+
+
+def _is_gone(file: str) -> bool:
+    """Whether a file is there no more; of one in an archive nobody can tell."""
+    try:
+        return not stat.S_ISREG(os.stat(file).st_mode)
+    except NotADirectoryError:
+        return f"{ARCHIVE}/" not in file
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
 
 
 def _stale(tool: Descriptor, why: str) -> Descriptor:
-    return replace(tool, origin=replace(tool.origin, stale=why.splitlines()[0]))
+    return tool._replace(origin=tool.origin._replace(stale=why.splitlines()[0]))
 
 
 def compare(before: Registry, after: Registry) -> tuple[ToolEvent, ...]:

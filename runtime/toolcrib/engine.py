@@ -158,7 +158,7 @@ class Runtime:
                 raise error
             _log().warning("%s", error)
         if runtime.problems:
-            from toolcrib.loading.contents import log_problems  # noqa: PLC0415 -- good documents need none of it
+            from toolcrib.loading.notices import log_problems  # noqa: PLC0415 -- good documents need no log
 
             log_problems(runtime.problems)
         return runtime

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import copy
-import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document, parse_documents
+from toolcrib.loading.notices import log_problems
 from toolcrib.model import JSON
 from toolcrib.validation import json_fault
 
+__all__ = ["Content", "documents_of", "log_problems"]
+
 Content: TypeAlias = str | bytes | Mapping[str, JSON] | Sequence[Mapping[str, JSON]]
 """YAML or JSON as text or bytes, one document as a mapping, or several in a list."""
-
-log = logging.getLogger("toolcrib")
 
 
 def documents_of(name: str, content: Content) -> tuple[list[Document], list[Problem]]:
@@ -47,9 +47,3 @@ def _from_mappings(name: str, contents: Sequence[object]) -> tuple[list[Document
         problem = Problem(code="not_json", message=message, pointer=fault.pointer)
         problems.append(problem.at(name, 1, 1))
     return documents, problems
-
-
-def log_problems(problems: Iterable[Problem]) -> None:
-    """Write down what is wrong and stops nothing: a notice as information, anything else as a warning."""
-    for problem in problems:
-        log.log(logging.INFO if problem.severity == "notice" else logging.WARNING, "%s", problem)

@@ -27,8 +27,7 @@ ToolcribError                   code, hint; never raised itself
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from toolcrib.model import Result
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
 Severity = Literal["error", "warning", "notice"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(NamedTuple):
     """One diagnosed fault of a document.
 
     Attributes:
@@ -62,7 +60,7 @@ class Problem:
 
     def at(self, source: str, line: int, column: int) -> Problem:
         """The same problem, placed in a file."""
-        return replace(self, source=source, line=line, column=column)
+        return self._replace(source=source, line=line, column=column)
 
     def __str__(self) -> str:
         place = self.source

@@ -6,7 +6,6 @@ A call that is answered from an index passes here, so nothing that reads documen
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from toolcrib.errors import ConfigurationError, Problem, UnknownMode, did_you_mean
@@ -107,7 +106,7 @@ def with_modes(registry: Registry, modes: Mapping[str, str]) -> Registry:
 
 def _tool_in(tool: Descriptor, modes: Mapping[str, str]) -> Descriptor:
     mode = _mode_of(tool.name, tool.mode, tool.bindings, modes)
-    return tool if mode == tool.mode else replace(tool, mode=mode)
+    return tool if mode == tool.mode else tool._replace(mode=mode)
 
 
 def _card_in(card: Card, modes: Mapping[str, str]) -> Card:

@@ -163,7 +163,7 @@ def _is_below(source: str, below: str) -> bool:
 
 
 def _lenient(problem: Problem) -> Problem:
-    return replace(problem, severity="warning") if problem.code in _NEEDS else problem
+    return problem._replace(severity="warning") if problem.code in _NEEDS else problem
 
 
 def _no_pack(source: str) -> Problem:

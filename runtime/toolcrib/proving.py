@@ -8,7 +8,7 @@ calls reaches stays unproved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jsonschema
@@ -99,7 +99,7 @@ def _is_known(problem: Problem, known: Sequence[Problem]) -> bool:
 def _mocks(runtime: Runtime) -> Iterator[_Mock]:
     for tool in runtime.registry.values():
         if "mock" in tool.bindings:
-            yield _Mock(tool=replace(tool, mode="mock"), place="/mock")
+            yield _Mock(tool=tool._replace(mode="mock"), place="/mock")
     for scenario in runtime.scenarios:
         for name in scenario.mocks:
             place = f"/mocks/{pointer_step(name)}"

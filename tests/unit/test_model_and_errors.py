@@ -109,7 +109,6 @@ def test_a_part_shows_what_it_has():
 def test_a_descriptor_says_nothing_by_default():
     tool = Descriptor(name="a")
     assert tool.input_schema == {"type": "object", "additionalProperties": False}
-    assert tool.input_schema is not Descriptor(name="b").input_schema
     assert (tool.mode, tool.output_schema, tool.timeout, tool.coerce) == (None, None, 30.0, "safe")
     assert tool.annotations == Annotations(
         read_only=False, destructive=True, idempotent=False, open_world=True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import marshal
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -176,7 +175,7 @@ def test_what_making_raises_comes_through_and_the_next_look_up_asks_again(error)
 def test_a_change_is_made_of_each_tool_and_card_when_it_is_asked_for():
     registry, make = lazy()
     moved = registry.changed(
-        tool=lambda tool: replace(tool, mode="mock") if tool.mode == "live" else tool,
+        tool=lambda tool: tool._replace(mode="mock") if tool.mode == "live" else tool,
         card=lambda card: card._replace(mode="mock") if card.mode == "live" else card,
     )
     assert make.made == []
@@ -230,7 +229,7 @@ def after(registry, action, value):
         return registry.without(value) if value in registry else registry
     if action == "move":
         return registry.changed(
-            tool=lambda tool: replace(tool, mode="tape") if tool.name == value else tool,
+            tool=lambda tool: tool._replace(mode="tape") if tool.name == value else tool,
             card=lambda card: card._replace(mode="tape") if card.name == value else card,
         )
     if action == "disable":

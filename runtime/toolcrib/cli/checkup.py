@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +98,7 @@ class Checkup:
             "tools": self._tools(),
             "scenarios": len(self.stock.scenarios),
             "environment": self._environment,
-            "problems": [asdict(problem) for problem in self.stock.problems],
+            "problems": [problem._asdict() for problem in self.stock.problems],
         }
 
     # Reading, each step by itself.

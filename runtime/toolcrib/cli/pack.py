@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -212,5 +211,5 @@ def _document(parcel: Parcel) -> dict[str, Any]:
         "files": {name: len(data) for name, data in parcel.contents.items()},
         "size": parcel.size or None,
         "sha256": parcel.digest or None,
-        "problems": [asdict(problem) for problem in parcel.problems],
+        "problems": [problem._asdict() for problem in parcel.problems],
     }

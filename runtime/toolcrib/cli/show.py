@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -50,7 +49,7 @@ def command(ctx: click.Context, *, name: str, as_json: bool, reading: Reading) -
 
 def _availability(runtime: Runtime, tool: Descriptor) -> dict[str, str]:
     """Each mode that the tool has a block for -> why it can't run in it; empty where it can."""
-    return {mode: runtime.unavailable(replace(tool, mode=mode)) for mode in tool.bindings}
+    return {mode: runtime.unavailable(tool._replace(mode=mode)) for mode in tool.bindings}
 
 
 def _document(runtime: Runtime, tool: Descriptor) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any
 
@@ -130,5 +129,5 @@ def run_document(runtime: Runtime, reports: Sequence[ScenarioReport], duration: 
         "duration": round(duration, 6),
         "virtual": round(sum(report.virtual for report in reports), 6),
         "scenarios": [report.as_json() for report in reports],
-        "problems": [asdict(problem) for problem in runtime.problems],
+        "problems": [problem._asdict() for problem in runtime.problems],
     }

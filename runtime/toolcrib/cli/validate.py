@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -53,7 +52,7 @@ def command(
     runtime = open_runtime(reading, paths)
     problems = [*runtime.problems, *(asyncio.run(_proved(runtime)) if deep else ())]
     if strict:
-        problems = [replace(problem, severity="error") for problem in problems]
+        problems = [problem._replace(severity="error") for problem in problems]
     problems.sort(key=lambda problem: (problem.source, problem.line, problem.column))
     for line in _FORMS["json" if as_json else form](problems, runtime):
         click.echo(line)
@@ -76,7 +75,7 @@ def _as_text(problems: Sequence[Problem], runtime: Runtime) -> Iterator[str]:
 
 def _as_json(problems: Sequence[Problem], runtime: Runtime) -> Iterator[str]:
     document: dict[str, Any] = {
-        "problems": [asdict(problem) for problem in problems],
+        "problems": [problem._asdict() for problem in problems],
         "errors": _count(problems)["error"],
         "warnings": _count(problems)["warning"],
         "notices": _count(problems)["notice"],

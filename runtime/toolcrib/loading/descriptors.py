@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from toolcrib.clock import format_duration, parse_duration
@@ -91,8 +90,7 @@ def parse_descriptor(
 def _without_broken_schemas(tool: Descriptor, problems: Sequence[Problem]) -> Descriptor:
     """The tool to check further: a schema that is refused judges nothing."""
     broken = {problem.pointer.split("/")[1] for problem in problems if problem.severity == "error"}
-    return replace(
-        tool,
+    return tool._replace(
         input_schema=True if "input_schema" in broken else tool.input_schema,
         output_schema=True if "output_schema" in broken else tool.output_schema,
     )

@@ -119,7 +119,7 @@ class Document:
         line, column = self.position(problem.pointer, key=problem.code in _OF_KEYS)
         if self._moves:
             pointer = self._pointer_as_written(problem.pointer, missing=problem.code == "missing_key")
-            problem = replace(problem, pointer=pointer)
+            problem = problem._replace(pointer=pointer)
         return problem.at(self.source, line, column)
 
     def _pointer_as_written(self, pointer: str, *, missing: bool) -> str:

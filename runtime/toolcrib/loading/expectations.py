@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from toolcrib.clock import parse_duration
@@ -133,10 +133,10 @@ def _matcher(part: str, pattern: JSON, pointer: str, names: Names, problems: lis
     matcher = compile_matcher(pattern, faults, place, names=names)
     if not faults:
         found = impossible(pattern, _OF_PART.get(part, {}))
-        faults = [replace(problem, pointer=place + problem.pointer) for problem in found]
+        faults = [problem._replace(pointer=place + problem.pointer) for problem in found]
         if faults and part in _WORDS:
             message = f"{_WORDS[part]} from 0 up, so it is never {compact(pattern)}"
-            faults = [replace(faults[0], message=message, hint=_number_for(pattern))]
+            faults = [faults[0]._replace(message=message, hint=_number_for(pattern))]
     problems += faults
     return matcher
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from toolcrib.errors import Problem, did_you_mean
@@ -82,7 +81,7 @@ def _mocks(scenario: Scenario, tools: Tools, refused: Refused, kinds: Kinds) -> 
         place = f"/mocks/{pointer_step(name)}"
         if name in tools:
             for problem in kinds.check_binding("mock", mocked(tools[name], scenario)):
-                yield replace(problem, pointer=place + problem.pointer.removeprefix("/mock"))
+                yield problem._replace(pointer=place + problem.pointer.removeprefix("/mock"))
         elif name not in refused:
             yield _unknown(name, place, tools)
 

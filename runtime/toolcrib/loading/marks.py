@@ -7,7 +7,6 @@ a text is in order and nobody asks for a line: it is work for faults and for tho
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -71,7 +70,7 @@ class Problems(list[Problem]):
         self.append(problem)
         if len(self) == PROBLEMS:
             message = f"{PROBLEMS} problems were found; the rest of the text was not looked at"
-            self.append(replace(problem, code="too_many_problems", message=message, pointer="", hint=""))
+            self.append(problem._replace(code="too_many_problems", message=message, pointer="", hint=""))
             raise Stopped
 
 

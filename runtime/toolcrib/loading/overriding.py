@@ -6,7 +6,7 @@ Each top-level key that the upper document writes takes the place of that key, w
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from toolcrib.errors import Problem, did_you_mean
 from toolcrib.loading.documents import Document
@@ -50,7 +50,7 @@ class LaidOver(Document):
         if owner is self.upper:
             return owner.place(problem)
         told = f"`{self.source}:{self.line}` overrides other keys of this tool"
-        return owner.place(replace(problem, hint=f"{problem.hint}; {told}" if problem.hint else told))
+        return owner.place(problem._replace(hint=f"{problem.hint}; {told}" if problem.hint else told))
 
     def written(self, pointer: str) -> str | None:
         """The characters of a YAML scalar without quotes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -189,4 +189,4 @@ def _of_later(fault: Problem) -> Problem:
     if fault.code != "unknown_key" or name not in _LATER_NEEDS:
         return fault
     hint = "leave it out; a key without effect is refused rather than ignored"
-    return replace(fault, code="not_supported_yet", message=f"`{name}` is not supported yet", hint=hint)
+    return fault._replace(code="not_supported_yet", message=f"`{name}` is not supported yet", hint=hint)

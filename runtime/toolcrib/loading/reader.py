@@ -255,7 +255,7 @@ class Reader:
         scenario, problems = parse_scenario(document, self._scenario_shape, files=where.files, pack=pack)
         if scenario is not None:
             if where.namespace:
-                origin = replace(scenario.origin, namespace=where.namespace)
+                origin = scenario.origin._replace(namespace=where.namespace)
                 scenario = replace(scenario, origin=origin)
             refused = any(problem.severity == "error" for problem in problems)
             (self._refused_scenarios if refused else self._scenarios).append(scenario)
@@ -305,7 +305,7 @@ class Reader:
             changes["settings"] = dict.fromkeys(defaults, place)
             changes["written"] = tool.origin.written - defaults.keys()
         name = full_name(where.namespace, tool.name)
-        return replace(tool, name=name, origin=replace(tool.origin, **changes)), problems
+        return tool._replace(name=name, origin=tool.origin._replace(**changes)), problems
 
     def _overridden(self) -> list[Descriptor]:
         """The tools, with the documents that override some of them laid over these, in order of reading."""
@@ -342,13 +342,12 @@ class Reader:
         self._written[name] = _Written(document, where)
         places = (f"{below.source}:{below.line}",)
         left = {key: place for key, place in document.below().items() if key in tool.origin.written}
-        origin = replace(
-            tool.origin,
+        origin = tool.origin._replace(
             overrides=places + _overrides_of(below),
             settings={**left, **tool.origin.settings},
             written=tool.origin.written - left.keys(),
         )
-        return replace(tool, origin=origin), problems
+        return tool._replace(origin=origin), problems
 
 
 def _short(name: str, namespace: str) -> str:

@@ -346,7 +346,7 @@ def mocked(tool: Descriptor, scenario: Scenario) -> Descriptor:
         return tool
     place = f"/mocks/{pointer_step(tool.name)}"
     locate = scenario.origin.locate
-    origin = replace(scenario.origin, locate=lambda pointer: locate(place + pointer.removeprefix("/mock")))
-    return replace(
-        tool, mode="mock", bindings={**tool.bindings, "mock": scenario.mocks[tool.name]}, origin=origin
+    origin = scenario.origin._replace(locate=lambda pointer: locate(place + pointer.removeprefix("/mock")))
+    return tool._replace(
+        mode="mock", bindings={**tool.bindings, "mock": scenario.mocks[tool.name]}, origin=origin
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -74,7 +73,7 @@ def apply_settings(tool: Descriptor, settings: Settings) -> Descriptor:
             changes["mode"], told["mode"] = mode, settings.places[f"modes.{glob}"]
     if not changes:
         return tool
-    return replace(tool, **changes, origin=replace(origin, settings={**origin.settings, **told}))
+    return tool._replace(**changes, origin=origin._replace(settings={**origin.settings, **told}))
 
 
 def first_fit(name: str, globs: Iterable[str]) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from toolcrib.errors import Problem, did_you_mean
 from toolcrib.loading.compatible import FOREIGN, SHARED, is_promptkit
@@ -40,7 +39,7 @@ def in_their_words(document: Document, problems: Iterable[Problem]) -> list[Prob
         holder, _, key = problem.pointer.rpartition("/")
         if problem.code == "unknown_key" and holder == place:
             hint = did_you_mean(key, known) or f"known: {', '.join(f'`{name}`' for name in known)}"
-            told.append(replace(problem, hint=hint))
+            told.append(problem._replace(hint=hint))
         else:
             told.append(problem)
     return told

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import cache, lru_cache, partial
 from typing import Final
 
@@ -62,7 +61,7 @@ def check_schema(schema: JSON, pointer: str = "") -> list[Problem]:
     problems = [*_problems_of_form(schema)]
     if is_schema(schema) and not problems:
         problems = [*_problems_of_schema(schema)]
-    return [replace(problem, pointer=pointer + problem.pointer) for problem in problems]
+    return [problem._replace(pointer=pointer + problem.pointer) for problem in problems]
 
 
 def _problems_of_form(schema: JSON) -> Iterator[Problem]:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from toolcrib.errors import ExpressionError
 from toolcrib.model import JSON
@@ -34,8 +33,7 @@ from toolcrib.rendering.values import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(NamedTuple):
     """A function of expressions.
 
     Attributes:

@@ -1,5 +1,7 @@
 """From paths to what a runtime holds: the project, its sources, everything in them, and what is in force."""
 
+# ruff: noqa: PTH110, PTH112, PTH113, PTH116 -- a Path raises where the way is barred
+
 from __future__ import annotations
 
 import os
@@ -10,6 +12,7 @@ from pathlib import Path
 from toolcrib.errors import ConfigurationError, Problem
 from toolcrib.loading.documents import read_documents
 from toolcrib.loading.finding import PROJECT_FILES
+from toolcrib.loading.folders import real_path
 from toolcrib.loading.linking import link
 from toolcrib.loading.namespaces import in_namespace
 from toolcrib.loading.projects import (
@@ -35,6 +38,10 @@ from toolcrib.stock import Stock, in_order
 DEFAULT_PATHS = ("descriptors", "packs")
 """What is read where no path is given and there is no project, as far as it exists."""
 
+ATTEMPTS = 3
+"""So often a reload reads where something changes while it does: of a file that moves to a folder which was
+listed already, one reading would find nothing. Who writes without a pause is not waited for."""
+
 
 def read_stock(paths: Sequence[str], also: Sequence[str], kinds: Kinds, before: Stock | None = None) -> Stock:
     """Read everything that some paths hold, and put it together.
@@ -49,10 +56,13 @@ def read_stock(paths: Sequence[str], also: Sequence[str], kinds: Kinds, before: 
     Raises:
         ConfigurationError: Two of the paths are projects.
     """
-    trail = Trail()
-    chosen = _Chosen(kinds, trail, before.project if before is not None else None)
-    chosen.add(paths, also)
-    loaded = load(chosen.sources, kinds, trail)
+    for _ in range(1 if before is None else ATTEMPTS):
+        trail = Trail()
+        chosen = _Chosen(kinds, trail, before)
+        chosen.add(paths, also)
+        loaded = load(chosen.sources, kinds, trail)
+        if before is None or trail.closed().unchanged():
+            break
     loaded = replace(loaded, problems=(*chosen.problems, *loaded.problems))
     if before is not None:
         loaded = keep_last_good(loaded, Before(before.registry, before.scenarios, before.packs))
@@ -73,10 +83,10 @@ def read_stock(paths: Sequence[str], also: Sequence[str], kinds: Kinds, before: 
 class _Chosen:
     """What is to be read: the sources that paths and a project name."""
 
-    def __init__(self, kinds: Kinds, trail: Trail, before: Project | None) -> None:
+    def __init__(self, kinds: Kinds, trail: Trail, before: Stock | None) -> None:
         self._kinds = kinds
         self._trail = trail
-        self._before = before
+        self._before = before if before is not None and not before.project_error else None
         self.project: Project | None = None
         self.file = ""
         self.error = ""
@@ -96,7 +106,7 @@ class _Chosen:
         self.sources = _without_doubles(self.sources)
 
     def _add_found(self, *, needed: bool) -> None:
-        for folder in places_to_look("."):
+        for folder in _places_to_look():
             file = self._project_at(folder)
             if file is not None:
                 self._add_project(file)
@@ -105,18 +115,23 @@ class _Chosen:
         self.sources += [Source(path) for path in there or DEFAULT_PATHS[: 1 if needed else 0]]
 
     def _is_there(self, path: str) -> bool:
-        there = Path(path).is_dir()
+        there = os.path.isdir(path) or _is_barred(path)
         if not there:
             self._trail.file(path)
         return there
 
     def _project_at(self, path: str) -> str | None:
         """The project file that a path names, or that the folder has."""
-        if os.path.basename(path) in PROJECT_FILES and Path(path).is_file():
+        if os.path.basename(path) in PROJECT_FILES and (os.path.isfile(path) or self._was_it(path)):
             return path
-        for name in PROJECT_FILES:
-            self._trail.file(os.path.normpath(os.path.join(path, name)))
-        return project_file(path)
+        files = [os.path.normpath(os.path.join(path, name)) for name in PROJECT_FILES]
+        for file in files:
+            self._trail.file(file)
+        return project_file(path) or next(filter(self._was_it, files), None)
+
+    def _was_it(self, file: str) -> bool:
+        """Whether this was the project's file, and nobody can tell whether it still is there."""
+        return self._before is not None and file == self._before.project_file and _is_barred(file)
 
     def _add_project(self, file: str) -> None:
         if self.file:
@@ -129,8 +144,9 @@ class _Chosen:
         problems += [second_project_file(other, file) for other in other_project_files(file)]
         self.problems += problems
         error = next((problem for problem in problems if problem.severity == "error"), None)
-        if error is not None and self._before is not None:
-            project = self._before
+        last = self._before.project if self._before is not None else None
+        if error is not None and last is not None:
+            project = last
         elif error is not None:
             self.error = f"{error.source}:{error.line}"
         self.project = project
@@ -147,7 +163,7 @@ class _Chosen:
             self.problems += [_at(problem, entry.place) for problem in problems]
             if installed is not None:
                 self.sources.append(Source(str(installed), entry.namespace))
-        elif Path(path).exists():
+        elif os.path.exists(path) or _is_barred(path):
             self.sources.append(Source(path, entry.namespace, ignore, root))
         else:
             self._trail.file(path)
@@ -159,8 +175,27 @@ def _without_doubles(sources: Sequence[Source]) -> list[Source]:
     """The sources without those that another one holds."""
     kept: dict[Path, Source] = {}
     for source in sources:
-        kept.setdefault(Path(source.path).resolve(), source)
+        kept.setdefault(real_path(source.path), source)
     return [source for place, source in kept.items() if not any(_holds(other, place) for other in kept)]
+
+
+def _is_barred(path: str) -> bool:
+    """Whether nobody can tell what is there, because the way to it is barred."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def _places_to_look() -> list[str]:
+    """Where a project is looked for; nowhere if the working directory was removed."""
+    try:
+        return list(places_to_look("."))
+    except FileNotFoundError:
+        return []
 
 
 def _holds(folder: Path, place: Path) -> bool:

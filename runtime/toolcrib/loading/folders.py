@@ -100,27 +100,25 @@ class Folders:
     def add(self, source: Source) -> None:
         """A folder, a pack (also by its `pack.yaml`, or as `.zip`), or one file."""
         path = Path(source.path)
-        if path.is_dir():
-            self._add_folder(path, source)
-        elif path.exists() and path == pack_file(path.parent):
-            self._add_folder(path.parent, source)
-        elif path.exists() and path.suffix == ARCHIVE:
-            self._add_archive(str(path), os.path.realpath(path), source.namespace, scanned=False)
-        elif path.exists():
-            root = self._enclosing_pack(path.parent)
-            here = _Place(str(path.parent), os.path.realpath(path.parent))
-            self._add_file(str(path), os.path.realpath(path), here, root, source.namespace)
-        else:
+        missing = _missing(path)
+        if missing is not None:
             self._trail.file(source.path)
-            hint = "`toolcrib init` writes a first tool" if path.name in {"descriptors", "packs"} else ""
-            message = "there is no such file or folder"
-            problem = Problem(code="path_not_found", message=message, source=str(path), hint=hint)
-            self._reader.add_problem(str(path), problem)
+            self._reader.add_problem(str(path), missing)
+        elif os.path.isdir(path):
+            self._add_folder(path, source)
+        elif path == pack_file(path.parent):
+            self._add_folder(path.parent, source)
+        elif path.suffix == ARCHIVE:
+            self._add_archive(str(path), str(real_path(path)), source.namespace, scanned=False)
+        else:
+            root = self._enclosing_pack(path.parent)
+            here = _Place(str(path.parent), str(real_path(path.parent)))
+            self._add_file(str(path), str(real_path(path)), here, root, source.namespace)
 
     def _add_folder(self, top: Path, source: Source) -> None:
         """Files of a folder before those of the folders in it, each in the order of names."""
         root = self._enclosing_pack(top)
-        left = [_Place(str(top), os.path.realpath(top))]
+        left = [_Place(str(top), str(real_path(top)))]
         while left:
             here = left.pop()
             names = self._trail.folder(here.path)
@@ -278,6 +276,28 @@ def _within(path: str, here: _Place) -> str:
     return path[len(here.pack_path) + 1 :].replace(os.sep, "/") if here.pack_path != "." else path
 
 
+def _missing(path: Path) -> Problem | None:
+    """The problem of a path at which there is nothing, or at which nobody can tell what there is."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        hint = "`toolcrib init` writes a first tool" if path.name in {"descriptors", "packs"} else ""
+        message = "there is no such file or folder"
+        return Problem(code="path_not_found", message=message, source=str(path), hint=hint)
+    except OSError as error:
+        message = f"it can't be reached: {error.strerror}"
+        return Problem(code="file_unreadable", message=message, source=str(path))
+    return None
+
+
+def real_path(path: str | Path) -> Path:
+    """A path with links resolved; as it was named, if it is relative and the working directory was removed."""
+    try:
+        return Path(os.path.realpath(path))
+    except FileNotFoundError:
+        return Path(path)
+
+
 def _unreadable(path: str) -> Problem:
     """A folder that can't be listed; one that is gone since its parent was listed is a notice."""
     try:
@@ -313,7 +333,7 @@ _LEVELS = 4
 
 def _upwards(folder: Path) -> tuple[Path, ...]:
     """The folder and those above it, the nearest first."""
-    absolute = folder.absolute()
+    absolute = folder if folder.is_absolute() else real_path(".") / folder
     return (absolute, *absolute.parents)[:_LEVELS]
 
 

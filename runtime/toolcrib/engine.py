@@ -302,7 +302,7 @@ class Runtime:
             id=id if id is not None else f"session-{next(self._session_ids)}",
             seed=seed,
             clock=RealClock() if clock is None else clock,
-            shelf=self._shelf if registry is None else Shelf(registry),
+            shelf=self._shelf if registry is None else self._shelf.of(registry),
             user=user,
             caller=caller,
             correlation=correlation,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from toolcrib.model import JSON, Schema
@@ -60,6 +61,7 @@ _MEMBERS: Final = ("properties", "patternProperties", "additionalProperties", "p
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
+@lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Whether a property, header or variable of this name holds a secret.
 
@@ -165,7 +167,17 @@ def compile_redaction(
 
 def redact(value: JSON, schema: Schema | None = None) -> JSON:
     """A deep copy of a value with `***` at every secret place; see `compile_redaction`."""
-    return compile_redaction(schema)(value)
+    compiled = _compiled.get(id(schema))
+    if compiled is None or compiled[0] is not schema:
+        if len(_compiled) >= _MOST_COMPILED:
+            _compiled.clear()
+        compiled = _compiled[id(schema)] = (schema, compile_redaction(schema))
+    return compiled[1](value)
+
+
+_MOST_COMPILED: Final = 256
+_compiled: dict[int, tuple[Schema | None, Callable[[JSON], JSON]]] = {}
+"""Redactions by the identity of their schema, which is held so that no other one can have it."""
 
 
 class SeenSecrets:
@@ -176,7 +188,8 @@ class SeenSecrets:
 
     def __init__(self, value: JSON = None, schema: Schema | None = None) -> None:
         self._scalars: set[str] = set()
-        self.add(value, schema)
+        if value is not None:
+            self.add(value, schema)
 
     def add(self, value: JSON, schema: Schema | None = None) -> None:
         """Remember what stands at the secret places of a value."""

@@ -59,9 +59,13 @@ class Shelf:
 
     __slots__ = ("chains", "registry")
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, chains: dict[str, Chain] | None = None) -> None:
         self.registry = registry
-        self.chains: dict[str, Chain] = {}
+        self.chains: dict[str, Chain] = {} if chains is None else chains
+
+    def of(self, registry: Registry) -> Shelf:
+        """A shelf that no reload changes. For the tools of this one it shares the chains, which a swap leaves alone."""
+        return Shelf(registry, self.chains if registry is self.registry else None)
 
     def swap(self, registry: Registry, chains: dict[str, Chain]) -> None:
         """Put other tools in place of these; a call that has begun ends on the chain it has."""

@@ -110,6 +110,9 @@ def encode(
 
     if stock.seen is None:
         raise Unkept("not everything that was looked at can be followed")
+    for problem in stock.problems:
+        if problem.code == "file_unreadable":
+            raise Unkept(f"{problem.source} may be readable for another user, or later, without a trace")
     blobs: list[bytes] = []
     end = 0
 

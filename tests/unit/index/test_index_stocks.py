@@ -152,3 +152,12 @@ def test_one_index_for_each_place_and_each_choice_of_paths(shelf):
     assert shelf.of("team").recall() is None
     os.chdir("descriptors")
     assert shelf.recall() is None
+
+
+def test_what_could_not_be_read_may_be_readable_next_time(shelf):
+    Path("descriptors/pipe.yaml").symlink_to("/dev/null")
+    Path("team/tool.yaml").unlink()
+    os.mkfifo("team/tool.yaml")
+    cold = shelf.keep()
+    assert "file_unreadable" in {problem.code for problem in cold.problems}
+    assert shelf.recall() is None

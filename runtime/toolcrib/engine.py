@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -411,7 +412,7 @@ class Runtime:
             for event in events:
                 self._observer(event)
 
-    async def watch(self, *, poll: float = 1.0) -> AsyncIterator[ReloadReport]:
+    async def watch(self, *, poll: float = 1.0) -> AsyncGenerator[ReloadReport, None]:
         """Reload whenever files change, and report each time: `async for report in runtime.watch()`.
 
         Args:
@@ -427,11 +428,12 @@ class Runtime:
                 raise ConfigurationError("there are no files that can be watched")
             return self._stock.seen
 
-        async for _paths in changes(seen, clock=RealClock(), poll=poll):
-            try:
-                yield await self.reload()
-            except ConfigurationError as error:
-                _log().warning("a reload was refused, and everything stays as it was: %s", error)
+        async with aclosing(changes(seen, clock=RealClock(), poll=poll)) as changed:
+            async for _paths in changed:
+                try:
+                    yield await self.reload()
+                except ConfigurationError as error:
+                    _log().warning("a reload was refused, and everything stays as it was: %s", error)
 
     async def _keep_watching(self) -> None:
         async for report in self.watch():

@@ -155,7 +155,6 @@ def test_one_index_for_each_place_and_each_choice_of_paths(shelf):
 
 
 def test_what_could_not_be_read_may_be_readable_next_time(shelf):
-    Path("descriptors/pipe.yaml").symlink_to("/dev/null")
     Path("team/tool.yaml").unlink()
     os.mkfifo("team/tool.yaml")
     cold = shelf.keep()

@@ -99,18 +99,17 @@ class _Chosen:
             self._add_found(needed=not also)
         for path in (*paths, *also):
             file = self._project_at(path)
-            if file is None:
+            if file is None or not self._add_project(file):
                 self.sources.append(Source(path))
-            else:
-                self._add_project(file)
         self.sources = _without_doubles(self.sources)
 
     def _add_found(self, *, needed: bool) -> None:
         for folder in _places_to_look():
             file = self._project_at(folder)
             if file is not None:
-                self._add_project(file)
-                return
+                if self._add_project(file):
+                    return
+                break
         there = [path for path in DEFAULT_PATHS if self._is_there(path)]
         self.sources += [Source(path) for path in there or DEFAULT_PATHS[: 1 if needed else 0]]
 
@@ -133,7 +132,8 @@ class _Chosen:
         """Whether this was the project's file, and nobody can tell whether it still is there."""
         return self._before is not None and file == self._before.project_file and _is_barred(file)
 
-    def _add_project(self, file: str) -> None:
+    def _add_project(self, file: str) -> bool:
+        """Whether a project is in force now: not where a broken one appears that was not there before."""
         if self.file:
             message = f"`{self.file}` and `{file}` are two projects, and only one can be in force"
             raise ConfigurationError(message, hint="name one of them, and the folders of the other")
@@ -144,14 +144,18 @@ class _Chosen:
         problems += [second_project_file(other, file) for other in other_project_files(file)]
         self.problems += problems
         error = next((problem for problem in problems if problem.severity == "error"), None)
-        last = self._before.project if self._before is not None else None
-        if error is not None and last is not None:
-            project = last
+        if any(problem.code == "file_vanished" for problem in problems):
+            return False
+        if error is not None and self._before is not None:
+            if self._before.project is None:
+                return False
+            project = self._before.project
         elif error is not None:
             self.error = f"{error.source}:{error.line}"
         self.project = project
         for entry in project.sources:
             self._add_entry(entry, project)
+        return True
 
     def _add_entry(self, entry: SourceEntry, project: Project) -> None:
         root, ignore = project.root, project.ignore

@@ -8,7 +8,9 @@ import zipfile
 
 import pytest
 
-from toolcrib import Outcome, Runtime
+from toolcrib import Executors, Outcome, Runtime
+from toolcrib.executors.mock import MockExecutor
+from toolcrib.opening import ATTEMPTS
 
 
 def tool(name: str, answer: object = 1, rest: str = "") -> str:
@@ -172,3 +174,76 @@ def test_a_pipe_in_the_place_of_a_file_blocks_nothing(tmp_path):
     report = reload(runtime)
     assert [problem.code for problem in report.problems] == ["file_unreadable"]
     assert answer(runtime, "a") == 1
+
+
+@pytest.mark.parametrize("paths", ["here", "found"])
+def test_a_broken_project_that_appears_changes_nothing(tmp_path, monkeypatch, paths):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "descriptors").mkdir()
+    (tmp_path / "descriptors" / "a.yaml").write_text(tool("a"))
+    runtime = opened(*([] if paths == "found" else [tmp_path]))
+    for broken in ("", "project: [", "project: p\nsources: [elsewhere]\ndisalbe: []\n"):
+        (tmp_path / "toolcrib.yaml").write_text(broken)
+        report = reload(runtime)
+        assert (report.appeared, report.changed, report.gone) == ((), (), ())
+        assert [problem.severity for problem in report.problems if "toolcrib" in problem.source] == ["error"]
+        assert answer(runtime, "a") == 1
+    (tmp_path / "toolcrib.yaml").write_text("project: p\ndisable: [a]\n")
+    reload(runtime)
+    assert runtime.registry.why_hidden("a")
+
+
+class Edits:
+    """A mode whose check of a block changes files, so that they change while they are read."""
+
+    block_schema = True
+    keeps_nothing = True
+
+    def __init__(self) -> None:
+        self.edit = lambda: None
+        self.checks = 0
+
+    def check(self, _descriptor):
+        self.checks += 1
+        self.edit()
+        return ()
+
+    def bind(self, _descriptor):
+        raise AssertionError
+
+    async def aclose(self) -> None:
+        """Nothing to give back."""
+
+
+@pytest.fixture
+def edits(tmp_path):
+    """A runtime over the files `b` and `c`; whenever the first of them is read, `edit` is called."""
+    mode = Edits()
+    (tmp_path / "b.yaml").write_text("name: b\nmode: edits\nedits: {}\n")
+    (tmp_path / "c.yaml").write_text(tool("c"))
+    executors = Executors({"mock": MockExecutor, "edits": lambda: mode})
+    runtime = Runtime.open(tmp_path, executors=executors)
+    assert runtime.problems == ()
+    return mode, runtime
+
+
+def test_a_file_that_moves_while_files_are_read_is_found(edits, tmp_path):
+    mode, runtime = edits
+
+    def move() -> None:
+        if (tmp_path / "c.yaml").exists():
+            (tmp_path / "c.yaml").rename(tmp_path / "a.yaml")
+
+    mode.edit = move
+    report = reload(runtime)
+    assert (report.gone, report.problems) == ((), ())
+    assert runtime.registry["c"].origin.source == str(tmp_path / "a.yaml")
+
+
+def test_who_writes_without_a_pause_is_not_waited_for(edits, tmp_path):
+    mode, runtime = edits
+    mode.checks = 0
+    mode.edit = lambda: (tmp_path / "a.yaml").write_text(tool("a", mode.checks))
+    reload(runtime)
+    assert mode.checks == ATTEMPTS
+    assert answer(runtime, "a") == ATTEMPTS - 1

@@ -12,8 +12,9 @@ from toolcrib.clock import parse_duration
 from toolcrib.executors import Executors
 from toolcrib.loading.expectations import PARTS, Expectation, Made, Verify
 from toolcrib.loading.packs import Pack
+from toolcrib.loading.projects import DEFAULT_SOURCES, Profile, Project, SourceEntry
 from toolcrib.loading.scenarios import Parallel, Scenario, Step
-from toolcrib.model import Annotations, Descriptor, Example, Outcome
+from toolcrib.model import Annotations, Descriptor, Example, Outcome, Toolset
 from toolcrib.schemas import KINDS, KNOWN_MODES, LATER_KEYS, envelope, with_blocks
 from toolcrib.validation import check_schema, validate
 
@@ -50,6 +51,24 @@ def test_a_descriptor_has_the_fields_of_its_schema():
 
 def test_a_pack_has_the_fields_of_its_schema():
     assert field_names(Pack) - {"origin"} == properties("pack")
+
+
+def test_a_project_has_the_fields_of_its_schema():
+    of_the_file = {"root", "broken", "origin"}
+    assert field_names(Project, name="project") - of_the_file == properties("project")
+    assert field_names(Profile) - {"name"} == properties("project", "$defs", "profile")
+    assert field_names(SourceEntry) - {"optional", "place"} == properties("project", "$defs", "source")
+    assert field_names(Toolset) - {"name", "place"} == properties("project", "$defs", "toolset")
+
+
+def test_what_a_project_may_give_tools_is_what_descriptors_may_say():
+    told = envelope("project")["$defs"]["defaults"]["properties"]
+    own = envelope("descriptor")["properties"]
+    for key in told:
+        assert told[key].get("enum") == own[key].get("enum"), key
+        assert told[key]["default"] == own[key]["default"], key
+    for name in ("duration", "possible_timeout"):
+        assert envelope("project")["$defs"][name] == envelope("descriptor")["$defs"][name]
 
 
 def test_a_scenario_has_the_fields_of_its_schema():
@@ -98,6 +117,8 @@ def defaults_of(cls) -> dict[str, Any]:
 
 SAID_OTHERWISE = {
     ("descriptor", "annotations"): (Annotations(), {}),
+    ("project", "sources"): ([*DEFAULT_SOURCES], [source.path for source in DEFAULT_SOURCES]),
+    ("project", "toolsets"): ([], {}),
     ("descriptor", "output_schema"): (None, True),
     ("descriptor", "timeout"): (parse_duration("30s"), "30s"),
     ("pack", "toolsets"): ([], {}),
@@ -106,7 +127,14 @@ SAID_OTHERWISE = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "cls"), [("descriptor", Descriptor), ("pack", Pack), ("scenario", Scenario)]
+    ("kind", "cls"),
+    [
+        ("descriptor", Descriptor),
+        ("pack", Pack),
+        ("scenario", Scenario),
+        ("project", Project),
+        ("project", Profile),
+    ],
 )
 def test_a_default_of_the_schema_is_that_of_the_value(kind, cls):
     told = {

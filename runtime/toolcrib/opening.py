@@ -145,6 +145,7 @@ class _Chosen:
         self.problems += problems
         error = next((problem for problem in problems if problem.severity == "error"), None)
         if any(problem.code == "file_vanished" for problem in problems):
+            self.file = ""
             return False
         if error is not None and self._before is not None:
             if self._before.project is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from toolcrib.loading.scenarios import Scenario, Step
@@ -14,8 +14,7 @@ SHOWN = 2000
 """Bytes of one value that a report shows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(NamedTuple):
     """One thing that was not as the scenario says.
 
     Attributes:
@@ -30,8 +29,7 @@ class Failure:
     pointer: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepReport:
+class StepReport(NamedTuple):
     """What came of one step.
 
     Attributes:
@@ -72,30 +70,50 @@ class Fault(NamedTuple):
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioReport:
     """What came of a scenario. It stops after the first step that fails, since later ones build on it.
 
     Attributes:
         scenario: The scenario.
         seed: The seed that was used.
-        steps: What came of the steps that ran.
+        passed: Whether everything was as the scenario says.
         failures: What `verify` found.
         duration: Seconds of real time.
         virtual: Seconds of the scenario's own time.
     """
 
-    scenario: Scenario
-    seed: int
-    steps: tuple[StepReport, ...]
-    failures: tuple[Failure, ...] = ()
-    duration: float = 0.0
-    virtual: float = 0.0
+    __slots__ = ("_steps", "_tell", "duration", "failures", "passed", "scenario", "seed", "virtual")
+
+    def __init__(
+        self,
+        *,
+        scenario: Scenario,
+        seed: int,
+        steps: Callable[[], tuple[StepReport, ...]],
+        passed: bool,
+        failures: tuple[Failure, ...] = (),
+        duration: float = 0.0,
+        virtual: float = 0.0,
+    ) -> None:
+        """Hold what is known; `steps` makes what is told of them, when somebody looks at it."""
+        self.scenario = scenario
+        self.seed = seed
+        self.passed = passed
+        self.failures = failures
+        self.duration = duration
+        self.virtual = virtual
+        self._tell = steps
+        self._steps: tuple[StepReport, ...] | None = None
 
     @property
-    def passed(self) -> bool:
-        """Whether everything was as the scenario says."""
-        return not self.failures and not any(step.failures for step in self.steps)
+    def steps(self) -> tuple[StepReport, ...]:
+        """What came of the steps that ran."""
+        if self._steps is None:
+            self._steps = self._tell()
+        return self._steps
+
+    def __repr__(self) -> str:
+        return f"<ScenarioReport {self.scenario.name!r}, {'passed' if self.passed else 'failed'}>"
 
     @property
     def faults(self) -> list[Fault]:

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from toolcrib.clock import RealClock, format_time
 from toolcrib.engine import Runtime
 from toolcrib.errors import ConfigurationError, ExpressionError
 from toolcrib.in_force import with_modes
+from toolcrib.loading.expectations import Expectation
 from toolcrib.loading.scenarios import Parallel, Scenario, Step, mocked
-from toolcrib.model import JSON, Content, Outcome, Result, Schema
+from toolcrib.model import JSON, NOTHING, Outcome, Result
 from toolcrib.registry import Registry
 from toolcrib.rendering import Rendering
 from toolcrib.scenarios.goldens import GoldenChange, judge_golden
-from toolcrib.scenarios.reports import Failure, ScenarioReport, StepReport
-from toolcrib.scenarios.verifying import Recorded, told, verify
-from toolcrib.secrets import SeenSecrets, redact
+from toolcrib.scenarios.logs import Happened, Log
+from toolcrib.scenarios.reports import Failure, ScenarioReport
+from toolcrib.scenarios.verifying import told
+from toolcrib.scenarios.verifying import verify as verified
 from toolcrib.session import Session
 from toolcrib.virtual_clock import VirtualClock
-
-NOT_CALLED = frozenset({Outcome.NOT_FOUND, Outcome.INVALID_ARGUMENTS})
-"""Calls that end so reached no tool and do not count as made."""
 
 
 async def run_scenario(
@@ -44,7 +42,7 @@ async def run_scenario(
         raise ConfigurationError(
             f"scenario `{scenario.name}` has a matrix", hint="run each of `runs_of(scenario)`"
         )
-    started = RealClock().monotonic()
+    started = RealClock.monotonic()
     seed = scenario.seed if seed is None else seed
     session = runtime.session(
         id=scenario.base or scenario.name,
@@ -53,20 +51,20 @@ async def run_scenario(
         registry=registry_for(runtime.registry, scenario),
     )
     run = _Run(session, scenario, update=update)
-    steps: list[StepReport] = []
-    finished = True
+    passed = True
     for step in scenario.steps:
-        reports = await run.together(step) if isinstance(step, Parallel) else (await run.step(step),)
-        steps += reports
-        finished = not any(report.failures for report in reports)
-        if not finished:
+        passed = await run.together(step) if isinstance(step, Parallel) else await run.step(step)
+        if not passed:
             break
+    verify = scenario.verify
+    failures = run.verified() if passed and (verify.calls or verify.order is not None) else ()
     return ScenarioReport(
         scenario=scenario,
         seed=seed,
-        steps=tuple(steps),
-        failures=run.safe(verify(scenario.verify, run.recorded, run.scope())) if finished else (),
-        duration=RealClock().monotonic() - started,
+        steps=run.log.reports,
+        passed=passed and not failures,
+        failures=failures,
+        duration=RealClock.monotonic() - started,
         virtual=session.clock.monotonic(),
     )
 
@@ -87,68 +85,62 @@ class _Run:
         self._scenario = scenario
         self._update = update
         self._saved: dict[str, JSON] = {"matrix": dict(scenario.values)} if scenario.values else {}
-        self._seen = SeenSecrets()
-        self.recorded: list[Recorded] = []
+        self.log = Log(session.registry)
 
-    async def step(self, step: Step) -> StepReport:
-        """Call, keep what came of it, compare."""
-        scope = self.scope()
-        args = self._arguments(step, scope)
-        if isinstance(args, StepReport):
-            return args
-        result = await self._session.call(step.call, args)  # type: ignore[arg-type]
-        return self._settled(step, scope, args, result)
+    async def step(self, step: Step) -> bool:
+        """Call, keep what came of it, compare; whether all was as the step says."""
+        expect = step.expect
+        # The commonest step reads nothing, and expects only that its call ends well: it has the shortest way.
+        scope = NOTHING if step.args.constant and not expect.parts else self._scope_of(step)
+        try:
+            args: Any = step.args.run(scope)
+        except ExpressionError as error:
+            return self._settled((_not_begun(step, error),), scope)
+        result = await self._session.call(step.call, args)
+        group = (tuple.__new__(Happened, (step, args, result, None)),)
+        if scope is NOTHING and result.outcome is expect.outcome and not (expect.golden or step.save_as):
+            self.log.add(group)
+            return True
+        return self._settled(group, scope)
 
-    async def together(self, parallel: Parallel) -> Sequence[StepReport]:
+    async def together(self, parallel: Parallel) -> bool:
         """Begin all calls at one moment; when all have ended, settle them in the order of their beginning."""
         scope = self.scope()
-        made = [(step, self._arguments(step, scope)) for step in parallel.calls]
+        made = [_begun(step, scope) for step in parallel.calls]
         session = self._session
         # As one call under way, whose own calls they are: time can't move before the last of them has begun.
         with session.clock.working():
-            results = await asyncio.gather(
-                *(
-                    session.call(step.call, args)  # type: ignore[arg-type]
-                    for step, args in made
-                    if not isinstance(args, StepReport)
-                )
-            )
+            calls = (session.call(each.step.call, each.args) for each in made if each.wrong is None)  # type: ignore[arg-type]
+            results = await asyncio.gather(*calls)
         answers = iter(results)
-        return [
-            args if isinstance(args, StepReport) else self._settled(step, scope, args, next(answers))
-            for step, args in made
-        ]
+        return self._settled(
+            [each if each.wrong is not None else each._replace(result=next(answers)) for each in made], scope
+        )
 
-    def _arguments(self, step: Step, scope: Mapping[str, JSON]) -> JSON | StepReport:
-        """The arguments of a call, whose secrets are known from here on; a report where they can't be worked out."""
-        schema = self._input_schema(step)
-        try:
-            args = step.args.render(scope)
-        except ExpressionError as error:
-            failure = Failure(what="args", lines=(error.message,), pointer=step.pointer + "/args")
-            written = self._seen.hide_in(redact(step.written, schema))
-            return StepReport(step=step, args=written, result=None, failures=self.safe([failure]))
-        self._seen.add(args, schema)
-        return args
+    def _settled(self, group: Sequence[Happened], scope: Mapping[str, JSON]) -> bool:
+        """Save and compare what came of steps; whether all was as they say."""
+        good = True
+        for step, _args, result, _wrong in group:
+            if step.save_as and result is not None:
+                self._saved[step.save_as] = saved(result)
+            good = good and _is_good(step.expect, result, scope)
+        if good:
+            self.log.add(group)
+            return True
 
-    def _input_schema(self, step: Step) -> Schema | None:
-        tool = self._session.registry.get(step.call)
-        return tool.input_schema if tool is not None else None
+        def judge(happened: Happened, masked: Result) -> tuple[list[Failure], GoldenChange | None]:
+            return self._judged(happened, masked, scope)
 
-    def _settled(self, step: Step, scope: Mapping[str, JSON], args: JSON, result: Result) -> StepReport:
-        """What came of a call that was made: recorded, saved, compared."""
-        shown = self._seen.hide_in(redact(args, self._input_schema(step)))
-        if result.outcome not in NOT_CALLED and isinstance(args, dict):
-            self.recorded.append(Recorded(step.call, args, shown, f"step {step.label}"))
-        if step.save_as:
-            self._saved[step.save_as] = saved(result)
-        tool = self._session.registry.get(step.call)
-        masked = self._masked(result, tool.output_schema if tool is not None else None)
-        failures = [*compare(step, result, masked, scope)]
-        change = None
-        if step.expect.golden is not None and result.outcome is Outcome.OK:
-            change = self._golden(step, step.expect.golden, masked, failures)
-        return StepReport(step=step, args=shown, result=masked, failures=self.safe(failures), golden=change)
+        return not any(report.failures for report in self.log.tell(group, judge))
+
+    def _judged(
+        self, happened: Happened, masked: Result, scope: Mapping[str, JSON]
+    ) -> tuple[list[Failure], GoldenChange | None]:
+        step, _args, result, _wrong = happened
+        failures = [] if result is None else [*compare(step, result, masked, scope)]
+        if step.expect.golden is None or masked.outcome is not Outcome.OK:
+            return failures, None
+        return failures, self._golden(step, step.expect.golden, masked, failures)
 
     def _golden(
         self, step: Step, golden: Rendering, masked: Result, failures: list[Failure]
@@ -163,33 +155,34 @@ class _Run:
             failures.append(Failure(what="golden", lines=judged.lines, pointer=pointer))
         return None
 
-    def _masked(self, result: Result, schema: Schema | None) -> Result:
-        """What may be shown of a result: secrets that calls brought may be anywhere in it."""
-        self._seen.add(result.value, schema)
-        hide: Callable[[Any], Any] = self._seen.hide_in
-        error = result.error
-        return result._replace(
-            value=hide(redact(result.value, schema)),
-            content=tuple(Content(**hide(part.as_json())) for part in result.content),
-            message=self._seen.hide_in_text(result.message),
-            error=error
-            and error._replace(
-                message=self._seen.hide_in_text(error.message), details=hide(dict(error.details))
-            ),
-            meta=hide(dict(result.meta)),
-        )
+    def verified(self) -> tuple[Failure, ...]:
+        """What is not as the scenario's `verify` says."""
+        return self.log.safe(verified(self._scenario.verify, self.log.recorded(), self.scope()))
 
-    def safe(self, failures: Iterable[Failure]) -> tuple[Failure, ...]:
-        """The failures without the secrets that the calls so far brought."""
-        return tuple(
-            replace(failure, lines=tuple(self._seen.hide_in_text(line) for line in failure.lines))
-            for failure in failures
-        )
+    def _scope_of(self, step: Step) -> Mapping[str, JSON]:
+        """What expressions of a step read; the time of day only if they do, since it takes long to write."""
+        read = step.args.names.union(*(matcher.names for matcher in step.expect.parts.values()))
+        return self.scope() if "now" in read else self._timeless()
 
     def scope(self) -> Mapping[str, JSON]:
         """What expressions of the scenario read: the results of the steps so far, the time, seed, run, matrix."""
-        now = format_time(self._session.clock.now())
-        return {"now": now, "seed": self._session.seed, "run": self._scenario.run, **self._saved}
+        return {"now": format_time(self._session.clock.now()), **self._timeless()}
+
+    def _timeless(self) -> dict[str, JSON]:
+        return {"seed": self._session.seed, "run": self._scenario.run, **self._saved}
+
+
+def _begun(step: Step, scope: Mapping[str, JSON]) -> Happened:
+    """A step with the arguments of its call, or with why they can't be worked out."""
+    try:
+        return Happened(step, step.args.render(scope), None)
+    except ExpressionError as error:
+        return _not_begun(step, error)
+
+
+def _not_begun(step: Step, error: ExpressionError) -> Happened:
+    failure = Failure(what="args", lines=(error.message,), pointer=step.pointer + "/args")
+    return Happened(step, None, None, failure)
 
 
 def saved(result: Result) -> JSON:
@@ -205,6 +198,18 @@ _PARTS: dict[str, Callable[[Result], JSON]] = {
     "attempts": lambda result: result.usage.attempts,
     "elapsed": lambda result: round(result.usage.duration, 9),
 }
+
+
+def _is_good(expect: Expectation, result: Result | None, scope: Mapping[str, JSON]) -> bool:
+    """Whether an answer is as expected. What is not, or may not be, is for `compare` to tell."""
+    if result is None or result.outcome is not expect.outcome or expect.golden is not None:
+        return False
+    if expect.parts:
+        try:
+            return all(matcher.matches(_PARTS[part](result), scope) for part, matcher in expect.parts.items())
+        except ExpressionError:
+            return False
+    return True
 
 
 def compare(step: Step, result: Result, masked: Result, scope: Mapping[str, JSON]) -> Iterable[Failure]:

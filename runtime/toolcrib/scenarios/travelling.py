@@ -23,6 +23,7 @@ class PackedReport(NamedTuple):
     """What came of a scenario, without the scenario."""
 
     seed: int
+    passed: bool
     steps: tuple[PackedStep, ...]
     failures: tuple[Failure, ...]
     duration: float
@@ -33,6 +34,7 @@ def packed(report: ScenarioReport) -> PackedReport:
     """The report as data that can be pickled. What the tools really answered stays behind."""
     return PackedReport(
         seed=report.seed,
+        passed=report.passed,
         steps=tuple(
             PackedStep(step.args, _plain(step.result), step.failures, step.golden) for step in report.steps
         ),
@@ -55,13 +57,15 @@ def _plain(result: Result | None) -> Result | None:
 
 def unpacked(report: PackedReport, scenario: Scenario) -> ScenarioReport:
     """The report, put together again with the scenario that it is about."""
+    steps = tuple(
+        StepReport(step=step, args=args, result=result, failures=failures, golden=golden)
+        for step, (args, result, failures, golden) in zip(scenario.calls, report.steps, strict=False)
+    )
     return ScenarioReport(
         scenario=scenario,
         seed=report.seed,
-        steps=tuple(
-            StepReport(step=step, args=args, result=result, failures=failures, golden=golden)
-            for step, (args, result, failures, golden) in zip(scenario.calls, report.steps, strict=False)
-        ),
+        steps=lambda: steps,
+        passed=report.passed,
         failures=report.failures,
         duration=report.duration,
         virtual=report.virtual,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -14,21 +14,21 @@ from toolcrib.scenarios.reports import Failure
 from toolcrib.text import compact
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
     """A call that was made.
 
     Attributes:
         tool: Name of the tool.
         args: Its arguments.
-        shown: The arguments with secrets masked.
         label: By which step.
+        show: Makes the arguments with secrets masked.
     """
 
     tool: str
     args: JSON
-    shown: JSON
     label: str
+    show: Callable[[], JSON]
 
 
 def told(matcher: Matcher, value: JSON, shown: JSON, scope: Mapping[str, JSON] = NOTHING) -> list[str]:
@@ -76,11 +76,11 @@ def _count(made: Made, recorded: Sequence[Recorded], scope: Mapping[str, JSON]) 
         return
     with_args = "" if made.args is None else f" with {compact(made.args.expected())}"
     lines = [f"calls of `{made.tool}`{with_args}: {differences[0]}"]
-    lines += [f"  {call.label}: {call.tool} {compact(call.shown)}" for call in fitting]
+    lines += [f"  {call.label}: {call.tool} {compact(call.show())}" for call in fitting]
     if made.args is not None:
         others = (call for call in named if call not in fitting)
         lines += [
-            f"  {call.label} differs: {told(made.args, call.args, call.shown, scope)[0]}" for call in others
+            f"  {call.label} differs: {told(made.args, call.args, call.show(), scope)[0]}" for call in others
         ]
     yield Failure(what="calls", lines=tuple(lines), pointer=made.pointer)
 

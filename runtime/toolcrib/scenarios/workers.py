@@ -184,7 +184,7 @@ class _Crew:
         scenario = self._scenarios[index]
         failure = Failure(what="worker", lines=(line,), pointer="")
         self.reports[index] = ScenarioReport(
-            scenario=scenario, seed=scenario.seed, steps=(), failures=(failure,)
+            scenario=scenario, seed=scenario.seed, steps=tuple, passed=False, failures=(failure,)
         )
 
     def dismiss(self) -> None:

@@ -21,7 +21,7 @@ from toolcrib.executors import Executors
 from toolcrib.in_force import idle_settings, in_force
 from toolcrib.index import default_index, key_of
 from toolcrib.index.cabinet import FOLDER_VARIABLE
-from toolcrib.index.recalling import SWITCH
+from toolcrib.index.heads import SWITCH
 from toolcrib.loading.files import ARCHIVE, pack_file
 from toolcrib.loading.finding import places_to_look
 from toolcrib.loading.installed import InstalledPack, installed_packs
@@ -65,7 +65,9 @@ class Checkup:
         self.stock = self._read(reading)
         self.settings = self._chosen(reading)
         self.runtime = Runtime(self._in_force(), executors=self.executors, stock=self.stock)
-        self._index = _index(reading, self.stock)
+        self._index = _index(
+            reading, self.stock, whole=all(mode["fault"] is None for mode in self._modes.values())
+        )
         self._environment = dict(self._variables())
         self._sources = list(self._look_at_sources())
         self._tell_problems()
@@ -180,7 +182,7 @@ class Checkup:
 
     def _tools(self) -> dict[str, Any]:
         registry = self.registry
-        hidden = {name: why for name in registry if (why := registry.hidden(name)) is not None}
+        hidden = {name: found for name in registry if (found := registry.hidden(name)) is not None}
         unavailable = {
             tool.name: why
             for tool in registry.values()
@@ -193,8 +195,8 @@ class Checkup:
             "total": len(registry),
             "modes": dict(sorted(Counter(tool.mode for tool in called).items())),
             "unavailable": unavailable,
-            "hidden": {name: why.message for name, why in hidden.items()},
-            "codes": dict(sorted(Counter(why.code for why in hidden.values()).items())),
+            "hidden": {name: found.message for name, found in hidden.items()},
+            "codes": dict(sorted(Counter(found.code for found in hidden.values()).items())),
             "stale": {tool.name: tool.origin.stale for tool in registry.values() if tool.origin.stale},
         }
 
@@ -260,7 +262,7 @@ class Checkup:
                 self.findings.warning(f"the environment variable {name} has no effect", hint)
 
 
-def _index(reading: Reading, stock: Stock) -> dict[str, Any]:
+def _index(reading: Reading, stock: Stock, *, whole: bool) -> dict[str, Any]:
     """Whether the next start can do without reading the documents, and why not."""
     index = default_index()
     key = key_of((), reading.packs)
@@ -271,11 +273,13 @@ def _index(reading: Reading, stock: Stock) -> dict[str, Any]:
         return {"file": None, "state": "off, by --no-index"}
     if key is None or stock.seen is None:
         return {"file": None, "state": "none: what was read can't be followed"}
+    if not whole:
+        return {"file": None, "state": "none: nothing is kept while a mode is broken"}
     file = index.file(key)
     if not Path(file).exists():
-        return {"file": file, "state": "none yet: the next start writes it"}
+        return {"file": file, "state": "none yet"}
     current = index.recall(key) is not None
-    return {"file": file, "state": "current" if current else "out of date: the next start writes it anew"}
+    return {"file": file, "state": "current" if current else "out of date: the next start reads everything"}
 
 
 def _installed_pack(pack: InstalledPack) -> dict[str, Any]:

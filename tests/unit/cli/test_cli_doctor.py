@@ -66,7 +66,7 @@ def test_a_project_in_order_is_told_with_the_place_of_everything(project, doctor
         lines[end - 2],
         "",
     ]
-    assert lines[end - 2].startswith("  index     none yet: the next start writes it  (")
+    assert lines[end - 2].startswith("  index     none yet  (")
     assert lines[end:] == [
         "4 tools",
         "  in mode mock  2",

@@ -10,9 +10,11 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
 from zlib import crc32
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 FOLDER_VARIABLE = "TOOLCRIB_CACHE_DIR"
 """The environment variable that names the cache folder."""
@@ -69,8 +71,7 @@ class Cabinet:
         except FileNotFoundError:
             return None
         if used < time.time() - _DAY:
-            with suppress(OSError):
-                os.utime(path)
+            _if_possible(os.utime, path)
         return self._unharmed(data)
 
     @staticmethod
@@ -100,8 +101,7 @@ class Cabinet:
                 file.write(body)
             os.replace(draft, path)
         except OSError:
-            with suppress(OSError):
-                os.unlink(draft)
+            _if_possible(os.unlink, draft)
             raise
         self._tidy()
 
@@ -122,12 +122,22 @@ class Cabinet:
             size += length
             draft = not path.endswith(_SUFFIX)
             if (draft and used < time.time() - _LEFT_OVER) or number >= FILES or size > BYTES:
-                with suppress(OSError):
-                    os.unlink(path)
+                _if_possible(os.unlink, path)
 
     def _files(self) -> Iterator[tuple[float, int, str]]:
-        with suppress(OSError), os.scandir(self._folder) as entries:
-            for entry in entries:
-                if _SUFFIX in entry.name and entry.is_file(follow_symlinks=False):
-                    about = entry.stat(follow_symlinks=False)
-                    yield about.st_mtime, about.st_size, entry.path
+        try:
+            with os.scandir(self._folder) as entries:
+                for entry in entries:
+                    if _SUFFIX in entry.name and entry.is_file(follow_symlinks=False):
+                        about = entry.stat(follow_symlinks=False)
+                        yield about.st_mtime, about.st_size, entry.path
+        except OSError:
+            return
+
+
+def _if_possible(act: Callable[[str], None], path: str) -> None:
+    """Do something with a file that does no harm if it fails."""
+    try:  # noqa: SIM105 -- contextlib is slow to import
+        act(path)
+    except OSError:
+        pass

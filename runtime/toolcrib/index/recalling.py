@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-import toolcrib
-from toolcrib.index.cabinet import Cabinet, cache_folder
-from toolcrib.index.stocks import Profiles, Recalled, encode, head_of
-from toolcrib.index.surroundings import Surroundings, look_around, search_path
-from toolcrib.loading.finding import find_project
+from toolcrib.index.cabinet import Cabinet
+from toolcrib.index.heads import head_of, index_folder
+from toolcrib.index.stocks import Profiles, Recalled, encode
+from toolcrib.index.surroundings import Surroundings, look_around
 from toolcrib.stock import Stock
-
-SWITCH = "TOOLCRIB_INDEX"
-"""The environment variable that turns indexes off: `off`, `0`, `no`, `false`."""
 
 
 def default_index() -> Index | None:
     """The index in the user's cache folder; None where it is turned off, or there is no such folder."""
-    if os.environ.get(SWITCH, "").strip().lower() in {"off", "0", "no", "false"}:
-        return None
-    folder = cache_folder()
-    return Index(os.path.join(folder, "index")) if folder is not None else None
-
-
-def key_of(paths: Sequence[str], also: Sequence[str] = ()) -> bytes | None:
-    """What tells one reading from another; None where the working directory is gone.
-
-    Args:
-        paths: As they were given; none for what is found from the working directory.
-        also: What is read besides.
-    """
-    try:
-        folder = os.getcwd()
-    except OSError:
-        return None
-    project = find_project() if not paths else None
-    code = (sys.version, sys.prefix, list(toolcrib.__path__), search_path())
-    return repr((folder, tuple(paths), tuple(also), project, code)).encode("utf-8", "backslashreplace")
+    folder = index_folder()
+    return Index(folder) if folder is not None else None
 
 
 class Index:

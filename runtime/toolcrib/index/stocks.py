@@ -6,16 +6,14 @@ needed to tell whether the index holds good, and where the parts are.
 
 from __future__ import annotations
 
-import gc
 import marshal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
+from toolcrib.index.heads import Head, Span, Uncollected
 from toolcrib.index.plain import from_plain, to_plain
-from toolcrib.index.surroundings import Surroundings, surroundings_from
+from toolcrib.index.surroundings import Surroundings
 from toolcrib.loading.settings import PROFILE_VARIABLE
-from toolcrib.loading.trail import Seen
 from toolcrib.model import Descriptor
 from toolcrib.queries import Card
 from toolcrib.registry import Registry
@@ -27,11 +25,6 @@ if TYPE_CHECKING:
     from toolcrib.protocols import Kinds
 
 T = TypeVar("T")
-
-_LENGTH = 8
-
-Span = tuple[int, int]
-"""Where a part begins and ends, counted from the end of the head."""
 
 
 class Profiles(NamedTuple):
@@ -51,50 +44,6 @@ class Profiles(NamedTuple):
             return self.default
         found = self.named.get(profile) if self.named is not None else None
         return None if found is None else found._replace(chosen_by=chosen_by)
-
-
-class Head(NamedTuple):
-    """What is read first of an index.
-
-    Attributes:
-        key: What it was written for.
-        around: What judged the documents.
-        seen: What was looked at.
-        tools: Name of a tool -> where its descriptor is.
-        parts: Name of a part -> where it is.
-    """
-
-    key: bytes
-    around: Surroundings
-    seen: Seen
-    tools: dict[str, Span]
-    parts: dict[str, Span]
-
-    def refreshed(self) -> Head | None:
-        """The same, for a faster look next time, or None where anything is different."""
-        around = self.around.refreshed()
-        seen = self.seen.refreshed() if around is not None else None
-        return None if around is None or seen is None else self._replace(around=around, seen=seen)
-
-    @property
-    def doubts(self) -> int:
-        """How many looks take longer because something was touched a moment before it was noted."""
-        folders = (state for state, _names in (*self.seen.folders.values(), *self.around.path.values()))
-        return len(self.seen.contents) + len(self.around.code.contents) + sum(not state for state in folders)
-
-    def encoded(self, parts: bytes | memoryview) -> bytes:
-        """The bytes of the whole index, given those of its parts."""
-        told: Any = (self.key, self.around.plain(), tuple(self.seen), self.tools, self.parts)
-        head = marshal.dumps(told)
-        return b"".join((len(head).to_bytes(_LENGTH, "big"), head, parts))
-
-
-def head_of(body: memoryview) -> tuple[Head, memoryview]:
-    """The head of an index, and its parts."""
-    end = _LENGTH + int.from_bytes(body[:_LENGTH], "big")
-    with gc_paused():
-        key, around, seen, tools, parts = marshal.loads(body[_LENGTH:end])  # noqa: S302 -- the user's own folder
-    return Head(key, surroundings_from(around), Seen(*seen), tools, parts), body[end:]
 
 
 def encode(
@@ -204,7 +153,7 @@ class _Cards(Mapping[str, Card]):
 
     def __getitem__(self, name: str) -> Card:
         if self._cards is None:
-            with gc_paused():
+            with Uncollected():
                 self._cards = {values[0]: Card._make(values) for values in self._part("cards")}
         return self._cards[name]
 
@@ -236,16 +185,3 @@ class _Later(Sequence[T]):
 
     def __len__(self) -> int:
         return len(self._values())
-
-
-@contextmanager
-def gc_paused() -> Iterator[None]:
-    """No garbage is looked for while very many values come to be, none of which is garbage."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from functools import cache
-from typing import Any, NamedTuple, TypeAlias
 
 import toolcrib
 from toolcrib.loading.trail import RACY, Seen, State, Trail, is_racy, state_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any, TypeAlias
 
 _METADATA = (".dist-info", ".egg-info")
 _SITES = ("site-packages", "dist-packages")
@@ -26,7 +28,7 @@ Entry: TypeAlias = tuple[State, Distributions]
 """A folder on `sys.path`: its state (empty where its times can't be trusted), and what is installed there."""
 
 
-class Surroundings(NamedTuple):
+class Surroundings:
     """What else decides what documents mean. `marshal` writes `plain()`; `surroundings_from` reads it.
 
     Attributes:
@@ -35,9 +37,17 @@ class Surroundings(NamedTuple):
         path: The entries of `sys.path`.
     """
 
-    version: str
-    code: Seen
-    path: dict[str, Entry]
+    __slots__ = ("code", "path", "version")
+
+    def __init__(self, version: str, code: Seen, path: dict[str, Entry]) -> None:
+        self.version = version
+        self.code = code
+        self.path = path
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Surroundings) and self.plain() == other.plain()
+
+    __hash__ = None  # type: ignore[assignment]  # it holds what may change
 
     def refreshed(self, imported: int = toolcrib._IMPORTED) -> Surroundings | None:  # noqa: SLF001 -- nobody else needs it
         """The same, for a faster look next time, or None where anything is different.
@@ -129,9 +139,17 @@ def _distributions(folder: str) -> Distributions:
     return tuple((name, state_of(os.path.join(folder, name, "entry_points.txt"))) for name in names)
 
 
-@cache
+_OWN_CODE: list[Seen] = []
+
+
 def _own_code() -> Seen:
     """The files of toolcrib. What runs does not change with them, so they are looked at once."""
+    if not _OWN_CODE:
+        _OWN_CODE.append(_look_at_own_code())
+    return _OWN_CODE[0]
+
+
+def _look_at_own_code() -> Seen:
     trail = Trail()
     for top in toolcrib.__path__:
         for folder, folders, names in os.walk(top):
@@ -142,9 +160,30 @@ def _own_code() -> Seen:
 
 
 def _files_of_modes(targets: Iterable[str]) -> Iterator[str]:
-    """The files of the packages that modes of others lie in, as far as they are imported."""
+    """The files of the packages that modes of others lie in, and of what these use that is not installed."""
     tops = {target.partition(":")[0].partition(".")[0] for target in targets} - {toolcrib.__name__}
-    for name, module in sorted(sys.modules.items()):
+    left = [name for name in sys.modules if name.partition(".")[0] in tops]
+    met = set(left)
+    others = {toolcrib.__name__, *sys.stdlib_module_names}
+    while left:
+        module = sys.modules[left.pop()]
         file = getattr(module, "__file__", None)
-        if name.partition(".")[0] in tops and file is not None:
+        if file is not None:
             yield file
+        # What is installed is noticed by its distribution, and what comes with Python by its version.
+        used = {_home_of(value) for value in vars(module).values()}
+        fresh = {name for name in used - met if name.partition(".")[0] not in others and _is_loose(name)}
+        met |= fresh
+        left += fresh
+
+
+def _home_of(value: object) -> str:
+    """The module that a value in a module is, or comes from."""
+    home = value.__name__ if isinstance(value, type(sys)) else getattr(value, "__module__", None)
+    return home if isinstance(home, str) else ""
+
+
+def _is_loose(name: str) -> bool:
+    """Whether a module lies in no folder of installed distributions."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return file is not None and not any(f"{os.sep}{site}{os.sep}" in file for site in _SITES)

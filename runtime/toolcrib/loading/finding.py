@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PROJECT_FILES = ("toolcrib.yaml", "toolcrib.yml", "toolcrib.json")
 """A folder with one of these is a project."""

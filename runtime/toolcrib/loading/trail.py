@@ -7,14 +7,19 @@ written again without a new time, so its content is compared as well.
 Told apart are: content, length, time of change, another file in its place, a link that leads elsewhere,
 what appeared and what is gone. Where the system keeps no time of change of its own (Windows), an edit
 that keeps the length and puts the old time back is not seen.
+
+A list of tools begins with a look whether any of it is different, so this module imports nothing that is slow.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeAlias
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import TypeAlias
 
 SUFFIXES = (".yaml", ".yml", ".json")
 """Files with these endings are looked at; their content decides what they are."""
@@ -45,8 +50,10 @@ _NOT_BLOCKING = getattr(os, "O_NONBLOCK", 0)
 _KIND, _LINK, _FILE = 0o170000, 0o120000, 0o100000
 
 
-class Seen(NamedTuple):
+class Seen:
     """What was looked at, as plain data: `marshal` takes `tuple(seen)`, and `Seen(*data)` is the way back.
+
+    No named tuple, for these are slow to import.
 
     Attributes:
         files: Path -> its state.
@@ -54,9 +61,22 @@ class Seen(NamedTuple):
         folders: Path -> its state (empty where its times can't be trusted), and the names in it.
     """
 
-    files: dict[str, State]
-    contents: dict[str, bytes]
-    folders: dict[str, tuple[State, Names]]
+    __slots__ = ("contents", "files", "folders")
+
+    def __init__(
+        self, files: dict[str, State], contents: dict[str, bytes], folders: dict[str, tuple[State, Names]]
+    ) -> None:
+        self.files = files
+        self.contents = contents
+        self.folders = folders
+
+    def __iter__(self) -> Iterator[dict[str, State] | dict[str, bytes] | dict[str, tuple[State, Names]]]:
+        return iter((self.files, self.contents, self.folders))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Seen) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it holds what may change
 
     def unchanged(self) -> bool:
         """Whether all of it is as it was; the first difference ends the search."""

@@ -29,14 +29,20 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (site / "acme_mode").mkdir(parents=True)
     (site / "acme_mode" / "__init__.py").write_text("")
     (site / "acme_mode" / "executor.py").write_text("from acme_mode import helping\nclass Acme: pass\n")
-    (site / "acme_mode" / "helping.py").write_text("")
+    (site / "acme_mode" / "helping.py").write_text("import acme_core\nfrom acme_words import WORDS, word\n")
+    (site / "acme_mode" / "other.py").write_text("")
     (site / "acme-1.0.dist-info").mkdir()
     (site / "acme-1.0.dist-info" / "entry_points.txt").write_text("[toolcrib.executors]\n")
     (site / "other-1.0.dist-info").mkdir()
     monkeypatch.syspath_prepend(site)
+    loose = tmp_path / "loose"
+    loose.mkdir()
+    (loose / "acme_core.py").write_text("import json\n")
+    (loose / "acme_words.py").write_text("WORDS = []\ndef word(): pass\n")
+    monkeypatch.syspath_prepend(loose)
     importlib.import_module("acme_mode.executor")
     yield site
-    for name in [name for name in sys.modules if name.startswith("acme_mode")]:
+    for name in [name for name in sys.modules if name.startswith("acme_")]:
         del sys.modules[name]
 
 
@@ -58,12 +64,20 @@ def test_they_are_plain_data_that_can_be_brought_up_to_date(site):
     assert str(site / "acme_mode" / "helping.py") in before.code.files
     assert any(name.endswith("schemas/descriptor.json") for name in before.code.files)
     assert not any("__pycache__" in name for name in before.code.files)
+    assert not any("json/__init__" in name for name in before.code.files)
+    assert str(site / "acme_mode" / "other.py") not in before.code.files
 
 
 EDITS = {
     "code of a mode": lambda site: (site / "acme_mode" / "executor.py").write_text("class Acme: x = 1\n"),
     "code that a mode imports": lambda site: (site / "acme_mode" / "helping.py").write_text("x = 1"),
     "code of a mode gone": lambda site: (site / "acme_mode" / "helping.py").unlink(),
+    "code that is used and not installed": lambda site: (site.parent / "loose" / "acme_core.py").write_text(
+        "x = 1"
+    ),
+    "code of a function that is used": lambda site: (site.parent / "loose" / "acme_words.py").write_text(
+        "x = 1"
+    ),
     "distribution installed": lambda site: (site / "new-1.0.dist-info").mkdir(),
     "distribution removed": lambda site: (site / "other-1.0.dist-info").rmdir(),
     "distribution upgraded": lambda site: (site / "other-1.0.dist-info").rename(site / "other-1.1.dist-info"),
@@ -114,7 +128,8 @@ def test_an_archive_on_the_path_is_noticed(tmp_path, monkeypatch):
 
 
 def test_another_version_is_another_judge(site):
-    assert around()._replace(version="0.0.0").refreshed(LATER) is None
+    now = around()
+    assert Surroundings("0.0.0", now.code, now.path).refreshed(LATER) is None
 
 
 def test_code_that_changed_after_it_was_imported_judges_nothing(site):

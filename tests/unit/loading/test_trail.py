@@ -157,7 +157,7 @@ def test_an_edit_without_a_new_time_is_seen_by_its_content(tmp_path: Path) -> No
     seen = trail.closed()
     # What a coarse clock leaves of a quick second save: every figure the same, other bytes.
     path.write_text("name: b")
-    same = seen._replace(files=look_at(path).files)
+    same = Seen(look_at(path).files, seen.contents, seen.folders)
     assert same.changed() == [str(path)]
     assert not same.unchanged()
 

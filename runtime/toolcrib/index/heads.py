@@ -1,0 +1,125 @@
+"""What is read first of an index: for what it was written, whether it holds good, and where its parts are.
+
+A list of tools begins here, so this module imports nothing that is slow.
+"""
+
+# ruff: noqa: PTH -- pathlib costs more than all of this
+
+from __future__ import annotations
+
+import gc
+import marshal
+import os
+import sys
+
+import toolcrib
+from toolcrib.index.cabinet import cache_folder
+from toolcrib.index.surroundings import Surroundings, search_path, surroundings_from
+from toolcrib.loading.finding import find_project
+from toolcrib.loading.trail import Seen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, TypeAlias
+
+SWITCH = "TOOLCRIB_INDEX"
+"""The environment variable that turns indexes off: `off`, `0`, `no`, `false`."""
+
+_LENGTH = 8
+
+Span: TypeAlias = tuple[int, int]
+"""Where a part begins and ends, counted from the end of the head."""
+
+
+def index_folder() -> str | None:
+    """The folder of indexes in the user's caches; None where they are turned off, or there is no such folder."""
+    if os.environ.get(SWITCH, "").strip().lower() in {"off", "0", "no", "false"}:
+        return None
+    folder = cache_folder()
+    return os.path.join(folder, "index") if folder is not None else None
+
+
+def key_of(paths: Sequence[str], also: Sequence[str] = ()) -> bytes | None:
+    """What tells one reading from another; None where the working directory is gone.
+
+    Args:
+        paths: As they were given; none for what is found from the working directory.
+        also: What is read besides.
+    """
+    try:
+        folder = os.getcwd()
+    except OSError:
+        return None
+    project = find_project() if not paths else None
+    code = (sys.version, sys.prefix, list(toolcrib.__path__), search_path())
+    return repr((folder, tuple(paths), tuple(also), project, code)).encode("utf-8", "backslashreplace")
+
+
+class Head:
+    """What is read first of an index.
+
+    Attributes:
+        key: What it was written for.
+        around: What judged the documents.
+        seen: What was looked at.
+        tools: Name of a tool -> where its descriptor is.
+        parts: Name of a part -> where it is.
+    """
+
+    __slots__ = ("around", "key", "parts", "seen", "tools")
+
+    def __init__(
+        self, key: bytes, around: Surroundings, seen: Seen, tools: dict[str, Span], parts: dict[str, Span]
+    ) -> None:
+        self.key = key
+        self.around = around
+        self.seen = seen
+        self.tools = tools
+        self.parts = parts
+
+    def refreshed(self) -> Head | None:
+        """The same, for a faster look next time, or None where anything is different."""
+        around = self.around.refreshed()
+        seen = self.seen.refreshed() if around is not None else None
+        if around is None or seen is None:
+            return None
+        return Head(self.key, around, seen, self.tools, self.parts)
+
+    @property
+    def doubts(self) -> int:
+        """How many looks take longer because something was touched a moment before it was noted."""
+        folders = (state for state, _names in (*self.seen.folders.values(), *self.around.path.values()))
+        return len(self.seen.contents) + len(self.around.code.contents) + sum(not state for state in folders)
+
+    def encoded(self, parts: bytes | memoryview) -> bytes:
+        """The bytes of the whole index, given those of its parts."""
+        told: Any = (self.key, self.around.plain(), tuple(self.seen), self.tools, self.parts)
+        head = marshal.dumps(told)
+        return b"".join((len(head).to_bytes(_LENGTH, "big"), head, parts))
+
+
+def head_of(body: memoryview) -> tuple[Head, memoryview]:
+    """The head of an index, and its parts.
+
+    Raises:
+        EOFError, TypeError, ValueError: The bytes are no index.
+    """
+    end = _LENGTH + int.from_bytes(body[:_LENGTH], "big")
+    with Uncollected():
+        key, around, seen, tools, parts = marshal.loads(body[_LENGTH:end])  # noqa: S302 -- the user's own folder
+    return Head(key, surroundings_from(around), Seen(*seen), tools, parts), body[end:]
+
+
+class Uncollected:
+    """While very many values come to be, none of which is garbage, no garbage is looked for: `with Uncollected():`."""
+
+    __slots__ = ("_was_on",)
+
+    def __enter__(self) -> None:
+        self._was_on = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_error: object) -> None:
+        if self._was_on:
+            gc.enable()

@@ -129,7 +129,7 @@ def _headline(project: dict[str, Any]) -> str:
 def _in_force(told: dict[str, Any]) -> Iterator[Row]:
     project, profile = told["project"], told["profile"]
     if project["file"] is None:
-        yield "looked in", _listed(project["looked_in"])
+        yield "looked in", _listed(project["looked_in"]) or "nothing: the working directory is gone"
     else:
         yield "profile", _profile_line(profile, project)
         yield from _settings(profile)

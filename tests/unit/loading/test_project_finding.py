@@ -80,6 +80,13 @@ def test_nothing_is_taken_from_a_folder_above_into_which_everybody_may_put_files
     assert find_project(shared) == planted, "who stands in it sees what lies there"
 
 
+def test_where_the_working_directory_is_gone_there_is_no_place(folders, monkeypatch):
+    monkeypatch.chdir(folders / "a" / "b" / "c")
+    (folders / "a" / "b" / "c").rmdir()
+    assert list(places_to_look()) == []
+    assert find_project() is None
+
+
 def test_the_root_is_the_last_place(monkeypatch):
     monkeypatch.setenv("HOME", "/nowhere/at/all")
     assert list(places_to_look("/usr/lib")) == ["/usr/lib", "/usr", "/"]

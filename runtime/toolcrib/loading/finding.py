@@ -44,9 +44,13 @@ def places_to_look(folder: str | os.PathLike[str] = ".") -> Iterator[str]:
 
     The last one is a folder that holds `.git`, the home folder, or the root. A folder above the first into
     which everybody may put files (such as `/tmp`) is no place for a project, and nothing above it is.
+    There is no place at all where the working directory is gone.
     """
     given = os.fspath(folder)
-    here, home = os.path.abspath(given), os.path.expanduser("~")
+    try:
+        here, home = os.path.abspath(given), os.path.expanduser("~")
+    except FileNotFoundError:
+        return
     while True:
         yield here if os.path.isabs(given) else os.path.relpath(here)
         above = os.path.dirname(here)

@@ -60,7 +60,7 @@ def encode(
     if stock.seen is None:
         raise Unkept("not everything that was looked at can be followed")
     for problem in stock.problems:
-        if problem.code == "file_unreadable":
+        if problem.code == "file_unreadable" and not problem.pointer:
             raise Unkept(f"{problem.source} may be readable for another user, or later, without a trace")
     blobs: list[bytes] = []
     end = 0

@@ -169,7 +169,7 @@ class _Schedule:
     def _jump(self, loop: asyncio.AbstractEventLoop, turns: int) -> None:
         if self._stands():
             self._settling = None
-        elif turns:
+        elif turns and not _is_idle(loop):
             loop.call_soon(self._jump, loop, turns - 1)
         else:
             self._settling = None
@@ -189,6 +189,12 @@ class _Schedule:
         while self.timers and self.timers[0][0] <= self.time():
             self.fire_next()
         self._arm()
+
+
+def _is_idle(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether a loop has nothing else to run, so that nothing is in motion; False where it does not tell."""
+    ready, scheduled = getattr(loop, "_ready", None), getattr(loop, "_scheduled", None)
+    return ready is not None and scheduled is not None and not ready and not scheduled
 
 
 class VirtualClock:

@@ -138,24 +138,27 @@ class _Chosen:
             message = f"`{self.file}` and `{file}` are two projects, and only one can be in force"
             raise ConfigurationError(message, hint="name one of them, and the folders of the other")
         self.file = file
+        for name in PROJECT_FILES:
+            self._trail.file(Path(file).with_name(name))
         self._trail.file(file)
         shape = Shape("project", self._kinds)
         project, problems = one_project(file, *read_documents(Path(file), file), shape)
         problems += [second_project_file(other, file) for other in other_project_files(file)]
         self.problems += problems
         error = next((problem for problem in problems if problem.severity == "error"), None)
-        if any(problem.code == "file_vanished" for problem in problems):
-            self.file = ""
-            return False
-        if error is not None and self._before is not None:
-            if self._before.project is None:
-                return False
-            project = self._before.project
+        vanished = any(problem.code == "file_vanished" for problem in problems)
+        found: Project | None = project
+        if (error is not None or vanished) and self._before is not None:
+            found = self._before.project
+        elif vanished:
+            found, self.file = None, ""
         elif error is not None:
             self.error = f"{error.source}:{error.line}"
-        self.project = project
-        for entry in project.sources:
-            self._add_entry(entry, project)
+        if found is None:
+            return False
+        self.project = found
+        for entry in found.sources:
+            self._add_entry(entry, found)
         return True
 
     def _add_entry(self, entry: SourceEntry, project: Project) -> None:

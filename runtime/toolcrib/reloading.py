@@ -130,14 +130,18 @@ def keep_last_good(loaded: Loaded, before: Before) -> Loaded:
     )
 
 
+_ALSO_BROKEN = frozenset({"unrecognised_file", "file_vanished"})
+"""What is no error where it is read the first time: an empty file, one that moved since its folder was listed."""
+
+
 class _Broken:
     """What can't be read now or describes nothing any more: files, folders, and the packs that they take down."""
 
     def __init__(self, problems: Iterable[Problem], packs: Sequence[Pack]) -> None:
         self._problems: dict[str, Problem] = {}
         for problem in problems:
-            broken = problem.severity == "error" or problem.code == "unrecognised_file"
-            if broken and problem.code != "path_not_found":
+            told = problem.severity == "error" or problem.code in _ALSO_BROKEN
+            if told and problem.code != "path_not_found":
                 self._problems.setdefault(problem.source, problem)
         self.packs = [(pack, why) for pack in packs if (why := self._of(pack.origin.source))]
 

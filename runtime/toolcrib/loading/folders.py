@@ -213,7 +213,8 @@ class Folders:
         archive, problems = open_archive(Path(path))
         if archive is None or not archive.pack_file:
             told = problems or [_no_pack(path, "notice" if scanned else "error")]
-            self._reader.add_problems(key, told)
+            vanished = scanned and told[0].code == "path_not_found"
+            self._reader.add_problems(key, [_vanished(path)] if vanished else told)
             return
         add_contents(
             self._reader,
@@ -310,6 +311,11 @@ def _unreadable(path: str) -> Problem:
     else:
         reason = "it can be read again by now"
     return Problem(code="file_unreadable", message=f"the folder can't be read: {reason}", source=path)
+
+
+def _vanished(path: str) -> Problem:
+    message = "the archive is gone since its folder was listed"
+    return Problem(code="file_vanished", message=message, severity="notice", source=path)
 
 
 def _no_pack(path: str, severity: Severity) -> Problem:

@@ -1,0 +1,250 @@
+"""Rewrites files over and over, in the ways of editors and deployments, and in a process of its own.
+
+No text that is written here means something when it is cut: the name stands last, and in quotes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PIECE = 1 << 10
+"""Bytes that are written at once."""
+
+NOBODY = 65534
+
+
+def result_of(version: int) -> dict[str, Any]:
+    """What the tools of a version answer; how long it is differs from version to version."""
+    return {"version": version, "filler": f"{version} " * (1 + version * 197 % 1500), "again": version}
+
+
+def version_in(value: Any) -> int:
+    """The version of an answer; fails if it is not whole."""
+    assert value == result_of(value["version"])
+    return value["version"]
+
+
+def text_of(name: str, version: int) -> bytes:
+    """The descriptor of a tool in a version; the end of its name tells the format."""
+    mock = {"result": result_of(version)}
+    if name.endswith("json"):
+        return json.dumps({"mock": mock, "name": name}).encode()
+    return f"mock: {json.dumps(mock)}\nname: {json.dumps(name)}\n".encode()
+
+
+TOOLS = {"probe_yaml": "probe.yaml", "probe_json": "sub/probe.json"}
+"""The tools that are rewritten, and where they lie in the folder."""
+
+
+def write_all(folder: Path, version: int) -> None:
+    """All of the folder as a version has it; `steady` is the same in all of them."""
+    (folder / "sub").mkdir(parents=True, exist_ok=True)
+    (folder / "steady.yaml").write_bytes(text_of("steady", 0))
+    for name, path in TOOLS.items():
+        (folder / path).write_bytes(text_of(name, version))
+
+
+def _in_pieces(path: Path, data: bytes) -> None:
+    with path.open("wb", buffering=0) as file:
+        for start in range(0, len(data), PIECE):
+            file.write(data[start : start + PIECE])
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.new")
+
+
+def _replaced(path: Path, data: bytes) -> None:
+    _in_pieces(_beside(path), data)
+    _beside(path).replace(path)
+
+
+def _backed_up(path: Path, data: bytes) -> None:
+    backup = path.with_name(f"{path.name}~")
+    path.rename(backup)
+    _in_pieces(path, data)
+    backup.unlink()
+
+
+def _deleted(path: Path, data: bytes) -> None:
+    path.unlink()
+    _in_pieces(path, data)
+
+
+def _touched(path: Path, data: bytes) -> None:
+    _replaced(path, data)
+    for seconds in (0, 10**9, 4 * 10**9):
+        os.utime(path, (seconds, seconds))
+    path.touch()
+
+
+def _moved(path: Path, data: bytes) -> None:
+    """The file has another name in every second version."""
+    other = path.with_name(f"a-{path.name}")
+    here, there = (path, other) if path.exists() else (other, path)
+    _in_pieces(_beside(path), data)
+    _beside(path).replace(here)
+    here.rename(there)
+
+
+def _made_a_folder(path: Path, data: bytes) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "inner").mkdir()
+    shutil.rmtree(path)
+    _replaced(path, data)
+
+
+def _target(path: Path, data: bytes) -> str:
+    """A new file that a link may lead to, where nobody looks for documents; one is kept besides."""
+    folder = path.with_name(f".{path.name}.targets")
+    folder.mkdir(exist_ok=True)
+    old = sorted(int(entry.stem) for entry in folder.iterdir())
+    number = old[-1] + 1 if old else 0
+    _in_pieces(folder / f"{number}{path.suffix}", data)
+    for each in old[:-1]:
+        (folder / f"{each}{path.suffix}").unlink()
+    return f"{folder.name}/{number}{path.suffix}"
+
+
+def _linked(path: Path, data: bytes) -> None:
+    _beside(path).symlink_to(_target(path, data))
+    _beside(path).replace(path)
+
+
+def _linked_anew(path: Path, data: bytes) -> None:
+    target = _target(path, data)
+    path.unlink()
+    path.symlink_to(target)
+
+
+def _denied(path: Path, data: bytes) -> None:
+    path.chmod(0)
+    _replaced(path, data)
+    path.chmod(0)
+    path.chmod(0o644)
+
+
+def _each(way: Callable[[Path, bytes], None]) -> Callable[[Path, int], None]:
+    def write(folder: Path, version: int) -> None:
+        for name, path in TOOLS.items():
+            way(folder / path, text_of(name, version))
+
+    return write
+
+
+def _folder_moved(folder: Path, version: int) -> None:
+    away = folder.with_name("away")
+    folder.rename(away)
+    write_all(away, version)
+    away.rename(folder)
+
+
+def _folder_made_anew(folder: Path, version: int) -> None:
+    shutil.rmtree(folder)
+    write_all(folder, version)
+
+
+def _folder_denied(folder: Path, version: int) -> None:
+    folder.chmod(0)
+    for name, path in TOOLS.items():
+        _replaced(folder / path, text_of(name, version))
+    folder.chmod(0o755)
+
+
+def _released(folder: Path, version: int) -> None:
+    """The folder is a link to a release, and another release takes its place."""
+    release, link = folder.with_name(f"release-{version}"), folder.with_name("next")
+    write_all(release, version)
+    link.symlink_to(release)
+    before = folder.resolve()
+    link.replace(folder)
+    shutil.rmtree(before)
+
+
+class Way(NamedTuple):
+    """How files are rewritten.
+
+    Attributes:
+        write: Makes a version of the folder.
+        absent: Files are really gone for a moment, or may be: a listing can miss one that is renamed meanwhile.
+        whole: So is the whole folder.
+        linked: The folder is to be a link.
+    """
+
+    write: Callable[[Path, int], None]
+    absent: bool = False
+    whole: bool = False
+    linked: bool = False
+
+
+WAYS = {
+    "truncated and written in pieces": Way(_each(_in_pieces)),
+    "written beside and put in place": Way(_each(_replaced)),
+    "renamed away and written anew": Way(_each(_backed_up), absent=True),
+    "deleted and created": Way(_each(_deleted), absent=True),
+    "touched, also with the clock set back": Way(_each(_touched)),
+    "moved to another name": Way(_each(_moved), absent=True),
+    "replaced by a folder and back": Way(_each(_made_a_folder), absent=True),
+    "a link that leads elsewhere": Way(_each(_linked)),
+    "a link that is made anew": Way(_each(_linked_anew), absent=True),
+    "the whole folder moved away and back": Way(_folder_moved, absent=True, whole=True),
+    "the whole folder made anew": Way(_folder_made_anew, absent=True, whole=True),
+    "released by a link to the folder": Way(_released, linked=True),
+}
+
+WAYS_OF_DENIAL = {
+    "permission for files": Way(_each(_denied)),
+    "permission for the folder": Way(_folder_denied),
+}
+
+ALL_WAYS = {**WAYS, **WAYS_OF_DENIAL}
+
+
+def rewrite(way: str, folder: Path) -> None:
+    """Write as many versions as each line of standard input says, and tell when they are written."""
+    version = 0
+    for line in sys.stdin:
+        for _ in range(int(line)):
+            version += 1
+            ALL_WAYS[way].write(folder, version)
+        print(version, flush=True)  # noqa: T201 -- tells its parent
+
+
+class Writer:
+    """A process that rewrites a folder."""
+
+    def __init__(self, way: str, folder: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, way, folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._process.communicate()
+        assert self._process.returncode == 0
+
+    def go_on(self, versions: int) -> None:
+        """Let it write more of them, while whoever calls this goes on as well."""
+        self._process.stdin.write(f"{versions}\n")
+        self._process.stdin.flush()
+
+    def written(self) -> int:
+        """Waits until it has written what it was told; the last version."""
+        return int(self._process.stdout.readline())
+
+
+if __name__ == "__main__":
+    rewrite(sys.argv[1], Path(sys.argv[2]))

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from toolcrib.model import JSON, Schema
-from toolcrib.subschemas import Path, SchemaIndex, Site
+from toolcrib.subschemas import Path, SchemaIndex, Site, once_for_each
 
 HIDDEN: Final = "***"
 """What stands in the place of a secret."""
@@ -167,17 +167,10 @@ def compile_redaction(
 
 def redact(value: JSON, schema: Schema | None = None) -> JSON:
     """A deep copy of a value with `***` at every secret place; see `compile_redaction`."""
-    compiled = _compiled.get(id(schema))
-    if compiled is None or compiled[0] is not schema:
-        if len(_compiled) >= _MOST_COMPILED:
-            _compiled.clear()
-        compiled = _compiled[id(schema)] = (schema, compile_redaction(schema))
-    return compiled[1](value)
+    return _redaction(schema)(value)
 
 
-_MOST_COMPILED: Final = 256
-_compiled: dict[int, tuple[Schema | None, Callable[[JSON], JSON]]] = {}
-"""Redactions by the identity of their schema, which is held so that no other one can have it."""
+_redaction = once_for_each(compile_redaction)
 
 
 class SeenSecrets:

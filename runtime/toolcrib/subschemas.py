@@ -7,15 +7,17 @@ is wanted at a path, which properties are known there, whether the place is mark
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias, TypeGuard
+from typing import Final, NamedTuple, TypeAlias, TypeGuard, TypeVar
 from urllib.parse import unquote, urldefrag, urljoin
 
 import jsonschema_rs
 
 from toolcrib.model import JSON, NOTHING, Schema
 from toolcrib.pointers import keys_of
+
+T = TypeVar("T")
 
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and indexes from the root of a value to a place in it."""
@@ -81,6 +83,25 @@ def children(schema: Schema) -> Iterator[tuple[Path, Schema]]:
     if isinstance(schema, dict):
         for keyword in schema:
             yield from members(schema, keyword)
+
+
+def once_for_each(make: Callable[[Schema | None], T], most: int = 256) -> Callable[[Schema | None], T]:
+    """What is made of a schema, made once for each schema object, of which so many are remembered.
+
+    A schema can't be looked up by its value, and need not be: descriptors that share one share the object.
+    """
+    made: dict[int, tuple[Schema | None, T]] = {}
+
+    def find(schema: Schema | None) -> T:
+        known = made.get(id(schema))
+        if known is None:
+            if len(made) >= most:
+                made.clear()
+            # The schema is held, so no other object can have its identity while it is remembered.
+            known = made[id(schema)] = (schema, make(schema))
+        return known[1]
+
+    return find
 
 
 @lru_cache(maxsize=512)

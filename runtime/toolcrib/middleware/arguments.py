@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.middleware.masking import masked
-from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
+from toolcrib.model import JSON, Call, Descriptor, Outcome, Result, Schema
 from toolcrib.protocols import CallNext, Middleware
+from toolcrib.subschemas import once_for_each
 from toolcrib.validation import Fault, Validator, compile_defaults, json_fault
 
 if TYPE_CHECKING:
@@ -33,11 +34,17 @@ class Door(NamedTuple):
     mended: Callable[[Call], tuple[Call, list[JSON]] | Result]
 
 
+@once_for_each
+def _compiled(schema: Schema | None) -> tuple[Validator, Callable[[JSON], JSON] | None]:
+    """A schema and its defaults; a tool that is mocked in many scenarios keeps its schema."""
+    wanted = True if schema is None else schema
+    return Validator(wanted), compile_defaults(wanted)
+
+
 def door(tool: Descriptor) -> Door:
     """The door of a tool."""
-    validator = Validator(tool.input_schema)
+    validator, fill = _compiled(tool.input_schema)
     judge = validator.judge
-    fill = compile_defaults(tool.input_schema)
 
     def passed(given: JSON) -> dict[str, JSON] | None:
         if json_fault(given, depth=DEPTH) is not None:

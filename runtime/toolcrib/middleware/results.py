@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from toolcrib.middleware.masking import DEPTH, masked, report_fault, without
-from toolcrib.model import JSON, NOTHING, Call, Descriptor, Outcome, Result
+from toolcrib.model import JSON, NOTHING, Call, Descriptor, Outcome, Result, Schema
 from toolcrib.protocols import CallNext, Middleware
 from toolcrib.secrets import SeenSecrets
+from toolcrib.subschemas import once_for_each
 from toolcrib.validation import Fault, Validator, json_fault
 
 _NOT_JSON = "can't be passed on as JSON"
@@ -26,9 +27,15 @@ class Bench(NamedTuple):
     judged: Callable[[Call, Result], Result]
 
 
+@once_for_each
+def _validator(schema: Schema | None) -> Validator:
+    """The judge of a schema; a tool that is mocked in many scenarios keeps its schema."""
+    return Validator(True if schema is None else schema)
+
+
 def bench(tool: Descriptor) -> Bench:
     """The bench of a tool."""
-    validator = Validator(True if tool.output_schema is None else tool.output_schema)
+    validator = _validator(tool.output_schema)
     judge = validator.judge
 
     def judged(call: Call, result: Result) -> Result:

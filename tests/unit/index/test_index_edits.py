@@ -196,6 +196,24 @@ def test_one_file_that_is_asked_for_by_its_name(shelf):
     assert alone.recall() is None
 
 
+def test_a_second_project_file_beside_the_one_that_is_asked_for(shelf):
+    named = shelf.of("toolcrib.yaml")
+    named.keep()
+    assert named.recall() is not None
+    write("toolcrib.json", "{}")
+    assert named.recall() is None
+
+
+def test_names_that_are_no_unicode(shelf):
+    name = os.fsdecode(b"descriptors/b\xe4d.tool.yaml")
+    write(name, "name: bad\nmock: {result: 1}\n")
+    cold = shelf.keep()
+    assert_same(shelf.recall(), cold)
+    assert os.fsencode(shelf.recall().registry["bad"].origin.source) == b"descriptors/b\xe4d.tool.yaml"
+    Path(name).unlink()
+    assert shelf.recall() is None
+
+
 def test_a_path_that_is_not_there_yet(shelf):
     later = shelf.of("later")
     cold = later.keep()

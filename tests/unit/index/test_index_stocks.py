@@ -11,7 +11,9 @@ import pytest
 from kept import Shelf, assert_same, write_project
 from toolcrib import Runtime
 from toolcrib.index import profiles_of
+from toolcrib.index.plain import to_plain
 from toolcrib.loading.projects import settings_of
+from toolcrib.loading.recalling import Unkept
 from toolcrib.loading.settings import PROFILE_VARIABLE
 
 
@@ -81,7 +83,12 @@ def test_files_beside_documents_are_read_again(shelf):
     Path("packs/zipped.zip").write_bytes(b"no archive")
     files = warm.registry["look"].origin.files
     with pytest.raises(OSError, match=r"zipped\.zip` was changed"):
-        files.read("../data/seen.json")
+        files.read("../pack.yaml")
+
+
+def test_values_that_are_no_plain_data_are_not_kept():
+    with pytest.raises(Unkept, match="a object is no plain data"):
+        to_plain((1, [object], object()))
 
 
 def test_recalled_tools_can_be_called(shelf):

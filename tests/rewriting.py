@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 PIECE = 1 << 10
 """Bytes that are written at once."""
@@ -229,7 +229,7 @@ class Writer:
             text=True,
         )
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:

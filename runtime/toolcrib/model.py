@@ -262,7 +262,7 @@ class Origin(NamedTuple):
     Attributes:
         source: The file as it was named, or the name given to a text from memory.
         line: First line of the document, 1-based.
-        digest: SHA-256 of the document's content in canonical JSON, in hex.
+        digest: SHA-256 of the document's content in canonical JSON, and of the files that it names, in hex.
         pack: Name of the pack that holds it; empty outside packs.
         namespace: What stands before `__` in the names of the tools from there; empty for none.
         written: The keys that the document itself writes.

@@ -17,6 +17,7 @@ from toolcrib.loading.documents import BYTES, parse_documents
 from toolcrib.loading.marks import clipped
 from toolcrib.loading.trail import ARCHIVE, SKIPPED_FOLDERS, SUFFIXES
 from toolcrib.model import JSON, Origin
+from toolcrib.protocols import Files
 
 __all__ = [
     "ARCHIVE",
@@ -25,6 +26,7 @@ __all__ = [
     "SKIPPED_FOLDERS",
     "SUFFIXES",
     "DiskFiles",
+    "KeptFiles",
     "MemoryFiles",
     "Touched",
     "leads_outside",
@@ -132,6 +134,40 @@ class MemoryFiles:
             raise FileNotFoundError(f"there is no file `{clipped(name)}`{'; ' + hint if hint else ''}")
         self.touched.add(self.key + path)
         return content.encode("utf-8") if isinstance(content, str) else content
+
+
+class KeptFiles:
+    """The files beside a document, those that it names as they were when it was read: they are a part of it.
+
+    Attributes:
+        files: Where they are read.
+        contents: Name -> content of those that are kept.
+    """
+
+    __slots__ = ("_open", "contents", "files")
+
+    def __init__(self, files: Files, contents: Mapping[str, bytes] | None = None) -> None:
+        """Keep what is read until `close`; nothing more where `contents` are given."""
+        self.files = files
+        self.contents = dict(contents or {})
+        self._open = contents is None
+
+    def read(self, name: str) -> bytes:
+        """The content of a file.
+
+        Raises:
+            OSError: It is not kept, and can't be read.
+        """
+        content = self.contents.get(name)
+        if content is None:
+            content = self.files.read(name)
+            if self._open:
+                self.contents[name] = content
+        return content
+
+    def close(self) -> None:
+        """The document was read: whatever is read from now on is as it is on disk."""
+        self._open = False
 
 
 def read_bytes(origin: Origin, name: str, pointer: str, problems: list[Problem]) -> bytes:

@@ -5,6 +5,7 @@ Content decides what a document is; a file that is refused takes nothing else wi
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,7 +16,7 @@ from toolcrib.errors import Problem, Severity
 from toolcrib.loading.compatible import normalise
 from toolcrib.loading.descriptors import is_descriptor, parse_descriptor
 from toolcrib.loading.documents import Document
-from toolcrib.loading.files import SUFFIXES
+from toolcrib.loading.files import SUFFIXES, KeptFiles
 from toolcrib.loading.namespaces import full_name
 from toolcrib.loading.overriding import files_of, is_override, lay_over, nothing_below
 from toolcrib.loading.packs import Pack, fits, one_pack
@@ -294,9 +295,11 @@ class Reader:
             said = document.value
             defaults = {key: item for key, item in pack.defaults.items() if key not in said}
             document = document.moved({**said, **defaults}, {}) if defaults else document
+        files = None if where.files is None else KeptFiles(where.files)
         tool, problems = parse_descriptor(
-            document, self._kinds, self._tool_shape, files=where.files, pack="" if pack is None else pack.name
+            document, self._kinds, self._tool_shape, files=files, pack="" if pack is None else pack.name
         )
+        tool = tool if tool is None or files is None else _with_contents(tool, files)
         if tool is None or not (where.namespace or defaults):
             return tool, problems
         changes: dict[str, Any] = {"namespace": where.namespace}
@@ -348,6 +351,18 @@ class Reader:
             written=tool.origin.written - left.keys(),
         )
         return tool._replace(origin=origin), problems
+
+
+def _with_contents(tool: Descriptor, files: KeptFiles) -> Descriptor:
+    """The tool, whose digest tells the files that it names as well."""
+    files.close()
+    if not files.contents:
+        return tool
+    digest = hashlib.sha256(tool.origin.digest.encode())
+    for name, content in sorted(files.contents.items()):
+        digest.update(hashlib.sha256(name.encode("utf-8", "backslashreplace")).digest())
+        digest.update(hashlib.sha256(content).digest())
+    return tool._replace(origin=tool.origin._replace(digest=digest.hexdigest()))
 
 
 def _short(name: str, namespace: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from toolcrib.loading.archives import ArchiveFiles, open_archive
 from toolcrib.loading.compatible import normalise
 from toolcrib.loading.documents import Document, first_bytes, parse_documents, recalled_document
-from toolcrib.loading.files import ARCHIVE, DiskFiles, MemoryFiles
+from toolcrib.loading.files import ARCHIVE, DiskFiles, KeptFiles, MemoryFiles
 from toolcrib.loading.namespaces import in_namespace
 from toolcrib.loading.overriding import LaidFiles, LaidOver, lay_over
 from toolcrib.loading.scenarios import Scenario, parse_scenario
@@ -26,7 +26,7 @@ from toolcrib.protocols import Files, Kinds
 Plain: TypeAlias = Any
 """What `marshal` writes, and reads as it was."""
 
-DISK, PACKED, LAID = "disk", "packed", "laid"
+DISK, PACKED, LAID, KEPT = "disk", "packed", "laid", "kept"
 
 
 class Unkept(Exception):
@@ -51,6 +51,7 @@ def plain_text(document: Document, files: Files | None, name: str) -> Plain:
     Raises:
         Unkept: It does not lie on disk.
     """
+    files = files.files if isinstance(files, KeptFiles) else files
     if isinstance(document, LaidOver):
         upper, lower = document.upper, document.lower
         assert upper is not None  # noqa: S101 -- both are always given
@@ -87,6 +88,9 @@ def plain_files(files: Files | None) -> Plain:
     match files:
         case None:
             return None
+        case KeptFiles():
+            beside = plain_files(files.files)
+            return (KEPT, files.contents, beside) if files.contents else beside
         case DiskFiles():
             return DISK, str(files.folder), str(files.root)
         case MemoryFiles(key=key) if key.endswith(f"{ARCHIVE}/"):
@@ -99,6 +103,9 @@ def plain_files(files: Files | None) -> Plain:
 def files_from(plain: Plain) -> Files | None:
     """The files again; an archive is opened when one of them is read."""
     match plain:
+        case (kind, contents, beside) if kind == KEPT:
+            files = files_from(beside)
+            return None if files is None else KeptFiles(files, contents)
         case (kind, str(folder), str(root)) if kind == DISK:
             return DiskFiles(Path(folder), Path(root))
         case (kind, str(archive), str(folder)) if kind == PACKED:

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from toolcrib.errors import ExpressionError
+
 OUTSIDE = ("cli", "errors.py", "model.py")
 """No problems are made here; `errors.py` names the codes of exceptions."""
 
@@ -16,7 +18,9 @@ def codes_in(package: Path) -> set[str]:
     constants = dict(pair for tree in trees for pair in constants_of(tree))
     positions = {name: index for tree in trees for name, index in takers_of(tree)}
     found = {text(value, constants) for tree in trees for value in given_codes(tree, positions)}
-    return {code for code in found if code}
+    return {code for code in found if code} | {
+        ExpressionError.code
+    }  # what an expression's failure is called unless it says so
 
 
 def sources(package: Path) -> list[Path]:

@@ -36,7 +36,7 @@ def check_project(said: Mapping[str, Any], written: Mapping[str, Any]) -> list[P
         *check_toolsets(said.get("toolsets", {})),
     ]
     if "profile" in said and profiles is not None and said["profile"] not in profiles:
-        problems.append(_unknown("unknown_profile", said["profile"], profiles, "/profile"))
+        problems.append(_not_known("unknown_profile", said["profile"], profiles, "/profile"))
     for name, profile in said.get("profiles", {}).items():
         problems += _check_profile(profile, f"/profiles/{pointer_step(name)}", profiles, toolsets)
     return problems + list(_circles(said.get("profiles", {})))
@@ -52,9 +52,9 @@ def _check_profile(
     said: Mapping[str, Any], pointer: str, profiles: list[str] | None, toolsets: list[str] | None
 ) -> Iterator[Problem]:
     if "extends" in said and profiles is not None and said["extends"] not in profiles:
-        yield _unknown("unknown_profile", said["extends"], profiles, f"{pointer}/extends")
+        yield _not_known("unknown_profile", said["extends"], profiles, f"{pointer}/extends")
     if "toolset" in said and toolsets is not None and said["toolset"] not in toolsets:
-        yield _unknown("unknown_toolset", said["toolset"], toolsets, f"{pointer}/toolset")
+        yield _not_known("unknown_toolset", said["toolset"], toolsets, f"{pointer}/toolset")
     yield from check_defaults(said, pointer)
     for glob in said.get("modes", {}):
         yield from check_tool_glob(glob, f"{pointer}/modes/{pointer_step(glob)}")
@@ -62,7 +62,7 @@ def _check_profile(
         yield from check_tool_globs(said.get(key, ()), f"{pointer}/{key}")
 
 
-def _unknown(code: str, name: str, known: list[str], pointer: str) -> Problem:
+def _not_known(code: str, name: str, known: list[str], pointer: str) -> Problem:
     kind = code.removeprefix("unknown_")
     there = ", ".join(f"`{each}`" for each in known)
     listed = f"the {kind}s are: {there}" if there else f"write it under `{kind}s:`"

@@ -20,9 +20,9 @@ from toolcrib.clock import RealClock
 from toolcrib.engine import Runtime
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import parse
-from toolcrib.model import JSON, Call, Descriptor, Outcome, Result, Schema
+from toolcrib.model import JSON, Call, CallContext, Descriptor, Outcome, Result, Schema, Sound
 from toolcrib.protocols import BoundTool, Executor
-from toolcrib.validation import check_schema
+from toolcrib.validation import check_schema, json_fault
 
 __all__ = ["ExecutorCase", "ExecutorContract", "FunctionExecutor", "runtime_for"]
 
@@ -146,6 +146,23 @@ class ExecutorContract:
 
         assert self._call(cancel_then_call).value == self.case.value
 
+    def test_an_answer_at_once_keeps_its_word(self) -> None:
+        """A tool that offers one (`PromptTool`) answers as `execute` does; what it vouches for is JSON and unshared."""
+        executor = self.executor()
+        runtime = runtime_for(self.case, executor)
+        tool = runtime.registry["tool"]
+        bound: Any = executor.bind(tool)
+        arguments = dict(self.case.arguments)
+        if getattr(bound, "answer_now", None) is not None:
+            for name in ("one", "two"):
+                answer = bound.answer_now(
+                    Call(tool, arguments, CallContext(session=runtime.session(id=name)))
+                )
+                _keeps_word(answer.value, self.case.value, vouched=isinstance(answer, Sound))
+        if getattr(bound, "value_of", None) is not None:
+            for _turn in range(2):
+                _keeps_word(bound.value_of(arguments), self.case.value, vouched=True)
+
     def test_it_closes_more_than_once(self) -> None:
         """Closing what is closed is no fault."""
 
@@ -165,6 +182,13 @@ class ExecutorContract:
                 return await work(runtime)
 
         return asyncio.run(within())
+
+
+def _keeps_word(value: JSON, wanted: JSON, *, vouched: bool) -> None:
+    assert value == wanted
+    assert not vouched or json_fault(value) is None
+    if isinstance(value, dict | list):
+        value.clear()  # the next answer is none the worse for it
 
 
 class FunctionExecutor:

@@ -75,7 +75,7 @@ def read_stock(paths: Sequence[str], also: Sequence[str], kinds: Kinds, before: 
             project_file=chosen.file,
             project_error=chosen.error,
             sources=tuple(source.path for source in chosen.sources),
-            seen=None if trail.incomplete else trail.closed(),
+            seen=trail.closed(),
         ),
     )
 

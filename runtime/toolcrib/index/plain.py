@@ -44,7 +44,7 @@ def to_plain(value: Any) -> Any:
         )
     from toolcrib.loading.recalling import Unkept  # noqa: PLC0415 -- a start from an index reads no documents
 
-    raise Unkept(f"a {type(value).__name__} is no plain data")
+    raise Unkept(f"`{type(value).__name__}` is no plain data")
 
 
 def from_plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ outside is refused.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -199,13 +199,19 @@ class Folders:
 
     def _arena_over(self, folder: Path) -> Path | None:
         """The nearest folder above a PromptKit manifest that holds a file of `kind: Arena`."""
-        self._trail.incomplete = True  # it is looked for by a glob, in folders that nobody gave
         for candidate in _upwards(folder):
             if candidate not in self._arenas:
-                self._arenas[candidate] = any(_is_arena(path) for path in sorted(candidate.glob("*.y*ml")))
+                self._arenas[candidate] = any(_is_arena(path) for path in self._texts_in(candidate))
             if self._arenas[candidate]:
                 return candidate
         return None
+
+    def _texts_in(self, folder: Path) -> Iterator[Path]:
+        """The YAML files of a folder that nobody gave."""
+        for name in self._trail.folder(folder, inner=False) or ():
+            if name.endswith((".yaml", ".yml")):
+                self._trail.file(folder / name)
+                yield folder / name
 
     def _add_archive(self, path: str, key: str, namespace: str, *, scanned: bool) -> None:
         """A pack in a `.zip`; one that was found in a folder and is no pack may be somebody else's."""

@@ -58,7 +58,8 @@ class Seen:
     Attributes:
         files: Path -> its state.
         contents: Path -> digest of the content, of files whose times can't be trusted.
-        folders: Path -> its state (empty where its times can't be trusted), and the names in it.
+        folders: Path -> its state (empty where its times can't be trusted), and the names in it. Where the path
+            ends with a slash, the folders in it do not matter.
     """
 
     __slots__ = ("contents", "files", "folders")
@@ -122,11 +123,7 @@ class Seen:
 
 
 class Trail:
-    """Notes what is looked at. Of what is noted twice the first time counts.
-
-    Attributes:
-        incomplete: Whether something was looked at in a way that can't be noted here.
-    """
+    """Notes what is looked at. Of what is noted twice the first time counts."""
 
     def __init__(self, now: Callable[[], int] = time.time_ns) -> None:
         """Begin.
@@ -135,7 +132,6 @@ class Trail:
             now: Nanoseconds since 1970.
         """
         self._now = now
-        self.incomplete = False
         self._files: dict[str, State] = {}
         self._contents: dict[str, bytes] = {}
         self._folders: dict[str, tuple[State, Names]] = {}
@@ -150,9 +146,14 @@ class Trail:
         if is_racy(state, moment) and state[-6] & _KIND == _FILE:
             self._contents[path] = _digest(path)
 
-    def folder(self, path: str | os.PathLike[str]) -> Names:
-        """A folder is about to be listed. Returns the names in it that matter."""
-        path = os.fspath(path)
+    def folder(self, path: str | os.PathLike[str], *, inner: bool = True) -> Names:
+        """A folder is about to be listed. Returns the names in it that matter.
+
+        Args:
+            path: The folder.
+            inner: Whether the folders in it matter as well.
+        """
+        path = os.fspath(path) if inner else os.path.join(path, "")  # noqa: PTH118
         if path not in self._folders:
             moment = self._now()
             state = state_of(path)
@@ -213,9 +214,12 @@ def _open_at_once(path: str, flags: int) -> int:
 def _names(folder: str) -> Names:
     try:
         with os.scandir(folder) as entries:
-            return tuple(sorted(_names_that_matter(entries)))
+            names = sorted(_names_that_matter(entries))
     except (OSError, ValueError):
         return None
+    if folder.endswith(("/", os.sep)):
+        return tuple(name for name in names if not name.endswith("/"))
+    return tuple(names)
 
 
 def _names_that_matter(entries: Iterator[os.DirEntry[str]]) -> Iterator[str]:

@@ -221,3 +221,21 @@ def test_a_path_that_is_not_there_yet(shelf):
     assert_same(later.recall(), cold)
     Path("later").mkdir()
     assert later.recall() is None
+
+
+MANIFEST = """
+apiVersion: promptkit.altairalabs.ai/v1alpha1
+kind: Tool
+metadata: {name: find}
+spec: {name: find, description: d, input_schema: {type: object}, mode: mock, mock_result: {n: 1}}
+"""
+
+
+def test_where_the_paths_of_a_manifest_start_is_noticed(shelf):
+    write("descriptors/tools/find.yaml", MANIFEST)
+    cold = shelf.keep()
+    assert_same(shelf.recall(), cold)
+    write(
+        "../arena.yaml", "apiVersion: promptkit.altairalabs.ai/v1alpha1\nkind: Arena\nmetadata: {name: a}\n"
+    )
+    assert shelf.recall() is None

@@ -219,6 +219,18 @@ def test_a_folder_tells_the_names_that_matter(folder: Path) -> None:
     assert trail.folder(folder / "none") is None
 
 
+def test_the_folders_in_a_folder_may_not_matter(folder: Path) -> None:
+    trail = Trail(later)
+    assert trail.folder(folder, inner=False) == ("a.yaml", "b.json", "link.yaml")
+    seen = trail.closed()
+    (folder / "more").mkdir()
+    assert seen.unchanged()
+    assert seen.changed() == []
+    (folder / "new.yaml").touch()
+    assert seen.changed() == [str(folder / "new.yaml")]
+    assert trail.folder(folder) == ("a.yaml", "b.json", "link.yaml", "more/", "new.yaml", "sub/")
+
+
 def test_paths_that_no_file_can_have_are_absent() -> None:
     trail = Trail()
     trail.file("a\0b")

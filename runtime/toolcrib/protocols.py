@@ -125,6 +125,8 @@ class BoundTool(Protocol):
 class PromptTool(BoundTool, Protocol):
     """What a bound tool may offer besides: an answer without waiting, which spares a call all machinery for it.
 
+    It keeps neither the arguments of a call nor what it answers: both belong to the caller.
+
     Attributes:
         answer_now: What `execute` would answer, for a tool that never waits; None for one that may.
         value_of: What a good answer of `answer_now` would hold, where nothing but good arguments is read for it

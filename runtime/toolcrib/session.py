@@ -181,6 +181,14 @@ class Session:
             return result
         raise AssertionError("a call that never waits has waited")
 
+    def answers_at_once(self, name: str) -> bool:
+        """Whether a tool was called before, never waits, and runs no layers of somebody else's around it.
+
+        Then nobody keeps the arguments and the answers of its calls, to change them later.
+        """
+        chain = self._shelf.chains.get(name)
+        return chain is not None and chain.direct is not None
+
     async def stream(
         self, name: str, arguments: Mapping[str, JSON] | None = None
     ) -> AsyncIterator[Progress | Partial | Result]:

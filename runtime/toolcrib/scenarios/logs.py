@@ -51,7 +51,20 @@ class Log:
         self._told: list[StepReport] = []
         self._seen = SeenSecrets()
         # For a run whose steps are all good, which most are, this is all that is ever done.
-        self.add = self._groups.append
+        self.add: Callable[[Sequence[Happened]], object] = self._groups.append
+
+    def before(self, step: Step, args: JSON) -> None:
+        """Somebody else's code is about to run: it may change what it is given, and what it was given before."""
+        self._catch_up()
+        self._seen.add(args, self._schema(step, "input_schema"))
+
+    def keep_up(self) -> None:
+        """From now on tell each group as it is added: whoever answers may keep what they answered, and change it."""
+        self.add = self._tell_now
+
+    def _tell_now(self, group: Sequence[Happened]) -> None:
+        self._groups.append(group)
+        self._catch_up()
 
     def tell(self, group: Sequence[Happened], judge: Judge) -> list[StepReport]:
         """Add a group of which not all is known to be good, and tell it at once."""

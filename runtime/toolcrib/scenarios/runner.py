@@ -96,7 +96,13 @@ class _Run:
             args: Any = step.args.run(scope)
         except ExpressionError as error:
             return self._settled((_not_begun(step, error),), scope)
-        result = await self._session.call(step.call, args)
+        session = self._session
+        if session.answers_at_once(step.call):
+            result = await session.call(step.call, args)
+        else:
+            self.log.before(step, args)
+            result = await session.call(step.call, args)
+            self._keep_up_with(step)
         group = (tuple.__new__(Happened, (step, args, result, None)),)
         if scope is NOTHING and result.outcome is expect.outcome and not (expect.golden or step.save_as):
             self.log.add(group)
@@ -108,14 +114,23 @@ class _Run:
         scope = self.scope()
         made = [_begun(step, scope) for step in parallel.calls]
         session = self._session
+        for each in made:
+            if each.wrong is None and not session.answers_at_once(each.step.call):
+                self.log.before(each.step, each.args)
         # As one call under way, whose own calls they are: time can't move before the last of them has begun.
         with session.clock.working():
             calls = (session.call(each.step.call, each.args) for each in made if each.wrong is None)  # type: ignore[arg-type]
             results = await asyncio.gather(*calls)
+        for each in made:
+            self._keep_up_with(each.step)
         answers = iter(results)
         return self._settled(
             [each if each.wrong is not None else each._replace(result=next(answers)) for each in made], scope
         )
+
+    def _keep_up_with(self, step: Step) -> None:
+        if not self._session.answers_at_once(step.call):
+            self.log.keep_up()
 
     def _settled(self, group: Sequence[Happened], scope: Mapping[str, JSON]) -> bool:
         """Save and compare what came of steps; whether all was as they say."""

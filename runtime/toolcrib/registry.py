@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_MOST_DERIVATIVES = 64
+"""Derived registries that one remembers."""
+
 
 class _Known:
     """What was worked out of names and cards, by whichever of the registries that share them was asked first."""
@@ -41,7 +44,7 @@ class Registry(Mapping[str, Descriptor]):
     what `why_hidden` says.
     """
 
-    __slots__ = ("_cards", "_known", "_offer", "_revision", "_shown", "_tools")
+    __slots__ = ("_cards", "_derivatives", "_known", "_offer", "_revision", "_shown", "_tools")
 
     def __init__(self, tools: Iterable[Descriptor] = (), *, revision: int = 1) -> None:
         """Hold the tools.
@@ -58,6 +61,7 @@ class Registry(Mapping[str, Descriptor]):
         self._offer = Offer()
         self._known = _Known()
         self._shown: Collection[str] | None = None
+        self._derivatives: dict[tuple[int, ...], tuple[tuple[object, ...], Registry]] = {}
         self._revision = revision
 
     @classmethod
@@ -193,6 +197,22 @@ class Registry(Mapping[str, Descriptor]):
             Lazy(old_tools, lambda name: tool(old_tools[name])),
             Lazy(old_cards, lambda name: card(old_cards[name])),
         )
+
+    def derived_once(self, why: tuple[object, ...], make: Callable[[], Registry]) -> Registry:
+        """What `make` derives from this registry. It is made once for the same objects `why`, and remembered.
+
+        Args:
+            why: What the new registry depends on besides this one. The objects are told apart by identity.
+            make: Derives it.
+        """
+        key = tuple(map(id, why))
+        known = self._derivatives.get(key)
+        if known is None:
+            if len(self._derivatives) >= _MOST_DERIVATIVES:
+                self._derivatives.clear()
+            # The objects are held, so that no other ones can have their identities.
+            known = self._derivatives[key] = (why, make())
+        return known[1]
 
     # What is offered.
 

@@ -49,6 +49,10 @@ class Chain(NamedTuple):
     plain: Plain | None = None
 
 
+_MOST_OTHERS = 64
+"""Shelves of other tools that one remembers."""
+
+
 class Shelf:
     """Tools, and the chains of those that were called. Sessions that share a shelf see a reload at their next call.
 
@@ -57,19 +61,31 @@ class Shelf:
         chains: Name of a tool -> its chain, once it was called.
     """
 
-    __slots__ = ("chains", "registry")
+    __slots__ = ("_others", "chains", "registry")
 
     def __init__(self, registry: Registry, chains: dict[str, Chain] | None = None) -> None:
         self.registry = registry
         self.chains: dict[str, Chain] = {} if chains is None else chains
+        self._others: dict[int, Shelf] = {}
 
     def of(self, registry: Registry) -> Shelf:
-        """A shelf that no reload changes. For the tools of this one it shares the chains, which a swap leaves alone."""
-        return Shelf(registry, self.chains if registry is self.registry else None)
+        """A shelf that no reload changes. For the tools of this one it shares the chains, which a swap leaves alone.
+
+        For other tools it is the same shelf each time, as long as it is remembered.
+        """
+        if registry is self.registry:
+            return Shelf(registry, self.chains)
+        other = self._others.get(id(registry))  # its shelf holds it, so no other one can have its identity
+        if other is None:
+            if len(self._others) >= _MOST_OTHERS:
+                self._others.clear()
+            other = self._others[id(registry)] = Shelf(registry)
+        return other
 
     def swap(self, registry: Registry, chains: dict[str, Chain]) -> None:
         """Put other tools in place of these; a call that has begun ends on the chain it has."""
         self.registry, self.chains = registry, chains
+        self._others = {}
 
 
 class Owner(Protocol):

@@ -73,8 +73,12 @@ def registry_for(registry: Registry, scenario: Scenario) -> Registry:
     """The tools as a scenario sees them: its modes, then its mocks."""
     if not scenario.modes and not scenario.mocks:
         return registry
-    moded = with_modes(registry, scenario.modes)
-    return moded.with_tools(mocked(moded[name], scenario) for name in scenario.mocks)
+
+    def derive() -> Registry:
+        moded = with_modes(registry, scenario.modes)
+        return moded.with_tools(mocked(moded[name], scenario) for name in scenario.mocks)
+
+    return registry.derived_once((scenario.modes, scenario.mocks, scenario.origin), derive)
 
 
 class _Run:

@@ -82,7 +82,9 @@ class TestProjects:
     """What `toolcrib.yaml` puts in force."""
 
     def test_it_is_found_above_the_working_directory(self, write, monkeypatch):
-        folder = write({"toolcrib.yaml": "project: p\n", "descriptors/a.yaml": tool("a"), "deep/er/x.txt": ""})
+        folder = write(
+            {"toolcrib.yaml": "project: p\n", "descriptors/a.yaml": tool("a"), "deep/er/x.txt": ""}
+        )
         monkeypatch.chdir(folder / "deep" / "er")
         runtime = read()
         assert list(runtime.registry) == ["a"]
@@ -123,7 +125,9 @@ class TestProjects:
         assert list(runtime.registry) == ["a"]
 
     def test_two_projects_can_not_be_in_force(self, write):
-        write({"p/toolcrib.yaml": "project: p\nsources: []\n", "q/toolcrib.yaml": "project: q\nsources: []\n"})
+        write(
+            {"p/toolcrib.yaml": "project: p\nsources: []\n", "q/toolcrib.yaml": "project: q\nsources: []\n"}
+        )
         with pytest.raises(ConfigurationError, match="two projects"):
             read("p", "q")
 

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from toolcrib.errors import ConfigurationError, Problem, UnknownMode, did_you_mean
+from toolcrib.index.heads import Listing, Listings
+from toolcrib.index.stocks import Profiles
 from toolcrib.loading.settings import Settings, apply_settings, first_fit
-from toolcrib.model import Descriptor
+from toolcrib.model import NOTHING, Descriptor
 from toolcrib.protocols import Kinds
 from toolcrib.queries import Card, idle_globs, idle_toolset_globs
 from toolcrib.registry import Registry, how_many
@@ -44,6 +46,41 @@ def in_force(stock: Stock, settings: Settings, modes: Mapping[str, str], kinds: 
     if stock.project_error:
         registry = registry.disabled(["*"], f"{stock.project_error}, which has errors")
     return registry
+
+
+def listings_of(stock: Stock, profiles: Profiles, kinds: Kinds) -> Listings | None:
+    """What a list shows under each profile; None where it has errors to tell."""
+    if stock.project_error or any(problem.severity == "error" for problem in stock.problems):
+        return None
+    named = profiles.named
+    return (
+        _listing(stock, profiles.default, kinds),
+        None
+        if named is None
+        else {name: _listing(stock, settings, kinds) for name, settings in named.items()},
+    )
+
+
+def _listing(stock: Stock, settings: Settings, kinds: Kinds) -> Listing | None:
+    try:
+        registry = in_force(stock, settings, NOTHING, kinds)
+    except ConfigurationError:
+        return None  # whoever asks for it is told by the long way
+    cards = registry.query()
+    rows = [
+        (
+            card.name,
+            card.mode,
+            card.modes,
+            card.description,
+            card.stale,
+            card.deprecated,
+            card.experimental,
+            card.annotations,
+        )
+        for card in cards
+    ]
+    return rows, len(registry) - len(cards)
 
 
 def idle_settings(stock: Stock, settings: Settings) -> list[Problem]:

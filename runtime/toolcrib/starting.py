@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from toolcrib.executors import Executors
-from toolcrib.in_force import idle_settings, in_force
+from toolcrib.in_force import idle_settings, in_force, listings_of
 from toolcrib.index import Index, Recalled, default_index, key_of, profiles_of
 from toolcrib.loading.settings import Settings, chosen_profile
 from toolcrib.model import NOTHING
@@ -102,7 +102,9 @@ def _read(
 
     stock = read_stock(asked.paths, asked.also, executors, before)
     if index is not None and not executors.broken:
-        index.keep(key, stock, executors.targets, profiles_of(stock))
+        profiles = profiles_of(stock)
+        listings = listings_of(stock, profiles, executors)
+        index.keep(key, stock, executors.targets, profiles, listings=listings)
     settings = settings_of(stock.project, *chosen_profile(asked.profile))
     return _started(asked, executors, stock, settings)
 

@@ -42,7 +42,7 @@ class Verb:
 VERBS: Mapping[str, Verb] = {
     "init": Verb("init", "Write a first project to start from: a tool, a pack, a scenario."),
     "validate": Verb("validate", "Check descriptors, packs and scenarios, and prove what mocks answer."),
-    "list": Verb("list", "List the tools."),
+    "list": Verb("list", "List the tools.", quick="quick:list_tools"),
     "search": Verb("search", "Search the tools for words."),
     "show": Verb("show", "Show everything about one tool."),
     "call": Verb("call", "Call a tool.", quick="quick:call"),

@@ -21,8 +21,35 @@ if TYPE_CHECKING:
     Said: TypeAlias = tuple[list[str], set[str], dict[str, list[str]]]
 
 
+PROFILE_VARIABLE = "TOOLCRIB_PROFILE"
+"""As `loading.settings.PROFILE_VARIABLE`, whose module is slow to import."""
+
 ONCE = ("--profile", "--mode", "--seed")
 """Options that are left to the command when they are given twice."""
+
+
+def list_tools(words: Sequence[str]) -> int | None:
+    """Answer `toolcrib list`, from the index alone."""
+    said = _said(words, (), ("--pack", "--profile"))
+    if said is None or said[0]:
+        return None
+    options = said[2]
+    from toolcrib.cli.tables import terminal_width  # noqa: PLC0415 -- `toolcrib call` needs none of these
+    from toolcrib.cli.tools_table import listed_lines  # noqa: PLC0415
+    from toolcrib.index.heads import Uncollected, find_listing  # noqa: PLC0415
+
+    profile = _only(options, "--profile")
+    asked = profile if profile is not None else os.environ.get(PROFILE_VARIABLE) or None
+    with Uncollected():
+        found = find_listing(options.get("--pack", []), asked, insists=profile is not None)
+        if found is None:
+            return None
+        (rows, left), targets = found
+        modes = {mode for _name, mode, *_rest in rows if mode is not None}
+        if any(mode in targets and not targets[mode].startswith("toolcrib.") for mode in modes):
+            return None  # whether a mode of others can be used is known when it is imported
+        lines = listed_lines(rows, left, lambda mode: mode not in targets, terminal_width())
+        return 0 if say("".join(f"{line}\n" for line in lines)) else None
 
 
 def call(words: Sequence[str]) -> int | None:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, TypeAlias
 
+    from toolcrib.index.heads import ListedTool
     from toolcrib.queries import Card, Hidden
 
     Why: TypeAlias = Callable[[Card], str]
@@ -38,7 +39,27 @@ def tool_lines(
     return table(rows, width)
 
 
-def mode_text(mode: str | None, unable: str) -> str:
+def listed_lines(
+    rows: Sequence[ListedTool], left: int, is_unable: Callable[[str], bool], width: int | None
+) -> list[str]:
+    """The whole of a list whose tools are told as plain data: the table, then the line that counts them.
+
+    Args:
+        rows: The tools, in the order of the lines.
+        left: How many more there are that are not offered.
+        is_unable: Whether a mode can't be used.
+        width: Columns of the terminal; None for no limit.
+    """
+    cells, modes = [], []
+    for name, mode, blocks, description, stale, deprecated, experimental, says in rows:
+        shown = mode_text(mode, mode is not None and (mode not in blocks or is_unable(mode)))
+        flags = _flags(stale, deprecated, experimental, says)
+        cells.append((name, shown, ", ".join(flags), first_sentence(description)))
+        modes.append(shown)
+    return [*table(cells, width), _count(modes, exist=bool(rows) or left > 0, hidden=left)]
+
+
+def mode_text(mode: str | None, unable: str | bool) -> str:
     """A mode as a person reads it: with `unbound` and `unavailable` where calls can't run."""
     if mode is None:
         return "unbound"
@@ -47,13 +68,18 @@ def mode_text(mode: str | None, unable: str) -> str:
 
 def flags_of(card: Card) -> list[str]:
     """What one should know of a tool before using it."""
-    flags = {
-        "stale": card.stale,
-        "deprecated": card.deprecated,
-        "experimental": card.experimental,
-        "read-only": "read_only" in card.annotations,
-    }
-    return [flag for flag, is_so in flags.items() if is_so]
+    return _flags(card.stale, card.deprecated, card.experimental, card.annotations)
+
+
+def _flags(stale: str, deprecated: bool | str, experimental: bool, annotations: Sequence[str]) -> list[str]:
+    flags = ["stale"] if stale else []
+    if deprecated:
+        flags.append("deprecated")
+    if experimental:
+        flags.append("experimental")
+    if "read_only" in annotations:
+        flags.append("read-only")
+    return flags
 
 
 def modes_line(modes: Iterable[str]) -> str:
@@ -73,11 +99,15 @@ def count_line(cards: Sequence[Card], why_unable: Why, *, exist: bool, hidden: i
         exist: Whether there is any tool at all.
         hidden: How many more fit that are not offered.
     """
-    if not cards:
+    modes = [mode_text(card.mode, why_unable(card)) for card in cards]
+    return _count(modes, exist=exist, hidden=hidden)
+
+
+def _count(modes: Sequence[str], *, exist: bool, hidden: int) -> str:
+    if not modes:
         told = "no tool fits" if exist else "no tools"
     else:
-        modes = modes_line(mode_text(card.mode, why_unable(card)) for card in cards)
-        told = f"{plural(len(cards), 'tool')}: {modes}"
+        told = f"{plural(len(modes), 'tool')}: {modes_line(modes)}"
     return told + not_offered(hidden)
 
 

@@ -3,8 +3,6 @@
 A list of tools begins here, so this module imports nothing that is slow.
 """
 
-# ruff: noqa: PTH -- pathlib costs more than all of this
-
 from __future__ import annotations
 
 import gc
@@ -13,14 +11,14 @@ import os
 import sys
 
 import toolcrib
-from toolcrib.index.cabinet import cache_folder
+from toolcrib.index.cabinet import Cabinet, cache_folder
 from toolcrib.index.surroundings import Surroundings, search_path, surroundings_from
 from toolcrib.loading.finding import find_project
 from toolcrib.loading.trail import Seen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any, TypeAlias
 
 SWITCH = "TOOLCRIB_INDEX"
@@ -30,6 +28,17 @@ _LENGTH = 8
 
 Span: TypeAlias = tuple[int, int]
 """Where a part begins and ends, counted from the end of the head."""
+
+ListedTool: TypeAlias = "tuple[str, str | None, Sequence[str], str, str, bool | str, bool, Sequence[str]]"
+"""What a list shows of a tool, as its card says it: name, mode, modes, description, stale, deprecated, experimental,
+annotations."""
+
+Listing: TypeAlias = "tuple[Sequence[ListedTool], int]"
+"""The tools that are offered, in the order of their names, and how many more there are."""
+
+Listings: TypeAlias = "tuple[Listing | None, Mapping[str, Listing | None] | None]"
+"""Without a profile that somebody asks for; name of a profile -> with it, or None outside projects. None where a
+list has more to tell than tools."""
 
 
 def index_folder() -> str | None:
@@ -109,6 +118,39 @@ def head_of(body: memoryview) -> tuple[Head, memoryview]:
     with Uncollected():
         key, around, seen, tools, parts = marshal.loads(body[_LENGTH:end])  # noqa: S302 -- the user's own folder
     return Head(key, surroundings_from(around), Seen(*seen), tools, parts), body[end:]
+
+
+def find_listing(
+    also: Sequence[str], profile: str | None, *, insists: bool
+) -> tuple[Listing, Mapping[str, str]] | None:
+    """What a list shows of what is read where no path is given, and where the modes lie; None where nobody can tell.
+
+    Nothing can be told without an index that holds good and needs no refreshing, of an unknown profile, and
+    where something is to be told beside the tools.
+
+    Args:
+        also: What is read besides.
+        profile: Name of the profile that is asked for.
+        insists: Whether there must be a project for that; else the profile counts only in projects.
+    """
+    folder, key = index_folder(), key_of((), also)
+    if folder is None or key is None:
+        return None
+    try:
+        body = Cabinet(folder).read(key)
+        if body is None:
+            return None
+        head, parts = head_of(body)
+        fresh = head.refreshed() if head.key == key else None
+        if fresh is None or fresh.doubts < head.doubts or "listings" not in head.parts:
+            return None
+        start, end = head.parts["listings"]
+        (default, named), targets = marshal.loads(parts[start:end])  # noqa: S302 -- as above
+    except (OSError, EOFError, ValueError, TypeError):
+        return None
+    counts = profile is not None and (insists or named is not None)
+    listing = (named or {}).get(profile) if counts else default
+    return None if listing is None else (listing, targets)
 
 
 class Uncollected:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from toolcrib.index.cabinet import Cabinet
-from toolcrib.index.heads import head_of, index_folder
+from toolcrib.index.heads import Listings, head_of, index_folder
 from toolcrib.index.stocks import Profiles, Recalled, encode
 from toolcrib.index.surroundings import Surroundings, look_around
 from toolcrib.stock import Stock
@@ -55,7 +55,15 @@ class Index:
             self._write(key, fresh.encoded(parts))
         return recalled
 
-    def keep(self, key: bytes, stock: Stock, targets: Mapping[str, str], profiles: Profiles) -> None:
+    def keep(
+        self,
+        key: bytes,
+        stock: Stock,
+        targets: Mapping[str, str],
+        profiles: Profiles,
+        *,
+        listings: Listings | None = None,
+    ) -> None:
         """Keep a stock, if all of it can be told as plain data.
 
         Args:
@@ -63,6 +71,7 @@ class Index:
             stock: What reading and linking came to, before any profile is applied.
             targets: Where the modes lie that judged it: mode -> `module:class`.
             profiles: What its project puts in force.
+            listings: What a list shows; None where it has more to tell than tools.
         """
         from toolcrib.loading.recalling import Unkept  # noqa: PLC0415 -- a start from an index reads no documents
 
@@ -71,7 +80,7 @@ class Index:
             _tell("no index was written", "code was changed after it was imported")
             return
         try:
-            body = encode(key, around, stock, targets, profiles)
+            body = encode(key, around, stock, targets, profiles, listings=listings)
         except (Unkept, ValueError) as error:
             _tell("no index was written", error)
             return

@@ -20,6 +20,7 @@ from toolcrib.registry import Registry
 from toolcrib.stock import Stock
 
 if TYPE_CHECKING:
+    from toolcrib.index.heads import Listings
     from toolcrib.loading.scenarios import Scenario
     from toolcrib.loading.settings import Settings
     from toolcrib.protocols import Kinds
@@ -47,7 +48,13 @@ class Profiles(NamedTuple):
 
 
 def encode(
-    key: bytes, around: Surroundings, stock: Stock, targets: Mapping[str, str], profiles: Profiles
+    key: bytes,
+    around: Surroundings,
+    stock: Stock,
+    targets: Mapping[str, str],
+    profiles: Profiles,
+    *,
+    listings: Listings | None = None,
 ) -> bytes:
     """The bytes of an index.
 
@@ -80,6 +87,8 @@ def encode(
         "scenarios": put([tuple(plain_scenario(scenario)) for scenario in stock.scenarios]),
         "rest": put((dict(targets), to_plain(profiles), _rest_of(stock))),
     }
+    if listings is not None:
+        parts["listings"] = put((listings, dict(targets)))
     return Head(key, around, stock.seen, tools, parts).encoded(b"".join(blobs))
 
 

@@ -15,6 +15,12 @@ import pytest
 
 from toolcrib.cli import entry, quick
 from toolcrib.cli.group import cli
+from toolcrib.executors import Executors
+from toolcrib.in_force import listings_of
+from toolcrib.index import Index, key_of, profiles_of
+from toolcrib.index.heads import index_folder
+from toolcrib.loading.settings import PROFILE_VARIABLE
+from toolcrib.opening import read_stock
 
 TOOLS = {
     "descriptors/echo.tool.yaml": """
@@ -157,6 +163,12 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Told]:
     return run
 
 
+@pytest.fixture(autouse=True)
+def own_index(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A cache folder of the test's own."""
+    monkeypatch.setenv("TOOLCRIB_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+
+
 @pytest.fixture(params=["fresh", "indexed"])
 def project(request: pytest.FixtureRequest, write: Callable[..., Path], told: Callable[..., Told]) -> Path:
     """A folder with tools, before and after an index of them was written."""
@@ -221,6 +233,78 @@ def answered(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int | None:
 )
 def test_ordinary_command_lines_are_answered_quickly(words, project, monkeypatch):
     assert answered(words, monkeypatch) is not None
+
+
+PROJECT = {
+    **TOOLS,
+    "toolcrib.yaml": """
+project: talk
+sources: [descriptors]
+disable: ["fail*"]
+toolsets: {small: {tools: [echo, later]}}
+profile: dev
+profiles:
+  dev: {defaults: {timeout: 5s}}
+  ci: {modes: {echo: live}, enable: [failing]}
+  small: {toolset: small}
+  none: {disable: ["*"]}
+  wrong: {modes: {"*": oops}}
+""",
+}
+
+PROFILES = [None, "ci", "small", "none", "wrong", "nobody"]
+
+
+@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize(
+    "words", [["list"], ["call", "echo", "text=hi"], ["call", "failing", "--json"]], ids=" ".join
+)
+def test_profiles_count_by_both_ways(words, name, write, told, monkeypatch):
+    write(PROJECT)
+    asked = [*words, *(["--profile", name] if name is not None else [])]
+    long = told(by_click, asked)
+    assert told(entry.main, asked) == long
+    monkeypatch.setenv("TOOLCRIB_PROFILE", name or "")
+    assert told(entry.main, words) == told(by_click, words)
+    assert told(entry.main, [*words, "--profile", "small"]) == told(by_click, [*words, "--profile", "small"])
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--profile", "ci"], ["--profile", "none"], ["--pack", "other"]], ids=" ".join
+)
+def test_lists_are_answered_from_the_index(words, write, told, monkeypatch):
+    write(PROJECT)
+    assert answered(["list", *words], monkeypatch) is None
+    told(by_click, ["list", *words])
+    assert answered(["list", *words], monkeypatch) == 0
+
+
+def test_a_list_after_an_edit_is_left_to_the_command(project, write, told, monkeypatch):
+    told(by_click, ["list"])
+    assert answered(["list"], monkeypatch) == 0
+    write({"descriptors/new.tool.yaml": "name: new\nmock: {result: 1}\n"})
+    assert answered(["list"], monkeypatch) is None
+    assert b"new " in told(entry.main, ["list"]).out
+
+
+def test_an_index_that_is_harmed_is_left_to_the_command(project, told, monkeypatch):
+    told(by_click, ["list"])
+    for file in Path(index_folder()).iterdir():
+        file.write_bytes(file.read_bytes()[:-9])
+    assert answered(["list"], monkeypatch) is None
+
+
+def test_a_list_with_a_mode_of_others_is_left_to_the_command(project, monkeypatch):
+    executors = Executors.installed()
+    stock = read_stock((), (), executors)
+    listings = listings_of(stock, profiles_of(stock), executors)
+    for home, code in (("toolcrib.executors.mock:MockExecutor", 0), ("others:Mock", None)):
+        Index(index_folder()).keep(key_of(()), stock, {"mock": home}, profiles_of(stock), listings=listings)
+        assert answered(["list"], monkeypatch) == code
+
+
+def test_the_table_of_a_list_knows_the_variable_of_profiles():
+    assert quick.PROFILE_VARIABLE == PROFILE_VARIABLE
 
 
 def test_a_shell_that_asks_for_completions_is_answered_by_click(project, told, monkeypatch):

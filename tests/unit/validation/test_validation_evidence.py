@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from toolcrib.validation import Validator, check_schema
 from toolcrib.validation.evidence import is_evident
 
+DRAFT_7 = "http://json-schema.org/draft-07/schema"
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 3), st.floats(-2, 2), st.sampled_from(["", "a", "b"])
 )
@@ -20,6 +21,10 @@ VALUES = st.recursive(
     max_leaves=4,
 )
 TYPES = st.sampled_from(["string", "integer", "number", "object", "array", "boolean", "null", "strng"])
+REFERENCES = st.sampled_from(
+    ["#", "#/properties/a", "#/nowhere", "https://example.com/x", "#/$defs/a", "#/$defs/b"]
+)
+DIALECTS = st.sampled_from(["https://json-schema.org/draft/2020-12/schema", DRAFT_7, f"{DRAFT_7}#", "x"])
 PATTERNS = st.sampled_from(["^a+$", "(", "(?=a)b", "^(a+)+$", r"\p{L}", "(?<x>a)\\k<x>"])
 
 
@@ -30,7 +35,8 @@ def keywords(inner):
         "$comment": VALUES,
         "$defs": named,
         "$id": st.sampled_from(["https://example.com/x", "#x", ""]),
-        "$ref": st.sampled_from(["#", "#/properties/a", "#/nowhere", "https://example.com/x"]),
+        "$ref": REFERENCES,
+        "$schema": DIALECTS,
         "additionalProperties": inner,
         "anyOf": st.lists(inner, max_size=2),
         "const": VALUES,
@@ -56,7 +62,26 @@ def keywords(inner):
     return st.lists(pairs, max_size=4).map(dict)
 
 
-SCHEMAS = st.recursive(st.one_of(st.booleans(), keywords(st.just({}))), keywords, max_leaves=6)
+PARTS = st.recursive(st.one_of(st.booleans(), keywords(st.just({}))), keywords, max_leaves=6)
+
+
+def with_definitions(part, name):
+    """A schema that may refer to a definition of its own, in the table of a name."""
+    refers = st.builds(
+        lambda key, beside: {"$ref": f"#/{name}/{key}", **beside}, st.sampled_from("ab"), BESIDE
+    )
+    below = st.sampled_from(
+        [lambda one: one, lambda one: {"items": one}, lambda one: {"properties": {"a": one}}]
+    )
+    inner = st.one_of(part, refers, st.builds(lambda place, one: place(one), below, refers))
+    table = st.dictionaries(st.sampled_from("ab"), inner, max_size=2)
+    dialect = st.one_of(st.just({}), DIALECTS.map(lambda uri: {"$schema": uri}))
+    whole = inner.filter(lambda one: isinstance(one, dict))
+    return st.builds(lambda one, table, dialect: {**one, name: table, **dialect}, whole, table, dialect)
+
+
+BESIDE = st.one_of(st.just({}), VALUES.map(lambda value: {"default": value}), st.just({"type": "string"}))
+SCHEMAS = st.one_of(PARTS, with_definitions(PARTS, "$defs"), with_definitions(PARTS, "definitions"))
 
 
 @given(SCHEMAS, st.lists(VALUES, max_size=2))
@@ -131,3 +156,64 @@ def test_deep_schemas_are_left_to_the_longer_look():
         schema = {"not": schema}
     assert not is_evident([(schema, [])])
     assert check_schema(schema) == []
+
+
+PLACE = {"type": "object", "properties": {"at": {"$ref": "#/$defs/Point"}}, "required": ["at"]}
+POINT = {"type": "array", "items": {"type": "number"}, "minItems": 2}
+GENERATED = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "$defs": {"Place": PLACE, "Point": POINT},
+    "type": "object",
+    "properties": {
+        "from": {"$ref": "#/$defs/Place"},
+        "to": {"anyOf": [{"$ref": "#/$defs/Place"}, {"type": "null"}], "default": None},
+    },
+}
+
+
+def test_so_are_schemas_with_definitions_as_models_make_them():
+    assert is_evident([(GENERATED, [{"from": {"at": [1, 2]}}]), (GENERATED, [{}])])
+    assert not is_evident([(GENERATED, [{"from": {"at": [1]}}])])
+    assert not is_evident(
+        [({**GENERATED, "properties": {"to": {"$ref": "#/$defs/Place", "default": 1}}}, [])]
+    )
+
+
+def test_so_are_those_of_draft_7():
+    schema = {"definitions": {"Point": POINT}, "properties": {"at": {"$ref": "#/definitions/Point"}}}
+    assert is_evident([({"$schema": f"{DRAFT_7}#", **schema}, [{"at": [1, 2]}])])
+    beside = {**schema, "properties": {"at": {"$ref": "#/definitions/Point", "maxItems": 2}}}
+    assert is_evident([(beside, [])])
+    assert not is_evident([({"$schema": DRAFT_7, **beside}, [])])
+
+
+def test_two_definitions_of_one_name_are_left_to_the_longer_look():
+    other = {**GENERATED, "$defs": {"Place": True, "Point": POINT}}
+    assert is_evident([(other, [])])
+    assert not is_evident([(GENERATED, []), (other, [])])
+
+
+def ladder(steps):
+    """Each step refers twice to the next."""
+    table = {f"l{step}": {"anyOf": [{"$ref": f"#/$defs/l{step + 1}"}] * 2} for step in range(steps)}
+    return {"$ref": "#/$defs/l0", "$defs": {**table, f"l{steps}": {"type": "null"}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
+        {"$ref": "#/$defs/b", "$defs": {"a": True}},
+        {"$defs": {"a": {"$defs": {}}}},
+        {"$defs": {f"d{number}": True for number in range(200)}},
+        ladder(20),
+    ],
+    ids=["circle", "dangling", "within", "many", "ladder"],
+)
+def test_references_that_are_not_plain_are_left_to_the_longer_look(schema):
+    assert not is_evident([(schema, [])])
+
+
+def test_a_short_ladder_is_plain():
+    assert is_evident([(ladder(5), [None])])
+    assert not is_evident([(ladder(5), [1])])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from typing import TypeAlias
 
@@ -19,7 +19,7 @@ from toolcrib.protocols import Clock
 
 log = logging.getLogger("toolcrib")
 
-Awatch: TypeAlias = Callable[..., AsyncIterator[object]]
+Awatch: TypeAlias = Callable[..., AsyncIterator[Iterable[tuple[object, str]]]]
 
 RESTS = 19
 """A look is followed by a rest of so many times its length: looking costs at most 5 % of the time."""
@@ -156,22 +156,28 @@ class _Listener:
         self._awatch = awatch
         self._seen: Seen | None = None
         self._folders: frozenset[str] = frozenset()
+        self._deaf = False
         self._task: asyncio.Task[None] | None = None
 
     async def listen(self, seen: Seen) -> None:
-        """Listen to where these files lie, if it is elsewhere than before."""
-        if self._awatch is None or seen is self._seen:
+        """Listen to where these files lie, if it is elsewhere than before, or if another folder is there now."""
+        if self._awatch is None or (seen is self._seen and not self._deaf):
             return
         self._seen = seen
         folders = _folders_of(seen)
-        if folders != self._folders:
+        if self._deaf or folders != self._folders:
             await self.aclose()
-            self._folders = folders
+            self._folders, self._deaf = folders, False
             self._task = asyncio.create_task(self._hear(self._awatch, sorted(folders)))
+            # The task comes first, so a look finds what happened before it listened.
+            asyncio.get_running_loop().call_soon(self._wake.set)
 
     async def _hear(self, awatch: Awatch, folders: list[str]) -> None:
+        here = {_full(folder) for folder in folders}
         try:
-            async for _changes in awatch(*folders, watch_filter=None, recursive=False, debounce=100):
+            async for changed in awatch(*folders, watch_filter=None, recursive=False, debounce=100):
+                # Who listened to a folder that came anew, or was away, hears nothing of it any more.
+                self._deaf = self._deaf or any(_full(path) in here for _change, path in changed)
                 self._wake.set()
         except (OSError, RuntimeError) as error:
             # Too many watches, a folder that is gone: the regular looks go on, and new folders are another chance.
@@ -183,6 +189,14 @@ class _Listener:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+
+
+def _full(path: str) -> str:
+    """A path from the root; as it was named, if it is relative and the working directory was removed."""
+    try:
+        return os.path.abspath(path)  # noqa: PTH100
+    except FileNotFoundError:
+        return path
 
 
 def _folders_of(seen: Seen) -> frozenset[str]:

@@ -1,9 +1,10 @@
-"""Files that the command line writes: wholly, or not at all."""
+"""Texts that the command line writes: wholly, or not at all."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from toolcrib.packing import save
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -12,12 +13,4 @@ def write_whole(path: Path, text: str) -> None:
     Raises:
         OSError: It can't be written; what was there before is still there.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Hidden, so that whoever scans the folder meanwhile passes it over.
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        part.write_text(text, encoding="utf-8", newline="\n")
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
+    save(text.encode("utf-8"), path)

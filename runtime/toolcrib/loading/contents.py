@@ -47,3 +47,29 @@ def _from_mappings(name: str, contents: Sequence[object]) -> tuple[list[Document
         problem = Problem(code="not_json", message=message, pointer=fault.pointer)
         problems.append(problem.at(name, 1, 1))
     return documents, problems
+
+
+def only_document(
+    source: str, documents: Sequence[Document], problems: Sequence[Problem], kind: str, hint: str
+) -> tuple[Document | None, list[Problem]]:
+    """The one document of a file that holds one, and what is wrong with the file so far.
+
+    Args:
+        source: The file, as it was named.
+        documents: What was read of it.
+        problems: What was wrong with its text.
+        kind: What the document describes: `pack`, `project`.
+        hint: What to write into an empty file.
+    """
+    told = [problem for problem in problems if problem.code != "empty_document"]
+    if not documents and not told:
+        message = f"the file describes no {kind}: it is empty"
+        told.append(
+            Problem(code="empty_document", message=message, hint=hint, source=source, line=1, column=1)
+        )
+    if len(documents) > 1:
+        message = f"the file holds {len(documents)} documents, and a {kind} is one"
+        told.append(
+            documents[1].place(Problem(code="several_documents", message=message, hint="keep one of them"))
+        )
+    return (documents[0] if documents else None), told

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from toolcrib.errors import DocumentError, Problem
-from toolcrib.loading.contents import Content, documents_of, log_problems
+from toolcrib.loading.contents import Content, documents_of, log_problems, only_document
 from toolcrib.loading.documents import Document
 from toolcrib.loading.marks import clipped
 from toolcrib.loading.namespaces import full_name
@@ -120,18 +120,8 @@ def one_pack(
         problems: What was wrong with its text.
         shape: The pack schema, compiled.
     """
-    told = [problem for problem in problems if problem.code != "empty_document"]
-    if not documents and not told:
-        message = "the file describes no pack: it is empty"
-        told.append(
-            Problem(code="empty_document", message=message, hint=_FIRST, source=source, line=1, column=1)
-        )
-    if len(documents) > 1:
-        message = f"the file holds {len(documents)} documents, and a pack is one"
-        told.append(
-            documents[1].place(Problem(code="several_documents", message=message, hint="keep one of them"))
-        )
-    pack, faults = parse_pack(documents[0], shape) if documents else (None, [])
+    document, told = only_document(source, documents, problems, "pack", _FIRST)
+    pack, faults = parse_pack(document, shape) if document is not None else (None, [])
     return pack, told + faults
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from toolcrib.clock import parse_duration
 from toolcrib.errors import ConfigurationError, DocumentError, Problem, did_you_mean
-from toolcrib.loading.contents import Content, documents_of, log_problems
+from toolcrib.loading.contents import Content, documents_of, log_problems, only_document
 from toolcrib.loading.documents import Document
 from toolcrib.loading.finding import find_project, other_project_files, places_to_look, project_file
 from toolcrib.loading.project_checks import check_project
@@ -167,18 +167,8 @@ def one_project(
         problems: What was wrong with its text.
         shape: The project schema, compiled.
     """
-    told = [problem for problem in problems if problem.code != "empty_document"]
-    if not documents and not told:
-        message, hint = "the file describes no project: it is empty", "write `project: my-project`"
-        told.append(
-            Problem(code="empty_document", message=message, hint=hint, source=source, line=1, column=1)
-        )
-    if len(documents) > 1:
-        message = f"the file holds {len(documents)} documents, and a project is one"
-        told.append(
-            documents[1].place(Problem(code="several_documents", message=message, hint="keep one of them"))
-        )
-    project, faults = parse_project(documents[0], shape) if documents else (None, [])
+    document, told = only_document(source, documents, problems, "project", "write `project: my-project`")
+    project, faults = parse_project(document, shape) if document is not None else (None, [])
     if project is None:
         project = Project(name="", root=_folder_of(source), sources=(), origin=Origin(source=source))
     told += faults

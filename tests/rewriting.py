@@ -5,19 +5,19 @@ No text that is written here means something when it is cut: the name stands las
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 PIECE = 1 << 10
 """Bytes that are written at once."""
-
-NOBODY = 65534
 
 
 def result_of(version: int) -> dict[str, Any]:
@@ -208,6 +208,16 @@ WAYS_OF_DENIAL = {
 ALL_WAYS = {**WAYS, **WAYS_OF_DENIAL}
 
 
+def lay_out(base: Path, way: str) -> Path:
+    """The folder in version 0."""
+    folder = base / "tools"
+    if ALL_WAYS[way].linked:
+        (base / "release-0").mkdir()
+        folder.symlink_to(base / "release-0")
+    write_all(folder, 0)
+    return folder
+
+
 def rewrite(way: str, folder: Path) -> None:
     """Write as many versions as each line of standard input says, and tell when they are written."""
     version = 0
@@ -216,6 +226,28 @@ def rewrite(way: str, folder: Path) -> None:
             version += 1
             ALL_WAYS[way].write(folder, version)
         print(version, flush=True)  # noqa: T201 -- tells its parent
+
+
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    """Permissions hold for root as well, in this thread and in those that it starts; not in other processes.
+
+    CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH are put aside: see capabilities(7).
+    """
+    if os.geteuid() != 0:
+        yield
+        return
+    libc = ctypes.CDLL(None)
+    header, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    assert libc.capget(header, sets) == 0
+    effective = sets[0]
+    sets[0] &= ~0b110
+    assert libc.capset(header, sets) == 0
+    try:
+        yield
+    finally:
+        sets[0] = effective
+        assert libc.capset(header, sets) == 0
 
 
 class Writer:

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import itertools
+import resource
+import threading
+import weakref
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import rewriting
-from rewriting import TOOLS, WAYS, Way, Writer, version_in
-from toolcrib import Outcome, Runtime
+from rewriting import ALL_WAYS, TOOLS, Way, Writer, version_in, without_privileges
+from toolcrib import Descriptor, Outcome, Registry, Runtime
+from toolcrib.executors.mock import BoundMock
+from toolcrib.loading.trail import Trail
 from toolcrib.reloading import ReloadReport
+from toolcrib.session import Chain, Shelf
+from toolcrib.stock import Stock
 
 ROUNDS = 25
 """So often a reload is made while files are written, and another one when they are."""
-
-
-def laid_out(base: Path, way: str) -> Path:
-    """The folder in version 0."""
-    folder = base / "tools"
-    if WAYS[way].linked:
-        (base / "release-0").mkdir()
-        folder.symlink_to(base / "release-0")
-    rewriting.write_all(folder, 0)
-    return folder
 
 
 class Witness:
@@ -60,11 +61,11 @@ class Witness:
         return report
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ALL_WAYS)
 def test_every_version_is_whole_and_the_last_one_wins(tmp_path, way):
     async def main() -> None:
-        folder = laid_out(tmp_path, way)
-        witness = Witness(Runtime.open(folder, index=False), WAYS[way])
+        folder = rewriting.lay_out(tmp_path, way)
+        witness = Witness(Runtime.open(folder, index=False), ALL_WAYS[way])
         with Writer(way, folder) as writer:
             for number in range(ROUNDS):
                 writer.go_on(1 + number % 5)
@@ -76,4 +77,122 @@ def test_every_version_is_whole_and_the_last_one_wins(tmp_path, way):
                     TOOLS, last
                 )
 
+    with without_privileges():
+        asyncio.run(main())
+
+
+def test_permission_that_is_taken_away_keeps_everything_as_it_was(tmp_path):
+    async def main() -> None:
+        runtime = Runtime.open(folder, index=False)
+        for path in (folder / TOOLS["probe_yaml"], folder / "sub", folder, folder.parent):
+            mode = path.stat().st_mode
+            path.chmod(0)
+            try:
+                report = await runtime.reload()
+            finally:
+                path.chmod(mode)
+            assert report.stale
+            assert {problem.code for problem in report.problems} == {"file_unreadable"}
+            for name in TOOLS:
+                assert version_in((await runtime.call(name)).value) == 0
+            report = await runtime.reload()
+            assert (report.stale, report.problems) == ({}, ())
+
+    folder = rewriting.lay_out(tmp_path / "above", "permission for files")
+    with without_privileges():
+        asyncio.run(main())
+
+
+def test_a_reload_without_a_file_descriptor_to_spare_keeps_everything_as_it_was(tmp_path):
+    async def main() -> None:
+        runtime = Runtime.open(rewriting.lay_out(tmp_path, "deleted and created"), index=False)
+        await runtime.reload()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            report = await runtime.reload()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert sorted(report.stale) == sorted([*TOOLS, "steady"])
+        assert [version_in((await runtime.call(name)).value) for name in TOOLS] == [0, 0]
+        report = await runtime.reload()
+        assert (report.stale, report.problems) == ({}, ())
+
+    asyncio.run(main())
+
+
+async def turns(count: int) -> None:
+    """Let everything else go on so many times."""
+    for _ in range(count):
+        await asyncio.sleep(0)  # noqa: TID251 -- no time passes
+
+
+def test_calls_end_on_the_version_that_they_began_with(tmp_path):
+    async def main() -> None:
+        folder = rewriting.lay_out(tmp_path, "written beside and put in place")
+        lengths = itertools.cycle((0, 1, 2, 5, 50, 500))
+
+        async def waits(call, call_next):
+            await turns(next(lengths))
+            result = await call_next(call)
+            await turns(next(lengths))
+            return result
+
+        async def calls(name: str) -> int:
+            crossed = 0
+            while not done.is_set():
+                before = runtime.registry
+                begun = before[name].bindings["mock"]["result"]["version"]
+                assert version_in((await runtime.call(name)).value) == begun
+                crossed += runtime.registry is not before
+            return crossed
+
+        runtime = Runtime.open(folder, index=False, middleware=[waits])
+        done = asyncio.Event()
+        running = [asyncio.ensure_future(calls(name)) for name in TOOLS for _ in range(25)]
+        for version in range(1, 40):
+            rewriting.write_all(folder, version)
+            await runtime.reload()
+        done.set()
+        assert sum(await asyncio.gather(*running)) > 0
+
+    asyncio.run(main())
+
+
+def census() -> dict[str, int]:
+    """How many there are of what a reload makes."""
+    gc.collect()
+    kinds = (Registry, Shelf, Chain, Descriptor, Stock, Trail, BoundMock)
+    counts = Counter(type(each).__name__ for each in gc.get_objects() if type(each) in kinds)
+    return {
+        **counts,
+        "tasks": len(asyncio.all_tasks()),
+        "threads": threading.active_count(),
+        "descriptors": sum(1 for _ in Path("/dev/fd").iterdir()),
+    }
+
+
+def test_a_thousand_reloads_leave_nothing_behind(tmp_path):
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        runtime = Runtime.open(tmp_path, index=False, observer=lambda _event: None)
+        follows = runtime.session()
+        held = runtime.session(registry=runtime.registry)
+        bound = weakref.WeakSet()
+        counts = []
+        for number in range(1, 1001):
+            (tmp_path / "a.yaml").write_text(
+                "name: [" if number % 3 == 0 else f"name: a\nmock: {{result: {number}}}\n"
+            )
+            await runtime.reload()
+            assert (await follows.call("a")).value == number - (number % 3 == 0)
+            bound.add(runtime.chain_for(runtime.registry["a"]).bound)
+            if number in {99, 999}:
+                counts.append(census())
+        assert counts[0] == counts[1]
+        gc.collect()
+        assert len(bound) == 1
+        assert (await held.call("a")).value == 0
+
+    (tmp_path / "a.yaml").write_text("name: a\nmock: {result: 0}\n")
     asyncio.run(main())

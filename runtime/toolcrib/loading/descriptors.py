@@ -39,10 +39,6 @@ MARKS = (
 """A mapping that has `name` and one of these is a descriptor."""
 
 
-_PLAIN = frozenset(envelope("descriptor")["properties"]) - {"mode"}
-"""Keys that say nothing of modes."""
-
-
 def is_descriptor(value: JSON, modes: Iterable[str]) -> bool:
     """Whether a document means to describe a tool: it has a name, and says what it is or how it runs."""
     return (
@@ -73,7 +69,7 @@ def parse_descriptor(
     kept = sound(value, problems, shape)
     content = canonical(value).encode("utf-8")
     tool = _build({"name": "unnamed", **kept}, _origin(document, content, files, pack))
-    if all(key in kept or key in _PLAIN for key in value):
+    if kept is value or all(key in kept or key in _PLAIN for key in value):
         problems += _check_mode(tool, kinds)
     problems += _check_timeout(tool)
     judged = tool
@@ -110,19 +106,23 @@ def _origin(document: Document, content: bytes, files: Files | None, pack: str) 
 
 
 def _build(value: dict[str, Any], origin: Origin) -> Descriptor:
-    bindings = {key: block for key, block in value.items() if key not in envelope("descriptor")["properties"]}
-    plain = {
-        key: item
-        for key, item in value.items()
-        if key in envelope("descriptor")["properties"] and key not in _NOT_OF_THE_TOOL
-    }
-    for key in ("annotations", "examples", "timeout", "tags"):
-        if key in plain:
-            plain[key] = _READERS[key](plain[key])
+    plain: dict[str, Any] = {}
+    bindings: dict[str, JSON] = {}
+    for key, item in value.items():
+        if key not in _KEYS:
+            bindings[key] = item
+        elif key not in _NOT_OF_THE_TOOL:
+            plain[key] = _READERS[key](item) if key in _READERS else item
     if plain.get("mode") is None and len(bindings) == 1:
         plain["mode"] = next(iter(bindings))
     return Descriptor(**plain, bindings=bindings, origin=origin)
 
+
+_KEYS = frozenset(envelope("descriptor")["properties"])
+"""Keys of a descriptor; any other is the mode of a block."""
+
+_PLAIN = _KEYS - {"mode"}
+"""Keys that say nothing of modes."""
 
 _NOT_OF_THE_TOOL = frozenset({"$schema", "override"})
 """Keys that speak of the document."""

@@ -51,6 +51,7 @@ __all__ = [
 
 Steps: TypeAlias = tuple[str | int, ...]
 
+_SCHEMAS: Final = ("input_schema", "output_schema")
 _OF_KEYS: Final = frozenset({"unknown_key", "not_supported_yet", "duplicate_key"})
 _NOT_BLOCKING: Final = getattr(os, "O_NONBLOCK", 0)
 
@@ -322,9 +323,10 @@ def restore_text(document: Document, keys: Collection[str] = (), places: Collect
         return value
     paths: list[Steps] = [(key,) for key in keys if _is_number(value.get(key))]
     paths += [path for path in places if _is_number(reduce(getitem, path, value))]  # type: ignore[arg-type]
-    for key in ("input_schema", "output_schema"):
-        if key in value and not _gives_texts().judge(value[key]):
-            paths += _numbers_for_texts(value[key], (key,))
+    schemas: list[JSON] = [value.get(key) for key in _SCHEMAS]
+    if not _gives_texts().judge({"allOf": schemas}):
+        for key, schema in zip(_SCHEMAS, schemas, strict=True):
+            paths += _numbers_for_texts(schema, (key,))
     texts = {path: document.written(pointer_of(path)) for path in paths}
     if all(text is None for text in texts.values()):
         return value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -147,6 +147,8 @@ def compile_redaction(
     Values nested deeper than 100 levels are hidden from there on.
     """
     places = SecretPlaces(SchemaIndex(schema, remotes or {}) if schema is not None else None)
+    if places.index is None:
+        return _without_secret_names
 
     def copy(value: JSON, sites: Sequence[Site], depth: int) -> JSON:
         if _marked(sites) or depth > _DEPTH:
@@ -165,6 +167,29 @@ def compile_redaction(
     return lambda value: copy(value, places.roots(), 1)
 
 
+_NUMBERS: Final = frozenset({int, float, bool, type(None)})
+
+
+def _without_secret_names(value: JSON, depth: int = 1) -> JSON:
+    """The redaction of a schema that marks nothing: names alone decide."""
+    if depth > _DEPTH:
+        return HIDDEN
+    if isinstance(value, dict):
+        if depth == _DEPTH:
+            return dict.fromkeys(value, HIDDEN)
+        shown = value.copy()
+        for key, item in value.items():
+            if type(item) not in _NUMBERS:
+                if is_secret_name(key):
+                    shown[key] = HIDDEN
+                elif type(item) is not str:
+                    shown[key] = _without_secret_names(item, depth + 1)
+        return shown
+    if isinstance(value, list):
+        return [_without_secret_names(item, depth + 1) for item in value]
+    return value
+
+
 def redact(value: JSON, schema: Schema | None = None) -> JSON:
     """A deep copy of a value with `***` at every secret place; see `compile_redaction`."""
     return _redaction(schema)(value)
@@ -181,21 +206,26 @@ class SeenSecrets:
 
     def __init__(self, value: JSON = None, schema: Schema | None = None) -> None:
         self._scalars: set[str] = set()
+        self._written: list[str] | None = None
         if value is not None:
             self.add(value, schema)
 
-    def add(self, value: JSON, schema: Schema | None = None) -> None:
-        """Remember what stands at the secret places of a value."""
-        self._scalars.update(_hidden_scalars(value, redact(value, schema)))
+    def add(self, value: JSON, schema: Schema | None = None) -> JSON:
+        """Remember what stands at the secret places of a value; gives the value as `redact` does."""
+        masked = redact(value, schema)
+        if masked != value:
+            self._scalars.update(_hidden_scalars(value, masked))
+            self._written = None
+        return masked
 
     def hide_in_text(self, text: str) -> str:
         """The text with `***` in place of what was seen."""
         if text in self._scalars:
             return HIDDEN
-        for secret in sorted(self._scalars, key=len, reverse=True):
-            if len(secret) >= _TELLING:
-                for written in {secret, _as_json(secret), json.dumps(secret)[1:-1]}:
-                    text = text.replace(written, HIDDEN)
+        if self._written is None:
+            self._written = [*_as_written(self._scalars)]
+        for written in self._written:
+            text = text.replace(written, HIDDEN)
         return text
 
     def hide_in(self, value: JSON) -> JSON:
@@ -209,6 +239,13 @@ class SeenSecrets:
         if isinstance(value, str):
             return self.hide_in_text(value)
         return HIDDEN if _is_number(value) and str(value) in self._scalars else value
+
+
+def _as_written(secrets: Iterable[str]) -> Iterator[str]:
+    """The secrets that are looked for within texts, the longest first, each also as JSON writes it."""
+    for secret in sorted(secrets, key=lambda secret: (-len(secret), secret)):
+        if len(secret) >= _TELLING:
+            yield from dict.fromkeys([json.dumps(secret)[1:-1], _as_json(secret), secret])
 
 
 def _as_json(text: str) -> str:

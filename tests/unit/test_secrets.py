@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.secrets import HIDDEN, SecretPlaces, compile_redaction, is_secret_name, is_secret_schema, redact
+from toolcrib.secrets import (
+    HIDDEN,
+    SecretPlaces,
+    SeenSecrets,
+    compile_redaction,
+    is_secret_name,
+    is_secret_schema,
+    redact,
+)
 from toolcrib.subschemas import SchemaIndex
 
 SECRET_NAMES = [
@@ -220,3 +228,37 @@ def test_the_case_of_a_whole_name_does_not_matter(name):
     plain = name.isascii() and (name.islower() or name.isupper())
     if plain:
         assert is_secret_name(name.lower()) == is_secret_name(name.upper())
+
+
+NAMES = st.sampled_from(["a", "password", "max_token", "api_key", "b"])
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6)
+VALUES = st.recursive(
+    PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3)
+)
+
+
+@given(VALUES)
+def test_a_schema_that_marks_nothing_here_hides_what_names_alone_hide(value):
+    elsewhere = compile_redaction({"type": "object", "properties": {"elsewhere": {"x-secret": True}}})
+    assert redact({"value": value}) == elsewhere({"value": value})
+
+
+@given(VALUES, st.text('xyzé"\\\n', min_size=4, max_size=8))
+def test_what_was_seen_is_given_masked_and_hidden_in_every_text_afterwards(value, secret):
+    seen = SeenSecrets()
+    whole = {"value": value, "token": secret}
+    assert seen.add(whole) == redact(whole)
+    for text in (
+        secret,
+        f"it is {secret}!",
+        json.dumps(secret),
+        json.dumps({"x": secret}, ensure_ascii=False),
+    ):
+        assert secret not in seen.hide_in_text(text)
+
+
+def test_of_secrets_within_each_other_the_longest_is_hidden_first():
+    seen = SeenSecrets({"token": "hunter2", "password": "hunter2-and-more"})
+    assert seen.hide_in_text("say hunter2-and-more or hunter2") == "say *** or ***"
+    seen.add({"secret": "and hunter2-and-more"})
+    assert seen.hide_in_text("say and hunter2-and-more") == "say ***"

@@ -112,43 +112,39 @@ class Log:
     def _reports(self, group: Sequence[Happened], judge: Judge) -> Iterator[StepReport]:
         """The reports of a group; the secrets of all its arguments are known before any of its answers is told."""
         begun = [self._begun(happened) for happened in group]
-        for happened, report in zip(group, begun, strict=True):
-            yield report or self._ended(happened, judge)
+        for happened, args in zip(group, begun, strict=True):
+            step, _args, result, wrong = happened
+            if result is None:
+                failures = () if wrong is None else self._hidden([wrong])
+                yield StepReport(step, args, None, failures)
+            else:
+                shown = self._seen.hide_in(args)
+                masked = self._masked(result, self._schema(step, "output_schema"))
+                found, golden = judge(happened, masked)
+                yield StepReport(step, shown, masked, self._hidden(found) if found else (), golden)
 
-    def _begun(self, happened: Happened) -> StepReport | None:
-        """Remember the secrets of arguments; the report of a step that had none to call with."""
+    def _begun(self, happened: Happened) -> JSON:
+        """Remember the secrets of arguments; gives what may be shown of them, or of what is written for them."""
         schema = self._schema(happened.step, "input_schema")
         if happened.wrong is None:
-            self._seen.add(happened.args, schema)
-            return None
-        written = self._seen.hide_in(redact(happened.step.written, schema))
-        return StepReport(
-            step=happened.step, args=written, result=None, failures=self._hidden([happened.wrong])
-        )
-
-    def _ended(self, happened: Happened, judge: Judge) -> StepReport:
-        step, args, result, _wrong = happened
-        assert result is not None  # noqa: S101 -- otherwise it has not begun
-        shown = self._seen.hide_in(redact(args, self._schema(step, "input_schema")))
-        masked = self._masked(result, self._schema(step, "output_schema"))
-        failures, golden = judge(happened, masked)
-        return StepReport(
-            step=step, args=shown, result=masked, failures=self._hidden(failures), golden=golden
-        )
+            return self._seen.add(happened.args, schema)
+        return self._seen.hide_in(redact(happened.step.written, schema))
 
     def _schema(self, step: Step, which: str) -> Schema | None:
-        named = self._registry.named_by_alias(step.call)
-        tool = self._registry.get(step.call if named is None else named)
+        tool = self._registry.get(step.call)
+        if tool is None:
+            named = self._registry.named_by_alias(step.call)
+            tool = None if named is None else self._registry.get(named)
         schema: Schema | None = None if tool is None else getattr(tool, which)
         return schema
 
     def _masked(self, result: Result, schema: Schema | None) -> Result:
         """What may be shown of a result: secrets that calls brought may be anywhere in it."""
-        self._seen.add(result.value, schema)
+        value = self._seen.add(result.value, schema)
         hide: Callable[[Any], Any] = self._seen.hide_in
         error = result.error
         return result._replace(
-            value=hide(redact(result.value, schema)),
+            value=hide(value),
             content=tuple(Content(**hide(part.as_json())) for part in result.content),
             message=self._seen.hide_in_text(result.message),
             error=error

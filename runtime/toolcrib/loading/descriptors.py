@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from toolcrib.clock import format_duration, parse_duration
 from toolcrib.errors import Problem
@@ -48,39 +48,109 @@ def is_descriptor(value: JSON, modes: Iterable[str]) -> bool:
     )
 
 
+class Given(NamedTuple):
+    """A document in our own form that describes a tool; other forms are normalised before.
+
+    Attributes:
+        document: The document.
+        files: The files that it may name.
+        pack: The pack that holds it.
+    """
+
+    document: Document
+    files: Files | None = None
+    pack: str = ""
+
+
+Parsed: TypeAlias = tuple[Descriptor | None, list[Problem]]
+"""The descriptor, or None where it is refused, and all problems, placed in the file."""
+
+
 def parse_descriptor(
     document: Document, kinds: Kinds, shape: Shape, *, files: Files | None = None, pack: str = ""
-) -> tuple[Descriptor | None, list[Problem]]:
-    """Read a descriptor in our own form.
+) -> Parsed:
+    """Read one descriptor; see `Given` and `parse_descriptors`."""
+    return parse_descriptors([Given(document, files, pack)], kinds, shape)[0]
+
+
+def parse_descriptors(given: Iterable[Given], kinds: Kinds, shape: Shape) -> list[Parsed]:
+    """Read descriptors.
+
+    Each check goes over all of them before the next one begins: what one check needs stays close to the
+    processor, which is a fifth quicker than one descriptor after the other.
 
     Args:
-        document: The document; compatible forms are normalised before.
+        given: The documents.
         kinds: What the installed modes say of their blocks.
         shape: The descriptor schema, compiled with the blocks of the installed modes.
-        files: The files that the document may name.
-        pack: The pack that holds it.
-
-    Returns:
-        The descriptor, or None where it is refused, and all problems, placed in the file.
     """
-    value, problems = shape.judged(document, TEXT_KEYS)
-    if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in problems):
-        return None, [document.place(problem) for problem in problems]
-    kept = sound(value, problems, shape)
-    content = canonical(value).encode("utf-8")
-    tool = _build({"name": "unnamed", **kept}, _origin(document, content, files, pack))
-    if kept is value or all(key in kept or key in _PLAIN for key in value):
-        problems += _check_mode(tool, kinds)
-    problems += _check_timeout(tool)
-    judged = tool
-    if not (len(content) <= SMALL and _is_evident(tool)):
-        problems += (found := _check_schemas(tool))
-        judged = _without_broken_schemas(tool, found)
-        problems += _check_examples(judged)
-    for mode in tool.bindings:
-        problems += kinds.check_binding(mode, judged)
-    refused = any(problem.severity == "error" for problem in problems)
-    return None if refused else tool, [document.place(problem) for problem in problems]
+    drafts = [_Draft(each) for each in given]
+    for draft in drafts:
+        draft.judge(shape)
+    for draft in drafts:
+        draft.build(kinds, shape)
+    for draft in drafts:
+        draft.check_schemas()
+    for draft in drafts:
+        draft.check_blocks(kinds)
+    return [draft.parsed() for draft in drafts]
+
+
+class _Draft:
+    """A descriptor on its way. Where its shape is hopeless there is no tool, and nothing else is checked.
+
+    Attributes:
+        given: Where it comes from.
+        problems: All that is wrong with it so far.
+        tool: The tool, of the parts that are sound.
+        judged: The tool without the schemas that are refused.
+    """
+
+    def __init__(self, given: Given) -> None:
+        self.given = given
+        self.problems: list[Problem] = []
+        self.tool: Descriptor | None = None
+        self.judged: Descriptor | None = None
+        self._value: JSON = None
+        self._size = 0
+
+    def judge(self, shape: Shape) -> None:
+        """The shape."""
+        self._value, self.problems = shape.judged(self.given.document, TEXT_KEYS)
+
+    def build(self, kinds: Kinds, shape: Shape) -> None:
+        """The tool, with what its mode and its other keys say of each other."""
+        value = self._value
+        if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in self.problems):
+            return
+        kept = sound(value, self.problems, shape)
+        content = canonical(value).encode("utf-8")
+        self._size = len(content)
+        tool = _build({"name": "unnamed", **kept}, _origin(self.given, hashlib.sha256(content).hexdigest()))
+        if kept is value or all(key in kept or key in _PLAIN for key in value):
+            self.problems += _check_mode(tool, kinds)
+        self.problems += _check_timeout(tool)
+        self.tool = self.judged = tool
+
+    def check_schemas(self) -> None:
+        """The schemas, and the examples by them."""
+        tool = self.tool
+        if tool is None or (self._size <= SMALL and _is_evident(tool)):
+            return
+        self.problems += (found := _check_schemas(tool))
+        self.judged = _without_broken_schemas(tool, found)
+        self.problems += _check_examples(self.judged)
+
+    def check_blocks(self, kinds: Kinds) -> None:
+        """The blocks of all modes."""
+        if self.judged is not None:
+            for mode in self.judged.bindings:
+                self.problems += kinds.check_binding(mode, self.judged)
+
+    def parsed(self) -> Parsed:
+        """What came of it."""
+        refused = any(problem.severity == "error" for problem in self.problems)
+        return None if refused else self.tool, [self.given.document.place(each) for each in self.problems]
 
 
 def _without_broken_schemas(tool: Descriptor, problems: Sequence[Problem]) -> Descriptor:
@@ -92,15 +162,15 @@ def _without_broken_schemas(tool: Descriptor, problems: Sequence[Problem]) -> De
     )
 
 
-def _origin(document: Document, content: bytes, files: Files | None, pack: str) -> Origin:
-    digest = hashlib.sha256(content).hexdigest()
+def _origin(given: Given, digest: str) -> Origin:
+    document = given.document
     return Origin(
         source=document.source,
         line=document.line,
         digest=digest,
-        pack=pack,
+        pack=given.pack,
         written=frozenset(document.value) if isinstance(document.value, dict) else frozenset(),
-        files=files,
+        files=given.files,
         locate=document.position,
     )
 

@@ -162,7 +162,8 @@ def visits(marks: Iterable[Mark]) -> Iterator[tuple[Place, bool]]:
     levels: list[_Level] = []
     for mark in islice(marks, 2 * NODES):
         if mark.kind == "}":
-            levels.pop()
+            if levels:  # what is no JSON may close more than it opens
+                levels.pop()
             continue
         level = levels[-1] if levels else None
         awaits_key = level is not None and level.mapping and level.key is None

@@ -19,6 +19,7 @@ FOREIGN = {
         "non_string_key",
     ),
     "tsconfig.json": ('{\n  // strict\n  "a": 1}', 2, "invalid_json"),
+    "closes.json": ("}\n]", 1, "invalid_json"),
     "list.yaml": ("- &x name\n- *x\n", 1, "alias_refused"),
     "nested.yaml": ("a:\n  name: *x\n", 2, "alias_refused"),
     "bytes.yaml": (b"a: \xff\n", 1, "invalid_utf8"),

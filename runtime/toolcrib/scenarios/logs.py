@@ -13,6 +13,8 @@ from toolcrib.scenarios.reports import Failure, StepReport
 from toolcrib.scenarios.verifying import Recorded
 from toolcrib.secrets import SeenSecrets, redact
 
+_OK = Outcome.OK
+
 NOT_CALLED = frozenset({Outcome.NOT_FOUND, Outcome.INVALID_ARGUMENTS})
 """Calls that end so reached no tool and do not count as made."""
 
@@ -39,6 +41,10 @@ Judge: TypeAlias = Callable[[Happened, Result], tuple[Sequence[Failure], GoldenC
 
 def _good(_happened: Happened, _masked: Result) -> tuple[Sequence[Failure], GoldenChange | None]:
     return (), None
+
+
+def _reached(outcome: Outcome) -> bool:
+    return outcome is _OK or outcome not in NOT_CALLED  # most are, and the hash of an outcome is slow
 
 
 class Log:
@@ -84,10 +90,14 @@ class Log:
         """The calls that reached a tool."""
         happened = (happened for group in self._groups for happened in group)
         return [
-            Recorded(step.call, args, f"step {step.label}", lambda place=place: self.reports()[place].args)  # type: ignore[misc]
+            tuple.__new__(Recorded, (place, step, args))
             for place, (step, args, result, _wrong) in enumerate(happened)
-            if result is not None and result.outcome not in NOT_CALLED and isinstance(args, dict)
+            if result is not None and _reached(result.outcome) and isinstance(args, dict)
         ]
+
+    def show(self, call: Recorded) -> JSON:
+        """The arguments of a call with secrets masked."""
+        return self.reports()[call.place].args
 
     def safe(self, failures: Iterable[Failure]) -> tuple[Failure, ...]:
         """The failures without the secrets that the steps so far brought."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from toolcrib.clock import RealClock, format_time
@@ -12,7 +12,7 @@ from toolcrib.errors import ConfigurationError, ExpressionError
 from toolcrib.in_force import with_modes
 from toolcrib.loading.expectations import Expectation
 from toolcrib.loading.scenarios import Parallel, Scenario, Step, mocked
-from toolcrib.model import JSON, NOTHING, Outcome, Result
+from toolcrib.model import JSON, Outcome, Result
 from toolcrib.registry import Registry
 from toolcrib.rendering import Rendering
 from toolcrib.scenarios.goldens import GoldenChange, judge_golden
@@ -22,6 +22,8 @@ from toolcrib.scenarios.verifying import told
 from toolcrib.scenarios.verifying import verify as verified
 from toolcrib.session import Session
 from toolcrib.virtual_clock import VirtualClock
+
+_OK = Outcome.OK
 
 
 async def run_scenario(
@@ -88,18 +90,18 @@ class _Run:
         self._session = session
         self._scenario = scenario
         self._update = update
-        self._saved: dict[str, JSON] = {"matrix": dict(scenario.values)} if scenario.values else {}
+        self._scope: dict[str, JSON] = {"seed": session.seed, "run": scenario.run}
+        if scenario.values:
+            self._scope["matrix"] = dict(scenario.values)
         self.log = Log(session.registry)
 
     async def step(self, step: Step) -> bool:
         """Call, keep what came of it, compare; whether all was as the step says."""
-        expect = step.expect
-        # The commonest step reads nothing, and expects only that its call ends well: it has the shortest way.
-        scope = NOTHING if step.args.constant and not expect.parts else self._scope_of(step)
+        scope = self._scope_of(step)
         try:
             args: Any = step.args.run(scope)
         except ExpressionError as error:
-            return self._settled((_not_begun(step, error),), scope)
+            return self._told((_not_begun(step, error),), scope)
         session = self._session
         if session.answers_at_once(step.call):
             result = await session.call(step.call, args)
@@ -108,29 +110,37 @@ class _Run:
             result = await session.call(step.call, args)
             self._keep_up_with(step)
         group = (tuple.__new__(Happened, (step, args, result, None)),)
-        if scope is NOTHING and result.outcome is expect.outcome and not (expect.golden or step.save_as):
+        if step.save_as:
+            self._scope[step.save_as] = saved(result)
+        if _is_good(step.expect, result, scope):
             self.log.add(group)
             return True
-        return self._settled(group, scope)
+        return self._told(group, scope)
 
     async def together(self, parallel: Parallel) -> bool:
         """Begin all calls at one moment; when all have ended, settle them in the order of their beginning."""
-        scope = self.scope()
+        scope = self.scope().copy()
         made = [_begun(step, scope) for step in parallel.calls]
-        session = self._session
-        for each in made:
-            if each.wrong is None and not session.answers_at_once(each.step.call):
-                self.log.before(each.step, each.args)
-        # As one call under way, whose own calls they are: time can't move before the last of them has begun.
-        with session.clock.working():
-            calls = (session.call(each.step.call, each.args) for each in made if each.wrong is None)  # type: ignore[arg-type]
-            results = await asyncio.gather(*calls)
-        for each in made:
+        calls = [each for each in made if each.wrong is None]
+        slow = [each for each in calls if not self._session.answers_at_once(each.step.call)]
+        for each in slow:
+            self.log.before(each.step, each.args)
+        answers = iter(await (self._at_once(calls) if slow else self._one_by_one(calls)))
+        for each in slow:
             self._keep_up_with(each.step)
-        answers = iter(results)
-        return self._settled(
-            [each if each.wrong is not None else each._replace(result=next(answers)) for each in made], scope
-        )
+        ended = [each if each.wrong is not None else each._replace(result=next(answers)) for each in made]
+        return self._settled(ended, scope)
+
+    async def _one_by_one(self, begun: Iterable[Happened]) -> list[Result]:
+        """The answers of calls that do not wait: each ends before the next one could begin anyway."""
+        call: Callable[..., Awaitable[Result]] = self._session.call
+        return [await call(each.step.call, each.args) for each in begun]
+
+    async def _at_once(self, begun: Iterable[Happened]) -> list[Result]:
+        call: Callable[..., Awaitable[Result]] = self._session.call
+        # As one call under way, whose own calls they are: time can't move before the last of them has begun.
+        with self._session.clock.working():
+            return await asyncio.gather(*(call(each.step.call, each.args) for each in begun))
 
     def _keep_up_with(self, step: Step) -> None:
         if not self._session.answers_at_once(step.call):
@@ -141,11 +151,15 @@ class _Run:
         good = True
         for step, _args, result, _wrong in group:
             if step.save_as and result is not None:
-                self._saved[step.save_as] = saved(result)
-            good = good and _is_good(step.expect, result, scope)
+                self._scope[step.save_as] = saved(result)
+            good = good and result is not None and _is_good(step.expect, result, scope)
         if good:
             self.log.add(group)
             return True
+        return self._told(group, scope)
+
+    def _told(self, group: Sequence[Happened], scope: Mapping[str, JSON]) -> bool:
+        """Tell steps of which not all is known to be good; whether all is."""
 
         def judge(happened: Happened, masked: Result) -> tuple[list[Failure], GoldenChange | None]:
             return self._judged(happened, masked, scope)
@@ -176,19 +190,22 @@ class _Run:
 
     def verified(self) -> tuple[Failure, ...]:
         """What is not as the scenario's `verify` says."""
-        return self.log.safe(verified(self._scenario.verify, self.log.recorded(), self.scope()))
+        log = self.log
+        return log.safe(verified(self._scenario.verify, log.recorded(), self.scope(), log.show))
 
     def _scope_of(self, step: Step) -> Mapping[str, JSON]:
         """What expressions of a step read; the time of day only if they do, since it takes long to write."""
-        read = step.args.names.union(*(matcher.names for matcher in step.expect.parts.values()))
-        return self.scope() if "now" in read else self._timeless()
+        if "now" in step.args.names:
+            return self.scope()
+        for matcher in step.expect.parts.values():
+            if "now" in matcher.names:
+                return self.scope()
+        return self._scope
 
-    def scope(self) -> Mapping[str, JSON]:
+    def scope(self) -> dict[str, JSON]:
         """What expressions of the scenario read: the results of the steps so far, the time, seed, run, matrix."""
-        return {"now": format_time(self._session.clock.now()), **self._timeless()}
-
-    def _timeless(self) -> dict[str, JSON]:
-        return {"seed": self._session.seed, "run": self._scenario.run, **self._saved}
+        self._scope["now"] = format_time(self._session.clock.now())
+        return self._scope
 
 
 def _begun(step: Step, scope: Mapping[str, JSON]) -> Happened:
@@ -206,28 +223,42 @@ def _not_begun(step: Step, error: ExpressionError) -> Happened:
 
 def saved(result: Result) -> JSON:
     """What later steps see of a call."""
-    document = result.as_json()
-    return {key: document[key] for key in ("outcome", "result", "error", "content")}
+    outcome = result.outcome
+    return {
+        "outcome": "ok" if outcome is _OK else outcome.value,  # the value of an outcome is slow to look up
+        "result": result.value,
+        "error": _error(result),
+        "content": _content(result),
+    }
+
+
+def _error(result: Result) -> JSON:
+    return None if result.error is None else result.error.as_json()
+
+
+def _content(result: Result) -> list[JSON]:
+    return [part.as_json() for part in result.content]
 
 
 _PARTS: dict[str, Callable[[Result], JSON]] = {
     "result": lambda result: result.value,
-    "error": lambda result: result.as_json()["error"],
-    "content": lambda result: result.as_json()["content"],
+    "error": _error,
+    "content": _content,
     "attempts": lambda result: result.usage.attempts,
     "elapsed": lambda result: round(result.usage.duration, 9),
 }
 
 
-def _is_good(expect: Expectation, result: Result | None, scope: Mapping[str, JSON]) -> bool:
+def _is_good(expect: Expectation, result: Result, scope: Mapping[str, JSON]) -> bool:
     """Whether an answer is as expected. What is not, or may not be, is for `compare` to tell."""
-    if result is None or result.outcome is not expect.outcome or expect.golden is not None:
+    if result.outcome is not expect.outcome or expect.golden is not None:
         return False
-    if expect.parts:
-        try:
-            return all(matcher.matches(_PARTS[part](result), scope) for part, matcher in expect.parts.items())
-        except ExpressionError:
-            return False
+    try:
+        for part, matcher in expect.parts.items():
+            if not matcher.matches(_PARTS[part](result), scope):
+                return False
+    except ExpressionError:
+        return False
     return True
 
 

@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import NamedTuple, TypeAlias
 
 from toolcrib.errors import ExpressionError
 from toolcrib.loading.expectations import Made, Verify
+from toolcrib.loading.scenarios import Step
 from toolcrib.matching import Matcher
 from toolcrib.model import JSON, NOTHING
 from toolcrib.scenarios.reports import Failure
 from toolcrib.text import compact
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Recorded:
+class Recorded(NamedTuple):
     """A call that was made.
 
     Attributes:
-        tool: Name of the tool.
+        place: Its number among the calls of the run, from 0.
+        step: The step that made it.
         args: Its arguments.
-        label: By which step.
-        show: Makes the arguments with secrets masked.
     """
 
-    tool: str
+    place: int
+    step: Step
     args: JSON
-    label: str
-    show: Callable[[], JSON]
+
+    @property
+    def tool(self) -> str:
+        """The name by which the tool was called."""
+        return self.step.call
+
+    @property
+    def label(self) -> str:
+        """By which step."""
+        return f"step {self.step.label}"
+
+
+Show: TypeAlias = Callable[[Recorded], JSON]
+"""The arguments of a call with secrets masked."""
 
 
 def told(matcher: Matcher, value: JSON, shown: JSON, scope: Mapping[str, JSON] = NOTHING) -> list[str]:
@@ -50,11 +62,13 @@ def told(matcher: Matcher, value: JSON, shown: JSON, scope: Mapping[str, JSON] =
     return lines
 
 
-def verify(rules: Verify, recorded: Sequence[Recorded], scope: Mapping[str, JSON]) -> Iterator[Failure]:
+def verify(
+    rules: Verify, recorded: Sequence[Recorded], scope: Mapping[str, JSON], show: Show
+) -> Iterator[Failure]:
     """What is not as the rules say; `scope` holds what came of the steps, for their expressions."""
     for made in rules.calls:
         try:
-            yield from _count(made, recorded, scope)
+            yield from _count(made, recorded, scope, show)
         except ExpressionError as error:
             yield Failure(what="calls", lines=(error.message,), pointer=error.pointer or made.pointer)
     if rules.order is not None:
@@ -68,19 +82,23 @@ def verify(rules: Verify, recorded: Sequence[Recorded], scope: Mapping[str, JSON
             yield Failure(what="order", lines=lines, pointer=f"/verify/order/{kind}")
 
 
-def _count(made: Made, recorded: Sequence[Recorded], scope: Mapping[str, JSON]) -> Iterator[Failure]:
-    named = [call for call in recorded if fnmatchcase(call.tool, made.tool)]
-    fitting = [call for call in named if made.args is None or made.args.matches(call.args, scope)]
-    differences = made.times.differences(len(fitting), scope)
-    if not differences:
+def _count(
+    made: Made, recorded: Sequence[Recorded], scope: Mapping[str, JSON], show: Show
+) -> Iterator[Failure]:
+    names = {name for name in {step.call for _place, step, _args in recorded} if fnmatchcase(name, made.tool)}
+    named = [call for call in recorded if call[1].call in names]
+    fitting = named if made.args is None else [call for call in named if made.args.matches(call[2], scope)]
+    if made.times.matches(len(fitting), scope):
         return
+    differences = made.times.differences(len(fitting), scope)
     with_args = "" if made.args is None else f" with {compact(made.args.expected())}"
     lines = [f"calls of `{made.tool}`{with_args}: {differences[0]}"]
-    lines += [f"  {call.label}: {call.tool} {compact(call.show())}" for call in fitting]
+    lines += [f"  {call.label}: {call.tool} {compact(show(call))}" for call in fitting]
     if made.args is not None:
-        others = (call for call in named if call not in fitting)
+        fit = {call.place for call in fitting}
+        others = (call for call in named if call.place not in fit)
         lines += [
-            f"  {call.label} differs: {told(made.args, call.args, call.show(), scope)[0]}" for call in others
+            f"  {call.label} differs: {told(made.args, call.args, show(call), scope)[0]}" for call in others
         ]
     yield Failure(what="calls", lines=tuple(lines), pointer=made.pointer)
 

@@ -97,7 +97,9 @@ class _Run:
 
     async def step(self, step: Step) -> bool:
         """Call, keep what came of it, compare; whether all was as the step says."""
-        scope = self._scope_of(step)
+        expect = step.expect
+        # The commonest step reads nothing and expects only that its call ends well.
+        scope = self._scope_of(step) if expect.parts or step.args.names else self._scope
         try:
             args: Any = step.args.run(scope)
         except ExpressionError as error:
@@ -112,7 +114,7 @@ class _Run:
         group = (tuple.__new__(Happened, (step, args, result, None)),)
         if step.save_as:
             self._scope[step.save_as] = saved(result)
-        if _is_good(step.expect, result, scope):
+        if _is_good(expect, result, scope):
             self.log.add(group)
             return True
         return self._told(group, scope)
@@ -253,6 +255,8 @@ def _is_good(expect: Expectation, result: Result, scope: Mapping[str, JSON]) -> 
     """Whether an answer is as expected. What is not, or may not be, is for `compare` to tell."""
     if result.outcome is not expect.outcome or expect.golden is not None:
         return False
+    if not expect.parts:
+        return True
     try:
         for part, matcher in expect.parts.items():
             if not matcher.matches(_PARTS[part](result), scope):

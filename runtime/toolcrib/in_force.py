@@ -14,9 +14,10 @@ from toolcrib.index.stocks import Profiles
 from toolcrib.loading.settings import Settings, apply_settings, first_fit
 from toolcrib.model import NOTHING, Descriptor
 from toolcrib.protocols import Kinds
-from toolcrib.queries import Card, idle_globs, idle_toolset_globs
+from toolcrib.queries import Card, flags_of, idle_globs, idle_toolset_globs
 from toolcrib.registry import Registry, how_many
 from toolcrib.stock import Stock
+from toolcrib.text import first_sentence
 
 
 def in_force(stock: Stock, settings: Settings, modes: Mapping[str, str], kinds: Kinds) -> Registry:
@@ -71,12 +72,9 @@ def _listing(stock: Stock, settings: Settings, kinds: Kinds) -> Listing | None:
         (
             card.name,
             card.mode,
-            card.modes,
-            card.description,
-            card.stale,
-            card.deprecated,
-            card.experimental,
-            card.annotations,
+            card.mode in card.modes,
+            tuple(flags_of(card)),
+            first_sentence(card.description),
         )
         for card in cards
     ]

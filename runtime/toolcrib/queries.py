@@ -116,6 +116,17 @@ def card_of(tool: "Descriptor") -> Card:
     )
 
 
+def flags_of(card: Card) -> list[str]:
+    """What one should know of a tool before using it, in a word each."""
+    flags = {
+        "stale": card.stale,
+        "deprecated": card.deprecated,
+        "experimental": card.experimental,
+        "read-only": "read_only" in card.annotations,
+    }
+    return [flag for flag, is_so in flags.items() if is_so]
+
+
 def why_unable(card: Card, modes: Iterable[str], missing: Callable[[str], str]) -> str:
     """Why a tool can't run as things are, and what to write; empty if it can.
 

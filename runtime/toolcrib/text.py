@@ -13,6 +13,9 @@ MODEL_LIMIT = 65536
 _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, sort_keys=True)
 
+_ENDS = (". ", "! ", "? ", "。")
+_ABBREVIATIONS = ("e.g", "i.e")
+
 # Controls but newline and tab, marks that turn the direction of text, line separators, lone surrogates, tags.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
@@ -113,6 +116,19 @@ def truncate(text: str, limit: int) -> str:
 
 def _note(shown: int, total: int) -> str:
     return f"… [truncated: {shown:,} of {total:,} bytes shown]"
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a description, on one line."""
+    line = " ".join(text.split())
+    end = len(line)
+    for mark in _ENDS:
+        at = line.find(mark, 0, end)
+        while at >= 0 and mark != "。" and line.endswith(_ABBREVIATIONS, 0, at):
+            at = line.find(mark, at + 1, end)
+        if at >= 0:
+            end = at + 1
+    return line[:end]
 
 
 def escape_terminal(text: str) -> str:

@@ -90,10 +90,9 @@ def _answered_quickly(words: list[str]) -> int | None:
     verb = VERBS.get(words[0]) if words else None
     if verb is None or not verb.quick:
         return None
-    from importlib import import_module  # noqa: PLC0415
-
     module, _, name = verb.quick.partition(":")
-    code: int | None = getattr(import_module(f"toolcrib.cli.{module}"), name)(words[1:])
+    # `importlib` would have to be imported for the same.
+    code: int | None = getattr(__import__(f"toolcrib.cli.{module}", fromlist=[name]), name)(words[1:])
     return code
 
 

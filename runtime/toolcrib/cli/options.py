@@ -109,7 +109,7 @@ paths_argument = click.argument("paths", nargs=-1, metavar="[PATH]...", type=cli
 def tool_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The names of the tools that are offered, for the shell to complete."""
     from toolcrib.cli.opening import known_tools  # noqa: PLC0415 -- the engine is loaded only when Tab is pressed
-    from toolcrib.cli.tables import first_sentence  # noqa: PLC0415
+    from toolcrib.text import first_sentence  # noqa: PLC0415
 
     return [
         CompletionItem(card.name, help=first_sentence(card.description))

@@ -10,7 +10,6 @@ from toolcrib.cli.answers import part_line
 from toolcrib.cli.tables import (
     columns_of,
     cut,
-    first_sentence,
     json_text,
     plural,
     table,
@@ -18,7 +17,7 @@ from toolcrib.cli.tables import (
 )
 from toolcrib.errors import Problem
 from toolcrib.model import JSON, Result
-from toolcrib.text import compact, escape_terminal
+from toolcrib.text import compact, escape_terminal, first_sentence
 
 __all__ = [
     "columns_of",

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-_ENDS = (". ", "! ", "? ", "。")
-_ABBREVIATIONS = ("e.g", "i.e")
-
 CELL_GAP = "  "
 
 USUAL_WIDTH = 80
@@ -26,19 +23,6 @@ USUAL_WIDTH = 80
 def plural(count: int, noun: str) -> str:
     """`1 tool`, `2 tools`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def first_sentence(text: str) -> str:
-    """The first sentence of a description, on one line."""
-    line = " ".join(text.split())
-    end = len(line)
-    for mark in _ENDS:
-        at = line.find(mark, 0, end)
-        while at >= 0 and mark != "。" and line.endswith(_ABBREVIATIONS, 0, at):
-            at = line.find(mark, at + 1, end)
-        if at >= 0:
-            end = at + 1
-    return line[:end]
 
 
 def terminal_width() -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolcrib.cli.tables import first_sentence, plural, table
+from toolcrib.cli.tables import plural, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ def tool_lines(
         width: Columns of the terminal; None for no limit.
         hidden: From a name to why the tool is not offered; only asked where hidden tools may be among the cards.
     """
+    from toolcrib.queries import flags_of  # noqa: PLC0415 -- a list from the index needs neither
+    from toolcrib.text import first_sentence  # noqa: PLC0415
+
     rows = []
     for card in cards:
         why = hidden(card.name)
@@ -51,10 +54,9 @@ def listed_lines(
         width: Columns of the terminal; None for no limit.
     """
     cells, modes = [], []
-    for name, mode, blocks, description, stale, deprecated, experimental, says in rows:
-        shown = mode_text(mode, mode is not None and (mode not in blocks or is_unable(mode)))
-        flags = _flags(stale, deprecated, experimental, says)
-        cells.append((name, shown, ", ".join(flags), first_sentence(description)))
+    for name, mode, has_block, flags, sentence in rows:
+        shown = mode_text(mode, mode is not None and (not has_block or is_unable(mode)))
+        cells.append((name, shown, ", ".join(flags), sentence))
         modes.append(shown)
     return [*table(cells, width), _count(modes, exist=bool(rows) or left > 0, hidden=left)]
 
@@ -64,22 +66,6 @@ def mode_text(mode: str | None, unable: str | bool) -> str:
     if mode is None:
         return "unbound"
     return f"{mode} (unavailable)" if unable else mode
-
-
-def flags_of(card: Card) -> list[str]:
-    """What one should know of a tool before using it."""
-    return _flags(card.stale, card.deprecated, card.experimental, card.annotations)
-
-
-def _flags(stale: str, deprecated: bool | str, experimental: bool, annotations: Sequence[str]) -> list[str]:
-    flags = ["stale"] if stale else []
-    if deprecated:
-        flags.append("deprecated")
-    if experimental:
-        flags.append("experimental")
-    if "read_only" in annotations:
-        flags.append("read-only")
-    return flags
 
 
 def modes_line(modes: Iterable[str]) -> str:

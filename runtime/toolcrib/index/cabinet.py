@@ -29,6 +29,9 @@ _SUFFIX = ".index"
 _LEFT_OVER = 3600
 _DAY = 86400
 _HEAD = b"toolcrib index 1\n"
+"""Then come a checksum (4) of all that follows, the length of the beginning (8), its checksum (4), and the body."""
+
+_SUM, _BODY = len(_HEAD) + 4, len(_HEAD) + 16
 
 
 def cache_folder() -> str | None:
@@ -61,29 +64,48 @@ class Cabinet:
         Raises:
             OSError: The file can't be read.
         """
+        data = self._data(key, whole=True)
+        view = memoryview(data)
+        if not data.startswith(_HEAD) or crc32(view[_SUM:]).to_bytes(4, "big") != data[len(_HEAD) : _SUM]:
+            return None
+        return view[_BODY:]
+
+    def read_beginning(self, key: bytes) -> memoryview | None:
+        """The beginning of what was written under a key, unharmed; None where there is nothing.
+
+        Raises:
+            OSError: The file can't be read.
+        """
+        data = self._data(key, whole=False)
+        beginning = memoryview(data)[_BODY:]
+        if not data.startswith(_HEAD) or crc32(beginning).to_bytes(4, "big") != data[_BODY - 4 : _BODY]:
+            return None
+        return beginning
+
+    def _data(self, key: bytes, *, whole: bool) -> bytes:
+        """The file of a key, or it up to the end of the beginning; empty where there is none."""
         path = self.path(key)
         if not self._is_ours():
-            return None
+            return b""
         try:
             with open(path, "rb") as file:
-                data = file.read()
+                data = file.read(-1 if whole else _BODY)
+                if not whole:
+                    data += file.read(int.from_bytes(data[_SUM : _SUM + 8], "big"))
                 used = os.fstat(file.fileno()).st_mtime
         except FileNotFoundError:
-            return None
+            return b""
         if used < time.time() - _DAY:
             _if_possible(os.utime, path)
-        return self._unharmed(data)
+        return data
 
-    @staticmethod
-    def _unharmed(data: bytes) -> memoryview | None:
-        start = len(_HEAD) + 4
-        body = memoryview(data)[start:]
-        if not data.startswith(_HEAD) or crc32(body).to_bytes(4, "big") != data[len(_HEAD) : start]:
-            return None
-        return body
-
-    def write(self, key: bytes, body: bytes) -> None:
+    def write(self, key: bytes, body: bytes, beginning: int = 0) -> None:
         """Write what belongs to a key. A reader sees what was there before, or all of this.
+
+        Args:
+            key: What it belongs to.
+            body: The content.
+            beginning: How many bytes of it can be read alone.
 
         Raises:
             OSError: It can't be written; nothing is left of it.
@@ -93,11 +115,13 @@ class Cabinet:
             raise PermissionError(f"others may write to {self._folder}")
         path = self.path(key)
         draft = f"{path}.{os.getpid()}.{time.time_ns()}"
+        about = beginning.to_bytes(8, "big") + crc32(memoryview(body)[:beginning]).to_bytes(4, "big")
         try:
             handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
             with open(handle, "wb") as file:
                 file.write(_HEAD)
-                file.write(crc32(body).to_bytes(4, "big"))
+                file.write(crc32(body, crc32(about)).to_bytes(4, "big"))
+                file.write(about)
                 file.write(body)
             os.replace(draft, path)
         except OSError:

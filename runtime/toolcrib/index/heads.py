@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 SWITCH = "TOOLCRIB_INDEX"
 """The environment variable that turns indexes off: `off`, `0`, `no`, `false`."""
 
+LISTINGS = "listings"
+"""The part that a list shows; it is the first, so that it can be read without the others."""
+
 _LENGTH = 8
 
 Span: TypeAlias = tuple[int, int]
 """Where a part begins and ends, counted from the end of the head."""
 
-ListedTool: TypeAlias = "tuple[str, str | None, Sequence[str], str, str, bool | str, bool, Sequence[str]]"
-"""What a list shows of a tool, as its card says it: name, mode, modes, description, stale, deprecated, experimental,
-annotations."""
+ListedTool: TypeAlias = "tuple[str, str | None, bool, Sequence[str], str]"
+"""What a list shows of a tool: name, mode, whether it has a block for it, flags, the first sentence about it."""
 
 Listing: TypeAlias = "tuple[Sequence[ListedTool], int]"
 """The tools that are offered, in the order of their names, and how many more there are."""
@@ -101,11 +103,12 @@ class Head:
         folders = (state for state, _names in (*self.seen.folders.values(), *self.around.path.values()))
         return len(self.seen.contents) + len(self.around.code.contents) + sum(not state for state in folders)
 
-    def encoded(self, parts: bytes | memoryview) -> bytes:
-        """The bytes of the whole index, given those of its parts."""
+    def encoded(self, parts: bytes | memoryview) -> tuple[bytes, int]:
+        """The bytes of the whole index, given those of its parts; and how many of them a list needs."""
         told: Any = (self.key, self.around.plain(), tuple(self.seen), self.tools, self.parts)
         head = marshal.dumps(told)
-        return b"".join((len(head).to_bytes(_LENGTH, "big"), head, parts))
+        listed = self.parts[LISTINGS][1] if LISTINGS in self.parts else 0
+        return b"".join((len(head).to_bytes(_LENGTH, "big"), head, parts)), _LENGTH + len(head) + listed
 
 
 def head_of(body: memoryview) -> tuple[Head, memoryview]:
@@ -137,14 +140,14 @@ def find_listing(
     if folder is None or key is None:
         return None
     try:
-        body = Cabinet(folder).read(key)
+        body = Cabinet(folder).read_beginning(key)
         if body is None:
             return None
         head, parts = head_of(body)
         fresh = head.refreshed() if head.key == key else None
-        if fresh is None or fresh.doubts < head.doubts or "listings" not in head.parts:
+        if fresh is None or fresh.doubts < head.doubts or LISTINGS not in head.parts:
             return None
-        start, end = head.parts["listings"]
+        start, end = head.parts[LISTINGS]
         (default, named), targets = marshal.loads(parts[start:end])  # noqa: S302 -- as above
     except (OSError, EOFError, ValueError, TypeError):
         return None

@@ -52,7 +52,7 @@ class Index:
             _tell("an index was not read", error)
             return None
         if fresh.doubts < head.doubts:
-            self._write(key, fresh.encoded(parts))
+            self._write(key, *fresh.encoded(parts))
         return recalled
 
     def keep(
@@ -80,15 +80,15 @@ class Index:
             _tell("no index was written", "code was changed after it was imported")
             return
         try:
-            body = encode(key, around, stock, targets, profiles, listings=listings)
+            written = encode(key, around, stock, targets, profiles, listings=listings)
         except (Unkept, ValueError) as error:
             _tell("no index was written", error)
             return
-        self._write(key, body)
+        self._write(key, *written)
 
-    def _write(self, key: bytes, body: bytes) -> None:
+    def _write(self, key: bytes, body: bytes, beginning: int) -> None:
         try:
-            self._cabinet.write(key, body)
+            self._cabinet.write(key, body, beginning)
         except OSError as error:
             _tell("an index was not written", error)
 

@@ -10,7 +10,7 @@ import marshal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
-from toolcrib.index.heads import Head, Span, Uncollected
+from toolcrib.index.heads import LISTINGS, Head, Span, Uncollected
 from toolcrib.index.plain import from_plain, to_plain
 from toolcrib.index.surroundings import Surroundings
 from toolcrib.loading.settings import PROFILE_VARIABLE
@@ -55,8 +55,8 @@ def encode(
     profiles: Profiles,
     *,
     listings: Listings | None = None,
-) -> bytes:
-    """The bytes of an index.
+) -> tuple[bytes, int]:
+    """The bytes of an index, and how many of them a list needs.
 
     Raises:
         Unkept: Something can't be told as plain data.
@@ -79,16 +79,15 @@ def encode(
         return end - len(blobs[-1]), end
 
     registry = stock.registry
+    first = {} if listings is None else {LISTINGS: put((listings, dict(targets)))}
     tools = {name: put(to_plain(tool)) for name, tool in registry.items()}
-    parts = {
+    parts = first | {
         "cards": put([tuple(card) for card in registry.cards.values()]),
         "packs": put([to_plain(pack) for pack in stock.packs]),
         "projects": put([to_plain(project) for project in stock.projects]),
         "scenarios": put([tuple(plain_scenario(scenario)) for scenario in stock.scenarios]),
         "rest": put((dict(targets), to_plain(profiles), _rest_of(stock))),
     }
-    if listings is not None:
-        parts["listings"] = put((listings, dict(targets)))
     return Head(key, around, stock.seen, tools, parts).encoded(b"".join(blobs))
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.cli.printing import columns_of
-from toolcrib.cli.tools_table import flags_of
-from toolcrib.queries import Card
+from toolcrib.queries import Card, flags_of
 
 
 def names(result):

@@ -287,10 +287,20 @@ def test_a_list_after_an_edit_is_left_to_the_command(project, write, told, monke
     assert b"new " in told(entry.main, ["list"]).out
 
 
-def test_an_index_that_is_harmed_is_left_to_the_command(project, told, monkeypatch):
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda _data: b"",
+        lambda data: data[:20],
+        lambda data: data[:90],
+        lambda data: data[:24] + bytes([data[24] ^ 1]) + data[25:],
+        lambda data: data[:90] + bytes([data[90] ^ 1]) + data[91:],
+    ],
+)
+def test_an_index_that_is_harmed_is_left_to_the_command(harm, project, told, monkeypatch):
     told(by_click, ["list"])
     for file in Path(index_folder()).iterdir():
-        file.write_bytes(file.read_bytes()[:-9])
+        file.write_bytes(harm(file.read_bytes()))
     assert answered(["list"], monkeypatch) is None
 
 

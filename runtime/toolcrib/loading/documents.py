@@ -352,7 +352,7 @@ def _gives_texts() -> Validator:
     inner = {"$ref": "#"}
     below: dict[str, Any] = {keyword: {"additionalProperties": inner} for keyword in NAMED}
     below |= {keyword: {"items": inner} for keyword in MANY}
-    below |= {keyword: {"if": {"type": "array"}, "then": {"items": inner}, "else": inner} for keyword in ONE}
+    below |= {keyword: {**below.get(keyword, {}), **inner} for keyword in ONE}
     plain: dict[str, Any] = {
         "const": given,
         "default": given,

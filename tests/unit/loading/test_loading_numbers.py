@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from toolcrib.loading.documents import _gives_texts, _numbers_for_texts, parse_documents, restore_text
@@ -26,6 +26,9 @@ def schemas(inner):
 
 
 @given(st.recursive(DATA, schemas, max_leaves=6))
+@example({"additionalItems": [{"type": "string", "const": 0}]})
+@example({"items": [{"type": "string", "const": 0}]})
+@example({"items": {"type": "string", "const": 0}})
 @settings(max_examples=1_000, deadline=None)
 def test_the_judge_knows_what_the_walk_finds(schema):
     assert _gives_texts().judge(schema) is not any(True for _ in _numbers_for_texts(schema, ()))

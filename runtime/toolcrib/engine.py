@@ -328,7 +328,13 @@ class Runtime:
         executor = self.executors.get(tool.mode) if tool.mode is not None and not reason else None
         if executor is None:
             return self._chain_of(tool, Unavailable(reason))
-        bound = executor.bind(tool)
+        try:
+            bound = executor.bind(tool)
+        except DocumentError as error:
+            return self._chain_of(tool, _not_bound(tool, str(error)))
+        except Exception as error:  # noqa: BLE001 -- a mode may be anybody's code
+            _log().error("a bug in mode `%s` at binding `%s`", tool.mode, tool.name, exc_info=error)
+            return self._chain_of(tool, _not_bound(tool, f"{type(error).__name__}; the log has the trace"))
         return Chain(tool, bound, *chain_of(tool, bound, user=self._middleware, observer=self._observer))
 
     def _chain_of(self, tool: Descriptor, bound: Unavailable) -> Chain:
@@ -381,6 +387,7 @@ class Runtime:
         version they began with. The observer is told of tools that appear, change and go.
 
         Raises:
+            ClosedRuntime: The runtime was closed.
             ConfigurationError: The runtime was not opened from files; or what is in force now can't be set up
                 (then everything stays as it was).
         """
@@ -397,13 +404,14 @@ class Runtime:
         self._reloading = self._reloading or asyncio.Lock()
         async with self._reloading:
             started = RealClock().monotonic()
+            self.check_open()
             before, seen = self.registry, self._stock.seen
             now = await asyncio.to_thread(start_again, asked, self.executors, self._stock)
             events = compare(before, now.registry)
             self._shelf.swap(now.registry.after(before), {})
             self._stock, self.settings = now.stock, now.settings
             self._tell(events)
-            files = tuple(seen.changed()) if seen is not None else ()
+            files = seen.changed() if seen is not None else ()
             duration = RealClock().monotonic() - started
             return report_of(self.registry, events, now.stock.problems, files, duration)
 
@@ -416,12 +424,17 @@ class Runtime:
         """Reload whenever files change, and report each time: `async for report in runtime.watch()`.
 
         Args:
-            poll: Seconds between looks, where no file events wake the watch earlier.
+            poll: Seconds between looks, where no file events wake the watch earlier; more than 0.
 
         Raises:
-            ConfigurationError: The runtime was not opened from files that can be followed.
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: The runtime was not opened from files that can be followed, or `poll` is no time.
         """
         from toolcrib.watching import changes  # noqa: PLC0415 -- few runtimes watch
+
+        self.check_open()
+        if not poll > 0:
+            raise ConfigurationError(f"`poll` is {poll:g}, and a watch waits between its looks", hint="write 1.0")
 
         def seen() -> Seen:
             if self._stock.seen is None:
@@ -497,3 +510,7 @@ def _loop_is_running() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def _not_bound(tool: Descriptor, why: str) -> Unavailable:
+    return Unavailable(f"`{tool.name}` can't be bound in mode `{tool.mode}`: {why}", code="not_bound")

@@ -50,9 +50,9 @@ class ReloadReport(NamedTuple):
 
     Attributes:
         revision: Number of the registry that is in force now.
-        appeared: Names of tools that are new.
+        appeared: Names of tools that are new, or are offered again.
         changed: Names of tools that are not what they were.
-        gone: Names of tools that are no longer there.
+        gone: Names of tools that are no longer there, or are not offered any more.
         stale: Name of a tool whose file is broken now -> why; its last good version stays in force.
         problems: All that is wrong with the documents as they are now.
         files: Paths whose change was the occasion, where a watch knows them.
@@ -205,10 +205,10 @@ def _stale(tool: Descriptor, why: str) -> Descriptor:
 
 
 def compare(before: Registry, after: Registry) -> tuple[ToolEvent, ...]:
-    """What changed from one registry to the next, in the order of names."""
+    """What changed of the tools that are offered, from one registry to the next, in the order of names."""
     events: list[ToolEvent] = []
     for name in sorted({*before, *after}):
-        old, new = before.get(name), after.get(name)
+        old, new = _offered(before, name), _offered(after, name)
         if old is None and new is not None:
             events.append(ToolAppeared(new))
         elif old is not None and new is None:
@@ -218,11 +218,25 @@ def compare(before: Registry, after: Registry) -> tuple[ToolEvent, ...]:
     return tuple(events)
 
 
+def _offered(registry: Registry, name: str) -> Descriptor | None:
+    return registry.get(name) if registry.hidden(name) is None else None
+
+
+def _each_once(paths: Iterable[str]) -> Iterator[str]:
+    """The paths without those that name again what another one named."""
+    told = set()
+    for path in sorted(paths, key=os.path.isabs):
+        place = os.path.abspath(path)  # noqa: PTH100 -- paths of a trail are texts
+        if place not in told:
+            told.add(place)
+            yield path
+
+
 def report_of(
     registry: Registry,
     events: Iterable[ToolEvent],
     problems: tuple[Problem, ...],
-    files: tuple[str, ...],
+    files: Iterable[str],
     duration: float,
 ) -> ReloadReport:
     """The report of a reload after which `registry` is in force."""
@@ -234,6 +248,6 @@ def report_of(
         gone=tuple(event.before.name for event in events if isinstance(event, ToolGone)),
         stale={card.name: card.stale for card in registry.cards.values() if card.stale},
         problems=problems,
-        files=files,
+        files=tuple(sorted(_each_once(files))),
         duration=duration,
     )

@@ -9,7 +9,17 @@ import math
 import pytest
 
 from in_memory import always, fake, mocked, runtime_of
-from toolcrib import Content, Outcome, Result, errors
+from toolcrib import (
+    Content,
+    DocumentError,
+    Executors,
+    Outcome,
+    Problem,
+    Registry,
+    Result,
+    Runtime,
+    errors,
+)
 
 DEEP = 70
 
@@ -365,3 +375,38 @@ def test_results_of_a_deprecated_tool_say_so(written, told):
     for answer in (Result.ok(1), Result.failed(Outcome.TOOL_ERROR, "no")):
         assert call(fake(always(answer), f"deprecated: {written}")).meta == {"deprecated": told}
     assert call(fake(always(Result.ok(1)), "deprecated: false")).meta == {}
+
+
+class _Unbinding:
+    """A mode whose tools can't be bound."""
+
+    block_schema = True
+
+    def __init__(self, error):
+        self._error = error
+
+    def check(self, _descriptor):
+        return []
+
+    def bind(self, _descriptor):
+        raise self._error
+
+    async def aclose(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (DocumentError([Problem(code="gone", message="its file is gone")]), "its file is gone"),
+        (TypeError("secret"), "TypeError; the log has the trace"),
+    ],
+)
+def test_a_tool_that_can_not_be_bound_says_why(error, told):
+    executors = Executors({"odd": lambda: _Unbinding(error)})
+    registry = Registry.parse("x.yaml", "name: x\nodd: {}\n", kinds=executors)
+    with Runtime(registry, executors=executors) as runtime:
+        result = runtime.call_sync("x")
+    assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "not_bound")
+    assert told in result.message
+    assert "secret" not in result.message

@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from toolcrib import ConfigurationError, Outcome, Registry, Runtime
+from toolcrib import ClosedRuntime, ConfigurationError, Outcome, Registry, Runtime
 from toolcrib.reloading import ToolAppeared, ToolChanged, ToolGone
 
 
@@ -253,3 +253,46 @@ def test_the_whole_folder_may_go(folder):
     assert [problem.code for problem in report.problems] == ["path_not_found"]
     folder.mkdir()
     assert reload(runtime).problems == ()
+
+
+def test_what_is_offered_no_more_is_gone_and_comes_back(folder):
+    events = []
+    (folder / "toolcrib.yaml").write_text("project: p\nsources: [.]\n")
+    runtime = opened(folder, observer=events.append)
+    (folder / "toolcrib.yaml").write_text("project: p\nsources: [.]\ndisable: [b]\n")
+    assert reload(runtime).gone == ("b",)
+    (folder / "toolcrib.yaml").write_text("project: p\nsources: [.]\n")
+    assert reload(runtime).appeared == ("b",)
+    assert [type(event) for event in events] == [ToolGone, ToolAppeared]
+
+
+def test_a_file_is_reported_once_however_it_is_named(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "a.yaml").write_text("name: a\nmock: {result_file: data.txt}\n")
+    (folder / "data.txt").write_text("1")
+    runtime = Runtime.open(".", index=False)
+    (folder / "data.txt").write_text("2")
+    report = reload(runtime)
+    assert (report.files, report.changed) == (("data.txt",), ("a",))
+
+
+def test_a_closed_runtime_neither_reloads_nor_watches(folder):
+    async def closed():
+        async with opened(folder) as runtime:
+            pass
+        with pytest.raises(ClosedRuntime):
+            await runtime.reload()
+        with pytest.raises(ClosedRuntime):
+            await anext(runtime.watch())
+
+    asyncio.run(closed())
+
+
+@pytest.mark.parametrize("poll", [0, -1.0, float("nan")])
+def test_a_watch_waits_between_its_looks(folder, poll):
+    async def watched():
+        async with opened(folder) as runtime:
+            with pytest.raises(ConfigurationError, match="waits between its looks"):
+                await anext(runtime.watch(poll=poll))
+
+    asyncio.run(watched())

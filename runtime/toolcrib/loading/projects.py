@@ -323,7 +323,8 @@ def unknown_profile(project: Project, profile: str, chosen_by: str) -> Configura
 
 
 def _by(chosen_by: str) -> str:
-    return f", which {chosen_by} asks for" if chosen_by else ""
+    # Who asked for it with this call needs no reminder.
+    return f", which {chosen_by} asks for" if chosen_by not in {"", "--profile"} else ""
 
 
 def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:

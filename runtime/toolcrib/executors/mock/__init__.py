@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TypeAlias
 
-from toolcrib.errors import ExpressionError, Problem
+from toolcrib.errors import DocumentError, ExpressionError, Problem
 from toolcrib.executors.mock.replies import Reply
 from toolcrib.executors.mock.rules import BARE, Rule, choose, compile_rules
 from toolcrib.executors.mock.scope import MockState, Scope, scope_of
@@ -43,8 +43,16 @@ class MockExecutor:
         return problems_of(descriptor)
 
     def bind(self, descriptor: Descriptor) -> BoundMock:
-        """Compile the block; ready to be called."""
-        return BoundMock(descriptor, compile_rules(descriptor, []))
+        """Compile the block; ready to be called.
+
+        Raises:
+            DocumentError: There is an error in it, which `check` would have told.
+        """
+        problems: list[Problem] = []
+        rules = compile_rules(descriptor, problems)
+        if any(problem.severity == "error" for problem in problems):
+            raise DocumentError(problems)
+        return BoundMock(descriptor, rules)
 
     async def aclose(self) -> None:
         """Nothing to give back."""

@@ -45,6 +45,12 @@ experimental: true
 """
 
 
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the machine says to other tests is no matter to the commands."""
+    monkeypatch.delenv("TOOLCRIB_SHARED_DATA", raising=False)
+
+
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Put files (path -> text) into the folder in which the commands run."""

@@ -165,7 +165,7 @@ def test_an_unknown_profile_hides_nothing_else(project, toolcrib):
     result = toolcrib("doctor", "--profile", "cii")
     assert result.exit_code == 1
     assert "  profile   dev, chosen by `profile` in toolcrib.yaml:7" in result.stdout
-    assert "there is no profile `cii`, which --profile asks for" in result.stdout
+    assert "there is no profile `cii`" in result.stdout
     assert "did you mean `ci`?" in result.stdout
 
 
@@ -406,7 +406,7 @@ def test_a_tool_outside_the_toolset_says_so(project, document):
 def test_what_blocks_every_command_blocks_each_tool(project, doctor):
     code, lines = doctor("echo", "--profile", "cii")
     assert code == 1
-    assert lines[:2] == ["echo  unavailable", "  there is no profile `cii`, which --profile asks for"]
+    assert lines[:2] == ["echo  unavailable", "  there is no profile `cii`"]
 
 
 def test_a_tool_of_a_broken_project_is_looked_for(write, tools, doctor):

@@ -73,7 +73,7 @@ def _listing(stock: Stock, settings: Settings, kinds: Kinds) -> Listing | None:
             card.name,
             card.mode,
             card.mode in card.modes,
-            tuple(flags_of(card)),
+            ", ".join(flags_of(card)),
             first_sentence(card.description),
         )
         for card in cards

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from itertools import accumulate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,6 +57,8 @@ def cut(text: str, width: int | None) -> str:
     if text.isascii():
         shown = max(width - 1, 0)
     else:
+        from itertools import accumulate  # noqa: PLC0415 -- as above
+
         ends = accumulate(_columns_of_character(character) for character in text)
         shown = sum(end < width for end in ends)
     return text[:shown].rstrip() + "…"
@@ -87,9 +88,12 @@ def _are_plain(rows: Sequence[Sequence[str]]) -> bool:
 
 def _plain_table(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
     """The table of rows that are plain, in a third of the time."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    line = CELL_GAP.join(f"{{{place}:{size}}}" for place, size in enumerate(widths) if size)
-    return [cut(line.format(*row).rstrip(), width) for row in rows]
+    if not rows:
+        return []
+    *sizes, _last = (max(map(len, column)) for column in zip(*rows, strict=True))
+    form = "".join([*(f"%-{size}s{CELL_GAP}" if size else "%s" for size in sizes), "%s"])
+    lines = [(form % tuple(row)).rstrip() for row in rows]
+    return lines if width is None else [cut(line, width) for line in lines]
 
 
 def _escaped(text: str) -> str:

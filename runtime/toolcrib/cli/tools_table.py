@@ -53,11 +53,14 @@ def listed_lines(
         is_unable: Whether a mode can't be used.
         width: Columns of the terminal; None for no limit.
     """
-    cells, modes = [], []
-    for name, mode, has_block, flags, sentence in rows:
-        shown = mode_text(mode, mode is not None and (not has_block or is_unable(mode)))
-        cells.append((name, shown, ", ".join(flags), sentence))
-        modes.append(shown)
+    texts = {
+        (mode, has_block): mode_text(mode, mode is not None and (not has_block or is_unable(mode)))
+        for mode, has_block in {(mode, has_block) for _name, mode, has_block, _flags, _sentence in rows}
+    }
+    cells = [
+        (name, texts[mode, has_block], flags, sentence) for name, mode, has_block, flags, sentence in rows
+    ]
+    modes = [shown for _name, shown, _flags, _sentence in cells]
     return [*table(cells, width), _count(modes, exist=bool(rows) or left > 0, hidden=left)]
 
 

@@ -32,7 +32,7 @@ _LENGTH = 8
 Span: TypeAlias = tuple[int, int]
 """Where a part begins and ends, counted from the end of the head."""
 
-ListedTool: TypeAlias = "tuple[str, str | None, bool, Sequence[str], str]"
+ListedTool: TypeAlias = "tuple[str, str | None, bool, str, str]"
 """What a list shows of a tool: name, mode, whether it has a block for it, flags, the first sentence about it."""
 
 Listing: TypeAlias = "tuple[Sequence[ListedTool], int]"
@@ -74,19 +74,15 @@ class Head:
         key: What it was written for.
         around: What judged the documents.
         seen: What was looked at.
-        tools: Name of a tool -> where its descriptor is.
         parts: Name of a part -> where it is.
     """
 
-    __slots__ = ("around", "key", "parts", "seen", "tools")
+    __slots__ = ("around", "key", "parts", "seen")
 
-    def __init__(
-        self, key: bytes, around: Surroundings, seen: Seen, tools: dict[str, Span], parts: dict[str, Span]
-    ) -> None:
+    def __init__(self, key: bytes, around: Surroundings, seen: Seen, parts: dict[str, Span]) -> None:
         self.key = key
         self.around = around
         self.seen = seen
-        self.tools = tools
         self.parts = parts
 
     def refreshed(self) -> Head | None:
@@ -95,7 +91,7 @@ class Head:
         seen = self.seen.refreshed() if around is not None else None
         if around is None or seen is None:
             return None
-        return Head(self.key, around, seen, self.tools, self.parts)
+        return Head(self.key, around, seen, self.parts)
 
     @property
     def doubts(self) -> int:
@@ -105,7 +101,7 @@ class Head:
 
     def encoded(self, parts: bytes | memoryview) -> tuple[bytes, int]:
         """The bytes of the whole index, given those of its parts; and how many of them a list needs."""
-        told: Any = (self.key, self.around.plain(), tuple(self.seen), self.tools, self.parts)
+        told: Any = (self.key, self.around.plain(), tuple(self.seen), self.parts)
         head = marshal.dumps(told)
         listed = self.parts[LISTINGS][1] if LISTINGS in self.parts else 0
         return b"".join((len(head).to_bytes(_LENGTH, "big"), head, parts)), _LENGTH + len(head) + listed
@@ -119,8 +115,8 @@ def head_of(body: memoryview) -> tuple[Head, memoryview]:
     """
     end = _LENGTH + int.from_bytes(body[:_LENGTH], "big")
     with Uncollected():
-        key, around, seen, tools, parts = marshal.loads(body[_LENGTH:end])  # noqa: S302 -- the user's own folder
-    return Head(key, surroundings_from(around), Seen(*seen), tools, parts), body[end:]
+        key, around, seen, parts = marshal.loads(body[_LENGTH:end])  # noqa: S302 -- the user's own folder
+    return Head(key, surroundings_from(around), Seen(*seen), parts), body[end:]
 
 
 def find_listing(

@@ -82,13 +82,14 @@ def encode(
     first = {} if listings is None else {LISTINGS: put((listings, dict(targets)))}
     tools = {name: put(to_plain(tool)) for name, tool in registry.items()}
     parts = first | {
+        "tools": put(tools),
         "cards": put([tuple(card) for card in registry.cards.values()]),
         "packs": put([to_plain(pack) for pack in stock.packs]),
         "projects": put([to_plain(project) for project in stock.projects]),
         "scenarios": put([tuple(plain_scenario(scenario)) for scenario in stock.scenarios]),
         "rest": put((dict(targets), to_plain(profiles), _rest_of(stock))),
     }
-    return Head(key, around, stock.seen, tools, parts).encoded(b"".join(blobs))
+    return Head(key, around, stock.seen, parts).encoded(b"".join(blobs))
 
 
 _OF_REST = ("problems", "refused", "project_file", "project_error", "toolsets", "sources", "ignored")
@@ -113,6 +114,7 @@ class Recalled:
     def __init__(self, head: Head, parts: memoryview) -> None:
         self._head = head
         self._parts = parts
+        self._tools: Mapping[str, Span] = self._part("tools")
         self.targets: Mapping[str, str]
         self.targets, profiles, self._rest = self._part("rest")
         self.profiles: Profiles = from_plain(profiles)
@@ -125,7 +127,7 @@ class Recalled:
         """
         rest = {name: from_plain(value) for name, value in self._rest.items() if name != "refused"}
         return Stock(
-            registry=Registry.lazy(_Cards(self._head.tools, self._part), self._tool),
+            registry=Registry.lazy(_Cards(self._tools, self._part), self._tool),
             packs=_Later(lambda: map(from_plain, self._part("packs"))),
             scenarios=_Later(lambda: self._scenarios(kinds)),
             projects=_Later(lambda: map(from_plain, self._part("projects"))),
@@ -141,14 +143,14 @@ class Recalled:
         return marshal.loads(self._parts[span[0] : span[1]])  # noqa: S302 -- as above
 
     def _tool(self, name: str) -> Descriptor:
-        tool: Descriptor = from_plain(self._decoded(self._head.tools[name]))
+        tool: Descriptor = from_plain(self._decoded(self._tools[name]))
         return tool
 
     def _scenarios(self, kinds: Kinds) -> Iterable[Scenario]:
         from toolcrib.loading.recalling import ScenarioText, scenarios_from  # noqa: PLC0415 -- calls need none
 
         texts = [ScenarioText(*values) for values in self._part("scenarios")]
-        return scenarios_from(texts, self._head.tools, kinds)
+        return scenarios_from(texts, self._tools, kinds)
 
 
 class _Cards(Mapping[str, Card]):

@@ -6,11 +6,13 @@ No text that is written here means something when it is cut: the name stands las
 from __future__ import annotations
 
 import ctypes
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -205,7 +207,75 @@ WAYS_OF_DENIAL = {
     "permission for the folder": Way(_folder_denied),
 }
 
-ALL_WAYS = {**WAYS, **WAYS_OF_DENIAL}
+ARCHIVE = "pack.zip"
+
+
+def pack_of(version: int) -> dict[str, bytes]:
+    """The files of a pack; all of them tell the version."""
+    return {
+        "pack.yaml": f'version: {version}.0.0\nname: "p"\n'.encode(),
+        "tools/probe.yaml": text_of("probe", version),
+        "tools/from_file.yaml": b'mock: {result_file: ../data.json}\nname: "from_file"\n',
+        "data.json": json.dumps(result_of(version)).encode(),
+    }
+
+
+def write_pack(folder: Path, version: int) -> Path:
+    """The pack as a folder."""
+    for name, content in pack_of(version).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def archive_of(version: int) -> bytes:
+    """The pack as an archive. Some versions are stored and some compressed, so their lengths differ much."""
+    buffer = io.BytesIO()
+    method = zipfile.ZIP_DEFLATED if version % 3 else zipfile.ZIP_STORED
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        for name, content in pack_of(version).items():
+            archive.writestr(zipfile.ZipInfo(name), content, method)
+    return buffer.getvalue()
+
+
+def _of_archive(way: Callable[[Path, bytes], None]) -> Callable[[Path, int], None]:
+    return lambda folder, version: way(folder / ARCHIVE, archive_of(version))
+
+
+def _written_over(path: Path, data: bytes) -> None:
+    """The old bytes stay until new ones come over them; an archive tells by its sums that both are mixed."""
+    with path.open("r+b", buffering=0) as file:
+        for start in range(0, len(data), PIECE):
+            file.write(data[start : start + PIECE])
+        file.truncate()
+
+
+def _unpacked_and_packed(folder: Path, version: int) -> None:
+    """In every second version the pack is a folder, of the name that the archive has."""
+    path, new, old = folder / ARCHIVE, folder / ".new", folder / ".old"
+    if version % 2:
+        write_pack(new, version)
+    else:
+        new.write_bytes(archive_of(version))
+    path.rename(old)
+    new.rename(path)
+    if version % 2:
+        old.unlink()
+    else:
+        shutil.rmtree(old)
+
+
+WAYS_OF_ARCHIVES = {
+    "truncated and written in pieces": Way(_of_archive(_in_pieces)),
+    "written over in pieces": Way(_of_archive(_written_over)),
+    "written beside and put in place": Way(_of_archive(_replaced)),
+    "renamed away and written anew": Way(_of_archive(_backed_up), absent=True),
+    "deleted and created": Way(_of_archive(_deleted), absent=True),
+    "a link that leads elsewhere": Way(_of_archive(_linked)),
+    "a folder in its place and back": Way(_unpacked_and_packed, absent=True),
+}
+
+ALL_WAYS = {**WAYS, **WAYS_OF_DENIAL, **{f"archive: {name}": way for name, way in WAYS_OF_ARCHIVES.items()}}
 
 
 def lay_out(base: Path, way: str) -> Path:

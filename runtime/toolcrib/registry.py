@@ -421,9 +421,10 @@ def without_duplicates(tools: Iterable[Descriptor]) -> tuple[list[Descriptor], l
 def _duplicate(first: Descriptor, second: Descriptor) -> Problem:
     """The problem of two tools of one name; it stands at the second and names the first."""
     line, column = second.origin.locate("/name")
+    place = first.origin.overrides[-1] if first.origin.overrides else first.origin.place("/name")
     return Problem(
         code="duplicate_tool",
-        message=f"`{second.name}` is already the name of a tool in {first.origin.place('/name')}",
+        message=f"`{second.name}` is already the name of a tool in {place}",
         pointer="/name",
         hint="rename one of them, or remove one of the files",
         source=second.origin.source,

@@ -105,7 +105,7 @@ def _from(tool: Descriptor, key: str) -> str:
         return origin.place(f"/{pointer_step(key)}")
     if key == "mode" and len(tool.bindings) == 1:
         (block,) = tool.bindings
-        return f"the only block, {origin.place(f'/{pointer_step(block)}')}"
+        return f"the only block, {_from(tool, block)}"
     return "built in"
 
 

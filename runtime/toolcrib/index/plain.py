@@ -126,11 +126,21 @@ class _Beside:
         self._plain = plain
         self._files: Files | None = None
 
+    def of(self, pointer: str) -> Files | None:
+        from toolcrib.loading.files import files_at  # noqa: PLC0415 -- as above
+
+        files = self._opened()
+        return None if files is None else files_at(files, pointer)
+
     def read(self, name: str) -> bytes:
+        files = self._opened()
+        if files is None:
+            raise FileNotFoundError(name)
+        return files.read(name)
+
+    def _opened(self) -> Files | None:
         if self._files is None:
             from toolcrib.loading.recalling import files_from  # noqa: PLC0415 -- as above
 
             self._files = files_from(self._plain)
-        if self._files is None:
-            raise FileNotFoundError(name)
-        return self._files.read(name)
+        return self._files

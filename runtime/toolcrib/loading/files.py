@@ -7,7 +7,7 @@ by a symbolic link.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -29,6 +29,7 @@ __all__ = [
     "KeptFiles",
     "MemoryFiles",
     "Touched",
+    "files_at",
     "leads_outside",
     "pack_file",
     "read_bytes",
@@ -170,6 +171,12 @@ class KeptFiles:
         self._open = False
 
 
+def files_at(files: Files, pointer: str) -> Files:
+    """The files that a place of a document may name: of one that was laid over another, those of whichever wrote it."""
+    of: Callable[[str], Files | None] | None = getattr(files, "of", None)
+    return files if of is None else of(pointer) or files
+
+
 def read_bytes(origin: Origin, name: str, pointer: str, problems: list[Problem]) -> bytes:
     """A file that a document names; where it can't be read, a problem is added and the answer is empty."""
     try:
@@ -177,7 +184,7 @@ def read_bytes(origin: Origin, name: str, pointer: str, problems: list[Problem])
             raise FileNotFoundError(
                 f"`{clipped(name)}` can't be found: the document came from memory, without files"
             )
-        return origin.files.read(name)
+        return files_at(origin.files, pointer).read(name)
     except OSError as error:
         text = str(error) if error.errno is None else f"`{clipped(name)}` can't be read: {error.strerror}"
         hint = "paths are relative to the file that names them and may not leave its folder or pack"

@@ -1,6 +1,7 @@
 """Documents that are laid over others: `override: true` changes keys of a tool that comes from elsewhere.
 
-Each top-level key that the upper document writes takes the place of that key, whole.
+Each top-level key that the upper document writes takes the place of that key, whole. Paths within it are relative
+to the upper document; those within any other key to the document below.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 from toolcrib.errors import Problem, did_you_mean
 from toolcrib.loading.documents import Document
+from toolcrib.loading.files import KeptFiles, files_at
 from toolcrib.model import JSON
 from toolcrib.pointers import keys_of, pointer_step
 from toolcrib.protocols import Files
@@ -83,13 +85,25 @@ def lay_over(upper: Document, lower: Document) -> LaidOver:
 
 @dataclass(frozen=True, slots=True)
 class LaidFiles:
-    """The files beside two documents: those of the upper one, else those of the lower one."""
+    """The files beside two documents, one laid over the other.
+
+    Attributes:
+        upper: The files beside the upper document.
+        lower: Those beside the lower one.
+        keys: The top-level keys that the upper document writes.
+    """
 
     upper: Files
     lower: Files
+    keys: frozenset[str]
+
+    def of(self, pointer: str) -> Files:
+        """The files beside the document that wrote a place."""
+        key = next(iter(keys_of(pointer)), None)
+        return self.upper if key in self.keys else files_at(self.lower, pointer)
 
     def read(self, name: str) -> bytes:
-        """The content of a file.
+        """The content of a file for a reader that does not say which place names it: of the upper, else of the lower.
 
         Raises:
             OSError: Neither has it, or it may not be read.
@@ -103,11 +117,26 @@ class LaidFiles:
             return self.lower.read(name)
 
 
-def files_of(upper: Files | None, lower: Files | None) -> Files | None:
-    """The files that a document which is laid over another may name."""
+def files_of(upper: Files | None, lower: Files | None, above: Document) -> Files | None:
+    """The files that a document which is laid over another may name; `above` is the upper one."""
     if upper is None or lower is None:
         return upper or lower
-    return LaidFiles(upper, lower)
+    keys = frozenset(above.value) if isinstance(above.value, dict) else frozenset()
+    return LaidFiles(upper, lower, keys)
+
+
+def kept_files(files: Files | None) -> tuple[Files | None, tuple[KeptFiles, ...]]:
+    """The files, so that what is read is kept, and what keeps it: one for each of the documents, the upper one first."""
+    if files is None:
+        return None, ()
+    if isinstance(files, LaidFiles):
+        upper, above = kept_files(files.upper)
+        lower, below = kept_files(files.lower)
+        assert upper is not None  # noqa: S101 -- both are always given
+        assert lower is not None  # noqa: S101
+        return LaidFiles(upper, lower, files.keys), above + below
+    kept = KeptFiles(files)
+    return kept, (kept,)
 
 
 def nothing_below(document: Document, name: str, names: Iterable[str]) -> Problem:

@@ -6,7 +6,7 @@ Content decides what a document is; a file that is refused takes nothing else wi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from toolcrib.loading.descriptors import is_descriptor, parse_descriptor
 from toolcrib.loading.documents import Document
 from toolcrib.loading.files import SUFFIXES, KeptFiles
 from toolcrib.loading.namespaces import full_name
-from toolcrib.loading.overriding import files_of, is_override, lay_over, nothing_below
+from toolcrib.loading.overriding import files_of, is_override, kept_files, lay_over, nothing_below
 from toolcrib.loading.packs import Pack, fits, one_pack
 from toolcrib.loading.scenarios import Scenario, is_scenario, parse_scenario
 from toolcrib.loading.shape import Shape
@@ -295,11 +295,11 @@ class Reader:
             said = document.value
             defaults = {key: item for key, item in pack.defaults.items() if key not in said}
             document = document.moved({**said, **defaults}, {}) if defaults else document
-        files = None if where.files is None else KeptFiles(where.files)
+        files, kept = kept_files(where.files)
         tool, problems = parse_descriptor(
             document, self._kinds, self._tool_shape, files=files, pack="" if pack is None else pack.name
         )
-        tool = tool if tool is None or files is None else _with_contents(tool, files)
+        tool = tool if tool is None else _with_contents(tool, kept)
         if tool is None or not (where.namespace or defaults):
             return tool, problems
         changes: dict[str, Any] = {"namespace": where.namespace}
@@ -335,7 +335,7 @@ class Reader:
     ) -> tuple[Descriptor | None, list[Problem]]:
         """The tool with one more document laid over it; where that is refused the tool stays as it was."""
         document = lay_over(upper.document, lower.document)
-        where = replace(lower.home, files=files_of(upper.home.files, lower.home.files))
+        where = replace(lower.home, files=files_of(upper.home.files, lower.home.files, upper.document))
         # The name stands in both documents, in the upper one with its namespace.
         document = replace(document, value={**document.value, "name": _short(name, where.namespace)})  # type: ignore[dict-item]
         tool, problems = self._parsed(document, where)
@@ -353,13 +353,16 @@ class Reader:
         return tool._replace(origin=origin), problems
 
 
-def _with_contents(tool: Descriptor, files: KeptFiles) -> Descriptor:
+def _with_contents(tool: Descriptor, kept: Iterable[KeptFiles]) -> Descriptor:
     """The tool, whose digest tells the files that it names as well."""
-    files.close()
-    if not files.contents:
+    contents = []
+    for files in kept:
+        files.close()
+        contents += sorted(files.contents.items())
+    if not contents:
         return tool
     digest = hashlib.sha256(tool.origin.digest.encode())
-    for name, content in sorted(files.contents.items()):
+    for name, content in contents:
         digest.update(hashlib.sha256(name.encode("utf-8", "backslashreplace")).digest())
         digest.update(hashlib.sha256(content).digest())
     return tool._replace(origin=tool.origin._replace(digest=digest.hexdigest()))

@@ -96,7 +96,7 @@ def plain_files(files: Files | None) -> Plain:
         case MemoryFiles(key=key) if key.endswith(f"{ARCHIVE}/"):
             return PACKED, key.removesuffix("/"), files.folder
         case LaidFiles():
-            return LAID, plain_files(files.upper), plain_files(files.lower)
+            return LAID, plain_files(files.upper), plain_files(files.lower), tuple(sorted(files.keys))
     raise Unkept(f"the files of a document are {type(files).__name__}")
 
 
@@ -110,9 +110,11 @@ def files_from(plain: Plain) -> Files | None:
             return DiskFiles(Path(folder), Path(root))
         case (kind, str(archive), str(folder)) if kind == PACKED:
             return _Packed(archive, folder)
-        case (kind, upper, lower) if kind == LAID:
+        case (kind, upper, lower, keys) if kind == LAID:
             above, below = files_from(upper), files_from(lower)
-            return LaidFiles(above, below) if above is not None and below is not None else above or below
+            if above is None or below is None:
+                return above or below
+            return LaidFiles(above, below, frozenset(keys))
     return None
 
 

@@ -354,6 +354,14 @@ def test_values_of_a_pack_a_profile_and_an_override_are_told_apart(write, docume
     assert "has no `live:` block" in told["reason"]
 
 
+def test_the_only_block_of_an_overridden_tool_is_told_where_it_stands(write, document):
+    lower = "name: get\ndescription: D.\n\n\nmock: {result: 1}\n"
+    write({"theirs/get.yaml": lower, "ours/get.yaml": "name: get\noverride: true\ndescription: x\n"})
+    found = values(document("doctor", "get", "--json", "--pack", "theirs", "--pack", "ours"))
+    assert found["mock"] == "theirs/get.yaml:5"
+    assert found["mode"] == "the only block, theirs/get.yaml:5"
+
+
 WHY_NOT = {
     "failing": ("disabled", "`failing` is disabled by `fail*` in toolcrib.yaml:5"),
     "later": ("unavailable", "`later` is unbound"),

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import marshal
+
 import pytest
 
+from toolcrib import Runtime
 from toolcrib.executors import Executors
+from toolcrib.index.plain import from_plain, to_plain
+from toolcrib.loading.files import files_at
 from toolcrib.loading.sources import Source, load
 
 KINDS = Executors.installed()
@@ -158,3 +164,89 @@ def test_ignored_files_are_passed_over(folders, tmp_path):
     loaded = load([Source(paths[0], ignore=("ours/data.*",), root=str(tmp_path))], KINDS)
     assert loaded.problems == ()
     assert loaded.ignored == (f"{paths[0]}/data.yaml",)
+
+
+BY_FILE = "name: a\nmock: {result_file: d.json}\n"
+WORDS = "name: a\noverride: true\ndescription: x\n"
+
+
+@pytest.fixture(params=["read", "from an index"])
+def answer(request, tmp_path):
+    """Lay folders over each other, the first lowest, and give what a call of `a` answers."""
+
+    def call(*layers: dict[str, str]):
+        paths = []
+        for number, files in enumerate(layers):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            paths.append(folder)
+            for name, text in files.items():
+                (folder / name).write_text(text, encoding="utf-8")
+        if request.param == "from an index":
+            Runtime.open(*paths)
+        runtime = Runtime.open(*paths, index=request.param == "from an index")
+        return asyncio.run(runtime.call("a")).value
+
+    return call
+
+
+@pytest.mark.parametrize("beside", ['"MINE"', "{", None])
+def test_a_path_is_relative_to_the_file_that_writes_it(answer, beside):
+    mine = {} if beside is None else {"d.json": beside}
+    assert answer({"a.yaml": BY_FILE, "d.json": "1"}, {"b.yaml": WORDS, **mine}) == 1
+
+
+def test_a_path_of_an_override_is_relative_to_the_override(answer):
+    upper = {"b.yaml": f"{BY_FILE}override: true\n", "d.json": "2"}
+    assert answer({"a.yaml": BY_FILE, "d.json": "1"}, upper) == 2
+
+
+def test_each_of_several_overrides_has_its_own_files(answer):
+    lowest = {"a.yaml": BY_FILE, "d.json": "1"}
+    middle = {"b.yaml": f"{BY_FILE}override: true\n", "d.json": "2"}
+    assert answer(lowest, middle, {"c.yaml": WORDS, "d.json": "3"}, {"d.json": "4", "e.yaml": WORDS}) == 2
+
+
+def test_what_is_kept_of_an_origin_tells_the_files_of_its_documents_apart(folders, tmp_path):
+    for folder in ("theirs", "ours"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "d.json").write_text(f'"{folder}"', encoding="utf-8")
+    (tool,) = load(folders(theirs__a=BY_FILE, ours__b=WORDS), KINDS).tools
+    files = from_plain(marshal.loads(marshal.dumps(to_plain(tool.origin)))).files
+    places = ("/mock/result_file", "/description", "/mock", "/nowhere")
+    assert [files_at(files, place).read("d.json") for place in places] == [
+        b'"theirs"',
+        b'"ours"',
+        b'"theirs"',
+        b'"theirs"',
+    ]
+
+
+def test_an_override_does_not_find_a_file_beside_the_document_below(folders, tmp_path):
+    paths = folders(theirs__a=BY_FILE, ours__b=f"{BY_FILE}override: true\n")
+    (tmp_path / "theirs" / "d.json").write_text("1", encoding="utf-8")
+    loaded = load(paths, KINDS)
+    (problem,) = loaded.problems
+    assert (problem.code, problem.source) == ("file_unreadable", f"{paths[1]}/b.yaml")
+    assert paths[1] in problem.message
+    assert [tool.origin.overrides for tool in loaded.tools] == [()]
+
+
+def test_the_files_of_each_document_make_a_difference_to_what_the_tool_is(folders, tmp_path):
+    def digest(lower: str, upper: str) -> str:
+        (tmp_path / "theirs" / "d.json").write_text(lower, encoding="utf-8")
+        (tmp_path / "ours" / "d.json").write_text(upper, encoding="utf-8")
+        return load(paths, KINDS).tools[0].origin.digest
+
+    paths = folders(theirs__a=BY_FILE, ours__b=WORDS)
+    assert digest("1", "3") == digest("1", "4") != digest("2", "4")
+
+
+def test_a_second_tool_of_an_overridden_name_is_told_the_first_document(tmp_path):
+    names = ("0.tool.yaml", "a.tool.yaml", "z.tool.yaml")
+    texts = ("name: a\nmock: {result: 1}\n", WORDS, "name: a\nmock: {result: 2}\n")
+    for name, text in zip(names, texts, strict=True):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (problem,) = Runtime.open(tmp_path, index=False).problems
+    assert (problem.code, problem.source) == ("duplicate_tool", str(tmp_path / "z.tool.yaml"))
+    assert f"a tool in {tmp_path / '0.tool.yaml'}:1" in problem.message

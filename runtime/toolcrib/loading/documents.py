@@ -264,7 +264,7 @@ def _refuse_size(size: int, problems: Problems) -> None:
     raise Stopped
 
 
-def read_documents(path: Path, source: str) -> tuple[list[Document], list[Problem]]:
+def read_documents(path: str | Path, source: str) -> tuple[list[Document], list[Problem]]:
     """The documents of a file, named `source` in problems; never more than `BYTES` are read of it.
 
     A file that is gone is a notice, for folders change while they are read; a file that can't be read,
@@ -282,7 +282,7 @@ def read_documents(path: Path, source: str) -> tuple[list[Document], list[Proble
     return parse_documents(source, data)
 
 
-def first_bytes(path: Path, most: int = BYTES) -> bytes:
+def first_bytes(path: str | Path, most: int = BYTES) -> bytes:
     """A file's first bytes, one more than `most` where there are more.
 
     Raises:

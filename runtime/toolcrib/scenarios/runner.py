@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from toolcrib.clock import RealClock, format_time
@@ -108,12 +109,12 @@ class _Run:
         if session.answers_at_once(step.call):
             result = await session.call(step.call, args)
         else:
-            self.log.before(step, args)
+            args = self._handed_out(step, args)
             result = await session.call(step.call, args)
             self._keep_up_with(step)
         group = (tuple.__new__(Happened, (step, args, result, None)),)
         if step.save_as:
-            self._scope[step.save_as] = saved(result)
+            self._save(step, result)
         if _is_good(expect, result, scope):
             self.log.add(group)
             return True
@@ -122,14 +123,15 @@ class _Run:
     async def together(self, parallel: Parallel) -> bool:
         """Begin all calls at one moment; when all have ended, settle them in the order of their beginning."""
         scope = self.scope().copy()
-        made = [_begun(step, scope) for step in parallel.calls]
+        made = [self._begun(step, scope) for step in parallel.calls]
         calls = [each for each in made if each.wrong is None]
-        slow = [each for each in calls if not self._session.answers_at_once(each.step.call)]
-        for each in slow:
-            self.log.before(each.step, each.args)
-        answers = iter(await (self._at_once(calls) if slow else self._one_by_one(calls)))
-        for each in slow:
-            self._keep_up_with(each.step)
+        if all(self._session.answers_at_once(each.step.call) for each in calls):
+            results = await self._one_by_one(calls)
+        else:
+            results = await self._at_once(calls)
+            for each in calls:
+                self._keep_up_with(each.step)
+        answers = iter(results)
         ended = [each if each.wrong is not None else each._replace(result=next(answers)) for each in made]
         return self._settled(ended, scope)
 
@@ -144,16 +146,35 @@ class _Run:
         with self._session.clock.working():
             return await asyncio.gather(*(call(each.step.call, each.args) for each in begun))
 
+    def _begun(self, step: Step, scope: Mapping[str, JSON]) -> Happened:
+        """A step with the arguments of its call, or with why they can't be worked out."""
+        try:
+            args = step.args.render(scope)
+        except ExpressionError as error:
+            return _not_begun(step, error)
+        known = self._session.answers_at_once(step.call)
+        return Happened(step, args if known else self._handed_out(step, args), None)
+
+    def _handed_out(self, step: Step, args: JSON) -> JSON:
+        """The arguments for somebody else's code: a copy, since the document and earlier answers may be in them."""
+        self.log.before(step, args)
+        return deepcopy(args)
+
     def _keep_up_with(self, step: Step) -> None:
         if not self._session.answers_at_once(step.call):
             self.log.keep_up()
+
+    def _save(self, step: Step, result: Result) -> None:
+        """Let later steps see what came of a step: as it is now, even if whoever answered changes it."""
+        kept = saved(result)
+        self._scope[step.save_as] = kept if self._session.answers_at_once(step.call) else deepcopy(kept)
 
     def _settled(self, group: Sequence[Happened], scope: Mapping[str, JSON]) -> bool:
         """Save and compare what came of steps; whether all was as they say."""
         good = True
         for step, _args, result, _wrong in group:
             if step.save_as and result is not None:
-                self._scope[step.save_as] = saved(result)
+                self._save(step, result)
             good = good and result is not None and _is_good(step.expect, result, scope)
         if good:
             self.log.add(group)
@@ -208,14 +229,6 @@ class _Run:
         """What expressions of the scenario read: the results of the steps so far, the time, seed, run, matrix."""
         self._scope["now"] = format_time(self._session.clock.now())
         return self._scope
-
-
-def _begun(step: Step, scope: Mapping[str, JSON]) -> Happened:
-    """A step with the arguments of its call, or with why they can't be worked out."""
-    try:
-        return Happened(step, step.args.render(scope), None)
-    except ExpressionError as error:
-        return _not_begun(step, error)
 
 
 def _not_begun(step: Step, error: ExpressionError) -> Happened:

@@ -13,7 +13,7 @@ import pytest
 from in_memory import MOCKS, runtime_of
 from toolcrib import Executors, Outcome, Result
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.scenarios import ScenarioReport, run_scenario
+from toolcrib.scenarios import ScenarioReport, run_scenario, runs_of
 from toolcrib.scenarios.travelling import packed
 from toolcrib.testing import FunctionExecutor
 
@@ -193,3 +193,44 @@ def test_a_layer_around_the_tools_may_change_what_they_answered():
     text = "scenario: s\nsteps: [{call: echo, args: {x: 1}}, {call: echo, args: {x: 2}}]"
     report = run(text, middleware=[keeping])
     assert [step.result.value for step in report.steps] == [{"said": {"x": 1}}, {"said": {"x": 2}}]
+
+
+def test_a_tool_that_changes_what_it_is_given_changes_neither_the_scenario_nor_earlier_answers():
+    async def taking(call):
+        return Result.ok({"took": call.arguments["x"].pop("a")})
+
+    text = """
+        scenario: s
+        repeat: 2
+        steps:
+          - {call: echo, args: {a: 1}, as: first}
+          - {call: foreign, args: {x: {a: 2}}, expect: {result: {took: 2}}}
+          - {call: foreign, args: {x: "{{ first.result.said }}"}, expect: {result: {took: 1}}}
+          - {call: foreign, args: {x: "{{ first.result.said }}"}, expect: {result: {took: 1}}}
+          - parallel: [{call: foreign, args: {x: {a: 3}}, expect: {result: {took: 3}}}, {call: echo}]
+        """
+    executors = Executors({"mock": MockExecutor, "fake": lambda: FunctionExecutor(taking)})
+    runtime = runtime_of(f"{TOOLS}{FOREIGN}---\n{dedent(text)}", executors=executors)
+    for scenario in runs_of(runtime.scenarios[0]):
+        report = asyncio.run(run_scenario(runtime, scenario))
+        assert report.passed, str(report)
+
+
+def test_what_later_steps_read_of_an_answer_is_what_it_was():
+    kept = {"calls": 0}
+
+    async def counting(_call):
+        kept["calls"] += 1
+        return Result.ok(kept)
+
+    report = run(
+        """
+        scenario: s
+        steps:
+          - {call: foreign, as: first}
+          - {call: foreign}
+          - {call: echo, args: {x: "{{ first.result.calls }}"}, expect: {result: {said: {x: 1}}}}
+        """,
+        counting,
+    )
+    assert report.passed, str(report)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 HEAVY = {
     "asyncio",
@@ -28,13 +31,26 @@ HEAVY = {
 """Each of these alone costs a noticeable part of what `python -c pass` does."""
 
 WATCHED = """
-import atexit, json, sys
+import atexit, sys
 before = {*sys.modules}
-atexit.register(lambda: print(json.dumps(sorted({*sys.modules} - before)), file=sys.stderr))
+atexit.register(lambda: print(*sorted({*sys.modules} - before), file=sys.stderr))
 from toolcrib.cli import main
 sys.argv = ["toolcrib", *sys.argv[1:]]
 main()
 """
+
+TOOLS = """
+name: plain
+input_schema: {properties: {text: {type: string}, times: {type: integer, default: 1}}, required: [text]}
+output_schema: {required: [said]}
+mock: {result: {said: "{{ args.text }}", times: "{{ args.times }}"}}
+---
+name: later
+description: Soon.
+"""
+
+NEEDED_BY_CALLS = {"collections", "json", "jsonschema_rs", "re", "typing"}
+"""What a call of one tool can't do without."""
 
 
 def imported_by(*words: str) -> tuple[str, set[str]]:
@@ -45,7 +61,30 @@ def imported_by(*words: str) -> tuple[str, set[str]]:
     done = subprocess.run(
         [sys.executable, "-c", WATCHED, *words], env=environment, capture_output=True, text=True, check=True
     )
-    return done.stdout, {*json.loads(done.stderr)}
+    return done.stdout, {*done.stderr.split()}
+
+
+@pytest.fixture
+def indexed(write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tools, with an index of them."""
+    folder = write(
+        {"descriptors/tools.yaml": TOOLS, "other/other.tool.yaml": "name: other\nmock: {result: 1}\n"}
+    )
+    monkeypatch.setenv("TOOLCRIB_CACHE_DIR", str(folder / ".cache"))
+    _out, modules = imported_by("list")
+    assert {"click", "yaml"} <= modules
+
+
+def test_importing_the_package_imports_nothing():
+    out = subprocess.check_output(
+        [
+            sys.executable,
+            "-c",
+            "import sys; before = {*sys.modules}; import toolcrib; print({*sys.modules} - before)",
+        ],
+        text=True,
+    )
+    assert eval(out) <= {"toolcrib", "__future__", "time"}
 
 
 def test_the_version_is_told_before_anything_is_imported():
@@ -57,3 +96,24 @@ def test_the_version_is_told_before_anything_is_imported():
         "toolcrib.cli.entry",
     }
     assert modules & HEAVY == set()
+
+
+@pytest.mark.parametrize("words", [[], ["--pack", "other"]])
+def test_a_list_is_told_from_the_index_without_anything_that_is_slow(words, indexed):
+    imported_by("list", *words)
+    out, modules = imported_by("list", *words)
+    assert out.splitlines()[0] == "later  unbound  Soon."
+    assert modules & HEAVY == set()
+
+
+@pytest.mark.parametrize("words", [["text=hi"], ["text=hi", "times:=2", "--json"]])
+def test_a_call_from_the_index_imports_what_it_needs(words, indexed):
+    out, modules = imported_by("call", "plain", *words)
+    assert '"said": "hi"' in out
+    assert modules & HEAVY <= NEEDED_BY_CALLS
+    assert not {name for name in modules if name.startswith(("toolcrib.generation", "toolcrib.matching"))}
+    assert {name for name in modules if name.startswith("toolcrib.loading.")} <= {
+        "toolcrib.loading.finding",
+        "toolcrib.loading.settings",
+        "toolcrib.loading.trail",
+    }

@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from toolcrib.errors import Problem
-from toolcrib.loading.files import ARCHIVE
+from toolcrib.loading.files import ARCHIVE, PACK_FILES
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.reader import Loaded
 from toolcrib.loading.scenarios import Scenario
-from toolcrib.model import NOTHING, Descriptor, Origin
+from toolcrib.model import NOTHING, Descriptor
 from toolcrib.registry import Registry
 
 
@@ -103,25 +103,25 @@ def keep_last_good(loaded: Loaded, before: Before) -> Loaded:
 
     Of a broken file those tools and scenarios are kept that it does not define any more, and what it changed of
     others; of a folder that can't be read, and of a pack whose `pack.yaml` or archive is broken, everything is, as
-    it was.
+    it was. So is everything in a folder where a broken `pack.yaml` appears.
     """
     broken = _Broken(loaded.problems, before.packs)
     if not broken:
         return loaded
-    tools = {tool.name: tool for tool in reversed(loaded.tools) if not broken.took_over(tool.origin)}
+    tools = {tool.name: tool for tool in reversed(loaded.tools)}
     kept = {}
     for card in before.tools.cards.values():
         why = broken.why(card.source, card.pack)
         last = before.tools[card.name]
         if (why and card.name not in tools) or (why := broken.override_of(last, tools.get(card.name))):
             kept[card.name] = _stale(last, why)
-    scenarios = [scenario for scenario in loaded.scenarios if not broken.took_over(scenario.origin)]
+    scenarios = list(loaded.scenarios)
     played = {(scenario.origin.source, scenario.name) for scenario in scenarios}
     for scenario in before.scenarios:
         origin = scenario.origin
         if broken.why(origin.source, origin.pack) and (origin.source, scenario.name) not in played:
             scenarios.append(scenario)
-    read = [tool for tool in loaded.tools if not (tool.name in kept or broken.took_over(tool.origin))]
+    read = [tool for tool in loaded.tools if tool.name not in kept]
     return replace(
         loaded,
         tools=(*read, *kept.values()),
@@ -153,14 +153,18 @@ class _Broken:
         found = (self._problems.get(path) for path in (source, *_above(source)))
         return next((str(problem) for problem in found if problem is not None), "")
 
-    def took_over(self, origin: Origin) -> bool:
-        """Whether a document was read as if it lay in no pack, because its pack is broken."""
-        return not origin.pack and any(_is_in(origin.source, pack) for pack, _why in self.packs)
-
     def why(self, source: str, pack: str) -> str:
         """Why the last good version of what a file held is kept; empty if it is not."""
+        if not pack:
+            # Where a pack file appears that is broken, nobody knows yet what will be in the pack.
+            return self._of(source) or next(filter(None, map(self._of_pack_file, _above(source))), "")
         of_pack = (why for known, why in self.packs if known.name == pack and _is_in(source, known))
         return self._of(source) or next(of_pack, "")
+
+    def _of_pack_file(self, folder: str) -> str:
+        paths = (name if folder == "." else f"{folder}{os.sep}{name}" for name in PACK_FILES)
+        found = (self._problems.get(path) for path in paths)
+        return next((str(problem) for problem in found if problem is not None), "")
 
     def override_of(self, last: Descriptor, tool: Descriptor | None) -> str:
         """Why a tool keeps the overrides that it had and has no more; empty if it does not."""

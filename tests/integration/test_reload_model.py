@@ -1,8 +1,8 @@
 """Any sequence of edits and reloads, against a small model of what must be in force.
 
 The model: a good file has its content in force; a broken or empty one keeps the last good; one that is gone, or is
-a folder now, takes its tools with it. While `pack.yaml` is broken the pack stays as it was; while `toolcrib.yaml` is,
-so do its settings.
+a folder now, takes its tools with it. While `pack.yaml` is broken everything in its folder stays as it was; while
+`toolcrib.yaml` is, so do its settings.
 """
 
 from __future__ import annotations
@@ -213,11 +213,12 @@ class Reloads(RuleBasedStateMachine):
         found = {}
         for place, file in self.files.items():
             in_pack = place.startswith("pack/")
-            if isinstance(file, Good) and not (in_pack and pack_is_kept):
+            if isinstance(file, Good) and not (in_pack and self.pack == "?"):
                 packed = in_pack and self.pack_in_force is not None
                 found[self._named(file.tool, packed=packed)] = InForce(file.version, place, packed)
         for name, tool in before.items():
-            broken = isinstance(self.files.get(tool.place), Broken) or (tool.packed and pack_is_kept)
+            in_broken_pack = tool.place.startswith("pack/") and self.pack == "?"
+            broken = isinstance(self.files.get(tool.place), Broken) or in_broken_pack
             if broken and name not in found:
                 found[name] = tool._replace(stale=True)
         self.in_force = found

@@ -138,6 +138,17 @@ def test_a_broken_pack_file_keeps_the_pack_as_it_was(folder):
     assert list(report.stale) == ["ns__t"]
 
 
+def test_a_broken_pack_file_that_appears_leaves_the_tools_beside_it_as_they_were(folder):
+    runtime = opened(folder)
+    (folder / "pack.yaml").write_text("name: p\n")
+    (folder / "c.yaml").write_text(tool("c"))
+    report = reload(runtime)
+    assert (sorted(runtime.registry), sorted(report.stale)) == (["a", "b"], ["a", "b"])
+    (folder / "pack.yaml").write_text("name: p\nversion: 1.0.0\nnamespace: ns\n")
+    report = reload(runtime)
+    assert (sorted(runtime.registry), report.stale) == (["ns__a", "ns__b", "ns__c"], {})
+
+
 def test_a_broken_archive_keeps_the_pack_as_it_was(folder):
     archive = folder / "p.zip"
     with zipfile.ZipFile(archive, "w") as written:

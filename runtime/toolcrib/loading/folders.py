@@ -54,7 +54,7 @@ class _Place:
     Attributes:
         path: The folder, as it was named.
         real: The same with links resolved.
-        pack: The nearest pack on the way down; None outside packs, or where it was refused.
+        pack: The nearest pack on the way down; None outside packs.
         pack_path: The folder of that pack, as it was named.
     """
 
@@ -136,13 +136,13 @@ class Folders:
         """The same place, in the pack that the folder is if it is one."""
         name = next((name for name in PACK_FILES if name in files), None)
         path = here.named(name) if name is not None else ""
-        if name is None or not os.path.isfile(path) or self._is_ignored(path, source):
+        if name is None or os.path.isdir(path) or self._is_ignored(path, source):
             return here
         self._trail.file(path)
         linked = os.path.islink(path)
         if linked and leads_outside(Path(path), Path(here.path)):
-            self._reader.add_problem(path, _outside(path, here.path))
-            return _Place(here.path, here.real, None, here.path)
+            pack = self._reader.refuse_pack(path, path, _outside(path, here.path))
+            return _Place(here.path, here.real, pack, here.path)
         key = os.path.realpath(path) if linked else here.key(name)
         documents, problems = read_documents(Path(path), path)
         pack = self._reader.add_pack(key, path, documents, problems, source.namespace)

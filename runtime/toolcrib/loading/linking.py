@@ -47,9 +47,9 @@ def _refused(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Pro
         if name in refused and name not in tools:
             problem = refused[name]
             message = f"the tool `{name}` was refused: {problem.code} in {problem.source}:{problem.line}"
-            yield Problem(
-                code="refused_tool", message=message, pointer=pointer, hint="mend its descriptor first"
-            )
+            what = "the file of its pack" if problem.code == "refused_pack" else "its descriptor"
+            hint = f"mend {what} first"
+            yield Problem(code="refused_tool", message=message, pointer=pointer, hint=hint)
 
 
 def _named(scenario: Scenario) -> dict[str, str]:

@@ -125,6 +125,23 @@ def one_pack(
     return pack, told + faults
 
 
+def readable_part(source: str, documents: Sequence[Document], shape: Shape) -> Pack:
+    """What can be told of a pack that is refused: its name if that is readable, its namespace, globs and defaults.
+
+    Its files are checked by it, so that they show no problems that they would not have in the mended pack.
+    """
+    said: dict[str, Any] = {"name": "", "version": ""}
+    if documents:
+        value, faults = shape.judged(documents[0])
+        if isinstance(value, dict):
+            whole = sound(value, faults, shape)
+            said |= {key: whole[key] for key in ("name", "version", "namespace", "defaults") if key in whole}
+            said |= {key: tuple(whole[key]) for key in ("tools", "scenarios") if key in whole}
+            if any(check_defaults(said, "")):
+                del said["defaults"]
+    return Pack(**said, origin=Origin(source=source, pack=said["name"]))
+
+
 _FIRST = "write `name: my-pack` and `version: 1.0.0`"
 
 

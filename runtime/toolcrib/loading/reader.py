@@ -19,7 +19,7 @@ from toolcrib.loading.documents import Document
 from toolcrib.loading.files import SUFFIXES, KeptFiles
 from toolcrib.loading.namespaces import full_name
 from toolcrib.loading.overriding import files_of, is_override, kept_files, lay_over, nothing_below
-from toolcrib.loading.packs import Pack, fits, one_pack
+from toolcrib.loading.packs import Pack, fits, one_pack, readable_part
 from toolcrib.loading.scenarios import Scenario, is_scenario, parse_scenario
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.wording import in_their_words
@@ -28,6 +28,9 @@ from toolcrib.protocols import Files, Kinds
 
 TOOL_SUFFIXES = tuple(f".tool{suffix}" for suffix in SUFFIXES)
 """A file that is called this says that it holds a descriptor."""
+
+REFUSED_PACK = "refused_pack"
+"""Code of what is said of the tools of a pack whose own file is refused, and of packs that need it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,8 @@ class Loaded:
         scenarios: In order of reading.
         refused_scenarios: What is left of those with errors, to be checked further and never run.
         problems: Everything that is wrong with them.
-        refused: Name of a tool whose document was refused -> the first problem of it.
+        refused: Name of a tool whose document was refused -> the first problem of it, or that of its pack.
+        refused_packs: Pack file that was refused -> name of the pack, if it could be read, and the first problem of it.
         ignored: Files that a glob of `ignore` leaves out.
     """
 
@@ -50,6 +54,7 @@ class Loaded:
     refused_scenarios: tuple[Scenario, ...] = ()
     problems: tuple[Problem, ...] = ()
     refused: Mapping[str, Problem] = field(default_factory=dict)
+    refused_packs: Mapping[str, tuple[str, Problem]] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
 
 
@@ -104,6 +109,7 @@ class Reader:
         self._scenarios: list[Scenario] = []
         self._refused_scenarios: list[Scenario] = []
         self._refused: dict[str, Problem] = {}
+        self._refused_packs: dict[str, tuple[str, Problem]] = {}
         self._problems: dict[str, list[Problem]] = {}
         self._fruitless: set[str] = set()
         self._globs: dict[str, set[str]] = {}
@@ -137,7 +143,12 @@ class Reader:
                 scenario for scenario in self._refused_scenarios if scenario.origin.source in faulty
             ),
             problems=tuple(problems),
-            refused={name: problem for name, problem in self._refused.items() if problem in counted},
+            refused={
+                name: problem
+                for name, problem in self._refused.items()
+                if problem in counted or problem.code == REFUSED_PACK
+            },
+            refused_packs=self._refused_packs,
             ignored=tuple(self.ignored),
         )
 
@@ -160,17 +171,32 @@ class Reader:
         documents: Sequence[Document],
         problems: Sequence[Problem],
         namespace: str = "",
-    ) -> Pack | None:
-        """What a `pack.yaml` says, under the namespace that its source has, if any; None where it is refused."""
+    ) -> Pack:
+        """What a `pack.yaml` says, under the namespace that its source has, if any.
+
+        Of one that has errors, and of the second one of a name, that is only what its files are checked by: nobody
+        knows which of them it would hold and under which names, so nothing of them is taken.
+        """
         pack, told = one_pack(source, documents, problems, self._pack_shape)
         first = next((known for known in self._packs if pack is not None and known.name == pack.name), None)
         if pack is not None and first is not None:
-            told, pack = [*told, _duplicate_pack(first, pack)], None
-        if pack is not None and namespace:
-            pack = replace(pack, namespace=namespace)
+            told = [*told, _duplicate_pack(first, pack)]
         self._problems[key] = told
-        self._packs += [pack] if pack is not None else []
+        error = next((problem for problem in told if problem.severity == "error"), None)
+        if pack is None or error is not None:
+            pack = pack or readable_part(source, documents, self._pack_shape)
+            self._refused_packs[source] = pack.name, error or told[0]
+        if namespace:
+            pack = replace(pack, namespace=namespace)
+        if source not in self._refused_packs:
+            self._packs.append(pack)
         return pack
+
+    def refuse_pack(self, key: str, source: str, problem: Problem) -> Pack:
+        """A pack whose pack file is not read; nothing of its files is taken."""
+        self.add_problem(key, problem)
+        self._refused_packs[source] = "", problem
+        return readable_part(source, (), self._pack_shape)
 
     def holds(self, pack: Pack | None, path: str) -> bool:
         """Whether a file (relative to its pack) is to be read; globs that fit it are noted."""
@@ -229,7 +255,7 @@ class Reader:
     def _add_document(self, document: Document, where: Home, key: str) -> list[Problem] | None:
         """Add what the document describes, and tell what is wrong with it; None where it describes nothing."""
         if is_override(document.value):
-            if where.tools:
+            if where.tools and self._refusal(where.pack) is None:
                 self._overrides.append((key, _Written(document, where)))
             return []
         normalised = normalise(document, where.files)
@@ -258,6 +284,8 @@ class Reader:
             if where.namespace:
                 origin = scenario.origin._replace(namespace=where.namespace)
                 scenario = replace(scenario, origin=origin)
+            if self._refusal(where.pack) is not None:
+                return problems
             refused = any(problem.severity == "error" for problem in problems)
             (self._refused_scenarios if refused else self._scenarios).append(scenario)
         return problems
@@ -275,6 +303,7 @@ class Reader:
         tool, problems = self._parsed(document, where)
         problems = problems if written is None else in_their_words(written, problems)
         error = next((problem for problem in (*before, *problems) if problem.severity == "error"), None)
+        error = error or self._refusal(where.pack)
         if tool is not None and error is None:
             self._tools.append(tool)
             self._written.setdefault(tool.name, _Written(document, where))
@@ -282,10 +311,20 @@ class Reader:
             self._note_refusal(document, where, error)
         return problems
 
+    def _refusal(self, pack: Pack | None) -> Problem | None:
+        """Why nothing is taken from the files of a pack; None where its files count."""
+        _name, problem = self._refused_packs.get(pack.origin.source if pack is not None else "", ("", None))
+        if problem is None:
+            return None
+        message = f"its pack was refused: {problem.code}: {problem.message}"
+        return problem._replace(code=REFUSED_PACK, message=message)
+
     def _note_refusal(self, document: Document, where: Home, error: Problem) -> None:
         name = document.value.get("name") if isinstance(document.value, dict) else None
         if isinstance(name, str):
             self._refused.setdefault(full_name(where.namespace, name), error)
+            if error.code == REFUSED_PACK:
+                self._refused.setdefault(name, error)  # its namespace may not have been readable
 
     def _parsed(self, document: Document, where: Home) -> tuple[Descriptor | None, list[Problem]]:
         """The tool of a document in our own form, under the name and with the defaults that its home gives it."""
@@ -391,9 +430,9 @@ def _stranger(message: str, source: str) -> Problem:
 
 
 def _duplicate_pack(first: Pack, second: Pack) -> Problem:
-    """The second pack of one name is refused, and its tools load as if they lay in no pack."""
+    """The second pack of one name is refused, with everything in it."""
     place = first.origin.place("/name")
-    message = f"`{second.name}` is already the name of a pack in {place}; this one is left out, and its files load without it"
+    message = f"`{second.name}` is already the name of a pack in {place}; this one is left out with its tools"
     problem = Problem(
         code="duplicate_pack", message=message, pointer="/name", hint="rename one of them, or load only one"
     )

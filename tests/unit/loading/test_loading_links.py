@@ -64,11 +64,12 @@ def test_a_link_that_a_pack_does_not_hold_is_nothing(folder):
     assert (names(found), codes(found)) == (["good"], [])
 
 
-def test_a_pack_file_that_is_a_link_outside_is_refused_and_the_tools_load_without_it(folder):
+def test_a_pack_file_that_is_a_link_outside_is_refused_with_the_tools(folder):
     root = folder({"secret": "root:x:0\n", "shop/x.yaml": GOOD})
     (root / "shop" / "pack.json").symlink_to(root / "secret")
     found = load([root / "shop"], KINDS)
-    assert (names(found), found.packs, codes(found)) == (["good"], (), ["link_leads_outside"])
+    assert (names(found), found.packs, codes(found)) == ([], (), ["link_leads_outside"])
+    assert found.refused["good"].source == found.problems[0].source
     assert "root:x" not in str(found.problems[0])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -116,15 +117,46 @@ def test_a_pack_within_a_pack_has_its_own_files(folder):
 
 
 @pytest.mark.parametrize("broken", ["name: Shop\n", "", "{", PACK + "requires: {hosts: []}\n", "- 1\n"])
-def test_a_broken_pack_file_keeps_the_tools(folder, broken):
-    root = folder({**PACKED, "shop/pack.yaml": broken})
+def test_of_a_pack_whose_file_is_broken_nothing_is_taken(folder, broken):
+    files = {**PACKED, "shop/play.scenario.yaml": SCENARIO, "shop/over.yaml": "name: good\noverride: true\n"}
+    root = folder({**files, "shop/pack.yaml": broken, "good.yaml": GOOD})
     found = load([root], KINDS)
-    assert names(found) == ["a"]
-    assert found.tools[0].origin.pack == ""
-    assert found.packs == ()
-    assert found.problems
+    assert (names(found), found.packs, found.scenarios, found.refused_scenarios) == (["good"], (), (), ())
+    assert found.tools[0].origin.overrides == ()
     assert {problem.severity for problem in found.problems} == {"error"}
     assert {os.path.relpath(problem.source, root) for problem in found.problems} == {"shop/pack.yaml"}
+    assert (found.refused["a"].code, found.refused["a"].source) == (
+        "refused_pack",
+        str(root / "shop/pack.yaml"),
+    )
+
+
+def test_what_is_wrong_with_the_files_of_a_broken_pack_is_still_told(folder):
+    files = {"pack.yaml": PACK + "bad: 1\n", "x.tool.yaml": "name: x\nlabls: {}\nmock: {result: 1}\n"}
+    for found in (load([folder(files)], KINDS), parse_files(files, KINDS)):
+        assert [(Path(problem.source).name, problem.code) for problem in found.problems] == [
+            ("pack.yaml", "unknown_key"),
+            ("x.tool.yaml", "unknown_key"),
+        ]
+        assert found.refused["x"].source.endswith("x.tool.yaml")
+
+
+def test_what_can_be_read_of_a_broken_pack_says_which_files_are_its_own(folder):
+    said = PACK + "namespace: ns\ntools: ['x/*']\nscenarios: [none]\ndefaults: {timeout: 99h}\nbad: 1\n"
+    files = {
+        "pack.yaml": said,
+        "x/a.yaml": tool("a"),
+        "drafts/bad.tool.yaml": "name: 3\n",
+        "b.yaml": tool("b"),
+    }
+    for found in (load([folder(files)], KINDS), parse_files(files, KINDS)):
+        assert (names(found), codes(found)) == ([], ["unknown_key", "out_of_range"])
+        assert sorted(found.refused) == ["a", "ns__a"]
+    with Runtime.of(found, executors=KINDS) as runtime:
+        for name in ("ns__a", "a"):
+            error = runtime.call_sync(name).error
+            assert error is not None
+            assert "pack.yaml:7:1: refused_pack: its pack was refused: unknown_key: " in error.message
 
 
 def test_two_pack_files_in_one_folder_are_one_pack_and_a_warning(folder):
@@ -162,9 +194,9 @@ def test_files_in_memory_need_no_pack():
     assert (names(found), codes(found), found.packs) == (["good"], ["unrecognised_file"], ())
 
 
-def test_a_broken_pack_in_memory_keeps_the_tools():
+def test_of_a_broken_pack_in_memory_nothing_is_taken():
     found = parse_files({**MEMORY, "pack.json": "{}"}, KINDS)
-    assert names(found) == ["a", "b"]
+    assert (names(found), found.scenarios, sorted(found.refused)) == ([], (), ["a", "b"])
     assert codes(found) == ["missing_key", "missing_key"]
 
 

@@ -21,7 +21,7 @@ def names(found):
     return [tool.name for tool in found.tools]
 
 
-def test_the_second_of_two_packs_of_one_name_is_refused_and_its_tools_load_without_it(folder):
+def test_the_second_of_two_packs_of_one_name_is_left_out_with_its_tools(folder):
     root = folder(
         {"a/pack.yaml": PACK, "a/x.yaml": GOOD, "b/pack.yaml": "# second\n" + PACK, "b/y.yaml": OTHER}
     )
@@ -31,7 +31,9 @@ def test_the_second_of_two_packs_of_one_name_is_refused_and_its_tools_load_witho
     assert problem.source == str(root / "b" / "pack.yaml")
     assert f"{root / 'a' / 'pack.yaml'}:1" in problem.message
     assert len(found.packs) == 1
-    assert [(tool.name, tool.origin.pack) for tool in found.tools] == [("good", "shop"), ("other", "")]
+    assert [(tool.name, tool.origin.pack) for tool in found.tools] == [("good", "shop")]
+    assert found.refused["other"].code == "refused_pack"
+    assert found.refused["other"].source == str(root / "b" / "pack.yaml")
 
 
 @pytest.mark.parametrize("second", ["pack.yml", "pack.json"])

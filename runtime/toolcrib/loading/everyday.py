@@ -66,26 +66,16 @@ class _Everyday:
         self._next_event()
         while type(self._next_event()) is DocumentStartEvent:
             root = self._next_event()
-            found.append(Found(len(found), root.start_mark.line + 1, self._container(root, 1)))
+            found.append(Found(len(found), root.start_mark.line + 1, self._container(type(root), 0)))
             self._next_event()
+        if self._nodes > NODES:
+            raise _Unusual
         return found
-
-    def _container(self, event: Any, level: int) -> JSON:
-        if level <= DEPTH:
-            kind = type(event)
-            if kind is MappingStartEvent:
-                return self._mapping(level)
-            if kind is SequenceStartEvent:
-                return self._sequence(level)
-        raise _Unusual
 
     def _mapping(self, level: int) -> dict[str, JSON]:
         value: dict[str, JSON] = {}
         next_event = self._next_event
-        while True:
-            event = next_event()
-            if type(event) is not ScalarEvent:
-                break
+        while type(event := next_event()) is ScalarEvent:
             key = event.value
             if key in value or (event.implicit[0] and (key in CONSTANTS or key[0] in "<-0123456789")):
                 raise _Unusual
@@ -95,8 +85,10 @@ class _Everyday:
                 plain = event.implicit[0] and (text in CONSTANTS or text[0] in NUMBER_STARTS)
                 value[key] = _plain(text) if plain else text
             else:
-                value[key] = self._container(event, level + 1)
-        self._close(event, MappingEndEvent, 2 * len(value))
+                value[key] = self._container(type(event), level)
+        if type(event) is not MappingEndEvent:
+            raise _Unusual
+        self._nodes += 2 * len(value) + 1
         return value
 
     def _sequence(self, level: int) -> list[JSON]:
@@ -108,14 +100,18 @@ class _Everyday:
                 plain = event.implicit[0] and (text in CONSTANTS or text[0] in NUMBER_STARTS)
                 value.append(_plain(text) if plain else text)
             else:
-                value.append(self._container(event, level + 1))
-        self._close(event, SequenceEndEvent, len(value))
+                value.append(self._container(type(event), level))
+        self._nodes += len(value) + 1
         return value
 
-    def _close(self, event: Any, end: type[Any], nodes: int) -> None:
-        self._nodes += nodes + 1
-        if type(event) is not end or self._nodes > NODES:
-            raise _Unusual
+    def _container(self, kind: type[Any], level: int) -> JSON:
+        """A list or object within `level` others."""
+        if level < DEPTH and self._nodes <= NODES:
+            if kind is MappingStartEvent:
+                return self._mapping(level + 1)
+            if kind is SequenceStartEvent:
+                return self._sequence(level + 1)
+        raise _Unusual
 
 
 def _plain(text: str) -> JSON:

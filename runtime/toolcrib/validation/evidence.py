@@ -136,6 +136,8 @@ class _Glance:
 
     def _comes_to_an_end(self) -> bool:
         """Whether no definition comes back to itself, and the ways through all of them are not too many."""
+        if len(self.uses) == 1:
+            return self.sites <= WAYS
         ways: dict[str, int] = {}
         left = dict(self.uses)
         while left:

@@ -124,8 +124,8 @@ def find_listing(
 ) -> tuple[Listing, Mapping[str, str]] | None:
     """What a list shows of what is read where no path is given, and where the modes lie; None where nobody can tell.
 
-    Nothing can be told without an index that holds good and needs no refreshing, of an unknown profile, and
-    where something is to be told beside the tools.
+    Nothing can be told without an index that holds good, of an unknown profile, and where something is to be
+    told beside the tools.
 
     Args:
         also: What is read besides.
@@ -135,21 +135,35 @@ def find_listing(
     folder, key = index_folder(), key_of((), also)
     if folder is None or key is None:
         return None
+    cabinet = Cabinet(folder)
     try:
-        body = Cabinet(folder).read_beginning(key)
+        body = cabinet.read_beginning(key)
         if body is None:
             return None
         head, parts = head_of(body)
         fresh = head.refreshed() if head.key == key else None
-        if fresh is None or fresh.doubts < head.doubts or LISTINGS not in head.parts:
+        if fresh is None or LISTINGS not in head.parts:
             return None
         start, end = head.parts[LISTINGS]
         (default, named), targets = marshal.loads(parts[start:end])  # noqa: S302 -- as above
+        if fresh.doubts < head.doubts:
+            _settle(cabinet, key)
     except (OSError, EOFError, ValueError, TypeError):
         return None
     counts = profile is not None and (insists or named is not None)
     listing = (named or {}).get(profile) if counts else default
     return None if listing is None else (listing, targets)
+
+
+def _settle(cabinet: Cabinet, key: bytes) -> None:
+    """Write an index again that can be looked at faster from now on. Another one may be there by now."""
+    body = cabinet.read(key)
+    if body is None:
+        return
+    head, parts = head_of(body)
+    fresh = head.refreshed() if head.key == key else None
+    if fresh is not None and fresh.doubts < head.doubts:
+        cabinet.write(key, *fresh.encoded(parts))
 
 
 class Uncollected:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -18,8 +19,10 @@ from toolcrib.cli.group import cli
 from toolcrib.executors import Executors
 from toolcrib.in_force import listings_of
 from toolcrib.index import Index, key_of, profiles_of
-from toolcrib.index.heads import index_folder
+from toolcrib.index.cabinet import Cabinet
+from toolcrib.index.heads import Head, head_of, index_folder
 from toolcrib.loading.settings import PROFILE_VARIABLE
+from toolcrib.loading.trail import Seen, Trail
 from toolcrib.opening import read_stock
 
 TOOLS = {
@@ -302,6 +305,19 @@ def test_an_index_that_is_harmed_is_left_to_the_command(harm, project, told, mon
     for file in Path(index_folder()).iterdir():
         file.write_bytes(harm(file.read_bytes()))
     assert answered(["list"], monkeypatch) is None
+
+
+def test_a_list_settles_an_index_of_what_has_rested_since(project, told, monkeypatch):
+    told(by_click, ["list"])
+    key, cabinet = key_of(()), Cabinet(index_folder())
+    head, parts = head_of(cabinet.read(key))
+    rested = str(Path(os.__file__).parent)
+    folders = {**head.seen.folders, rested: ((), Trail().folder(rested))}
+    doubtful = Head(key, head.around, Seen(head.seen.files, head.seen.contents, folders), head.parts)
+    cabinet.write(key, *doubtful.encoded(parts))
+    assert answered(["list"], monkeypatch) == 0
+    settled, _parts = head_of(cabinet.read(key))
+    assert settled.doubts < doubtful.doubts
 
 
 def test_a_list_with_a_mode_of_others_is_left_to_the_command(project, monkeypatch):

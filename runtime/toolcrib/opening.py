@@ -234,16 +234,18 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
     """
     tools, duplicates = without_duplicates(loaded.tools)
     registry = Registry(tools)
-    problems = [*loaded.problems, *duplicates, *check_requirements(loaded.packs)]
+    problems = [*loaded.problems, *duplicates, *check_requirements(loaded.packs, loaded.refused_packs)]
     scenarios = []
     for scenario in loaded.scenarios:
         full = in_namespace(scenario, registry.cards)
-        faults = link(full, registry, kinds, loaded.refused)
+        faults = link(full, registry, kinds, loaded.refused, loaded.unread)
         problems += faults
         if not any(fault.severity == "error" for fault in faults):
             scenarios.append(full)
     for scenario in loaded.refused_scenarios:
-        problems += link(in_namespace(scenario, registry.cards), registry, kinds, loaded.refused)
+        problems += link(
+            in_namespace(scenario, registry.cards), registry, kinds, loaded.refused, loaded.unread
+        )
     stock = (stock or Stock(registry))._replace(
         registry=registry,
         packs=loaded.packs,

@@ -31,7 +31,7 @@ from toolcrib.proving import prove
 _BESIDE = re.compile(r"(?i)(licen[cs]e|copying|notice|readme|changelog|authors)([.-].*)?")
 """Files at the top of a pack that travel with it although no document names them."""
 
-_NEEDS = frozenset({"unknown_pack", "version_mismatch"})
+_NEEDS = frozenset({"unknown_pack", "version_mismatch", "refused_pack"})
 """Problems that are not the pack's own: what it needs may be there where it is used."""
 
 _ENTRY_TIME = (1980, 1, 1, 0, 0, 0)

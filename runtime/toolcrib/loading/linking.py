@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from toolcrib.errors import Problem, did_you_mean
@@ -15,7 +15,9 @@ Tools = Mapping[str, Descriptor]
 Refused = Mapping[str, Problem]
 
 
-def link(scenario: Scenario, tools: Tools, kinds: Kinds, refused: Refused) -> list[Problem]:
+def link(
+    scenario: Scenario, tools: Tools, kinds: Kinds, refused: Refused, unread: Sequence[str] = ()
+) -> list[Problem]:
     """Everything in a scenario that does not fit the tools: unknown names, modes without a block, wrong mocks.
 
     Args:
@@ -23,6 +25,7 @@ def link(scenario: Scenario, tools: Tools, kinds: Kinds, refused: Refused) -> li
         tools: The tools that are loaded together with it.
         kinds: What the installed modes say of their blocks.
         refused: Name of a tool whose document was refused -> its first problem.
+        unread: Places in files of which nothing could be read, so that nobody knows which tools they hold.
 
     Returns:
         The problems, placed in the scenario's file; a tool that was refused is named once.
@@ -34,7 +37,20 @@ def link(scenario: Scenario, tools: Tools, kinds: Kinds, refused: Refused) -> li
         *_modes(scenario, tools, refused),
         *_verify(scenario, tools, refused),
     ]
-    return [_placed(problem, scenario) for problem in found]
+    return [_placed(_doubted(problem, unread), scenario) for problem in found]
+
+
+def _doubted(problem: Problem, unread: Sequence[str]) -> Problem:
+    """A tool that is not there may stand in a file that could not be read."""
+    if problem.code != "unknown_tool" or not unread:
+        return problem
+    more = f" and {len(unread) - _SHOWN} more" if len(unread) > _SHOWN else ""
+    told = f"{', '.join(unread[:_SHOWN])}{more} could not be read, and may hold it"
+    return problem._replace(hint=f"{problem.hint}; {told}")
+
+
+_SHOWN = 3
+"""Files that a hint names."""
 
 
 def _placed(problem: Problem, scenario: Scenario) -> Problem:

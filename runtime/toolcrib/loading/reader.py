@@ -45,6 +45,7 @@ class Loaded:
         problems: Everything that is wrong with them.
         refused: Name of a tool whose document was refused -> the first problem of it, or that of its pack.
         refused_packs: Pack file that was refused -> name of the pack, if it could be read, and the first problem of it.
+        unread: `file:line` of the first error of each file whose text could not be read at all.
         ignored: Files that a glob of `ignore` leaves out.
     """
 
@@ -55,6 +56,7 @@ class Loaded:
     problems: tuple[Problem, ...] = ()
     refused: Mapping[str, Problem] = field(default_factory=dict)
     refused_packs: Mapping[str, tuple[str, Problem]] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
 
 
@@ -110,6 +112,7 @@ class Reader:
         self._refused_scenarios: list[Scenario] = []
         self._refused: dict[str, Problem] = {}
         self._refused_packs: dict[str, tuple[str, Problem]] = {}
+        self._unread: dict[str, str] = {}
         self._problems: dict[str, list[Problem]] = {}
         self._fruitless: set[str] = set()
         self._globs: dict[str, set[str]] = {}
@@ -149,6 +152,7 @@ class Reader:
                 if problem in counted or problem.code == REFUSED_PACK
             },
             refused_packs=self._refused_packs,
+            unread=tuple(place for key, place in self._unread.items() if key not in data),
             ignored=tuple(self.ignored),
         )
 
@@ -238,6 +242,9 @@ class Reader:
         if not documents and not told:
             told.append(_stranger("the file is empty", source).at(source, 1, 1))
         self._problems[key] = told
+        error = next((problem for problem in problems if problem.severity == "error"), None)
+        if not documents and error is not None and where.tools:
+            self._unread[key] = f"{error.source}:{error.line}"
         strangers = 0
         for document in documents:
             known = self._add_document(document, where, key)
@@ -359,8 +366,8 @@ class Reader:
             name = full_name(upper.home.namespace, said["name"])
             lower = self._written.get(name)
             if lower is None:
-                names = [*self._written, *self._refused]
-                self._problems[key].append(nothing_below(upper.document, name, names))
+                problem = nothing_below(upper.document, name, self._written, self._refused)
+                self._problems[key].append(problem)
                 continue
             tool, problems = self._laid_over(upper, lower, name)
             self._problems[key] += problems

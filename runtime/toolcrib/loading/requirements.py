@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from toolcrib import __version__
 from toolcrib.errors import Problem, did_you_mean
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.versions import mismatch
+from toolcrib.model import NOTHING
 from toolcrib.pointers import pointer_step
 
+Refused: TypeAlias = Mapping[str, tuple[str, Problem]]
+"""Pack file that was refused -> name of the pack, empty where it could not be read, and its first problem."""
 
-def check_requirements(packs: Sequence[Pack], *, version: str = __version__) -> list[Problem]:
+
+def check_requirements(
+    packs: Sequence[Pack],
+    refused: Refused = NOTHING,
+    *,
+    version: str = __version__,
+) -> list[Problem]:
     """What the packs need and do not find among each other, each problem at the place of the need.
 
     The tools of a pack that misses something load all the same: what they lack shows where it is used.
 
     Args:
         packs: All packs that were read.
+        refused: Pack file that was refused -> name of the pack, if it could be read, and the first problem of it.
         version: The version of toolcrib.
     """
     if not any(pack.requires for pack in packs):
         return []
     there = {pack.name: pack for pack in packs}
-    problems = [problem for pack in packs for problem in _unmet(pack, there, version)]
+    problems = [problem for pack in packs for problem in _unmet(pack, there, refused, version)]
     return problems + list(_circles(there))
 
 
-def _unmet(pack: Pack, there: Mapping[str, Pack], version: str) -> Iterator[Problem]:
+def _unmet(pack: Pack, there: Mapping[str, Pack], refused: Refused, version: str) -> Iterator[Problem]:
     wanted = pack.requires.get("toolcrib", "")
     if wanted and (why := mismatch(version, wanted)):
         message = f"pack `{pack.name}` needs toolcrib {wanted}, and this one {why}"
@@ -36,7 +47,7 @@ def _unmet(pack: Pack, there: Mapping[str, Pack], version: str) -> Iterator[Prob
     for name, wanted in _needed(pack).items():
         found = there.get(name)
         if found is None:
-            yield _placed(pack, _absent(pack, name, wanted, there))
+            yield _placed(pack, _absent(pack, name, wanted, there, refused))
         elif why := mismatch(found.version, wanted):
             place = found.origin.place("/version")
             message = f"pack `{pack.name}` needs `{name}` {wanted}, and the one in {place} {why}"
@@ -49,13 +60,25 @@ def _unmet(pack: Pack, there: Mapping[str, Pack], version: str) -> Iterator[Prob
 _TOOLCRIB = "/requires/toolcrib"
 
 
-def _absent(pack: Pack, name: str, wanted: str, there: Mapping[str, Pack]) -> Problem:
+def _absent(pack: Pack, name: str, wanted: str, there: Mapping[str, Pack], refused: Refused) -> Problem:
+    why = next((problem for known, problem in refused.values() if known == name), None)
+    if why is not None:
+        message = f"pack `{pack.name}` needs pack `{name}` {wanted}, which was refused: {why.code} in {why.source}:{why.line}"
+        return Problem(
+            code="refused_pack",
+            message=message,
+            pointer=_pointer(name),
+            hint="mend the file of that pack first",
+        )
     message = f"pack `{pack.name}` needs pack `{name}` {wanted}, which is not here"
     others = [known for known in there if known != pack.name]
     near = did_you_mean(name, others)
     listed = (
         f"; there is {', '.join(f'`{known}`' for known in others[:_LISTED])}" if others and not near else ""
     )
+    unread = [file for file, (known, _problem) in refused.items() if not known]
+    if unread and not near:
+        near = f"no name could be read in {', '.join(unread[:_LISTED])}; mend that first if it is this pack"
     hint = f"{near or 'add it to `sources` in `toolcrib.yaml`, or read it with `--pack`'}{listed}"
     return Problem(code="unknown_pack", message=message, pointer=_pointer(name), hint=hint)
 

@@ -270,7 +270,7 @@ def _check_entry(entry: _Entry, faults: Faults) -> None:
     if not entry.is_safe:
         deep = f": it is {entry.depth} parts deep" if entry.depth > NAME_DEPTH else ""
         message = f"`{entry.shown}` is no safe name{deep}"
-        hint = f"a name is at most {NAME_DEPTH} parts of letters, digits, `.`, `_`, `-`, and at most {NAME_LENGTH} characters"
+        hint = f"a name is at most {NAME_DEPTH} parts of ASCII letters, digits, `.`, `_`, `-` (no spaces, no accents), and at most {NAME_LENGTH} characters"
         faults.tell("archive_unsafe_name", message, hint)
     if not _is_plain(entry):
         message = f"`{entry.shown}` is a link, a device or something else than a file or folder"

@@ -188,3 +188,27 @@ def test_a_scenario_from_memory_is_placed():
     found = parse("x", {"scenario": "s", "steps": [{"call": "nobody"}]}, KINDS)
     runtime = Runtime.of(found, executors=KINDS)
     assert [(problem.source, problem.line, problem.column) for problem in runtime.problems] == [("x", 1, 1)]
+
+
+def test_a_tool_that_nobody_knows_may_stand_in_a_file_that_could_not_be_read(folder):
+    root = folder({"t.tool.yaml": "name: gen\nmock: {\n", "s.yaml": "scenario: s\nsteps: [{call: gen}]\n"})
+    with Runtime.open(root, index=False) as runtime:
+        (unknown,) = [problem for problem in runtime.problems if problem.code == "unknown_tool"]
+    assert f"{root / 't.tool.yaml'}:" in unknown.hint
+    assert unknown.hint.endswith("could not be read, and may hold it")
+
+
+def test_a_pack_that_is_refused_is_named_by_what_needs_it(folder):
+    root = folder(
+        {
+            "a/pack.yaml": "name: a\nversion: 1.0.0\nrequires: {packs: {b: '>=1'}}\n",
+            "a/s.yaml": "scenario: s\nsteps: [{call: x}]\n",
+            "b/pack.yaml": "name: b\nversion: 1.0.0\nbad: 1\n",
+            "b/x.yaml": "name: x\nmock: {result: 1}\n",
+        }
+    )
+    with Runtime.open(root, index=False) as runtime:
+        found = {problem.code: problem for problem in runtime.problems}
+    assert sorted(found) == ["refused_pack", "refused_tool", "unknown_key"]
+    assert found["refused_tool"].hint == "mend the file of its pack first"
+    assert f"{root / 'b' / 'pack.yaml'}:3" in found["refused_pack"].message

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from toolcrib import __version__
-from toolcrib.errors import DocumentError
+from toolcrib.errors import DocumentError, Problem
 from toolcrib.executors import Executors
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.projects import Project
@@ -158,3 +158,17 @@ def test_a_project_says_which_versions_of_a_pack_will_do():
         Project.parse("toolcrib.json", {"project": "p", "sources": sources}, kinds=KINDS)
     told = [(problem.code, problem.pointer) for problem in raised.value.problems]
     assert told == [("wrong_form", "/sources/0/version")]
+
+
+def test_a_pack_that_is_needed_and_was_refused_is_told_as_that():
+    files = {"a/pack.yaml": "name: a\nversion: 1.0.0\nrequires: {packs: {b: '>=1', c: '>=1'}}\n"}
+    needy = Pack.parse("a/pack.yaml", files["a/pack.yaml"], kinds=KINDS)
+    why = Problem(code="unknown_key", message="x", source="b/pack.yaml", line=3)
+    broken = {"b/pack.yaml": ("b", why), "d/pack.yaml": ("", why._replace(source="d/pack.yaml"))}
+    refused, unknown = check_requirements([needy], broken)
+    assert (refused.code, refused.pointer) == ("refused_pack", "/requires/packs/b")
+    assert "which was refused: unknown_key in b/pack.yaml:3" in refused.message
+    assert (unknown.code, unknown.hint) == (
+        "unknown_pack",
+        "no name could be read in d/pack.yaml; mend that first if it is this pack",
+    )

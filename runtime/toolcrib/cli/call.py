@@ -31,7 +31,9 @@ from toolcrib.text import escape_terminal
 @click.option("--mode", metavar="MODE", help="Call the tool in this mode instead of its own.")
 @click.option("--dry-run", is_flag=True, help="Say what the call would do, and do nothing.")
 @click.option("--explain", is_flag=True, help="Say on stderr which answer is chosen and why, then call.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seeds what mocks generate.")
+@click.option(
+    "--seed", metavar="N", type=int, default=0, show_default=True, help="Seeds what mocks generate."
+)
 @json_option
 @reading_options
 @click.pass_context

@@ -20,6 +20,7 @@ from toolcrib.cli.tools_table import not_offered, tool_lines
 @click.option(
     "-n",
     "most",
+    metavar="N",
     type=click.IntRange(min=1),
     default=10,
     show_default=True,

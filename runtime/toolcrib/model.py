@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from toolcrib.errors import error_for
+from toolcrib.pointers import keys_of
 
 if TYPE_CHECKING:
     from toolcrib.protocols import Files, Session
@@ -297,7 +298,17 @@ class Origin(NamedTuple):
     def place(self, pointer: str = "") -> str:
         """`file:line` of a place in the document."""
         line = self.locate(pointer)[0] or self.line
-        return f"{self.source}:{line}"
+        return f"{self.file_of(pointer)}:{line}"
+
+    def file_of(self, pointer: str) -> str:
+        """The file that a place stands in: `source`, or that of a document below which wrote it."""
+        key = next(iter(keys_of(pointer)), "") if self.overrides else ""
+        file = _file(self.settings.get(key, ""))
+        return file if file in map(_file, self.overrides) else self.source
+
+
+def _file(place: str) -> str:
+    return place.rpartition(":")[0]
 
 
 _TOLD = -2

@@ -64,7 +64,7 @@ class _Mock:
             code=code,
             message=message,
             pointer=self.place + pointer.removeprefix("/mock"),
-            source=origin.source,
+            source=origin.file_of(pointer),
             line=line or origin.line,
             column=column or 1,
             **more,
@@ -266,7 +266,7 @@ def second_opinion(tool: Descriptor) -> Iterator[Problem]:
             pointer=pointer,
             hint="other programs that read it may refuse it too",
             severity="warning",
-            source=tool.origin.source,
+            source=tool.origin.file_of(pointer),
             line=line or tool.origin.line,
             column=column or 1,
         )

@@ -6,7 +6,7 @@ to the upper document; those within any other key to the document below.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from toolcrib.errors import Problem, did_you_mean
@@ -139,8 +139,20 @@ def kept_files(files: Files | None) -> tuple[Files | None, tuple[KeptFiles, ...]
     return kept, (kept,)
 
 
-def nothing_below(document: Document, name: str, names: Iterable[str]) -> Problem:
-    """The problem of an override without a tool that it could be laid over."""
-    hint = did_you_mean(name, names) or "leave `override` out to write a tool of its own"
+def nothing_below(
+    document: Document, name: str, names: Iterable[str], refused: Mapping[str, Problem]
+) -> Problem:
+    """The problem of an override without a tool that it could be laid over.
+
+    Args:
+        document: The override.
+        name: The name that it has.
+        names: Those of all tools.
+        refused: Name of a tool whose document was refused -> why.
+    """
     message = f"there is no tool `{name}` that this could override"
+    hint = did_you_mean(name, [*names, *refused]) or "leave `override` out to write a tool of its own"
+    if name in refused:
+        message += ": its document was refused"
+        hint = f"put right what is wrong in {refused[name].source}:{refused[name].line}"
     return document.place(Problem(code="nothing_to_override", message=message, pointer="/name", hint=hint))

@@ -75,6 +75,8 @@ def test_an_override_says_where_each_part_stands(folders):
     paths = folders(theirs__a=BASE, ours__a="name: search\noverride: true\ndescription: Ours.\n")
     tool = only_tool(load(paths, KINDS))
     assert tool.origin.place("/description") == f"{paths[1]}/a.yaml:3"
+    assert tool.origin.place("/mock/result/hits") == f"{paths[0]}/a.yaml:5"
+    assert tool.origin.place() == tool.origin.place("/nowhere") == f"{paths[1]}/a.yaml:1"
     assert tool.origin.overrides == (f"{paths[0]}/a.yaml:1",)
 
 
@@ -112,6 +114,13 @@ def test_an_override_without_a_tool_below_is_an_error(folders):
     assert (problem.code, problem.pointer, problem.line) == ("nothing_to_override", "/name", 1)
     assert "`search`" in problem.hint
     assert [tool.name for tool in loaded.tools] == ["search"]
+
+
+def test_an_override_of_a_refused_tool_is_told_where_that_stands(folders):
+    paths = folders(theirs__a="name: search\nmock: {resul: 1}\n", ours__a="name: search\noverride: true\n")
+    (problem,) = (each for each in load(paths, KINDS).problems if each.code == "nothing_to_override")
+    assert problem.message.endswith("override: its document was refused")
+    assert problem.hint == f"put right what is wrong in {paths[0]}/a.yaml:2"
 
 
 def test_a_refused_override_leaves_the_tool_as_it_was(folders):

@@ -192,7 +192,7 @@ def _contents(folder: Path, read: Iterable[str], loaded: Loaded) -> tuple[dict[s
 
 def _fault(path: Path, name: str, folder: Path) -> Problem | None:
     """Why a file can't travel."""
-    if path.name.endswith(ARCHIVE) or (path.name in PACK_FILES and "/" in name):
+    if path.suffix.lower() == ARCHIVE or (path.name in PACK_FILES and "/" in name):
         message = "the pack holds another pack, and an archive is one pack"
         hint = "build that one too, move it out of this one, and name it in `requires`"
         return Problem(code="pack_in_pack", message=message, hint=hint, source=str(path))

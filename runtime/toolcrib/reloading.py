@@ -199,7 +199,7 @@ def _is_gone(file: str) -> bool:
     try:
         return not stat.S_ISREG(os.stat(file).st_mode)
     except NotADirectoryError:
-        return f"{ARCHIVE}/" not in file
+        return f"{ARCHIVE}/" not in file.lower()
     except OSError as error:
         return isinstance(error, FileNotFoundError)
 

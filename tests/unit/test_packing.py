@@ -272,3 +272,19 @@ def test_saving_leaves_nothing_half_written(tmp_path):
     with pytest.raises(OSError, match="folder"):
         save(b"three", tmp_path / "folder.zip")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.zip", "x.zip"]
+
+
+def test_an_archive_may_be_called_zip_in_capitals(laid_out):
+    source = laid_out()
+    path = source.parent / "SHOP.ZIP"
+    path.write_bytes(read(source).archive)
+    found = load([path], Executors.installed())
+    assert ([tool.name for tool in found.tools], found.problems) == (["get"], ())
+
+
+def test_a_name_that_no_archive_may_hold_is_told_with_what_it_may_be(laid_out):
+    odd = "name: get\nmock: {result_file: ../data/café f.json}\n"
+    source = laid_out({**FILES, "shop/tools/get.tool.yaml": odd, "shop/data/café f.json": "{}"})
+    (problem,) = [problem for problem in read(source).problems if problem.severity == "error"]
+    assert problem.code == "archive_unsafe_name"
+    assert "ASCII letters, digits, `.`, `_`, `-` (no spaces, no accents)" in problem.hint

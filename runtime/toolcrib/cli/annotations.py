@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from toolcrib.errors import Problem, Severity
@@ -29,11 +30,23 @@ def command(
 ) -> str:
     """A text that is shown beside a line of a file; what is empty or 0 is left out.
 
+    GitHub takes a file to be named from the folder that it checked out (`GITHUB_WORKSPACE`), wherever a step runs.
+
     Escapes as GitHub's own toolkit does: `%`, CR and LF everywhere, `:` and `,` in properties as well.
     """
-    properties = {"file": file, "line": line, "col": column, "title": title}
+    properties = {"file": _in_workspace(file), "line": line, "col": column, "title": title}
     told = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items() if value)
     return f"::{severity} {told}::{_data(text)}"
+
+
+def _in_workspace(file: str) -> str:
+    """The file relative to the folder that GitHub checked out; as it was named, where it lies elsewhere."""
+    top = os.environ.get("GITHUB_WORKSPACE", "")
+    if not top or not file:
+        return file
+    within = os.path.relpath(os.path.realpath(file), os.path.realpath(top))
+    outside = within == os.pardir or within.startswith(f"{os.pardir}{os.sep}")
+    return file if outside else within.replace(os.sep, "/")
 
 
 def _data(text: str) -> str:

@@ -132,7 +132,7 @@ def command(
         slowest=slowest or 0,
     )
     if watch:
-        from toolcrib.cli.rounds import keep_running  # noqa: PLC0415 -- most runs watch nothing
+        from toolcrib.cli.rerunning import keep_running  # noqa: PLC0415 -- most runs watch nothing
 
         keep_running(lambda: one_round(plan, options).seen)
     ctx.exit(one_round(plan, options).code)

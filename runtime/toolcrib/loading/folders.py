@@ -108,7 +108,7 @@ class Folders:
             self._add_folder(path, source)
         elif path == pack_file(path.parent):
             self._add_folder(path.parent, source)
-        elif path.suffix == ARCHIVE:
+        elif path.suffix.lower() == ARCHIVE:
             self._add_archive(str(path), str(real_path(path)), source.namespace, scanned=False)
         else:
             root = self._enclosing_pack(path.parent)

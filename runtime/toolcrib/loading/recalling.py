@@ -72,11 +72,12 @@ def _archive_of(source: str) -> Plain:
 
 def _splits(source: str) -> Iterator[tuple[str, str]]:
     """Every way to divide the name of a file into an archive and a path in it."""
-    at = source.find(f"{ARCHIVE}/")
+    lower = source.lower()
+    at = lower.find(f"{ARCHIVE}/")
     while at >= 0:
         end = at + len(ARCHIVE)
         yield source[:end], source[end + 1 :]
-        at = source.find(f"{ARCHIVE}/", end)
+        at = lower.find(f"{ARCHIVE}/", end)
 
 
 def plain_files(files: Files | None) -> Plain:
@@ -93,7 +94,7 @@ def plain_files(files: Files | None) -> Plain:
             return (KEPT, files.contents, beside) if files.contents else beside
         case DiskFiles():
             return DISK, str(files.folder), str(files.root)
-        case MemoryFiles(key=key) if key.endswith(f"{ARCHIVE}/"):
+        case MemoryFiles(key=key) if key.lower().endswith(f"{ARCHIVE}/"):
             return PACKED, key.removesuffix("/"), files.folder
         case LaidFiles():
             return LAID, plain_files(files.upper), plain_files(files.lower), tuple(sorted(files.keys))

@@ -219,3 +219,19 @@ def test_only_what_is_a_command_is_changed(text, shown):
 
 def test_two_forms_at_once_are_refused(tools, toolcrib):
     assert toolcrib("run", "--json", "--format", "github").exit_code == exit_codes.USAGE
+
+
+@pytest.mark.parametrize("verb", ["run", "validate"])
+def test_github_is_told_files_from_the_folder_that_it_checked_out(
+    tmp_path, write, toolcrib, monkeypatch, verb
+):
+    write({"sub/descriptors/odd.tool.yaml": "name: odd\noops: 1\nmock: {result: 1}\n", "elsewhere/x": ""})
+    monkeypatch.chdir(tmp_path / "sub")
+    for top, file in [
+        (tmp_path, "sub/descriptors/odd.tool.yaml"),
+        (tmp_path / "sub", "descriptors/odd.tool.yaml"),
+        (tmp_path / "elsewhere", "descriptors/odd.tool.yaml"),
+        ("", "descriptors/odd.tool.yaml"),
+    ]:
+        monkeypatch.setenv("GITHUB_WORKSPACE", str(top))
+        assert commands(toolcrib(verb, "--format", "github"))[0].startswith(f"::error file={file},line=2,")

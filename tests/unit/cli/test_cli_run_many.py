@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.rounds import keep_running
+from toolcrib.cli.rerunning import keep_running
 from toolcrib.errors import ConfigurationError
 from toolcrib.loading.trail import Trail
 

@@ -29,13 +29,16 @@ from toolcrib import (
     Scenario,
     ScenarioReport,
     Session,
+    ToolAppeared,
+    ToolChanged,
+    ToolGone,
     Toolset,
     Usage,
     VirtualClock,
 )
 
 
-def watch(event: CallStarted | CallFinished) -> None:
+def watch(event: CallStarted | CallFinished | ToolAppeared | ToolChanged | ToolGone) -> None:
     assert_type(event.call, Call)
     if isinstance(event, CallFinished):
         assert_type(event.result, Result)

@@ -434,7 +434,9 @@ class Runtime:
 
         self.check_open()
         if not poll > 0:
-            raise ConfigurationError(f"`poll` is {poll:g}, and a watch waits between its looks", hint="write 1.0")
+            raise ConfigurationError(
+                f"`poll` is {poll:g}, and a watch waits between its looks", hint="write 1.0"
+            )
 
         def seen() -> Seen:
             if self._stock.seen is None:

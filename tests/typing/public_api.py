@@ -39,9 +39,15 @@ from toolcrib import (
 
 
 def watch(event: CallStarted | CallFinished | ToolAppeared | ToolChanged | ToolGone) -> None:
-    assert_type(event.call, Call)
-    if isinstance(event, CallFinished):
-        assert_type(event.result, Result)
+    match event:
+        case CallStarted():
+            assert_type(event.call, Call)
+        case CallFinished():
+            assert_type(event.result, Result)
+        case ToolGone():
+            assert_type(event.before, Descriptor)
+        case _:
+            assert_type(event.tool, Descriptor)
 
 
 async def cached(call: Call, call_next: CallNext) -> Result:

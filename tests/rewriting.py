@@ -16,7 +16,10 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from toolcrib import Descriptor
 
 PIECE = 1 << 10
 """Bytes that are written at once."""
@@ -33,22 +36,33 @@ def version_in(value: Any) -> int:
     return value["version"]
 
 
+def version_said(tool: Descriptor) -> int:
+    """The version that a descriptor tells, or the file that it names."""
+    block = tool.bindings["mock"]
+    if "result_file" in block:
+        return version_in(json.loads(tool.origin.files.read(block["result_file"])))
+    return version_in(block["result"])
+
+
 def text_of(name: str, version: int) -> bytes:
-    """The descriptor of a tool in a version; the end of its name tells the format."""
+    """The descriptor of a tool in a version, or of `probe_data` the answer; the end of the name tells the format."""
+    if name == "probe_data":
+        return json.dumps(result_of(version)).encode()
     mock = {"result": result_of(version)}
     if name.endswith("json"):
         return json.dumps({"mock": mock, "name": name}).encode()
     return f"mock: {json.dumps(mock)}\nname: {json.dumps(name)}\n".encode()
 
 
-TOOLS = {"probe_yaml": "probe.yaml", "probe_json": "sub/probe.json"}
-"""The tools that are rewritten, and where they lie in the folder."""
+TOOLS = {"probe_yaml": "probe.yaml", "probe_json": "sub/probe.json", "probe_data": "sub/answer.json"}
+"""The tools that are rewritten, and where they lie in the folder; of one of them the file with its answer."""
 
 
 def write_all(folder: Path, version: int) -> None:
     """All of the folder as a version has it; `steady` is the same in all of them."""
     (folder / "sub").mkdir(parents=True, exist_ok=True)
     (folder / "steady.yaml").write_bytes(text_of("steady", 0))
+    (folder / "data.yaml").write_bytes(b'mock: {result_file: sub/answer.json}\nname: "probe_data"\n')
     for name, path in TOOLS.items():
         (folder / path).write_bytes(text_of(name, version))
 
@@ -88,7 +102,10 @@ def _touched(path: Path, data: bytes) -> None:
 
 
 def _moved(path: Path, data: bytes) -> None:
-    """The file has another name in every second version."""
+    """The file has another name in every second version, unless somebody names it."""
+    if path.name == "answer.json":
+        _replaced(path, data)
+        return
     other = path.with_name(f"a-{path.name}")
     here, there = (path, other) if path.exists() else (other, path)
     _in_pieces(_beside(path), data)

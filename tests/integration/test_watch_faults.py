@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import rewriting
-from rewriting import ALL_WAYS, TOOLS, Writer, version_in
+from rewriting import ALL_WAYS, TOOLS, Writer, version_said
 from toolcrib import Runtime
 
 PATIENCE = 30
@@ -55,15 +55,14 @@ class Follower:
                 self._changed.clear()
 
 
-def version_of(runtime: Runtime, name: str) -> int | None:
-    """The version of a tool that is in force; None without the tool."""
-    tool = runtime.registry.get(name)
-    return None if tool is None else version_in(tool.bindings["mock"]["result"])
-
-
 def has(runtime: Runtime, version: int | None) -> Callable[[], bool]:
     """Whether a version of all tools is in force."""
-    return lambda: all(version_of(runtime, name) == version for name in TOOLS)
+
+    def in_force() -> bool:
+        tools = [runtime.registry.get(name) for name in TOOLS]
+        return all((None if tool is None else version_said(tool)) == version for tool in tools)
+
+    return in_force
 
 
 @pytest.mark.usefixtures("heard")
@@ -163,10 +162,10 @@ def test_events_follow_a_link_from_release_to_release(tmp_path):
     asyncio.run(main())
 
 
-def held() -> tuple[int, int]:
-    """Threads and file descriptors of this process."""
+def held() -> tuple[set[threading.Thread], int]:
+    """Threads that do not end, and file descriptors of this process."""
     gc.collect()
-    return threading.active_count(), sum(1 for _ in Path("/dev/fd").iterdir())
+    return set(threading.enumerate()), sum(1 for _ in Path("/dev/fd").iterdir())
 
 
 @pytest.mark.usefixtures("heard")
@@ -190,4 +189,6 @@ def test_a_watch_that_ends_leaves_nothing_behind(tmp_path, ends):
     rewriting.lay_out(tmp_path, "deleted and created")
     before = held()
     asyncio.run(main())
+    for thread in set(threading.enumerate()) - before[0]:
+        thread.join(PATIENCE)  # it was told to end
     assert held() == before

@@ -16,6 +16,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -29,8 +30,11 @@ from corpus import write_descriptors
 
 ROOT = Path(__file__).parents[1]
 TOOLS = 1_000
-UNWANTED = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONPATH", "PYTHONHOME", "TOOLCRIB_PROFILE")
-"""Variables under which no user's interpreter starts."""
+UNWANTED = ("PYTHON", "TOOLCRIB_", "COLUMNS", "XDG_")
+"""What begins like this changes how an interpreter or a command starts."""
+
+REST = 2.5
+"""Seconds. A file that was touched just now is read again to be sure of it; this long after, its times are enough."""
 
 FORECAST = """\
 name: get_forecast
@@ -113,15 +117,12 @@ def install(folder: Path) -> Path:
 
 
 def prepare(folder: Path) -> dict[str, str]:
-    """Write 1,000 descriptors and one more into `folder/descriptors`; returns the variables to start under."""
+    """Write the descriptors into `folder/descriptors`; returns the variables to start under."""
     descriptors = folder / "descriptors"
     descriptors.mkdir()
     write_descriptors(descriptors, TOOLS - 1)
     (descriptors / "get_forecast.tool.yaml").write_text(FORECAST, encoding="utf-8")
-    old = 1_700_000_000  # touched long ago, as files are that people work with
-    for path in (*descriptors.iterdir(), descriptors):
-        os.utime(path, (old, old))
-    kept = {name: value for name, value in os.environ.items() if name not in UNWANTED}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(UNWANTED)}
     return kept | {"XDG_CACHE_HOME": str(folder / "cache"), "HOME": str(folder)}
 
 
@@ -133,6 +134,9 @@ def rows(rounds: int = 60, python: Path | None = None) -> Iterator[Row]:
         os.chdir(folder)
         try:
             named = commands((python or install(folder / "venv")).parent)
+            for wait in (REST, 0.0):
+                time.sleep(wait)
+                seconds(named["toolcrib list"], environment)
             times = interleaved(
                 {name: partial(seconds, words, environment) for name, words in named.items()},
                 rounds,

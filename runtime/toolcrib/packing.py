@@ -109,6 +109,7 @@ async def _from_folder(folder: Path, also: Sequence[str], executors: Executors) 
     folders = Folders(reader, trail)
     for path in (source, *also):
         folders.add(Source(path))
+    folders.tell_links()
     loaded = reader.loaded()
     parcel = await _judged(source, "" if source == "." else source + os.sep, loaded, executors)
     contents, problems = _contents(folder, trail.closed().files, loaded)

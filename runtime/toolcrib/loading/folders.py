@@ -27,7 +27,7 @@ from toolcrib.loading.finding import PROJECT_FILES
 from toolcrib.loading.packs import Pack, fits
 from toolcrib.loading.reader import Reader, home, second_pack_file
 from toolcrib.loading.strangers import foreign
-from toolcrib.loading.trail import Trail
+from toolcrib.loading.trail import LINKED, Trail
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,8 @@ class Folders:
         self._trail = trail
         self._touched = _Touched(reader, trail)
         self._arenas: dict[Path, bool] = {}
+        self._walked: set[str] = set()
+        self._links: list[str] = []
 
     def add(self, source: Source) -> None:
         """A folder, a pack (also by its `pack.yaml`, or as `.zip`), or one file."""
@@ -125,12 +127,21 @@ class Folders:
             if names is None:
                 self._reader.add_problem(here.path, _unreadable(here.path))
                 continue
-            files = [name for name in names if not name.endswith("/")]
+            self._walked.add(here.real)
+            files = [name for name in names if "/" not in name]
             here = self._entered(here, files, source)
             for name in files:
                 if name not in PROJECT_FILES:
                     self._add_entry(name, here, root, source)
+            links = [here.named(name.removesuffix(LINKED)) for name in names if name.endswith(LINKED)]
+            self._links += [path for path in links if not self._is_ignored(path, source)]
             left += reversed([here.below(name[:-1]) for name in names if name.endswith("/")])
+
+    def tell_links(self) -> None:
+        """Say which linked folders were passed over. Call it when everything is added: one may be read by itself."""
+        for path in self._links:
+            if os.path.realpath(path) not in self._walked:
+                self._reader.add_problem(path, _not_followed(path))
 
     def _entered(self, here: _Place, files: Sequence[str], source: Source) -> _Place:
         """The same place, in the pack that the folder is if it is one."""
@@ -337,6 +348,12 @@ def _outside(path: str, root: Path | str) -> Problem:
     message = f"the file is a link that leads outside {root}, and was not read"
     hint = "put a copy in its place, or name the file itself"
     return Problem(code="link_leads_outside", message=message, hint=hint, source=path, line=1, column=1)
+
+
+def _not_followed(path: str) -> Problem:
+    message = "the folder is a link, and what is in it was not read"
+    hint = "name the folder itself as a source, or put it in the place of the link"
+    return Problem(code="link_not_followed", message=message, hint=hint, severity="notice", source=path)
 
 
 _LEVELS = 4

@@ -28,6 +28,7 @@ def load(sources: Iterable[str | Path | Source], kinds: Kinds, trail: Trail | No
     folders = Folders(reader, trail)
     for source in sources:
         folders.add(source if isinstance(source, Source) else Source(str(source)))
+    folders.tell_links()
     return reader.loaded()
 
 

@@ -27,6 +27,9 @@ SUFFIXES = (".yaml", ".yml", ".json")
 ARCHIVE = ".zip"
 """A file with this ending is looked at for a pack."""
 
+LINKED = "/@"
+"""Stands behind the name of a link to a folder, which is not entered."""
+
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules"})
 """Besides those whose name begins with a dot."""
 
@@ -41,7 +44,7 @@ State: TypeAlias = tuple[int, ...]
 what it leads to. Empty for what is absent or can't be reached."""
 
 Names: TypeAlias = tuple[str, ...] | None
-"""The names in a folder that matter, sorted, those of folders with `/` at the end; None without a folder."""
+"""The names in a folder that matter, sorted, those of folders with `/` at the end, those of links to folders with `LINKED`; None without a folder."""
 
 _READ = (*SUFFIXES, ARCHIVE)
 
@@ -218,7 +221,7 @@ def _names(folder: str) -> Names:
     except (OSError, ValueError):
         return None
     if folder.endswith(("/", os.sep)):
-        return tuple(name for name in names if not name.endswith("/"))
+        return tuple(name for name in names if "/" not in name)
     return tuple(names)
 
 
@@ -229,8 +232,12 @@ def _names_that_matter(entries: Iterator[os.DirEntry[str]]) -> Iterator[str]:
             continue
         if name.endswith(_READ) and not entry.is_dir(follow_symlinks=False):
             yield name
-        elif name not in SKIPPED_FOLDERS and entry.is_dir(follow_symlinks=False):
+        elif name in SKIPPED_FOLDERS:
+            continue
+        elif entry.is_dir(follow_symlinks=False):
             yield f"{name}/"
+        elif entry.is_symlink() and entry.is_dir():
+            yield f"{name}{LINKED}"
 
 
 def _folder_now(path: str, known: tuple[State, Names], moment: int) -> tuple[State, Names] | None:
@@ -249,4 +256,4 @@ def _differing(folder: str, before: Names, after: Names) -> Iterator[str]:
     if (before is None) != (after is None):
         yield folder
     for name in {*(before or ())} ^ {*(after or ())}:
-        yield os.path.join(folder, name.rstrip("/"))  # noqa: PTH118
+        yield os.path.join(folder, name.partition("/")[0])  # noqa: PTH118

@@ -6,7 +6,8 @@ import pytest
 
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.sources import load
+from toolcrib.loading.sources import Source, load
+from toolcrib.loading.trail import Trail
 
 KINDS = Executors({"mock": MockExecutor})
 
@@ -92,3 +93,27 @@ def test_a_link_to_nowhere_is_told_and_stops_nothing(folder):
     (root / "b.yaml").symlink_to(root / "b.yaml")
     found = load([root], KINDS)
     assert (names(found), codes(found)) == (["good"], ["file_vanished", "file_unreadable"])
+
+
+def test_a_linked_folder_is_not_entered_and_a_notice_says_so(folder):
+    root = folder({"sym/a.txt": "", "gp/good.yaml": GOOD})
+    (root / "sym" / "gp").symlink_to(root / "gp")
+    found = load([root / "sym"], KINDS)
+    (problem,) = found.problems
+    assert (names(found), problem.code, problem.severity) == ([], "link_not_followed", "notice")
+    assert problem.source == str(root / "sym" / "gp")
+    assert "as a source" in problem.hint
+    for sources in (
+        [root],
+        [root / "sym", root / "gp"],
+        [Source(str(root / "sym"), "", ("sym/gp",), str(root))],
+    ):
+        assert codes(load(sources, KINDS)) == []
+
+
+def test_a_link_that_becomes_a_folder_is_noticed(folder):
+    root = folder({"t/a.yaml": GOOD, "gp/good.yaml": GOOD})
+    trail = Trail()
+    load([root / "t"], KINDS, trail)
+    (root / "t" / "gp").symlink_to(root / "gp")
+    assert trail.closed().changed() == [str(root / "t" / "gp")]

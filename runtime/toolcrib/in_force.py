@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from toolcrib.errors import ConfigurationError, Problem, UnknownMode, did_you_mean
+from toolcrib.errors import ConfigurationError, UnknownMode, did_you_mean
 from toolcrib.index.heads import Listing, Listings
 from toolcrib.index.stocks import Profiles
 from toolcrib.loading.settings import Settings, apply_settings, first_fit
 from toolcrib.model import NOTHING, Descriptor
 from toolcrib.protocols import Kinds
-from toolcrib.queries import Card, flags_of, idle_globs, idle_toolset_globs
+from toolcrib.queries import Card, flags_of
 from toolcrib.registry import Registry, how_many
 from toolcrib.stock import Stock
 from toolcrib.text import first_sentence
@@ -41,11 +41,13 @@ def in_force(stock: Stock, settings: Settings, modes: Mapping[str, str], kinds: 
         )
     registry = with_modes(registry, modes).with_toolsets(stock.toolsets)
     for globs, offered, place in settings.switches:
-        registry = registry.enabled(globs, place) if offered else registry.disabled(globs, place)
+        registry = (
+            registry.enabled(*globs, place=place) if offered else registry.disabled(*globs, place=place)
+        )
     if settings.toolset:
         registry = registry.within(settings.toolset)
     if stock.project_error:
-        registry = registry.disabled(["*"], f"{stock.project_error}, which has errors")
+        registry = registry.disabled("*", place=f"{stock.project_error}, which has errors")
     return registry
 
 
@@ -81,23 +83,6 @@ def _listing(stock: Stock, settings: Settings, kinds: Kinds) -> Listing | None:
     return rows, len(registry) - len(cards)
 
 
-def idle_settings(stock: Stock, settings: Settings) -> list[Problem]:
-    """A warning for each glob of a project, profile or toolset that fits no tool."""
-    names = stock.registry.cards
-    problems = idle_toolset_globs(names, stock.toolsets)
-    for glob in settings.modes:
-        problems += idle_globs(names, [glob], of="`modes`", place=_line(settings.places[f"modes.{glob}"]))
-    for globs, offered, place in settings.switches:
-        key = "`enable`" if offered else "`disable`"
-        problems += idle_globs(names, globs, of=key, place=_line(place))
-    return problems
-
-
-def _line(place: str) -> str:
-    """`file:line` of a place that also says which profile it belongs to."""
-    return place.partition(" ")[0]
-
-
 def check_modes(
     registry: Registry, modes: Mapping[str, str], kinds: Kinds, places: Mapping[str, str] | None = None
 ) -> None:
@@ -110,13 +95,18 @@ def check_modes(
     """
     if not modes:
         return
-    known = {*kinds.modes, *(mode for card in registry.cards.values() for mode in card.modes)}
+    known = known_modes(registry, kinds)
     for glob, mode in modes.items():
         if mode not in known and glob not in registry:
             there = ", ".join(f"`{name}`" for name in sorted(known)) or "none"
             hint = did_you_mean(mode, known) or f"the modes are: {there}"
             where = f", which {places[f'modes.{glob}']} asks for" if places is not None else ""
             raise UnknownMode(f"there is no mode `{mode}`{where}", hint=hint)
+
+
+def known_modes(registry: Registry, kinds: Kinds) -> set[str]:
+    """The modes that are installed, or that some tool has a block for."""
+    return {*kinds.modes, *(mode for card in registry.cards.values() for mode in card.modes)}
 
 
 def idle_modes(registry: Registry, modes: Mapping[str, str]) -> Iterator[ConfigurationError]:

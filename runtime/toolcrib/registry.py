@@ -216,21 +216,35 @@ class Registry(Mapping[str, Descriptor]):
 
     # What is offered.
 
-    def disabled(self, globs: Iterable[str], place: str = "") -> Registry:
+    def disabled(self, *globs: str, place: str = "") -> Registry:
         """A new registry that does not offer the tools whose names fit; they still exist.
 
         Args:
             globs: Globs over names, case-sensitive.
             place: Where that is written, for people: `toolcrib.yaml:12 (profile ci)`.
-        """
-        return self.with_rules([Rule(tuple(globs), enables=False, place=place)])
 
-    def enabled(self, globs: Iterable[str], place: str = "") -> Registry:
-        """A new registry that offers the tools whose names fit, although they were disabled before."""
-        return self.with_rules([Rule(tuple(globs), enables=True, place=place)])
+        Raises:
+            TypeError: A glob is no text.
+        """
+        return self.with_rules([Rule(globs, enables=False, place=place)])
+
+    def enabled(self, *globs: str, place: str = "") -> Registry:
+        """A new registry that offers the tools whose names fit, although they were disabled before.
+
+        Raises:
+            TypeError: A glob is no text.
+        """
+        return self.with_rules([Rule(globs, enables=True, place=place)])
 
     def with_rules(self, rules: Iterable[Rule]) -> Registry:
-        """A new registry that disables and enables tools by these rules too, after those it has."""
+        """A new registry that disables and enables tools by these rules too, after those it has.
+
+        Raises:
+            TypeError: The globs of a rule are one text, or one of them is no text.
+        """
+        rules = tuple(rules)
+        for rule in rules:
+            _check_globs(rule.globs)
         return self._derived(offer=self._offer._replace(rules=(*self._offer.rules, *rules)))
 
     def with_toolsets(self, toolsets: Iterable[Toolset]) -> Registry:
@@ -382,6 +396,16 @@ class Registry(Mapping[str, Descriptor]):
         self._tools, self._cards, self._offer, self._known, self._shown = tools, cards, offer, known, None
 
 
+def _check_globs(globs: object) -> None:
+    """Refuse one text for a list of texts: each of its letters would count, and a `*` fits every tool."""
+    if isinstance(globs, str):
+        raise TypeError(f"`{globs}` stands where a tuple of globs is needed: (`{globs}`,)")
+    if isinstance(globs, Iterable):
+        for glob in globs:
+            if not isinstance(glob, str):
+                raise TypeError(f"a glob is a text, and this one is {glob!r}; several are given one by one")
+
+
 def _by_name(cards: Iterable[Card]) -> dict[str, Card]:
     named: dict[str, Card] = {}
     for card in cards:
@@ -394,9 +418,13 @@ def _listing(toolsets: Iterable[str]) -> str:
     return f"the toolsets are: {', '.join(f'`{name}`' for name in toolsets) or 'none'}"
 
 
+def _each(globs: str | Iterable[str]) -> tuple[str, ...]:
+    return (globs,) if isinstance(globs, str) else tuple(globs)
+
+
 def how_many(registry: Registry) -> str:
-    """How many tools there are, as a sentence."""
-    many = len(registry)
+    """How many tools are offered, as a sentence."""
+    many = len(registry.query())
     return f"{many or 'no'} tool{' is' if many == 1 else 's are'} loaded"
 
 

@@ -109,7 +109,7 @@ def reading() -> None:
     assert_type(registry.query(tag=["smoke", "!slow"], mode="mock", match="any"), list[Card])
     assert_type(registry.search("hello world", limit=3, deprecated=False), list[Hit])
     assert_type(
-        registry.disabled(["legacy_*"], "settings").within(Toolset(name="all", tools=("*",))), Registry
+        registry.disabled("legacy_*", place="settings").within(Toolset(name="all", tools=("*",))), Registry
     )
     assert_type(registry.without("hello"), Registry)
     assert_type(Pack.parse("pack.yaml", "name: p\nversion: 1.0.0", kinds=kinds), Pack)

@@ -32,7 +32,7 @@ def test_everything_is_offered_unless_somebody_says_otherwise(registry):
 
 
 def test_a_disabled_tool_exists_but_is_not_offered(registry):
-    without = registry.disabled(["legacy_*"], "toolcrib.yaml:12 (profile ci)")
+    without = registry.disabled("legacy_*", place="toolcrib.yaml:12 (profile ci)")
     assert list(without) == list(NAMES)
     assert "legacy_pay" in without
     assert without["legacy_pay"].name == "legacy_pay"
@@ -50,8 +50,8 @@ def test_a_disabled_tool_exists_but_is_not_offered(registry):
 
 
 def test_the_reason_names_the_glob_and_the_place(registry):
-    without = registry.disabled(["legacy_*", "get_forecast"], "toolcrib.yaml:12 (profile ci)").disabled(
-        ["book*"]
+    without = registry.disabled("legacy_*", "get_forecast", place="toolcrib.yaml:12 (profile ci)").disabled(
+        "book*"
     )
     assert without.hidden("legacy_pay") == Hidden(
         "disabled",
@@ -64,9 +64,9 @@ def test_the_reason_names_the_glob_and_the_place(registry):
 
 def test_the_last_rule_that_fits_counts(registry):
     rules = [Rule(("legacy_*",), enables=False), Rule(("legacy_pay",), enables=True)]
-    assert offered(registry.with_rules(rules)) == offered(registry.disabled(["legacy_refund"]))
-    assert offered(registry.with_rules(reversed(rules))) == offered(registry.disabled(["legacy_*"]))
-    assert offered(registry.disabled(["*"]).enabled(["get_*", "book_*"])) == ["book_flight", "get_forecast"]
+    assert offered(registry.with_rules(rules)) == offered(registry.disabled("legacy_refund"))
+    assert offered(registry.with_rules(reversed(rules))) == offered(registry.disabled("legacy_*"))
+    assert offered(registry.disabled("*").enabled("get_*", "book_*")) == ["book_flight", "get_forecast"]
 
 
 def test_within_a_toolset_nothing_else_is_offered(registry):
@@ -84,7 +84,7 @@ def test_within_a_toolset_nothing_else_is_offered(registry):
 
 
 def test_a_toolset_brings_nothing_back_that_is_disabled(registry):
-    both = registry.within("booking").disabled(["book_*"], "a.yaml:1")
+    both = registry.within("booking").disabled("book_*", place="a.yaml:1")
     assert offered(both) == ["search_flights"]
     assert both.hidden("book_flight").code == "disabled"
     assert both.hidden("get_forecast").code == "not_in_toolset"
@@ -104,7 +104,7 @@ def test_a_toolset_that_nobody_knows_is_answered_with_near_ones(registry):
 
 
 def test_what_is_hidden_stays_so_when_tools_change(registry):
-    narrow = registry.within("booking").disabled(["book_*"])
+    narrow = registry.within("booking").disabled("book_*")
     new = narrow.with_tools([Descriptor(name="search_hotels"), Descriptor(name="book_hotel")]).without(
         "get_forecast"
     )
@@ -115,7 +115,7 @@ def test_what_is_hidden_stays_so_when_tools_change(registry):
 
 def test_every_change_is_a_new_revision(registry):
     first = registry.revision
-    changed = registry.disabled(["a"]).enabled(["a"]).within("small").with_toolsets([]).with_rules([])
+    changed = registry.disabled("a").enabled("a").within("small").with_toolsets([]).with_rules([])
     assert changed.revision == first + 5
     assert changed.after(registry).revision == first + 1
 
@@ -132,7 +132,7 @@ def test_list_select_and_search_ask_the_same_predicate(rules, toolset, text):
     registry = Registry([Descriptor(name=name, description="A tool.") for name in NAMES])
     registry = registry.with_toolsets([BOOKING, SMALL]).within(toolset)
     for fitting, enables in rules:
-        registry = registry.enabled(fitting) if enables else registry.disabled(fitting)
+        registry = registry.enabled(*fitting) if enables else registry.disabled(*fitting)
     shown = [name for name in NAMES if not registry.why_hidden(name)]
     assert offered(registry) == shown
     assert [tool.name for tool in registry.select()] == shown
@@ -163,5 +163,25 @@ def test_any_globs_over_names_can_be_looked_through():
 
 def test_near_misses_are_tools_that_are_offered(registry):
     assert registry.near("legacy_pya") == ["legacy_pay", "legacy_refund"]
-    assert registry.disabled(["legacy_pay"]).near("legacy_pya") == ["legacy_refund"]
-    assert registry.disabled(["legacy_*"]).near("legacy_pya") == []
+    assert registry.disabled("legacy_pay").near("legacy_pya") == ["legacy_refund"]
+    assert registry.disabled("legacy_*").near("legacy_pya") == []
+
+
+def test_globs_are_given_one_by_one(registry):
+    assert offered(registry.disabled("get_*")) == [
+        "book_flight",
+        "legacy_pay",
+        "legacy_refund",
+        "search_flights",
+    ]
+    assert offered(registry.disabled("*").enabled("get_*", "book_*", place="x")) == [
+        "book_flight",
+        "get_forecast",
+    ]
+    for wrong in (
+        lambda: registry.disabled(["get_*"]),
+        lambda: registry.enabled(("get_*",)),
+        lambda: registry.with_rules([Rule("get_*", enables=False)]),
+    ):
+        with pytest.raises(TypeError, match=r"get_\*"):
+            wrong()

@@ -12,7 +12,7 @@ from toolcrib.errors import ConfigurationError, UnknownMode, did_you_mean
 from toolcrib.index.heads import Listing, Listings
 from toolcrib.index.stocks import Profiles
 from toolcrib.loading.settings import Settings, apply_settings, first_fit
-from toolcrib.model import NOTHING, Descriptor
+from toolcrib.model import NOTHING, Descriptor, Toolset
 from toolcrib.protocols import Kinds
 from toolcrib.queries import Card, flags_of
 from toolcrib.registry import Registry, how_many
@@ -45,7 +45,9 @@ def in_force(stock: Stock, settings: Settings, modes: Mapping[str, str], kinds: 
             registry.enabled(*globs, place=place) if offered else registry.disabled(*globs, place=place)
         )
     if settings.toolset:
-        registry = registry.within(settings.toolset)
+        # One that nobody wrote is told as a problem of the project, and holds no tool.
+        known = registry.toolsets.get(settings.toolset)
+        registry = registry.within(known or Toolset(settings.toolset, place=settings.places["toolset"]))
     if stock.project_error:
         registry = registry.disabled("*", place=f"{stock.project_error}, which has errors")
     return registry

@@ -5,16 +5,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from toolcrib.errors import ConfigurationError, Problem
+from toolcrib.errors import ConfigurationError, Problem, did_you_mean
+from toolcrib.in_force import known_modes
 from toolcrib.loading.documents import read_documents
 from toolcrib.loading.finding import PROJECT_FILES
 from toolcrib.loading.folders import real_path
 from toolcrib.loading.linking import link
 from toolcrib.loading.namespaces import in_namespace
+from toolcrib.loading.project_checks import not_known
 from toolcrib.loading.projects import (
     Project,
     SourceEntry,
@@ -30,7 +32,9 @@ from toolcrib.loading.shape import Shape
 from toolcrib.loading.sources import Source, load
 from toolcrib.loading.trail import Trail
 from toolcrib.model import Toolset
+from toolcrib.pointers import pointer_step
 from toolcrib.protocols import Kinds
+from toolcrib.queries import Card, idle_globs, idle_toolset_globs
 from toolcrib.registry import Registry, without_duplicates
 from toolcrib.reloading import Before, keep_last_good
 from toolcrib.stock import Stock, in_order
@@ -254,7 +258,60 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
         refused=loaded.refused,
         ignored=loaded.ignored,
     )
-    return stock._replace(toolsets=_toolsets(stock))
+    stock = stock._replace(toolsets=_toolsets(stock))
+    return stock._replace(problems=in_order([*problems, *check_settings(stock, kinds)]))
+
+
+def check_settings(stock: Stock, kinds: Kinds) -> list[Problem]:
+    """What of a project, its profiles and the toolsets does not fit the tools that are there.
+
+    Every profile is judged, also those that are not in force: what is wrong is told before it is needed.
+    """
+    cards = stock.registry.cards
+    problems = idle_toolset_globs(cards, stock.toolsets)
+    project = stock.project
+    if project is None:
+        return problems
+    place = project.origin.place
+    for index, glob in enumerate(project.disable):
+        problems += idle_globs(cards, [glob], of="`disable`", place=place(f"/disable/{index}"))
+    toolsets = {toolset.name for toolset in stock.toolsets}
+    known = known_modes(stock.registry, kinds)
+    for name, profile in project.profiles.items():
+        base = f"/profiles/{pointer_step(name)}"
+        told = [] if not profile.toolset or profile.toolset in toolsets else [profile.toolset]
+        faults = [not_known("toolset", toolset, sorted(toolsets), f"{base}/toolset") for toolset in told]
+        for glob, mode in profile.modes.items():
+            pointer = f"{base}/modes/{pointer_step(glob)}"
+            faults += _faults_of_mode(cards, glob, mode, known, pointer)
+            problems += idle_globs(cards, [glob], of="`modes`", place=place(pointer))
+        problems += [
+            fault.at(project.origin.source, *project.origin.locate(fault.pointer)) for fault in faults
+        ]
+        for key, globs in (("disable", profile.disable), ("enable", profile.enable)):
+            for index, glob in enumerate(globs):
+                problems += idle_globs(cards, [glob], of=f"`{key}`", place=place(f"{base}/{key}/{index}"))
+    return problems
+
+
+def _faults_of_mode(
+    cards: Mapping[str, Card], glob: str, mode: str, known: Collection[str], pointer: str
+) -> Iterator[Problem]:
+    if mode not in known:
+        hint = (
+            did_you_mean(mode, known) or f"the modes are: {', '.join(f'`{each}`' for each in sorted(known))}"
+        )
+        yield Problem(code="unknown_mode", message=f"there is no mode `{mode}`", pointer=pointer, hint=hint)
+    elif glob in cards and mode not in cards[glob].modes:
+        message = f"`{glob}` has no `{mode}:` block, so it can't be called under this profile"
+        there = ", ".join(f"`{each}`" for each in cards[glob].modes) or "none"
+        yield Problem(
+            code="binding_missing",
+            message=message,
+            pointer=pointer,
+            hint=f"its modes are: {there}",
+            severity="warning",
+        )
 
 
 def _toolsets(stock: Stock) -> tuple[Toolset, ...]:

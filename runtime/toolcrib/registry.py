@@ -418,10 +418,6 @@ def _listing(toolsets: Iterable[str]) -> str:
     return f"the toolsets are: {', '.join(f'`{name}`' for name in toolsets) or 'none'}"
 
 
-def _each(globs: str | Iterable[str]) -> tuple[str, ...]:
-    return (globs,) if isinstance(globs, str) else tuple(globs)
-
-
 def how_many(registry: Registry) -> str:
     """How many tools are offered, as a sentence."""
     many = len(registry.query())

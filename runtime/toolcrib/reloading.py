@@ -230,7 +230,10 @@ def _each_once(paths: Iterable[str]) -> Iterator[str]:
     """The paths without those that name again what another one named."""
     told = set()
     for path in sorted(paths, key=os.path.isabs):
-        place = os.path.abspath(path)  # noqa: PTH100 -- paths of a trail are texts
+        try:
+            place = os.path.abspath(path)  # noqa: PTH100 -- paths of a trail are texts
+        except FileNotFoundError:  # the working directory is gone
+            place = path
         if place not in told:
             told.add(place)
             yield path

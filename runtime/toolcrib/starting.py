@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from toolcrib.executors import Executors
-from toolcrib.in_force import idle_settings, in_force, listings_of
+from toolcrib.in_force import in_force, listings_of
 from toolcrib.index import Index, Recalled, default_index, key_of, profiles_of
 from toolcrib.loading.settings import Settings, chosen_profile
 from toolcrib.model import NOTHING
 from toolcrib.registry import Registry
-from toolcrib.stock import Stock, in_order
+from toolcrib.stock import Stock
 
 
 class Asked(NamedTuple):
@@ -111,5 +111,4 @@ def _read(
 
 def _started(asked: Asked, executors: Executors, stock: Stock, settings: Settings) -> Started:
     registry = in_force(stock, settings, asked.modes, executors)
-    problems = (*stock.problems, *idle_settings(stock, settings))
-    return Started(executors, stock._replace(problems=in_order(problems)), registry, settings)
+    return Started(executors, stock, registry, settings)

@@ -251,6 +251,44 @@ class TestProfiles:
         ]
 
 
+class TestEveryProfile:
+    """What is wrong with a profile is told whether it is in force or not."""
+
+    def problems(self, write, text: str, **more: str):
+        write({"toolcrib.yaml": text, "tools/a.yaml": tool("a"), **more})
+        runtime = Runtime.reading(Asked(indexed=False))
+        return runtime, [(found.code, found.severity, found.pointer) for found in runtime.problems]
+
+    @pytest.mark.parametrize("glob", ["a", "*"])
+    def test_an_unknown_mode(self, write, glob):
+        text = f"project: p\nsources: [tools]\nprofiles: {{x: {{modes: {{'{glob}': mok}}}}}}\n"
+        runtime, told = self.problems(write, text)
+        pointer = f"/profiles/x/modes/{glob}"
+        assert told == [("unknown_mode", "error", pointer)]
+        assert "mock" in runtime.problems[0].hint
+        assert runtime.problems[0].line == 3
+        assert runtime.registry["a"].mode == "mock"
+
+    def test_a_tool_without_a_block_of_the_mode(self, write):
+        text = "project: p\nsources: [tools]\nprofiles: {x: {modes: {a: live}}}\n"
+        _runtime, told = self.problems(write, text, **{"tools/b.yaml": tool("b", f"mode: mock\n{LIVE}")})
+        assert ("binding_missing", "warning", "/profiles/x/modes/a") in told
+
+    def test_an_unknown_toolset_offers_nothing_and_is_told(self, write):
+        text = "project: p\nsources: [tools]\ntoolsets: {small: [a]}\nprofile: x\nprofiles: {x: {toolset: smal}}\n"
+        runtime, told = self.problems(write, text)
+        assert told == [("unknown_toolset", "error", "/profiles/x/toolset")]
+        assert "small" in runtime.problems[0].hint
+        assert runtime.registry.query() == []
+
+    def test_a_toolset_of_a_pack_can_be_put_in_force(self, write):
+        text = "project: p\nsources: [tools, p]\nprofile: x\nprofiles: {x: {toolset: small}}\n"
+        pack = {"p/pack.yaml": "name: q\nversion: 1.0.0\ntoolsets: {small: [b]}\n", "p/b.yaml": tool("b")}
+        runtime, told = self.problems(write, text, **pack)
+        assert told == []
+        assert [card.name for card in runtime.registry.query()] == ["b"]
+
+
 class TestPacks:
     """Packs in folders and archives, with what they need and what they give."""
 

@@ -18,9 +18,9 @@ from toolcrib.cli.printing import plural
 from toolcrib.engine import Runtime
 from toolcrib.errors import ConfigurationError, ToolcribError, near_misses
 from toolcrib.executors import Executors
-from toolcrib.in_force import idle_settings, in_force
+from toolcrib.in_force import in_force
 from toolcrib.index import default_index, key_of
-from toolcrib.index.cabinet import FOLDER_VARIABLE
+from toolcrib.index.cabinet import FOLDER_VARIABLE, why_unused
 from toolcrib.index.heads import SWITCH
 from toolcrib.loading.files import ARCHIVE, pack_file
 from toolcrib.loading.finding import places_to_look
@@ -29,7 +29,7 @@ from toolcrib.loading.projects import Project, SourceEntry, settings_of
 from toolcrib.loading.settings import PROFILE_VARIABLE, Settings, chosen_profile
 from toolcrib.opening import read_stock
 from toolcrib.registry import Registry
-from toolcrib.stock import Stock, in_order
+from toolcrib.stock import Stock
 
 VARIABLES: Mapping[str, str] = {
     PROFILE_VARIABLE: "names the profile",
@@ -130,8 +130,6 @@ class Checkup:
 
     def _in_force(self) -> Registry:
         """The tools as the settings want them; without the modes where one of these can't be."""
-        told = idle_settings(self.stock, self.settings)
-        self.stock = self.stock._replace(problems=in_order((*self.stock.problems, *told)))
         try:
             return in_force(self.stock, self.settings, {}, self.executors)
         except ConfigurationError as error:
@@ -276,6 +274,9 @@ def _index(reading: Reading, stock: Stock, *, whole: bool) -> dict[str, Any]:
     if not whole:
         return {"file": None, "state": "none: nothing is kept while a mode is broken"}
     file = index.file(key)
+    unused = why_unused(os.path.dirname(file))  # noqa: PTH120
+    if unused:
+        return {"file": file, "state": f"not used, {unused}: every start reads everything"}
     if not Path(file).exists():
         return {"file": file, "state": "none yet"}
     current = index.recall(key) is not None

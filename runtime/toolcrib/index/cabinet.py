@@ -48,6 +48,35 @@ def cache_folder() -> str | None:
     return os.path.join(parent, "toolcrib") if os.path.isabs(parent) else None
 
 
+def why_unused(folder: str) -> str:
+    """Why no index is kept in a folder, as the end of a sentence about it; empty if one is or could be."""
+    try:
+        found = os.stat(folder)
+    except FileNotFoundError:
+        parent = os.path.dirname(folder)
+        return why_unused(parent) if parent != folder and not os.path.isdir(parent) else _barred(parent)
+    except NotADirectoryError:
+        return "it lies in what is no folder"
+    except OSError as error:
+        return f"it can't be looked at: {error.strerror}"
+    if not stat.S_ISDIR(found.st_mode):
+        return "it is no folder"
+    return _others(found) or _barred(folder)
+
+
+def _others(folder: os.stat_result) -> str:
+    """Who besides the user may write to a folder; empty if nobody may."""
+    if os.name != "posix":
+        return ""
+    if folder.st_uid != os.geteuid():
+        return "it belongs to another user"
+    return "others may write to it" if folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else ""
+
+
+def _barred(folder: str) -> str:
+    return "" if os.access(folder, os.W_OK | os.X_OK) else "nothing can be written there"
+
+
 class Cabinet:
     """A folder of indexes."""
 
@@ -132,12 +161,9 @@ class Cabinet:
     def _is_ours(self) -> bool:
         """Whether nobody else may write to the folder."""
         try:
-            folder = os.stat(self._folder)
+            return not _others(os.stat(self._folder))
         except OSError:
             return False
-        if os.name != "posix":
-            return True
-        return folder.st_uid == os.geteuid() and not folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
     def _tidy(self) -> None:
         """Remove what was used longest ago, and drafts that nobody finished."""

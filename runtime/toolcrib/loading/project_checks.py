@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from toolcrib.errors import Problem, did_you_mean
@@ -26,7 +26,7 @@ def check_project(said: Mapping[str, Any], written: Mapping[str, Any]) -> list[P
         said: Those parts.
         written: The whole document: a name that is written there, however wrongly, is known.
     """
-    profiles, toolsets = _names(written, "profiles"), _names(written, "toolsets")
+    profiles = _names(written, "profiles")
     problems = [
         *check_names(said, ("toolsets", "profiles")),
         *_check_sources(said.get("sources", ())),
@@ -36,9 +36,9 @@ def check_project(said: Mapping[str, Any], written: Mapping[str, Any]) -> list[P
         *check_toolsets(said.get("toolsets", {})),
     ]
     if "profile" in said and profiles is not None and said["profile"] not in profiles:
-        problems.append(_not_known("unknown_profile", said["profile"], profiles, "/profile"))
+        problems.append(not_known("profile", said["profile"], profiles, "/profile"))
     for name, profile in said.get("profiles", {}).items():
-        problems += _check_profile(profile, f"/profiles/{pointer_step(name)}", profiles, toolsets)
+        problems += _check_profile(profile, f"/profiles/{pointer_step(name)}", profiles)
     return problems + list(_circles(said.get("profiles", {})))
 
 
@@ -48,13 +48,9 @@ def _names(written: Mapping[str, Any], key: str) -> list[str] | None:
     return list(entries) if isinstance(entries, dict) else None
 
 
-def _check_profile(
-    said: Mapping[str, Any], pointer: str, profiles: list[str] | None, toolsets: list[str] | None
-) -> Iterator[Problem]:
+def _check_profile(said: Mapping[str, Any], pointer: str, profiles: list[str] | None) -> Iterator[Problem]:
     if "extends" in said and profiles is not None and said["extends"] not in profiles:
-        yield _not_known("unknown_profile", said["extends"], profiles, f"{pointer}/extends")
-    if "toolset" in said and toolsets is not None and said["toolset"] not in toolsets:
-        yield _not_known("unknown_toolset", said["toolset"], toolsets, f"{pointer}/toolset")
+        yield not_known("profile", said["extends"], profiles, f"{pointer}/extends")
     yield from check_defaults(said, pointer)
     for glob in said.get("modes", {}):
         yield from check_tool_glob(glob, f"{pointer}/modes/{pointer_step(glob)}")
@@ -62,13 +58,16 @@ def _check_profile(
         yield from check_tool_globs(said.get(key, ()), f"{pointer}/{key}")
 
 
-def _not_known(code: str, name: str, known: list[str], pointer: str) -> Problem:
-    kind = code.removeprefix("unknown_")
+_CODES = {"profile": "unknown_profile", "toolset": "unknown_toolset"}
+
+
+def not_known(kind: str, name: str, known: Collection[str], pointer: str) -> Problem:
+    """The problem of a name under which no profile or toolset is written; `kind` says which of the two."""
     there = ", ".join(f"`{each}`" for each in known)
     listed = f"the {kind}s are: {there}" if there else f"write it under `{kind}s:`"
     near = did_you_mean(name, known)
     return Problem(
-        code=code,
+        code=_CODES[kind],
         message=f"there is no {kind} `{clipped(name)}`",
         pointer=pointer,
         hint=f"{near} {listed}" if near else listed,

@@ -346,7 +346,6 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
                 ((glob,), key == "enable", where.of_profile(part, key, at)) for at, glob in enumerate(globs)
             ]
     known = {each.name: each.tools for each in project.toolsets}
-    toolset = toolset if toolset in known else ""  # an unknown one is told where the file is read
     tools = known.get(toolset, ())
     return Settings(profile, chosen_by, modes, defaults, tuple(switches), toolset, tools, places)
 

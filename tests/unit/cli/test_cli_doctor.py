@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -143,6 +144,24 @@ def test_what_is_broken_is_told_and_ends_with_1(files, expected, write, doctor, 
     assert any(expected in line for line in lines), lines
     assert any(line.endswith(("is wrong:", "are wrong:")) for line in lines)
     assert document("doctor", "--json")["healthy"] is False
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of folders are POSIX's")
+def test_a_folder_that_no_index_is_kept_in_is_told_with_the_reason(project, document, monkeypatch, tmp_path):
+    def state(folder):
+        monkeypatch.setenv("TOOLCRIB_CACHE_DIR", str(folder))
+        return document("doctor", "--json")["index"]["state"]
+
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    end = ": every start reads everything"
+    assert state(shared) == f"not used, others may write to it{end}"
+    assert state("/dev/null") == f"not used, it is no folder{end}"
+    assert state("/dev/null/inner") == f"not used, it lies in what is no folder{end}"
+    assert state(tmp_path / "new" / "deep") == "none yet"
+    shared.chmod(0o700)
+    assert state(shared) == "none yet"
 
 
 def test_the_index_is_told_with_its_state(project, document, toolcrib, monkeypatch, tmp_path):

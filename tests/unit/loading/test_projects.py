@@ -202,10 +202,6 @@ WRONG = {
         P + "profiles: {dev: {extends: dav}}\n",
         [("unknown_profile", "/profiles/dev/extends", 2)],
     ),
-    "unknown toolset": (
-        P + "profiles: {dev: {toolset: a}}\n",
-        [("unknown_toolset", "/profiles/dev/toolset", 2)],
-    ),
     "extends itself": (
         P + "profiles: {a: {extends: a}}\n",
         [("endless_extends", "/profiles/a/extends", 2)],
@@ -228,7 +224,7 @@ def test_a_wrong_project_is_refused_with_all_that_is_wrong(text, expected):
 
 EDITORS_CAN_NOT = {
     *("two documents", "no yaml", "empty", "source twice", "variable in a path", "NUL in a path"),
-    *("unknown profile", "unknown base", "unknown toolset", "extends itself", "circle", "two circles"),
+    *("unknown profile", "unknown base", "extends itself", "circle", "two circles"),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -152,16 +153,18 @@ def test_a_folder_that_no_index_is_kept_in_is_told_with_the_reason(project, docu
         monkeypatch.setenv("TOOLCRIB_CACHE_DIR", str(folder))
         return document("doctor", "--json")["index"]["state"]
 
-    shared = tmp_path / "shared"
-    shared.mkdir()
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("TOOLCRIB_CACHE_DIR", str(cache))
+    shared = Path(document("doctor", "--json")["index"]["file"]).parent
+    shared.mkdir(parents=True)
     shared.chmod(0o777)
     end = ": every start reads everything"
-    assert state(shared) == f"not used, others may write to it{end}"
-    assert state("/dev/null") == f"not used, it is no folder{end}"
+    assert state(cache) == f"not used, others may write to it{end}"
+    assert state("/dev/null") == f"not used, it lies in what is no folder{end}"
     assert state("/dev/null/inner") == f"not used, it lies in what is no folder{end}"
     assert state(tmp_path / "new" / "deep") == "none yet"
     shared.chmod(0o700)
-    assert state(shared) == "none yet"
+    assert state(cache) == "none yet"
 
 
 def test_the_index_is_told_with_its_state(project, document, toolcrib, monkeypatch, tmp_path):

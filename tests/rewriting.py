@@ -292,7 +292,44 @@ WAYS_OF_ARCHIVES = {
     "a folder in its place and back": Way(_unpacked_and_packed, absent=True),
 }
 
-ALL_WAYS = {**WAYS, **WAYS_OF_DENIAL, **{f"archive: {name}": way for name, way in WAYS_OF_ARCHIVES.items()}}
+
+def settings_of(version: int) -> dict[str, bytes]:
+    """A project that disables all tools but that of the version, and a pack with a namespace of the version."""
+    number = version % 3
+    disabled = ", ".join(f"only_{each}" for each in range(3) if each != number)
+    return {
+        "toolcrib.yaml": f'sources: [tools]\ndisable: [{disabled}]\nproject: "p{version}"\n'.encode(),
+        "tools/pack/pack.yaml": f'version: {version}.0.0\nnamespace: v{version}\nname: "pack"\n'.encode(),
+    }
+
+
+def write_settings(folder: Path, version: int) -> None:
+    """The project, with three tools, and a pack with one."""
+    (folder / "tools" / "pack").mkdir(parents=True)
+    for number in range(3):
+        (folder / "tools" / f"{number}.yaml").write_bytes(text_of(f"only_{number}", 0))
+    (folder / "tools" / "pack" / "packed.yaml").write_bytes(text_of("packed", 0))
+    for name, data in settings_of(version).items():
+        (folder / name).write_bytes(data)
+
+
+def _of_settings(way: Callable[[Path, bytes], None]) -> Callable[[Path, int], None]:
+    def write(folder: Path, version: int) -> None:
+        for name, data in settings_of(version).items():
+            way(folder / name, data)
+
+    return write
+
+
+WAYS_OF_SETTINGS = {
+    "truncated and written in pieces": Way(_of_settings(_in_pieces)),
+    "written beside and put in place": Way(_of_settings(_replaced)),
+    "a link that leads elsewhere": Way(_of_settings(_linked)),
+    "permission": Way(_of_settings(_denied)),
+}
+
+ALL_WAYS = {**WAYS, **WAYS_OF_DENIAL, **{f"settings: {name}": way for name, way in WAYS_OF_SETTINGS.items()}}
+ALL_WAYS |= {f"archive: {name}": way for name, way in WAYS_OF_ARCHIVES.items()}
 
 
 def lay_out(base: Path, way: str) -> Path:

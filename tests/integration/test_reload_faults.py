@@ -20,6 +20,7 @@ from rewriting import (
     TOOLS,
     WAYS,
     WAYS_OF_DENIAL,
+    WAYS_OF_SETTINGS,
     Way,
     Writer,
     version_in,
@@ -89,6 +90,30 @@ def test_every_version_is_whole_and_the_last_one_wins(tmp_path, way):
 
     with without_privileges():
         asyncio.run(main())
+
+
+@pytest.mark.parametrize("way", WAYS_OF_SETTINGS)
+def test_settings_of_a_project_and_of_a_pack_are_those_of_one_version(tmp_path, way):
+    rewriting.write_settings(tmp_path, 0)
+
+    def offered() -> list[str]:
+        names = [card.name for card in runtime.registry.query()]
+        (pack,) = runtime.packs
+        assert len(names) == 2
+        assert names[1] == f"{pack.namespace}__packed"
+        assert pack.version == f"{pack.namespace[1:]}.0.0"
+        return names
+
+    with without_privileges(), Writer(f"settings: {way}", tmp_path) as writer:
+        runtime = Runtime.open(tmp_path, index=False)
+        for number in range(ROUNDS):
+            writer.go_on(1 + number % 5)
+            asyncio.run(runtime.reload())
+            offered()
+            last = writer.written()
+            report = asyncio.run(runtime.reload())
+            assert offered() == [f"only_{last % 3}", f"v{last}__packed"]
+            assert (runtime.project.name, report.stale, report.problems) == (f"p{last}", {}, ())
 
 
 def test_permission_that_is_taken_away_keeps_everything_as_it_was(tmp_path):

@@ -13,7 +13,7 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.checkup import Checkup
 from toolcrib.cli.findings import Finding
-from toolcrib.cli.options import Reading, json_option, reading_options, tool_names
+from toolcrib.cli.options import Reading, all_tool_names, json_option, reading_options
 from toolcrib.cli.printing import columns_of, json_text, plural, problem_text, table
 from toolcrib.cli.provenance import case_lines, case_of
 from toolcrib.clock import format_duration
@@ -25,7 +25,7 @@ MOST = 5
 
 
 @click.command("doctor")
-@click.argument("name", required=False, shell_complete=tool_names)
+@click.argument("name", required=False, shell_complete=all_tool_names)
 @json_option
 @reading_options
 @click.pass_context

@@ -31,10 +31,15 @@ def open_runtime(
     return Runtime.reading(asked, seed=seed)
 
 
-def known_tools(reading: Reading) -> list[Card]:
-    """The tools that can be called, for a shell to complete; none where they can't be read."""
+def known_tools(reading: Reading, *, hidden: bool = False) -> list[Card]:
+    """The tools that are offered, for a shell to complete; none where they can't be read.
+
+    Args:
+        reading: What the command line says so far.
+        hidden: Also the tools that are not offered.
+    """
     try:
-        return open_runtime(reading).registry.query()
+        return open_runtime(reading).registry.query(hidden=hidden)
     except ToolcribError:
         return []
 

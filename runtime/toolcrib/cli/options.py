@@ -108,12 +108,21 @@ paths_argument = click.argument("paths", nargs=-1, metavar="[PATH]...", type=cli
 
 def tool_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The names of the tools that are offered, for the shell to complete."""
+    return _completed(ctx, incomplete, hidden=False)
+
+
+def all_tool_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of all tools, also of those that are not offered, for the shell to complete."""
+    return _completed(ctx, incomplete, hidden=True)
+
+
+def _completed(ctx: click.Context, incomplete: str, *, hidden: bool) -> list[CompletionItem]:
     from toolcrib.cli.opening import known_tools  # noqa: PLC0415 -- the engine is loaded only when Tab is pressed
     from toolcrib.text import first_sentence  # noqa: PLC0415
 
     return [
         CompletionItem(card.name, help=first_sentence(card.description))
-        for card in known_tools(_reading_of(ctx))
+        for card in known_tools(_reading_of(ctx), hidden=hidden)
         if card.name.startswith(incomplete)
     ]
 

@@ -95,6 +95,7 @@ def completed(monkeypatch, capsys, words):
         ("toolcrib show --profile c", ["ci"]),
         ("toolcrib --profile ci show ", ["echo", "later"]),
         ("toolcrib show --profile ci e", ["echo"]),
+        ("toolcrib doctor --profile ci ", ALL),
         ("toolcrib show --profile nobody ", []),
         ("toolcrib show ", ALL),
     ],

@@ -131,8 +131,8 @@ class Runtime:
 
         Raises:
             DocumentError: `strict`, and something is wrong with the documents.
-            UnknownMode: `mode`, a glob of `modes` or the profile asks for one that is neither installed nor
-                written anywhere.
+            UnknownMode: `mode` or a glob of `modes` asks for one that is neither installed nor written anywhere.
+                Where the profile does, that is a problem, and no tool is offered.
             ConfigurationError: `mode` and the glob `*` of `modes` ask for different modes; there is no such
                 profile; two paths are projects; or `strict`, and a glob of `modes` fits no tool.
         """

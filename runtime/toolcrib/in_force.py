@@ -12,7 +12,7 @@ from toolcrib.errors import ConfigurationError, UnknownMode, did_you_mean
 from toolcrib.index.heads import Listing, Listings
 from toolcrib.index.stocks import Profiles
 from toolcrib.loading.settings import Settings, apply_settings, first_fit
-from toolcrib.model import NOTHING, Descriptor, Toolset
+from toolcrib.model import NOTHING, Descriptor
 from toolcrib.protocols import Kinds
 from toolcrib.queries import Card, flags_of
 from toolcrib.registry import Registry, how_many
@@ -20,21 +20,30 @@ from toolcrib.stock import Stock
 from toolcrib.text import first_sentence
 
 
-def in_force(stock: Stock, settings: Settings, modes: Mapping[str, str], kinds: Kinds) -> Registry:
+def in_force(
+    stock: Stock, settings: Settings, modes: Mapping[str, str], kinds: Kinds, *, insists: bool = False
+) -> Registry:
     """The tools of a stock as a profile and the caller want them.
+
+    Where the settings ask for a mode or toolset that there is not, no tool is offered, for
+    its own mode may be the one that touches something real.
 
     Args:
         stock: What was read.
         settings: What the project says under the profile that was chosen.
         modes: Tool glob -> mode, before the modes of the profile; the first that fits counts.
         kinds: What the installed modes are.
+        insists: Raise for what the settings ask for in vain, too.
 
     Raises:
-        UnknownMode: A mode is neither installed nor written anywhere.
+        UnknownMode: A mode that the caller asks for is neither installed nor written anywhere.
+        ConfigurationError: `insists`, and there is no such mode or toolset.
     """
     registry = stock.registry
     check_modes(registry, modes, kinds)
-    check_modes(registry, settings.modes, kinds, settings.places)
+    vain = _asked_in_vain(stock, settings, kinds)
+    if vain is not None and insists:
+        raise vain[0]
     if settings.modes or settings.defaults:
         registry = registry.changed(
             tool=lambda tool: apply_settings(tool, settings), card=lambda card: _card_in(card, settings.modes)
@@ -44,13 +53,31 @@ def in_force(stock: Stock, settings: Settings, modes: Mapping[str, str], kinds: 
         registry = (
             registry.enabled(*globs, place=place) if offered else registry.disabled(*globs, place=place)
         )
-    if settings.toolset:
-        # One that nobody wrote is told as a problem of the project, and holds no tool.
-        known = registry.toolsets.get(settings.toolset)
-        registry = registry.within(known or Toolset(settings.toolset, place=settings.places["toolset"]))
+    if settings.toolset in registry.toolsets:
+        registry = registry.within(settings.toolset)
     if stock.project_error:
-        registry = registry.disabled("*", place=f"{stock.project_error}, which has errors")
-    return registry
+        return registry.closed(f"{stock.project_error} has errors", stock.project_error)
+    if vain is None:
+        return registry
+    error, place = vain
+    return registry.closed("; ".join(filter(None, (error.message, error.hint))), place)
+
+
+def _asked_in_vain(stock: Stock, settings: Settings, kinds: Kinds) -> tuple[ConfigurationError, str] | None:
+    """The mode or toolset which the settings ask for and nobody wrote, and where they do."""
+    unknown = _unknown_mode(stock.registry, settings.modes, kinds)
+    if unknown is not None:
+        glob, hint = unknown
+        place = settings.places[f"modes.{glob}"]
+        message = f"{place} asks for the mode `{settings.modes[glob]}`, which does not exist"
+        return UnknownMode(message, hint=hint), place
+    known = [toolset.name for toolset in stock.toolsets]
+    if not settings.toolset or settings.toolset in known:
+        return None
+    place = settings.places["toolset"]
+    message = f"{place} asks for the toolset `{settings.toolset}`, which does not exist"
+    hint = did_you_mean(settings.toolset, known)
+    return ConfigurationError(message, code="unknown_toolset", hint=hint), place
 
 
 def listings_of(stock: Stock, profiles: Profiles, kinds: Kinds) -> Listings | None:
@@ -85,9 +112,7 @@ def _listing(stock: Stock, settings: Settings, kinds: Kinds) -> Listing | None:
     return rows, len(registry) - len(cards)
 
 
-def check_modes(
-    registry: Registry, modes: Mapping[str, str], kinds: Kinds, places: Mapping[str, str] | None = None
-) -> None:
+def check_modes(registry: Registry, modes: Mapping[str, str], kinds: Kinds) -> None:
     """Refuse a mode that no tool can be in; a misspelt one would change nothing, and nobody would notice.
 
     A tool that is named without wildcards needs no check: it becomes unavailable and says why.
@@ -95,15 +120,22 @@ def check_modes(
     Raises:
         UnknownMode: The mode is neither installed nor the name of a block of any tool.
     """
+    unknown = _unknown_mode(registry, modes, kinds)
+    if unknown is not None:
+        glob, hint = unknown
+        raise UnknownMode(f"there is no mode `{modes[glob]}`", hint=hint)
+
+
+def _unknown_mode(registry: Registry, modes: Mapping[str, str], kinds: Kinds) -> tuple[str, str] | None:
+    """The first glob that stands for a mode which no tool can be in, and what is meant instead."""
     if not modes:
-        return
+        return None
     known = known_modes(registry, kinds)
     for glob, mode in modes.items():
         if mode not in known and glob not in registry:
             there = ", ".join(f"`{name}`" for name in sorted(known)) or "none"
-            hint = did_you_mean(mode, known) or f"the modes are: {there}"
-            where = f", which {places[f'modes.{glob}']} asks for" if places is not None else ""
-            raise UnknownMode(f"there is no mode `{mode}`{where}", hint=hint)
+            return glob, did_you_mean(mode, known) or f"the modes are: {there}"
+    return None
 
 
 def known_modes(registry: Registry, kinds: Kinds) -> set[str]:

@@ -256,7 +256,7 @@ class Hidden(NamedTuple):
     """Why a tool that exists is not offered.
 
     Attributes:
-        code: `disabled` or `not_in_toolset`.
+        code: `disabled`, `not_in_toolset`, or `closed` where no tool is offered at all.
         message: What was decided, by what, and where it is written.
         place: Where it is written; empty where nobody said.
     """
@@ -287,16 +287,18 @@ class Offer(NamedTuple):
         rules: Who was disabled and enabled, in order.
         toolset: The toolset in force.
         toolsets: The toolsets that are known, by name.
+        closed: Why no tool is offered at all, code `closed`; None where some may be.
     """
 
     rules: tuple[Rule, ...] = ()
     toolset: "Toolset | None" = None
     toolsets: Mapping[str, "Toolset"] = NO_TOOLSETS
+    closed: Hidden | None = None
 
     @property
     def is_everything(self) -> bool:
         """Whether nothing can be hidden."""
-        return not self.rules and self.toolset is None
+        return not self.rules and self.toolset is None and self.closed is None
 
     def hidden(self, name: str) -> Hidden | None:
         """Why a tool is not offered; None if it is.
@@ -304,6 +306,8 @@ class Offer(NamedTuple):
         It is offered unless the last of the rules that fits its name disables it, and within a toolset only
         if one of the toolset's globs fits.
         """
+        if self.closed is not None:
+            return self.closed
         disabled: Hidden | None = None
         for rule in self.rules:
             glob = next((glob for glob in rule.globs if fnmatchcase(name, glob)), None)

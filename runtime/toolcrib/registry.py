@@ -247,6 +247,16 @@ class Registry(Mapping[str, Descriptor]):
             _check_globs(rule.globs)
         return self._derived(offer=self._offer._replace(rules=(*self._offer.rules, *rules)))
 
+    def closed(self, why: str, place: str) -> Registry:
+        """A new registry that offers no tool, whatever enables one.
+
+        Args:
+            why: As long as what holds: `toolcrib.yaml:4 has errors`.
+            place: Where that is written.
+        """
+        told = Hidden("closed", f"no tool is offered while {why}", place)
+        return self._derived(offer=self._offer._replace(closed=told))
+
     def with_toolsets(self, toolsets: Iterable[Toolset]) -> Registry:
         """A new registry that knows these toolsets by name, for `within` and for queries, and no others."""
         known = MappingProxyType({toolset.name: toolset for toolset in toolsets})
@@ -279,6 +289,12 @@ class Registry(Mapping[str, Descriptor]):
     def toolset(self) -> Toolset | None:
         """The toolset in force."""
         return self._offer.toolset
+
+    @property
+    def why_closed(self) -> str:
+        """Why no tool is offered at all, in one sentence; empty where some may be."""
+        closed = self._offer.closed
+        return closed.message if closed is not None else ""
 
     def hidden(self, name: str) -> Hidden | None:
         """Why a tool is not offered, with code and place; None if it is. A name alone decides."""

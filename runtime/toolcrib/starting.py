@@ -106,9 +106,12 @@ def _read(
         listings = listings_of(stock, profiles, executors)
         index.keep(key, stock, executors.targets, profiles, listings=listings)
     settings = settings_of(stock.project, *chosen_profile(asked.profile))
-    return _started(asked, executors, stock, settings)
+    # A reload that can't be put in force leaves everything as it was.
+    return _started(asked, executors, stock, settings, insists=before is not None)
 
 
-def _started(asked: Asked, executors: Executors, stock: Stock, settings: Settings) -> Started:
-    registry = in_force(stock, settings, asked.modes, executors)
+def _started(
+    asked: Asked, executors: Executors, stock: Stock, settings: Settings, *, insists: bool = False
+) -> Started:
+    registry = in_force(stock, settings, asked.modes, executors, insists=insists)
     return Started(executors, stock, registry, settings)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from toolcrib import ConfigurationError, Outcome, UnknownMode
+from toolcrib import ConfigurationError, Outcome
 from toolcrib.engine import Asked, Runtime
 
 
@@ -137,7 +138,8 @@ class TestProjects:
         assert [problem.code for problem in runtime.problems] == ["unknown_key"]
         result = runtime.call_sync("a")
         assert result.outcome is Outcome.UNAVAILABLE
-        assert "toolcrib.yaml:2, which has errors" in result.message
+        assert result.message == "no tool is offered while toolcrib.yaml:2 has errors"
+        assert result.error.code == "closed"
         runtime.close()
 
     def test_a_folder_with_a_project_in_it_is_read_without_it(self, write):
@@ -230,15 +232,35 @@ class TestProfiles:
             self.opened("deb")
         assert "`dev`" in caught.value.hint
 
-    def test_an_unknown_mode_of_a_profile_says_where_it_is_written(self, write):
+    def test_a_profile_with_an_unknown_mode_offers_no_tool_and_says_why(self, write):
         write(
             {
                 "toolcrib.yaml": "project: p\nsources: [tools]\nprofiles:\n  x:\n    modes:\n      '*': mok\n",
                 "tools/a.yaml": tool("a"),
             }
         )
-        with pytest.raises(UnknownMode, match=r"`mok`, which toolcrib.yaml:6 \(profile x\) asks for"):
-            self.opened("x")
+        runtime = self.opened("x")
+        assert [problem.code for problem in runtime.problems] == ["unknown_mode"]
+        hidden = runtime.registry.hidden("a")
+        assert hidden.code == "closed"
+        assert hidden.message == (
+            "no tool is offered while toolcrib.yaml:6 (profile x) asks for the mode `mok`, which does not exist; "
+            "did you mean `mock`?"
+        )
+        assert hidden.place == "toolcrib.yaml:6 (profile x)"
+        assert self.opened().registry.hidden("a") is None
+        runtime.close()
+
+    def test_a_reload_to_an_unknown_mode_leaves_everything_as_it_was(self, write):
+        text = "project: p\nsources: [tools]\nprofile: x\nprofiles: {x: {modes: {'*': mock}, toolset: t}}\ntoolsets: {t: ['*']}\n"
+        write({"toolcrib.yaml": text, "tools/a.yaml": tool("a")})
+        runtime = Runtime.reading(Asked(indexed=False))
+        for wrong in (text.replace("mock", "mok"), text.replace("toolset: t", "toolset: tt")):
+            write({"toolcrib.yaml": wrong})
+            with pytest.raises(ConfigurationError, match=r"toolcrib.yaml:4 \(profile x\) asks for"):
+                asyncio.run(runtime.reload())
+            assert runtime.registry.hidden("a") is None
+        runtime.close()
 
     def test_globs_that_fit_no_tool_are_warnings_at_their_place(self, write):
         text = "project: p\nsources: [tools]\ndisable: [aa]\nprofile: x\nprofiles: {x: {modes: {bb: mock}}}\ntoolsets: {t: [cc]}\n"

@@ -185,3 +185,12 @@ def test_globs_are_given_one_by_one(registry):
     ):
         with pytest.raises(TypeError, match=r"get_\*"):
             wrong()
+
+
+def test_a_closed_registry_offers_nothing_whatever_enables_it(registry):
+    closed = registry.closed("a.yaml:1 has errors", "a.yaml:1").enabled("*")
+    assert offered(closed) == []
+    assert list(closed) == list(NAMES)
+    message = "no tool is offered while a.yaml:1 has errors"
+    assert closed.hidden("legacy_pay") == Hidden("closed", message, "a.yaml:1")
+    assert (closed.why_closed, registry.why_closed) == (message, "")

@@ -129,12 +129,11 @@ class Checkup:
         return settings_of(self.project)
 
     def _in_force(self) -> Registry:
-        """The tools as the settings want them; without the modes where one of these can't be."""
-        try:
-            return in_force(self.stock, self.settings, {}, self.executors)
-        except ConfigurationError as error:
-            self._block(error)
-        return in_force(self.stock, self.settings._replace(modes={}), {}, self.executors)
+        """The tools as the settings want them."""
+        registry = in_force(self.stock, self.settings, {}, self.executors)
+        if registry.why_closed:
+            self.findings.error(registry.why_closed)
+        return registry
 
     # What is told of each part.
 

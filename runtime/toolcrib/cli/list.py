@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from toolcrib.cli.filters import filter_options, filters_of, tell_strangers
-from toolcrib.cli.opening import open_runtime, tell_refusals
+from toolcrib.cli.opening import open_runtime, tell_closed, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options
 from toolcrib.cli.tables import json_text, terminal_width
 from toolcrib.cli.tools_table import count_line, entry_of, mode_text, tool_lines
@@ -45,7 +45,8 @@ def command(
         for line in tool_lines(cards, unable(runtime), terminal_width(), hidden=registry.hidden):
             click.echo(line)
         left = len(everything) - len(cards)
-        click.echo(count_line(cards, unable(runtime), exist=bool(registry), hidden=left))
+        click.echo(count_line(cards, unable(runtime), exist=bool(cards or registry.query()), hidden=left))
+    tell_closed(runtime)
     if registry and not everything:
         tell_strangers(registry, filters)
 

@@ -53,6 +53,12 @@ def known_profiles(reading: Reading) -> list[Profile]:
     return [] if project is None else list(project.profiles.values())
 
 
+def tell_closed(runtime: Runtime) -> None:
+    """Say on stderr why no tool is offered at all, for verbs that then show none."""
+    if runtime.registry.why_closed:
+        click.echo(escape_terminal(runtime.registry.why_closed), err=True)
+
+
 def tell_refusals(runtime: Runtime) -> None:
     """Say briefly on stderr that documents were refused, for verbs that go on without them."""
     errors = [problem for problem in runtime.problems if problem.severity == "error"]

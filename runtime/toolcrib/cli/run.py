@@ -213,6 +213,9 @@ def _tell_problems(runtime: Runtime) -> None:
 
 
 def _tell_nothing(runtime: Runtime, *, filtered: bool) -> None:
+    if runtime.registry.why_closed:
+        click.echo(f"nothing to run: {escape_terminal(runtime.registry.why_closed)}", err=True)
+        return
     places = ", ".join(runtime.stock.sources)
     what = "no scenario or example fits" if filtered else "there are no scenarios and no examples"
     click.echo(f"nothing to run: {what} in {escape_terminal(places)}", err=True)

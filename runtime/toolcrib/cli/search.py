@@ -8,7 +8,7 @@ import click
 
 from toolcrib.cli.filters import filter_options, filters_of, tell_strangers
 from toolcrib.cli.list import entry, unable
-from toolcrib.cli.opening import open_runtime, tell_refusals
+from toolcrib.cli.opening import open_runtime, tell_closed, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options
 from toolcrib.cli.tables import json_text, plural, terminal_width
 from toolcrib.cli.tools_table import not_offered, tool_lines
@@ -58,8 +58,11 @@ def command(
         for line in tool_lines(cards, unable(runtime), terminal_width(), hidden=registry.hidden):
             click.echo(line)
         click.echo(
-            _count_line(len(shown), len(hits), exist=bool(registry), hidden=len(everything) - len(hits))
+            _count_line(
+                len(shown), len(hits), exist=bool(registry.query()), hidden=len(everything) - len(hits)
+            )
         )
+    tell_closed(runtime)
     if registry and not everything:
         tell_strangers(registry, filters)
 

@@ -156,9 +156,8 @@ def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
         "invalid result": tool.on_invalid_result + _set_by(tool, "on_invalid_result"),
     }
     yield from ((key, value) for key, value in facts.items() if value)
-    for why in filter(
-        None, [*availability.values(), "" if tool.mode in availability else runtime.unavailable(tool)]
-    ):
+    reasons = [*availability.values(), "" if tool.mode in availability else runtime.unavailable(tool)]
+    for why in filter(None, dict.fromkeys(reasons)):
         yield "unavailable", why
 
 

@@ -61,7 +61,7 @@ def listed_lines(
         (name, texts[mode, has_block], flags, sentence) for name, mode, has_block, flags, sentence in rows
     ]
     modes = [shown for _name, shown, _flags, _sentence in cells]
-    return [*table(cells, width), _count(modes, exist=bool(rows) or left > 0, hidden=left)]
+    return [*table(cells, width), _count(modes, exist=bool(rows), hidden=left)]
 
 
 def mode_text(mode: str | None, unable: str | bool) -> str:
@@ -85,7 +85,7 @@ def count_line(cards: Sequence[Card], why_unable: Why, *, exist: bool, hidden: i
     Args:
         cards: The tools of the table.
         why_unable: As for `tool_lines`.
-        exist: Whether there is any tool at all.
+        exist: Whether any tool is offered at all.
         hidden: How many more fit that are not offered.
     """
     modes = [mode_text(card.mode, why_unable(card)) for card in cards]

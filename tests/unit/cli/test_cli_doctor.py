@@ -126,7 +126,7 @@ BROKEN = {
     ),
     "unknown mode": (
         {"toolcrib.yaml": 'project: x\nprofile: a\nprofiles: {a: {modes: {"*": mokc}}}\n'},
-        "there is no mode `mokc`, which toolcrib.yaml:3 (profile a) asks for",
+        "toolcrib.yaml:3 (profile a) asks for the mode `mokc`, which does not exist",
     ),
     "no archive": (
         {"toolcrib.yaml": "project: x\nsources: [a.zip]\n", "a.zip": "no zip"},

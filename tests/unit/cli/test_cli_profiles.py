@@ -107,3 +107,27 @@ def test_profiles_and_the_tools_under_them_are_completed(project, monkeypatch, c
 def test_nothing_is_completed_where_two_projects_are_named(project, write, monkeypatch, capsys):
     write({"other/toolcrib.yaml": "project: other\n"})
     assert completed(monkeypatch, capsys, f"toolcrib --pack other{os.sep} list --profile ") == []
+
+
+def test_a_broken_project_is_told_by_the_verbs_that_show_tools(project, write, toolcrib):
+    write({"toolcrib.yaml": PROJECT + "profils: {}\n"})
+    why = "no tool is offered while toolcrib.yaml:6 has errors"
+    listed = toolcrib("list")
+    assert listed.stdout == "no tools; 3 not offered, `--all` shows why\n"
+    assert listed.stderr.endswith(f"{why}\n")
+    assert toolcrib("search", "echo").stderr.endswith(f"{why}\n")
+    assert toolcrib("run").stderr.endswith(f"nothing to run: {why}\n")
+    assert why in toolcrib("call", "echo").stderr
+    assert f"  - {why}\n" in toolcrib("doctor").stdout
+
+
+def test_validate_tells_an_unknown_mode_of_the_profile_in_force_among_everything_else(
+    project, write, toolcrib
+):
+    write(
+        {"toolcrib.yaml": "project: p\nprofile: x\nprofiles: {x: {modes: {'*': mok}, disable: [nobody]}}\n"}
+    )
+    told = toolcrib("validate")
+    assert told.exit_code == 1
+    assert "unknown_mode" in told.stdout
+    assert "idle_glob" in told.stdout

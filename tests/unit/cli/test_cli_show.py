@@ -155,3 +155,9 @@ def test_a_tool_can_be_shown_by_its_alias(write, toolcrib, document):
     assert told["alias"] != "a.b"
     assert document("show", told["alias"], "--json")["name"] == "a.b"
     assert f"alias           {told['alias']}" in toolcrib("show", "a.b").stdout
+
+
+def test_why_a_tool_is_not_offered_is_told_once(write, toolcrib):
+    write({"toolcrib.yaml": "project: p\ndisable: [rich]\n", "descriptors/rich.tool.yaml": RICH})
+    shown = toolcrib("show", "rich").stdout
+    assert shown.count("`rich` is disabled in toolcrib.yaml:2") == 1

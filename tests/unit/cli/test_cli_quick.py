@@ -248,22 +248,24 @@ toolsets: {small: {tools: [echo, later]}}
 profile: dev
 profiles:
   dev: {defaults: {timeout: 5s}}
-  ci: {modes: {echo: live}, enable: [failing]}
+  ci: {modes: {echo: mock}, enable: [failing]}
   small: {toolset: small}
   none: {disable: ["*"]}
-  wrong: {modes: {"*": oops}}
 """,
 }
+
+WITH_AN_ERROR = {**PROJECT, "toolcrib.yaml": PROJECT["toolcrib.yaml"] + '  wrong: {modes: {"*": oops}}\n'}
 
 PROFILES = [None, "ci", "small", "none", "wrong", "nobody"]
 
 
+@pytest.mark.parametrize("files", [PROJECT, WITH_AN_ERROR], ids=["right", "wrong"])
 @pytest.mark.parametrize("name", PROFILES)
 @pytest.mark.parametrize(
     "words", [["list"], ["call", "echo", "text=hi"], ["call", "failing", "--json"]], ids=" ".join
 )
-def test_profiles_count_by_both_ways(words, name, write, told, monkeypatch):
-    write(PROJECT)
+def test_profiles_count_by_both_ways(words, name, files, write, told, monkeypatch):
+    write(files)
     asked = [*words, *(["--profile", name] if name is not None else [])]
     long = told(by_click, asked)
     assert told(entry.main, asked) == long

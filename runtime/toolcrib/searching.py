@@ -18,6 +18,7 @@ from itertools import pairwise
 from math import log, sqrt
 
 from toolcrib.errors import near_misses
+from toolcrib.loading.namespaces import SEPARATOR
 from toolcrib.queries import Card
 
 FIELDS = (
@@ -76,7 +77,24 @@ def _folded(word: str) -> str:
 
 
 def near_names(name: str, names: Collection[str]) -> list[str]:
-    """The names that a name which is not among them may have meant, the nearest first."""
+    """The names that a name which is not among them may have meant, the nearest first.
+
+    A name without its namespace means the tools that have it in one; a misspelt one may mean theirs too.
+    """
+    within = {full: full.rpartition(SEPARATOR)[2] for full in names if SEPARATOR in full}
+    meant = sorted(full for full, short in within.items() if short == name)
+    if meant:
+        return meant[:3]
+    near = _near(name, names)
+    if near or SEPARATOR in name:
+        return near
+    spelt = _near(name, set(within.values()))
+    return sorted(
+        (full for full in within if within[full] in spelt), key=lambda full: spelt.index(within[full])
+    )[:3]
+
+
+def _near(name: str, names: Collection[str]) -> list[str]:
     if len(names) > MANY:
         pairs = _pairs(name)
         names = nlargest(MANY, sorted(names), key=lambda other: len(pairs & _pairs(other)))

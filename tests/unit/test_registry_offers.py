@@ -194,3 +194,12 @@ def test_a_closed_registry_offers_nothing_whatever_enables_it(registry):
     message = "no tool is offered while a.yaml:1 has errors"
     assert closed.hidden("legacy_pay") == Hidden("closed", message, "a.yaml:1")
     assert (closed.why_closed, registry.why_closed) == (message, "")
+
+
+def test_a_name_without_its_namespace_is_near():
+    registry = Registry(Descriptor(name=name) for name in ("ac__wt", "b__wt", "b__weather", "c__weather"))
+    assert registry.near("wt") == ["ac__wt", "b__wt"]
+    assert sorted(registry.near("weathr")) == ["b__weather", "c__weather"]
+    assert registry.near("b__weathr")[0] == "b__weather"
+    assert registry.near("zzz") == []
+    assert registry.disabled("ac__*").near("wt") == ["b__wt"]

@@ -228,7 +228,7 @@ def cli_page() -> str:
     written = (FOLDER / "cli.template").read_text(encoding="utf-8")
     opening, *sections = re.split(r"^## ", written, flags=re.MULTILINE)
     notes = {heading: text for heading, _, text in (section.partition("\n\n") for section in sections)}
-    with click.Context(cli, info_name="toolcrib") as ctx:
+    with click.Context(cli, info_name="toolcrib", **cli.context_settings) as ctx:
         verbs = {name: verb for name in cli.list_commands(ctx) if (verb := cli.get_command(ctx, name))}
         parts = [opening.format(verbs="\n".join(verb_rows(verbs)), options="\n".join(option_rows(cli, ctx)))]
         parts.append(f"## Exit codes\n\n{notes.pop('Exit codes')}")

@@ -15,6 +15,7 @@ from toolcrib.errors import Problem, Severity
 from toolcrib.loading.archives import documents_among, open_archive
 from toolcrib.loading.compatible import is_promptkit
 from toolcrib.loading.documents import parse_documents, read_documents
+from toolcrib.loading.drafts import home
 from toolcrib.loading.files import (
     ARCHIVE,
     PACK_FILES,
@@ -25,7 +26,7 @@ from toolcrib.loading.files import (
 )
 from toolcrib.loading.finding import PROJECT_FILES
 from toolcrib.loading.packs import Pack, fits
-from toolcrib.loading.reader import Reader, home, second_pack_file
+from toolcrib.loading.reader import Reader, second_pack_file
 from toolcrib.loading.strangers import foreign
 from toolcrib.loading.trail import LINKED, Trail
 
@@ -102,25 +103,28 @@ class Folders:
     def add(self, source: Source) -> None:
         """A folder, a pack (also by its `pack.yaml`, or as `.zip`), or one file."""
         path = Path(source.path)
-        missing = _missing(path)
-        if missing is not None:
+        if _missing(path) is not None:
             self._trail.file(source.path)
+        missing = _missing(path)  # it may have come just before it was noted
+        if missing is not None:
             self._reader.add_problem(str(path), missing)
         elif os.path.isdir(path):
             self._add_folder(path, source)
         elif path == pack_file(path.parent):
             self._add_folder(path.parent, source)
         elif path.suffix.lower() == ARCHIVE:
+            self._trail.file(str(path))
             self._add_archive(str(path), str(real_path(path)), source.namespace, scanned=False)
         else:
+            self._trail.file(str(path))
             root = self._enclosing_pack(path.parent)
             here = _Place(str(path.parent), str(real_path(path.parent)))
             self._add_file(str(path), str(real_path(path)), here, root, source.namespace)
 
     def _add_folder(self, top: Path, source: Source) -> None:
         """Files of a folder before those of the folders in it, each in the order of names."""
-        root = self._enclosing_pack(top)
-        left = [_Place(str(top), str(real_path(top)))]
+        root, real = self._enclosing_pack(top), real_path(top)
+        left = [_Place(str(top), str(real))]
         while left:
             here = left.pop()
             names = self._trail.folder(here.path)
@@ -136,6 +140,8 @@ class Folders:
             links = [here.named(name.removesuffix(LINKED)) for name in names if name.endswith(LINKED)]
             self._links += [path for path in links if not self._is_ignored(path, source)]
             left += reversed([here.below(name[:-1]) for name in names if name.endswith("/")])
+        if real_path(top) != real:
+            self._trail.torn(top)
 
     def tell_links(self) -> None:
         """Say which linked folders were passed over. Call it when everything is added: one may be read by itself."""
@@ -147,9 +153,11 @@ class Folders:
         """The same place, in the pack that the folder is if it is one."""
         name = next((name for name in PACK_FILES if name in files), None)
         path = here.named(name) if name is not None else ""
-        if name is None or os.path.isdir(path) or self._is_ignored(path, source):
+        if name is None or self._is_ignored(path, source):
             return here
         self._trail.file(path)
+        if os.path.isdir(path):
+            return here
         linked = os.path.islink(path)
         if linked and leads_outside(Path(path), Path(here.path)):
             pack = self._reader.refuse_pack(path, path, _outside(path, here.path))
@@ -165,11 +173,12 @@ class Folders:
         if self._is_ignored(path, source):
             reader.ignored.append(path)
             return
+        if not reader.holds(here.pack, _within(path, here)):
+            return
+        self._trail.file(path)
         linked = os.path.islink(path)
         key = os.path.realpath(path) if linked else here.key(name)
         bound = Path(here.pack_path) if here.pack_path else root
-        if not reader.holds(here.pack, _within(path, here)):
-            return
         if linked and leads_outside(Path(path), bound):
             reader.add_problem(path, _outside(path, bound))
         elif reader.knows(key):
@@ -196,7 +205,7 @@ class Folders:
             self._reader.add_problem(key, second_pack_file(path, first))
             return
         self._trail.file(path)
-        documents, problems = read_documents(Path(path), path)
+        documents, problems = read_documents(path, path)
         stranger = foreign(Path(path), path, problems) if scanned and problems else None
         if stranger is not None:
             documents, problems = [], [stranger]

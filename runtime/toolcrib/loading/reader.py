@@ -5,8 +5,7 @@ Content decides what a document is; a file that is refused takes nothing else wi
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,17 +13,18 @@ from typing import Any
 
 from toolcrib.errors import Problem, Severity
 from toolcrib.loading.compatible import normalise
-from toolcrib.loading.descriptors import is_descriptor, parse_descriptor
+from toolcrib.loading.descriptors import is_descriptor
 from toolcrib.loading.documents import Document
-from toolcrib.loading.files import SUFFIXES, KeptFiles
+from toolcrib.loading.drafts import Draft, Home, parse_drafts
+from toolcrib.loading.files import SUFFIXES
 from toolcrib.loading.namespaces import full_name
-from toolcrib.loading.overriding import files_of, is_override, kept_files, lay_over, nothing_below
+from toolcrib.loading.overriding import files_of, is_override, lay_over, nothing_below
 from toolcrib.loading.packs import Pack, fits, one_pack, readable_part
 from toolcrib.loading.scenarios import Scenario, is_scenario, parse_scenario
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.wording import in_their_words
-from toolcrib.model import JSON, NOTHING, Descriptor
-from toolcrib.protocols import Files, Kinds
+from toolcrib.model import Descriptor
+from toolcrib.protocols import Kinds
 
 TOOL_SUFFIXES = tuple(f".tool{suffix}" for suffix in SUFFIXES)
 """A file that is called this says that it holds a descriptor."""
@@ -61,37 +61,37 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
-    """Where documents lie.
-
-    Attributes:
-        files: The files that they may name.
-        pack: The pack that holds them; None outside packs.
-        namespace: What stands before the names of the tools.
-        tools: Whether tools are taken from there.
-        scenarios: Whether scenarios are taken from there.
-    """
-
-    files: Files | None = None
-    pack: Pack | None = None
-    namespace: str = ""
-    tools: bool = True
-    scenarios: bool = True
-
-
-def home(files: Files, pack: Pack | None, path: str, namespace: str = "") -> Home:
-    """Where the documents of a file lie; `path` is relative to the pack."""
-    if pack is None:
-        return Home(files, namespace=namespace)
-    return Home(files, pack, pack.namespace, pack.holds_tools(path), pack.holds_scenarios(path))
-
-
-@dataclass(frozen=True, slots=True)
 class _Written:
     """A document that describes a tool, and where it lies."""
 
     document: Document
     home: Home
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file whose documents wait to be looked at; `told` is what is wrong with it so far."""
+
+    key: str
+    source: str
+    documents: Sequence[Document]
+    told: list[Problem]
+    where: Home
+
+
+@dataclass(frozen=True, slots=True)
+class _Find:
+    """What a document turned out to be: known or a stranger, how many good things already, and tools to parse."""
+
+    document: Document
+    known: bool = True
+    told: Sequence[Problem] = ()
+    fruits: int = 0
+    drafts: Sequence[Draft] = ()
+
+
+_TOGETHER = 32
+"""Documents that are looked at together, which is quicker than one after the other."""
 
 
 class Reader:
@@ -114,6 +114,7 @@ class Reader:
         self._refused_packs: dict[str, tuple[str, Problem]] = {}
         self._unread: dict[str, str] = {}
         self._problems: dict[str, list[Problem]] = {}
+        self._waiting: list[_File] = []
         self._fruitless: set[str] = set()
         self._globs: dict[str, set[str]] = {}
         self.touched: set[str] = set()
@@ -133,6 +134,7 @@ class Reader:
 
     def loaded(self) -> Loaded:
         """Everything so far. What is wrong with a file is no matter if a descriptor names it as data."""
+        self._settle()
         tools = self._overridden()
         data = self.touched & self._fruitless
         problems = [problem for key, told in self._problems.items() if key not in data for problem in told]
@@ -181,6 +183,7 @@ class Reader:
         Of one that has errors, and of the second one of a name, that is only what its files are checked by: nobody
         knows which of them it would hold and under which names, so nothing of them is taken.
         """
+        self._settle()  # what lies before a pack that is refused has nothing to do with it
         pack, told = one_pack(source, documents, problems, self._pack_shape)
         first = next((known for known in self._packs if pack is not None and known.name == pack.name), None)
         if pack is not None and first is not None:
@@ -236,8 +239,7 @@ class Reader:
         problems: Sequence[Problem],
         where: Home,
     ) -> None:
-        """The documents of one file, and what was wrong with its text."""
-        before = self._fruits()
+        """The documents of one file, and what was wrong with its text. They wait for others, and are looked at together."""
         told = [problem for problem in problems if problem.code != "empty_document"]
         if not documents and not told:
             told.append(_stranger("the file is empty", source).at(source, 1, 1))
@@ -245,42 +247,54 @@ class Reader:
         error = next((problem for problem in problems if problem.severity == "error"), None)
         if not documents and error is not None and where.tools:
             self._unread[key] = f"{error.source}:{error.line}"
-        strangers = 0
-        for document in documents:
-            known = self._add_document(document, where, key)
-            strangers += known is None
-            if known is not None:
-                told += known
-            elif strangers == 1:
-                told.append(document.place(_stranger("this is no descriptor, scenario or pack", source)))
-        if self._fruits() == before and not source.endswith(TOOL_SUFFIXES):
-            self._fruitless.add(key)
+        self._waiting.append(_File(key, source, documents, told, where))
+        if sum(len(file.documents) for file in self._waiting) >= _TOGETHER:
+            self._settle()
 
-    def _fruits(self) -> int:
-        return len(self._tools) + len(self._scenarios) + len(self._overrides)
+    def _settle(self) -> None:
+        """Add what the waiting documents describe, and tell what is wrong with them."""
+        files, self._waiting = self._waiting, []
+        finds = [[self._found(document, file) for document in file.documents] for file in files]
+        drafts = [draft for those in finds for find in those for draft in find.drafts]
+        parse_drafts(drafts, self._kinds, self._tool_shape)
+        for file, those in zip(files, finds, strict=True):
+            stranger = next((find for find in those if not find.known), None)
+            fruits = sum(self._take(find, file) for find in those if find.known or find is stranger)
+            if not fruits and not file.source.endswith(TOOL_SUFFIXES):
+                self._fruitless.add(file.key)
 
-    def _add_document(self, document: Document, where: Home, key: str) -> list[Problem] | None:
-        """Add what the document describes, and tell what is wrong with it; None where it describes nothing."""
+    def _take(self, find: _Find, file: _File) -> int:
+        """Add what was found, and tell what is wrong with it. Returns how much of it is good."""
+        if not find.known:
+            stranger = _stranger("this is no descriptor, scenario or pack", file.source)
+            file.told.append(find.document.place(stranger))
+        file.told.extend(find.told)
+        fruits = find.fruits
+        for draft in find.drafts:
+            fruits += self._add_tool(draft)
+            file.told.extend(draft.problems)
+        return fruits
+
+    def _found(self, document: Document, file: _File) -> _Find:
+        """What a document describes; its tools are still to be parsed."""
+        where = file.where
         if is_override(document.value):
-            if where.tools and self._refusal(where.pack) is None:
-                self._overrides.append((key, _Written(document, where)))
-            return []
+            counts = where.tools and self._refusal(where.pack) is None
+            if counts:
+                self._overrides.append((file.key, _Written(document, where)))
+            return _Find(document, fruits=int(counts))
         normalised = normalise(document, where.files)
         if normalised is not None:
             documents, problems = normalised
-            return self._add_normalised(document, documents, problems, where)
+            drafts = [Draft(own, where, problems, document) for own in documents if where.tools]
+            return _Find(document, told=problems, drafts=drafts)
         if is_scenario(document.value):
-            return self._add_scenario(document, where)
-        return self._add_tool(document, where) if is_descriptor(document.value, self._kinds.modes) else None
-
-    def _add_normalised(
-        self, written: Document, documents: Sequence[Document], problems: Sequence[Problem], where: Home
-    ) -> list[Problem]:
-        """The tools of a document that had a form of somebody else's."""
-        told = list(problems)
-        for own in documents:
-            told += self._add_tool(own, where, problems, written)
-        return told
+            before = len(self._scenarios)
+            told = self._add_scenario(document, where)
+            return _Find(document, told=told, fruits=len(self._scenarios) - before)
+        if not is_descriptor(document.value, self._kinds.modes):
+            return _Find(document, known=False)
+        return _Find(document, drafts=[Draft(document, where)] if where.tools else [])
 
     def _add_scenario(self, document: Document, where: Home) -> list[Problem]:
         if not where.scenarios:
@@ -297,26 +311,20 @@ class Reader:
             (self._refused_scenarios if refused else self._scenarios).append(scenario)
         return problems
 
-    def _add_tool(
-        self,
-        document: Document,
-        where: Home,
-        before: Sequence[Problem] = (),
-        written: Document | None = None,
-    ) -> list[Problem]:
-        """Add a tool; `before` is what was found wrong already with the document as it was `written`."""
-        if not where.tools:
-            return []
-        tool, problems = self._parsed(document, where)
-        problems = problems if written is None else in_their_words(written, problems)
-        error = next((problem for problem in (*before, *problems) if problem.severity == "error"), None)
-        error = error or self._refusal(where.pack)
-        if tool is not None and error is None:
-            self._tools.append(tool)
-            self._written.setdefault(tool.name, _Written(document, where))
-        elif error is not None:
-            self._note_refusal(document, where, error)
-        return problems
+    def _add_tool(self, draft: Draft) -> bool:
+        """Add a tool. Returns whether it is good."""
+        if draft.written is not None:
+            draft.problems = in_their_words(draft.written, draft.problems)
+        told = (*draft.before, *draft.problems)
+        error = next((problem for problem in told if problem.severity == "error"), None)
+        error = error or self._refusal(draft.where.pack)
+        if draft.tool is not None and error is None:
+            self._tools.append(draft.tool)
+            self._written.setdefault(draft.tool.name, _Written(draft.document, draft.where))
+            return True
+        if error is not None:
+            self._note_refusal(draft.document, draft.where, error)
+        return False
 
     def _refusal(self, pack: Pack | None) -> Problem | None:
         """Why nothing is taken from the files of a pack; None where its files count."""
@@ -332,29 +340,6 @@ class Reader:
             self._refused.setdefault(full_name(where.namespace, name), error)
             if error.code == REFUSED_PACK:
                 self._refused.setdefault(name, error)  # its namespace may not have been readable
-
-    def _parsed(self, document: Document, where: Home) -> tuple[Descriptor | None, list[Problem]]:
-        """The tool of a document in our own form, under the name and with the defaults that its home gives it."""
-        pack = where.pack
-        defaults: Mapping[str, JSON] = NOTHING
-        if pack is not None and pack.defaults and isinstance(document.value, dict):
-            said = document.value
-            defaults = {key: item for key, item in pack.defaults.items() if key not in said}
-            document = document.moved({**said, **defaults}, {}) if defaults else document
-        files, kept = kept_files(where.files)
-        tool, problems = parse_descriptor(
-            document, self._kinds, self._tool_shape, files=files, pack="" if pack is None else pack.name
-        )
-        tool = tool if tool is None else _with_contents(tool, kept)
-        if tool is None or not (where.namespace or defaults):
-            return tool, problems
-        changes: dict[str, Any] = {"namespace": where.namespace}
-        if pack is not None and defaults:
-            place = f"{pack.origin.place('/defaults')} (defaults of pack {pack.name})"
-            changes["settings"] = dict.fromkeys(defaults, place)
-            changes["written"] = tool.origin.written - defaults.keys()
-        name = full_name(where.namespace, tool.name)
-        return tool._replace(name=name, origin=tool.origin._replace(**changes)), problems
 
     def _overridden(self) -> list[Descriptor]:
         """The tools, with the documents that override some of them laid over these, in order of reading."""
@@ -384,7 +369,9 @@ class Reader:
         where = replace(lower.home, files=files_of(upper.home.files, lower.home.files, upper.document))
         # The name stands in both documents, in the upper one with its namespace.
         document = replace(document, value={**document.value, "name": _short(name, where.namespace)})  # type: ignore[dict-item]
-        tool, problems = self._parsed(document, where)
+        draft = Draft(document, where)
+        parse_drafts([draft], self._kinds, self._tool_shape)
+        tool, problems = draft.tool, draft.problems
         if tool is None or any(problem.severity == "error" for problem in problems):
             return None, problems
         below = self._written[name].document
@@ -397,21 +384,6 @@ class Reader:
             written=tool.origin.written - left.keys(),
         )
         return tool._replace(origin=origin), problems
-
-
-def _with_contents(tool: Descriptor, kept: Iterable[KeptFiles]) -> Descriptor:
-    """The tool, whose digest tells the files that it names as well."""
-    contents = []
-    for files in kept:
-        files.close()
-        contents += sorted(files.contents.items())
-    if not contents:
-        return tool
-    digest = hashlib.sha256(tool.origin.digest.encode())
-    for name, content in contents:
-        digest.update(hashlib.sha256(name.encode("utf-8", "backslashreplace")).digest())
-        digest.update(hashlib.sha256(content).digest())
-    return tool._replace(origin=tool.origin._replace(digest=digest.hexdigest()))
 
 
 def _short(name: str, namespace: str) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from toolcrib.loading.contents import Content, documents_of
+from toolcrib.loading.drafts import Home
 from toolcrib.loading.files import PACK_FILES
 from toolcrib.loading.folders import Folders, Source, add_contents
-from toolcrib.loading.reader import Home, Loaded, Reader
+from toolcrib.loading.reader import Loaded, Reader
 from toolcrib.loading.trail import Trail
 from toolcrib.protocols import Files, Kinds
 

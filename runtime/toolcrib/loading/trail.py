@@ -50,6 +50,9 @@ _READ = (*SUFFIXES, ARCHIVE)
 
 _NOT_BLOCKING = getattr(os, "O_NONBLOCK", 0)
 
+_NEVER = (0,) * 6
+"""No file is in this state."""
+
 _KIND, _LINK, _FILE = 0o170000, 0o120000, 0o100000
 
 
@@ -171,6 +174,10 @@ class Trail:
         for name in names or ():
             if name.endswith(_READ) and os.path.islink(path := os.path.join(folder, name)):  # noqa: PTH114, PTH118
                 self.file(path)
+
+    def torn(self, path: str | os.PathLike[str]) -> None:
+        """What was read through a path does not belong together, so it counts as changed."""
+        self._files[os.fspath(path)] = _NEVER
 
     def closed(self) -> Seen:
         """Everything that was noted so far."""

@@ -105,7 +105,7 @@ class _Chosen:
             file = self._project_at(path)
             if file is None or not self._add_project(file):
                 self.sources.append(Source(path))
-        self.sources = _without_doubles(self.sources)
+        self.sources = _without_doubles(self.sources, self._trail)
 
     def _add_found(self, *, needed: bool) -> None:
         for folder in _places_to_look():
@@ -118,15 +118,21 @@ class _Chosen:
         self.sources += [Source(path) for path in there or DEFAULT_PATHS[: 1 if needed else 0]]
 
     def _is_there(self, path: str) -> bool:
-        there = os.path.isdir(path) or _is_barred(path)
-        if not there:
+        if not (os.path.isdir(path) or _is_barred(path)):
             self._trail.file(path)
-        return there
+        return os.path.isdir(path) or _is_barred(path)  # it may have come just before it was noted
+
+    def _is_absent(self, path: str) -> bool:
+        if not (os.path.exists(path) or _is_barred(path)):
+            self._trail.file(path)
+        return not (os.path.exists(path) or _is_barred(path))  # as above
 
     def _project_at(self, path: str) -> str | None:
         """The project file that a path names, or that the folder has."""
-        if os.path.basename(path) in PROJECT_FILES and (os.path.isfile(path) or self._was_it(path)):
-            return path
+        if os.path.basename(path) in PROJECT_FILES:
+            self._trail.file(path)
+            if os.path.isfile(path) or self._was_it(path):
+                return path
         files = [os.path.normpath(os.path.join(path, name)) for name in PROJECT_FILES]
         for file in files:
             self._trail.file(file)
@@ -175,20 +181,27 @@ class _Chosen:
             self.problems += [_at(problem, entry.place) for problem in problems]
             if installed is not None:
                 self.sources.append(Source(str(installed), entry.namespace))
-        elif os.path.exists(path) or _is_barred(path):
+        elif not self._is_absent(path):
             self.sources.append(Source(path, entry.namespace, ignore, root))
-        else:
-            self._trail.file(path)
-            if not entry.optional:
-                self.problems.append(_missing(path, entry))
+        elif not entry.optional:
+            self.problems.append(_missing(path, entry))
 
 
-def _without_doubles(sources: Sequence[Source]) -> list[Source]:
-    """The sources without those that another one holds."""
+def _without_doubles(sources: Sequence[Source], trail: Trail) -> list[Source]:
+    """The sources without those that another one holds. Of these only links matter: they may lead elsewhere later."""
     kept: dict[Path, Source] = {}
     for source in sources:
         kept.setdefault(real_path(source.path), source)
-    return [source for place, source in kept.items() if not any(_holds(other, place) for other in kept)]
+    left = [source for place, source in kept.items() if not any(_holds(other, place) for other in kept)]
+    for source in sources:
+        if source not in left and _is_linked(source.path):
+            trail.file(source.path)
+    return left
+
+
+def _is_linked(path: str) -> bool:
+    """Whether a link is on the way to what a path names."""
+    return str(real_path(path)) != os.path.normpath(os.path.join(real_path("."), path))
 
 
 def _is_barred(path: str) -> bool:

@@ -111,9 +111,12 @@ def keep_last_good(loaded: Loaded, before: Before) -> Loaded:
     tools = {tool.name: tool for tool in reversed(loaded.tools)}
     kept = {}
     for card in before.tools.cards.values():
-        why = broken.why(card.source, card.pack)
-        last = before.tools[card.name]
-        if (why and card.name not in tools) or (why := broken.override_of(last, tools.get(card.name))):
+        last, now = before.tools[card.name], tools.get(card.name)
+        if last.origin.overrides:
+            why = broken.why_overridden(last, now)
+        else:
+            why = broken.why(card.source, card.pack) if now is None else ""
+        if why:
             kept[card.name] = _stale(last, why)
     scenarios = list(loaded.scenarios)
     played = {(scenario.origin.source, scenario.name) for scenario in scenarios}
@@ -134,6 +137,10 @@ _ALSO_BROKEN = frozenset({"unrecognised_file", "file_vanished"})
 """What is no error where it is read the first time: an empty file, one that moved since its folder was listed."""
 
 
+_OF_OTHERS = frozenset({"path_not_found", "nothing_to_override"})
+"""What is no fault of the file that it is told of, but means that something is gone."""
+
+
 class _Broken:
     """What can't be read now or describes nothing any more: files, folders, and the packs that they take down."""
 
@@ -141,7 +148,7 @@ class _Broken:
         self._problems: dict[str, Problem] = {}
         for problem in problems:
             told = problem.severity == "error" or problem.code in _ALSO_BROKEN
-            if told and problem.code != "path_not_found":
+            if told and problem.code not in _OF_OTHERS:
                 self._problems.setdefault(problem.source, problem)
         self.packs = [(pack, why) for pack in packs if (why := self._of(pack.origin.source))]
 
@@ -166,20 +173,27 @@ class _Broken:
         found = (self._problems.get(path) for path in paths)
         return next((str(problem) for problem in found if problem is not None), "")
 
-    def override_of(self, last: Descriptor, tool: Descriptor | None) -> str:
-        """Why a tool keeps the overrides that it had and has no more; empty if it does not."""
-        if tool is None or not last.origin.overrides:
-            return ""
+    def why_overridden(self, last: Descriptor, now: Descriptor | None) -> str:
+        """Why the last good version of a tool is kept that was put together from several files; empty if it is not."""
         files = _files_of(last)
-        lost = files - _files_of(tool)
+        # Without the lowest of them there is no tool; an override that is gone changes the tool that is there.
+        lost = files - _files_of(now) if now is not None else {_file_of(last.origin.overrides[-1])}
         if not lost or any(_is_gone(file) for file in lost):
             return ""
         # What an override makes wrong is told in whichever of the files it stands.
-        return next((why for file in sorted(files) if (why := self._of(file))), "")
+        return next((why for file in sorted(files) if (why := self._why_in_any_pack(file))), "")
+
+    def _why_in_any_pack(self, source: str) -> str:
+        return self.why(source, "") or next((why for pack, why in self.packs if _is_in(source, pack)), "")
 
 
 def _files_of(tool: Descriptor) -> set[str]:
-    return {tool.origin.source, *(place.rpartition(":")[0] for place in tool.origin.overrides)}
+    """The files of a tool: its own, and those of the documents that it is laid over."""
+    return {tool.origin.source, *map(_file_of, tool.origin.overrides)}
+
+
+def _file_of(place: str) -> str:
+    return place.rpartition(":")[0]
 
 
 def _above(path: str) -> Iterator[str]:

@@ -24,7 +24,7 @@ TOOLS = ("a", "b", "c", "d")
 PLACES = ("1.yaml", "2.json", "sub/3.yaml", "pack/4.yaml", "pack/in/5.json")
 """Where tools may be written. The last two lie in a pack whenever `pack/pack.yaml` is good."""
 
-PACK, PROJECT = "pack/pack.yaml", "toolcrib.yaml"
+PACK, PROJECT, OVERRIDE = "pack/pack.yaml", "toolcrib.yaml", "over.yaml"
 
 places = st.sampled_from(PLACES)
 tools = st.sampled_from(TOOLS)
@@ -55,12 +55,14 @@ class InForce(NamedTuple):
         place: Where it was read.
         packed: Whether it belongs to the pack.
         stale: Whether it is not what is written there now.
+        overridden: Whether the answer is that of the override.
     """
 
     version: int
     place: str
     packed: bool
     stale: bool = False
+    overridden: bool = False
 
 
 def text_of(place: str, good: Good) -> str:
@@ -79,6 +81,7 @@ class Reloads(RuleBasedStateMachine):
         self.files: dict[str, Good | Broken] = {}
         self.pack: str | None = None  # its namespace; `?` while it is broken, None without it
         self.project: tuple[str, ...] | str | None = None  # what it disables; `?` while it is broken
+        self.override: int | str | None = None  # what it answers for `a`; `?` while it is broken
         self.pack_in_force: str | None = None
         self.disabled: tuple[str, ...] | None = None
         self.in_force: dict[str, InForce] = {}
@@ -195,6 +198,21 @@ class Reloads(RuleBasedStateMachine):
         self._take_away(PROJECT, folder=folder)
         self.project = None
 
+    @rule(version=versions)
+    def write_override(self, version: int) -> None:
+        self._path(OVERRIDE).write_text(f'mock: {{result: {version}}}\noverride: true\nname: "a"\n')
+        self.override = version
+
+    @rule(text=st.sampled_from(["", "name: [", "name: a\noverride: true\nmokc: {}\n"]))
+    def break_override(self, text: str) -> None:
+        self._path(OVERRIDE).write_text(text)
+        self.override = "?"
+
+    @rule(folder=st.booleans())
+    def delete_override(self, folder: bool) -> None:
+        self._take_away(OVERRIDE, folder=folder)
+        self.override = None
+
     @rule()
     def reload(self) -> None:
         before = self.in_force
@@ -216,12 +234,24 @@ class Reloads(RuleBasedStateMachine):
             if isinstance(file, Good) and not (in_pack and self.pack == "?"):
                 packed = in_pack and self.pack_in_force is not None
                 found[self._named(file.tool, packed=packed)] = InForce(file.version, place, packed)
+        if "a" in found and isinstance(self.override, int):
+            found["a"] = found["a"]._replace(version=self.override, overridden=True)
         for name, tool in before.items():
-            in_broken_pack = tool.place.startswith("pack/") and self.pack == "?"
-            broken = isinstance(self.files.get(tool.place), Broken) or in_broken_pack
-            if broken and name not in found:
+            if self._is_kept(tool, found.get(name)):
                 found[name] = tool._replace(stale=True)
         self.in_force = found
+
+    def _is_kept(self, tool: InForce, now: InForce | None) -> bool:
+        """Whether the last version of a tool stays."""
+        broken = isinstance(self.files.get(tool.place), Broken)
+        broken = broken or (self.pack == "?" and tool.place.startswith("pack/"))
+        if not tool.overridden:
+            return broken and now is None
+        if tool.place not in self.files:
+            return False
+        if now is None:
+            return broken or self.override == "?"
+        return self.override == "?" and not now.overridden
 
     def _named(self, tool: str, *, packed: bool) -> str:
         return f"{self.pack_in_force}__{tool}" if packed and self.pack_in_force else tool

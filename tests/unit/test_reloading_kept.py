@@ -81,6 +81,34 @@ def test_one_of_several_overrides_may_break(overridden):
     assert (answer(runtime, "a"), runtime.registry["a"].description) == (2, "Better.")
 
 
+def test_an_overridden_tool_goes_with_the_document_that_it_is_laid_over(overridden):
+    runtime = opened(overridden)
+    (overridden / "a.yaml").unlink()
+    report = reload(runtime)
+    assert (report.gone, report.stale) == (("a",), {})
+    assert [problem.code for problem in report.problems] == ["nothing_to_override"]
+
+
+@pytest.mark.parametrize("broken", ["name: [", ""])
+def test_an_overridden_tool_stays_while_the_document_that_it_is_laid_over_is_broken(overridden, broken):
+    runtime = opened(overridden)
+    (overridden / "a.yaml").write_text(broken)
+    report = reload(runtime)
+    assert (list(report.stale), answer(runtime, "a")) == (["a"], 2)
+    assert "a.yaml" in report.stale["a"]
+
+
+def test_an_override_in_a_pack_that_is_broken_stays_in_force(overridden):
+    (overridden / "pack").mkdir()
+    (overridden / "pack" / "pack.yaml").write_text("name: p\nversion: 1.0.0\n")
+    (overridden / "z.yaml").rename(overridden / "pack" / "z.yaml")
+    runtime = opened(overridden)
+    assert answer(runtime, "a") == 2
+    (overridden / "pack" / "pack.yaml").write_text("name: [")
+    report = reload(runtime)
+    assert (list(report.stale), answer(runtime, "a")) == (["a"], 2)
+
+
 def test_a_tool_that_moves_out_of_a_broken_file_is_taken_where_it_is(tmp_path):
     (tmp_path / "a.yaml").write_text(tool("a"))
     runtime = opened(tmp_path)

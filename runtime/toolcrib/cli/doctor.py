@@ -195,11 +195,12 @@ def _of_tools(tools: dict[str, Any]) -> Iterator[Row]:
     for mode, count in tools["modes"].items():
         yield f"in mode {mode}", str(count)
     for lead in ("unavailable", "hidden", "stale"):
-        names = list(tools[lead])
-        for name in names[:MOST]:
-            yield _LEADS[lead], tools[lead][name] if lead != "stale" else f"`{name}`: {tools[lead][name]}"
-        if len(names) > MOST:
-            yield _LEADS[lead], f"... and {len(names) - MOST} more"
+        told = [why if lead != "stale" else f"`{name}`: {why}" for name, why in tools[lead].items()]
+        reasons = list(dict.fromkeys(told))
+        for reason in reasons[:MOST]:
+            yield _LEADS[lead], reason
+        if len(reasons) > MOST:
+            yield _LEADS[lead], f"... and {len(reasons) - MOST} more"
 
 
 _LEADS = {"unavailable": "unavailable", "hidden": "not offered", "stale": "stale"}

@@ -14,23 +14,23 @@ from toolcrib.index import default_index, key_of
 
 def findings(folder: Path, *, index: bool) -> dict[str, Any]:
     """Everything that an opening tells: answers, cards, packs, scenarios, problems."""
-    runtime = Runtime.open(folder, index=index)
-    answers = {}
-    for name in runtime.registry:
-        result = runtime.call_sync(name)
-        answers[name] = [result.outcome.value, result.value]
-    stock = runtime.stock
-    found = {
-        "answers": answers,
-        "cards": [list(card) for card in runtime.registry.cards.values()],
-        "places": {name: tool.origin.place("/mock") for name, tool in runtime.registry.items()},
-        "digests": {name: tool.origin.digest for name, tool in runtime.registry.items()},
-        "packs": [[pack.name, pack.version] for pack in runtime.packs],
-        "scenarios": [scenario.name for scenario in runtime.scenarios],
-        "problems": [str(problem) for problem in runtime.problems],
-        "refused": {name: str(problem) for name, problem in stock.refused.items()},
-        "ignored": list(stock.ignored),
-    }
+    with Runtime.open(folder, index=index) as runtime:
+        answers = {}
+        for name in runtime.registry:
+            result = runtime.call_sync(name)
+            answers[name] = [result.outcome.value, result.value]
+        stock = runtime.stock
+        found = {
+            "answers": answers,
+            "cards": [list(card) for card in runtime.registry.cards.values()],
+            "places": {name: tool.origin.place("/mock") for name, tool in runtime.registry.items()},
+            "digests": {name: tool.origin.digest for name, tool in runtime.registry.items()},
+            "packs": [[pack.name, pack.version] for pack in runtime.packs],
+            "scenarios": [scenario.name for scenario in runtime.scenarios],
+            "problems": [str(problem) for problem in runtime.problems],
+            "refused": {name: str(problem) for name, problem in stock.refused.items()},
+            "ignored": list(stock.ignored),
+        }
     return json.loads(json.dumps(found))
 
 

@@ -71,6 +71,36 @@ def test_every_opening_finds_what_is_there(tmp_path, way):
         assert all(opener.recalls() for opener in openers)
 
 
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize("way", [way for way in ALL_WAYS if way.startswith("settings")])
+def test_every_opening_has_the_settings_that_are_there(tmp_path, way):
+    base = tmp_path / "base"
+    rewriting.write_settings(base, 0)
+    with Writer(way, base) as writer, Opener(base) as one, Opener(base) as other:
+        for number in range(ROUNDS):
+            for opener in (one, other):
+                opener.go_on(3)
+            writer.go_on(1 + number % 5)
+            assert [len(opener.found()) for opener in (one, other)] == [3, 3]
+            last = writer.written()
+            cold = findings(base, index=False)
+            assert cold["packs"] == [["pack", f"{last}.0.0"]]
+            assert [one.opened(), other.opened(), one.opened()] == [cold] * 3
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_source_that_led_into_another_one_may_lead_elsewhere_later(tmp_path):
+    for folder in ("tools", "elsewhere"):
+        rewriting.write_all(tmp_path / folder, 0)
+    (tmp_path / "elsewhere" / "more.yaml").write_text("name: more\nmock: {result: 1}\n")
+    (tmp_path / "toolcrib.yaml").write_text("project: p\nsources: [tools, current]\n")
+    (tmp_path / "current").symlink_to("tools")
+    assert "more" not in findings(tmp_path, index=True)["answers"]
+    (tmp_path / "current").unlink()
+    (tmp_path / "current").symlink_to("elsewhere")
+    assert findings(tmp_path, index=True)["answers"]["more"] == ["ok", 1]
+
+
 def write(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 

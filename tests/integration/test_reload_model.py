@@ -88,6 +88,8 @@ class Reloads(RuleBasedStateMachine):
         self.reloaded = False
 
     def teardown(self) -> None:
+        if hasattr(self, "runtime"):
+            self.runtime.close()
         shutil.rmtree(self.folder)
 
     @initialize(good=st.dictionaries(places, versions, max_size=3))

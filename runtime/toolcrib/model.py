@@ -397,6 +397,18 @@ class CallContext(NamedTuple):
     emit: Callable[[Progress | Partial], None] = lambda _event: None
 
 
+class Kept(NamedTuple):
+    """An answer of before that a cache has, too old to be given without asking.
+
+    Attributes:
+        result: The answer.
+        validators: Request header -> value that asks whether it still holds: `If-None-Match`, `If-Modified-Since`.
+    """
+
+    result: Result
+    validators: Mapping[str, str] = NOTHING
+
+
 class Call(NamedTuple):
     """One call on its way through the layers. A layer that changes it passes a replaced copy.
 
@@ -407,6 +419,7 @@ class Call(NamedTuple):
         id: Unique within the runtime.
         attempt: 1 for the first try of the runtime.
         deadline: On the session's clock, in seconds; None for none.
+        kept: What a cache has for this call, to be asked about.
     """
 
     tool: Descriptor
@@ -415,8 +428,9 @@ class Call(NamedTuple):
     id: str = ""
     attempt: int = 1
     deadline: float | None = None
+    kept: Kept | None = None
 
     def with_arguments(self, arguments: dict[str, JSON]) -> Call:
         """The same call with other arguments. Made on many calls, so without `_replace`."""
-        tool, _arguments, context, number, attempt, deadline = self
-        return tuple.__new__(Call, (tool, arguments, context, number, attempt, deadline))
+        tool, _arguments, context, number, attempt, deadline, kept = self
+        return tuple.__new__(Call, (tool, arguments, context, number, attempt, deadline, kept))

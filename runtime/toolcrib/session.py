@@ -292,7 +292,7 @@ class Session:
         if type(given) is not dict and isinstance(given, Mapping):
             given = dict(given)
         number = f"{self.id}-{next(self._runtime.call_numbers)}"
-        return tuple.__new__(Call, (chain.tool, given, context, number, 1, None))
+        return tuple.__new__(Call, (chain.tool, given, context, number, 1, None, None))
 
 
 def _name(name: object) -> str:

@@ -1,0 +1,61 @@
+"""A request that is not finished: what the block, the authentication and the pages of a call add to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from toolcrib.http import Request
+from toolcrib.http.messages import origin_of
+
+
+@dataclass(slots=True)
+class Draft:
+    """The parts of a request, each in its own encoding already.
+
+    Attributes:
+        method: In upper case.
+        scheme: `http` or `https`.
+        host: Lower case, without brackets.
+        port: The port.
+        path: Percent-encoded, beginning with `/`.
+        query: Percent-encoded `name=value` pieces, in order.
+        headers: (name, value) in order; names as they were written.
+        cookies: `name=value` pieces, in order.
+        body: What is sent.
+        credentials: Lower-case names of the headers that must not cross to another origin.
+    """
+
+    method: str
+    scheme: str
+    host: str
+    port: int
+    path: str
+    query: list[str] = field(default_factory=list)
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    cookies: list[str] = field(default_factory=list)
+    body: bytes = b""
+    credentials: set[str] = field(default_factory=set)
+
+    @property
+    def origin(self) -> str:
+        """Where it goes."""
+        return origin_of(self.scheme, self.host, self.port)
+
+    def finished(self) -> Request:
+        """The request as it is sent."""
+        headers = self.headers
+        if self.cookies:
+            headers = [*headers, ("Cookie", "; ".join(self.cookies))]
+        target = f"{self.path}?{'&'.join(self.query)}" if self.query else self.path
+        return Request(self.method, self.scheme, self.host, self.port, target, tuple(headers), self.body)
+
+    def add_query(self, name: str, value: str) -> None:
+        """Add a parameter, encoded so that it stays one."""
+        self.query.append(f"{quote(name, safe='')}={quote(value, safe='')}")
+
+    def set_query(self, name: str, value: str) -> None:
+        """Put a parameter in place of those of the same name."""
+        start = f"{quote(name, safe='')}="
+        self.query = [piece for piece in self.query if not piece.startswith(start)]
+        self.add_query(name, value)

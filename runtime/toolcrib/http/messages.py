@@ -1,0 +1,138 @@
+"""What is sent and what comes back, whichever library carries it; and how an exchange fails."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+KIB = 1024
+
+
+class Request(NamedTuple):
+    """A request, encoded for the wire.
+
+    Attributes:
+        method: In upper case.
+        scheme: `http` or `https`.
+        host: As the `Host` header and TLS name it: lower case, without brackets or port.
+        port: The port that is dialled.
+        target: Path and query, percent-encoded, beginning with `/`.
+        headers: (name, value) in order, without `Host`, `Content-Length` and `Accept-Encoding`, which the sender writes.
+        body: What is sent; empty for none.
+    """
+
+    method: str
+    scheme: str
+    host: str
+    port: int
+    target: str
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+
+    @property
+    def origin(self) -> str:
+        """`https://api.example.com`, with the port where it is not the scheme's own."""
+        return origin_of(self.scheme, self.host, self.port)
+
+    @property
+    def url(self) -> str:
+        """The whole address."""
+        return self.origin + self.target
+
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def origin_of(scheme: str, host: str, port: int) -> str:
+    """An origin as text (RFC 6454 section 6.2)."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{shown}" if DEFAULT_PORTS.get(scheme) == port else f"{scheme}://{shown}:{port}"
+
+
+class Response(NamedTuple):
+    """A whole answer.
+
+    Attributes:
+        status: The final status code.
+        headers: (name in lower case, value) in order; values read as latin-1.
+        body: What was sent, its content coding undone.
+    """
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+    def header(self, name: str) -> str | None:
+        """The value of a header, named in lower case; several are joined by `, ` (RFC 9110 section 5.2)."""
+        values = [value for each, value in self.headers if each == name]
+        return ", ".join(values) if values else None
+
+
+class Bounds(NamedTuple):
+    """What an exchange may take.
+
+    Attributes:
+        connect: Seconds for look-up, connection and TLS together.
+        read: Seconds of silence.
+        body: Bytes of the body, before and after its coding is undone.
+        headers: Bytes of everything before the body, interim answers included.
+    """
+
+    connect: float = 5.0
+    read: float = 15.0
+    body: int = 8 * KIB * KIB
+    headers: int = 64 * KIB
+
+
+class Fault(StrEnum):
+    """How an exchange fails: the stable code that a result carries."""
+
+    CONNECT_FAILED = "connect_failed"
+    CONNECT_TIMEOUT = "connect_timeout"
+    TLS_FAILED = "tls_failed"
+    WRITE_FAILED = "write_failed"
+    READ_TIMEOUT = "read_timeout"
+    CONNECTION_BROKEN = "connection_broken"
+    BAD_RESPONSE = "bad_response"
+    UNSUPPORTED_CODING = "unsupported_coding"
+    RESPONSE_TOO_LARGE = "response_too_large"
+    HEADERS_TOO_LARGE = "headers_too_large"
+
+
+class HTTPError(Exception):
+    """An exchange failed. Its text holds nothing of headers, query or body.
+
+    Attributes:
+        fault: How.
+        sent: Whether any of the request may have reached the server.
+    """
+
+    def __init__(self, fault: Fault, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.fault = fault
+        self.message = message
+        self.sent = sent
+
+
+class Sender(Protocol):
+    """Carries requests over connections that the egress guard dialled; it follows no redirect and keeps no cookie."""
+
+    async def send(self, request: Request, bounds: Bounds, *, hosts: Collection[str], owner: str) -> Response:
+        """One exchange. When it is cancelled, its connection is closed.
+
+        Args:
+            request: What to send.
+            bounds: What it may take.
+            hosts: Globs of the hosts that may be reached.
+            owner: Whose connections may be reused: no other owner's request follows on them.
+
+        Raises:
+            HTTPError: It failed.
+            EgressRefused: The guard refused the connection; nothing was sent.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        ...

@@ -1,0 +1,209 @@
+"""The one way to a secret: looks up what `${...}` names, and knows what must be masked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from toolcrib.errors import ToolcribError, did_you_mean
+from toolcrib.model import JSON
+from toolcrib.secrets import HIDDEN
+from toolcrib.vault.masking import TELLING, Spelling, needles_of, spelling_of
+from toolcrib.vault.variables import Variable, check_variables, pieces_of, plain
+
+__all__ = ["MissingSecret", "Variable", "Vault", "check_variables", "pieces_of", "plain"]
+
+_LARGEST: Final = 64 * 1024
+"""Bytes of a file that holds one secret."""
+
+
+class Keyring(Protocol):
+    """What the vault asks for entries of the system's keyring; the module `keyring` is one."""
+
+    def get_password(self, service_name: str, username: str) -> str | None:
+        """The secret, or None where there is no such entry."""
+        ...
+
+
+class MissingSecret(ToolcribError):
+    """Something that a document names in `${...}` is not there, or can't be read.
+
+    Attributes:
+        variable: What was looked for.
+        pointer: JSON Pointer of the text that names it, where that is known.
+    """
+
+    code = "missing_secret"
+
+    def __init__(self, variable: Variable, message: str, *, hint: str, pointer: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.variable = variable
+        self.pointer = pointer
+
+    def at(self, pointer: str) -> MissingSecret:
+        """The same error, with its place in the descriptor."""
+        return MissingSecret(self.variable, self.message, hint=self.hint, pointer=pointer)
+
+
+class Vault:
+    """Looks up secrets and masks them.
+
+    Args:
+        environment: Where `${VAR}` is looked up.
+        keyring: Where `${keyring:service/user}` is looked up; the system's keyring unless given.
+    """
+
+    def __init__(
+        self, environment: Mapping[str, str] = os.environ, *, keyring: Keyring | None = None
+    ) -> None:
+        self._environment = environment
+        self._keyring = keyring
+        self._whole: set[str] = set()
+        self._spellings: dict[str, Spelling] = {}
+        self._needles: tuple[bytes, ...] = ()
+
+    def look_up(self, variable: Variable, *, secret: bool = True) -> str:
+        """The value that a variable stands for; registered unless it is no secret or written in the document.
+
+        An empty value counts as none. One newline at the end of a file does not belong to its value.
+
+        Raises:
+            MissingSecret: There is none and no default, or it can't be read.
+        """
+        if variable.source == "env":
+            value = self._from_environment(variable)
+        elif variable.source == "file":
+            value = self._from_file(variable)
+        else:
+            value = self._from_keyring(variable)
+        if not value and variable.default is not None:
+            return variable.default
+        if not value:
+            raise self._missing(variable)
+        if secret:
+            self.register(value)
+        return value
+
+    def fill(self, text: str, *, secret: bool = True, pointer: str = "") -> str:
+        """A text without expressions, with everything looked up in place.
+
+        Raises:
+            ExpressionError: A look-up is written wrong.
+            MissingSecret: As `look_up` does, with `pointer`.
+        """
+        try:
+            return "".join(
+                plain(piece) if isinstance(piece, str) else self.look_up(piece, secret=secret)
+                for piece in pieces_of(text)
+            )
+        except MissingSecret as error:
+            raise error.at(pointer) from None
+
+    def register(self, secret: str) -> None:
+        """Mask this text from now on, in every encoding. The empty text is none."""
+        if not secret or secret == HIDDEN or secret in self._whole:
+            return
+        self._whole.add(secret)
+        if len(secret) < TELLING:
+            self._needles += tuple(needles_of(secret))
+        else:
+            self._needles += (made := spelling_of(secret)).needles
+            spellings = {**self._spellings, secret: made}
+            self._spellings = dict(sorted(spellings.items(), key=lambda item: (-len(item[0]), item[0])))
+
+    def knows(self, raw: bytes) -> bool:
+        """Whether a secret may stand in these bytes, in any encoding. Quick; says yes rather than miss one."""
+        if not self._needles:
+            return False
+        return b"\\u" in raw or b"\\x" in raw or any(needle in raw for needle in self._needles)
+
+    def hide_in_text(self, text: str) -> str:
+        """The text with `***` in place of every secret, however it is written."""
+        if text in self._whole:
+            return HIDDEN
+        for spelling in self._spellings.values():
+            text = spelling.hide_in(text)
+        return text
+
+    def hide_in(self, value: JSON) -> JSON:
+        """A deep copy of a value with `***` in place of every secret, also in keys; the value itself if there is none."""
+        if not self._whole:
+            return value
+        if isinstance(value, dict):
+            return {self.hide_in_text(key): self.hide_in(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.hide_in(item) for item in value]
+        if isinstance(value, str):
+            return self.hide_in_text(value)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return HIDDEN if is_number and str(value) in self._whole else value
+
+    def _from_environment(self, variable: Variable) -> str:
+        value = self._environment.get(variable.name, "")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            message = f"`{variable.name}` in the environment is not UTF-8"
+            raise MissingSecret(variable, message, hint="set it to text")
+        return value
+
+    def _from_file(self, variable: Variable) -> str:
+        try:
+            path = Path(variable.name).expanduser()
+            if not path.exists():
+                return ""
+            if not path.is_file():
+                raise _unreadable(variable, "is not a file")
+            with path.open("rb") as file:
+                raw = file.read(_LARGEST + 1)
+        except (OSError, RuntimeError):
+            raise _unreadable(variable, "can't be read") from None
+        if len(raw) > _LARGEST:
+            raise _unreadable(variable, f"has more than {_LARGEST} bytes")
+        try:
+            text = raw.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise _unreadable(variable, "is not UTF-8") from None
+        return text.removesuffix("\n").removesuffix("\r")
+
+    def _from_keyring(self, variable: Variable) -> str:
+        service, _slash, user = variable.name.rpartition("/")
+        keyring = self._keyring or _system_keyring(variable)
+        try:
+            return keyring.get_password(service, user) or ""
+        except Exception as error:  # noqa: BLE001 -- backends of keyrings raise what they like
+            message = f"the keyring failed to look up `{variable.name}` ({type(error).__name__})"
+            hint = "try `python -m keyring get SERVICE USER`; it may be locked, or there may be no backend"
+            raise MissingSecret(variable, message, hint=hint) from None
+
+    def _missing(self, variable: Variable) -> MissingSecret:
+        name = variable.name
+        if variable.source == "env":
+            known = name in self._environment
+            message = f"`{name}` is {'empty' if known else 'not set'} in the environment"
+            near = "" if known else did_you_mean(name, self._environment)
+            hint = f"{near or 'set it'}, or write a default in the descriptor: `${{{name}:-...}}`".replace(
+                "?,", "? Set it,"
+            )
+        elif variable.source == "file":
+            message = f"the file `{name}` is empty or does not exist"
+            hint = "write the secret into it, and nothing else"
+        else:
+            service, _slash, user = name.rpartition("/")
+            message = f"the keyring has no entry `{name}`"
+            hint = f"add it with `keyring set {service} {user}`"
+        return MissingSecret(variable, message, hint=hint)
+
+
+def _unreadable(variable: Variable, why: str) -> MissingSecret:
+    hint = "it holds the secret and nothing else, as UTF-8 text, readable by this process"
+    return MissingSecret(variable, f"`{variable.name}` {why}", hint=hint)
+
+
+def _system_keyring(variable: Variable) -> Keyring:
+    try:
+        import keyring  # noqa: PLC0415 -- an extra
+    except ImportError:
+        message = f"`{variable.text}` needs the package `keyring`, which is not installed"
+        raise MissingSecret(variable, message, hint="pip install 'toolcrib[keyring]'") from None
+    return keyring

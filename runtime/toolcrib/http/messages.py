@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import StrEnum
 from typing import NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 KIB = 1024
 
@@ -48,6 +49,20 @@ def origin_of(scheme: str, host: str, port: int) -> str:
     """An origin as text (RFC 6454 section 6.2)."""
     shown = f"[{host}]" if ":" in host else host
     return f"{scheme}://{shown}" if DEFAULT_PORTS.get(scheme) == port else f"{scheme}://{shown}:{port}"
+
+
+def parse_origin(text: str) -> tuple[str, str, int]:
+    """Scheme, host in lower case and without brackets, and port of an origin.
+
+    Raises:
+        ValueError: The text is no origin: it has another scheme, no host, or something behind it.
+    """
+    parts = urlsplit(text)
+    host, port = parts.hostname, parts.port
+    bare = not (parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc)
+    if parts.scheme not in DEFAULT_PORTS or not host or not bare or any(each.isspace() for each in text):
+        raise ValueError(f"`{text}` is no origin")
+    return parts.scheme, host, DEFAULT_PORTS[parts.scheme] if port is None else port
 
 
 class Response(NamedTuple):

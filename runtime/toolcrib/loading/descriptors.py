@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from toolcrib.clock import format_duration, parse_duration
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document
+from toolcrib.loading.limits import check_limits, limits_of, spread
 from toolcrib.loading.shape import TOO_MANY, Shape
 from toolcrib.loading.soundness import sound
 from toolcrib.model import JSON, Annotations, Descriptor, Example, Origin, Schema
@@ -130,6 +131,7 @@ class _Draft:
         if kept is value or all(key in kept or key in _PLAIN for key in value):
             self.problems += _check_mode(tool, kinds)
         self.problems += _check_timeout(tool)
+        self.problems += check_limits(kept, "")
         self.tool = self.judged = tool
 
     def check_schemas(self) -> None:
@@ -169,10 +171,18 @@ def _origin(given: Given, digest: str) -> Origin:
         line=document.line,
         digest=digest,
         pack=given.pack,
-        written=frozenset(document.value) if isinstance(document.value, dict) else frozenset(),
+        written=_written(document.value),
         files=given.files,
         locate=document.position,
     )
+
+
+def _written(value: JSON) -> frozenset[str]:
+    if not isinstance(value, dict):
+        return frozenset()
+    limits = value.get("limits")
+    below = spread(limits) if isinstance(limits, dict) else {}
+    return frozenset(value).union(f"limits.{key}" for key in below)
 
 
 def _build(value: dict[str, Any], origin: Origin) -> Descriptor:
@@ -206,6 +216,7 @@ _READERS: dict[str, Any] = {
     "annotations": lambda entry: Annotations(**entry),
     "examples": lambda entries: tuple(_example(entry) for entry in entries),
     "timeout": parse_duration,
+    "limits": limits_of,
     "tags": tuple,
 }
 

@@ -85,6 +85,8 @@ class Profile:
         disable: Globs of tools that are not offered.
         enable: Globs of tools that are offered in spite of that.
         toolset: Name of the toolset that is offered; empty to leave that alone.
+        egress: `host:port` that tools may reach although the address is special.
+        origins: Origin as descriptors write it -> the one that is called instead.
     """
 
     name: str
@@ -95,6 +97,8 @@ class Profile:
     disable: tuple[str, ...] = ()
     enable: tuple[str, ...] = ()
     toolset: str = ""
+    egress: tuple[str, ...] = ()
+    origins: Mapping[str, str] = field(default_factory=lambda: NOTHING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +114,8 @@ class Project:
         defaults: Key of a descriptor -> value as a `Descriptor` has it.
         disable: Globs of tools that are not offered.
         toolsets: Named selections of tools, in order of writing.
+        egress: `host:port` that tools may reach although the address is special.
+        origins: Origin as descriptors write it -> the one that is called instead.
         profile: Name of the profile that is in force unless another is chosen; empty for none.
         profiles: By name.
         broken: Whether the file has errors, so that this says less than was meant.
@@ -124,6 +130,8 @@ class Project:
     defaults: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     disable: tuple[str, ...] = ()
     toolsets: tuple[Toolset, ...] = ()
+    egress: tuple[str, ...] = ()
+    origins: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     profile: str = ""
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
     broken: bool = False
@@ -243,6 +251,8 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
         defaults=_defaults(said),
         disable=tuple(said.get("disable", ())),
         toolsets=toolsets_of(said, origin),
+        egress=_allowed(said),
+        origins=_origins(said),
         profile=said.get("profile", ""),
         profiles=MappingProxyType(
             {name: _profile(name, entry) for name, entry in said.get("profiles", {}).items()}
@@ -266,7 +276,17 @@ def _profile(name: str, said: Mapping[str, Any]) -> Profile:
         disable=tuple(said.get("disable", ())),
         enable=tuple(said.get("enable", ())),
         toolset=said.get("toolset", ""),
+        egress=_allowed(said),
+        origins=_origins(said),
     )
+
+
+def _allowed(said: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(said.get("egress", {}).get("allow", ()))
+
+
+def _origins(said: Mapping[str, Any]) -> Mapping[str, str]:
+    return MappingProxyType(dict(said.get("origins", {})))
 
 
 def _defaults(said: Mapping[str, Any]) -> Mapping[str, JSON]:
@@ -331,13 +351,17 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
     modes: dict[str, str] = {}
     defaults = dict(project.defaults)
     toolset = ""
+    egress, origins = project.egress, dict(project.origins)
     where = _Places(project)
     places = {f"defaults.{key}": where.of_project("defaults", key) for key in defaults}
+    places |= {f"origins.{key}": where.of_project("origins", key) for key in origins}
     switches = [((glob,), False, where.of_project("disable", at)) for at, glob in enumerate(project.disable)]
     for part in project.lineage(profile):
         modes = {**part.modes, **{glob: mode for glob, mode in modes.items() if glob not in part.modes}}
         defaults |= part.defaults
         toolset = part.toolset or toolset
+        egress, origins = egress + part.egress, origins | dict(part.origins)
+        places |= {f"origins.{key}": where.of_profile(part, "origins", key) for key in part.origins}
         places |= {f"modes.{glob}": where.of_profile(part, "modes", glob) for glob in part.modes}
         places |= {f"defaults.{key}": where.of_profile(part, "defaults", key) for key in part.defaults}
         places |= {"toolset": where.of_profile(part, "toolset")} if part.toolset else {}
@@ -347,7 +371,9 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
             ]
     known = {each.name: each.tools for each in project.toolsets}
     tools = known.get(toolset, ())
-    return Settings(profile, chosen_by, modes, defaults, tuple(switches), toolset, tools, places)
+    return Settings(
+        profile, chosen_by, modes, defaults, tuple(switches), toolset, tools, places, egress, origins
+    )
 
 
 class _Places:

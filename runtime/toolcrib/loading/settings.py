@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from toolcrib.model import JSON, Descriptor
+from toolcrib.model import JSON, NOTHING, Descriptor
 
 PROFILE_VARIABLE = "TOOLCRIB_PROFILE"
 """The environment variable that names a profile where the command line or the code names none."""
@@ -27,7 +27,10 @@ class Settings(NamedTuple):
         switches: (tool globs, whether they are enabled, place); the last that fits counts: `queries.Rule(*switch)`.
         toolset: Name of the toolset that is offered; empty for all tools.
         tools: Tool globs of that toolset.
-        places: `modes.<glob>`, `defaults.<key>`, `toolset` -> where it was written: `toolcrib.yaml:12 (profile ci)`.
+        places: `modes.<glob>`, `defaults.<key>`, `toolset`, `origins.<origin>` -> where it was written:
+            `toolcrib.yaml:12 (profile ci)`.
+        egress: `host:port` that tools may reach although the address is special.
+        origins: Origin as descriptors write it -> the one that is called instead.
     """
 
     profile: str
@@ -38,6 +41,8 @@ class Settings(NamedTuple):
     toolset: str
     tools: tuple[str, ...]
     places: Mapping[str, str]
+    egress: tuple[str, ...] = ()
+    origins: Mapping[str, str] = NOTHING
 
 
 NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {})

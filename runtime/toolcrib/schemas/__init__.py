@@ -25,7 +25,6 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
             "config",
             "dependencies",
             "estimate",
-            "limits",
             "permissions",
             "platforms",
             "policy",
@@ -35,7 +34,7 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
     ),
     "pack": frozenset(),
     "scenario": frozenset({"agent", "cases", "faults", "state", "store", "vars"}),
-    "project": frozenset({"agents", "egress", "limits", "policy", "servers"}),
+    "project": frozenset({"agents", "policy", "servers"}),
 }
 """Keys that are reserved and have no effect yet; a document that uses one is refused."""
 

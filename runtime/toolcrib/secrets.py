@@ -218,6 +218,11 @@ class SeenSecrets:
             self._written = None
         return masked
 
+    @property
+    def known(self) -> frozenset[str]:
+        """What was seen, each as text."""
+        return frozenset(self._scalars)
+
     def hide_in_text(self, text: str) -> str:
         """The text with `***` in place of what was seen."""
         if text in self._scalars:

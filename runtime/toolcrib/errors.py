@@ -3,6 +3,7 @@
 ToolcribError                   code, hint; never raised itself
 ├── DocumentError               .problems: everything wrong with the documents that were read
 ├── ExpressionError             an expression or template failed (.pointer says where in its document)
+├── NotReady                    what a tool needs is not there now: a secret, an extra
 ├── ConfigurationError          how the runtime is used is wrong
 │   ├── UnknownMode             a mode that is neither installed nor written anywhere
 │   └── ClosedRuntime           a call after the runtime was closed
@@ -136,6 +137,12 @@ class ExpressionError(ToolcribError):
     def under(self, pointer: str) -> ExpressionError:
         """The same error, seen from a structure that holds this one at `pointer`."""
         return ExpressionError(self.message, code=self.code, hint=self.hint, pointer=pointer + self.pointer)
+
+
+class NotReady(ToolcribError):
+    """A mode can't bind a tool now: a secret or an extra that it needs is not there. The next call tries again."""
+
+    code = "not_ready"
 
 
 class ConfigurationError(ToolcribError):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from toolcrib.egress import Guard
+from toolcrib.http.messages import origin_of, parse_origin
 from toolcrib.model import NOTHING
 from toolcrib.vault import Vault
 
@@ -23,3 +24,25 @@ class World(NamedTuple):
     guard: Guard
     vault: Vault
     origins: Mapping[str, str] = NOTHING
+
+    @classmethod
+    def ordinary(cls) -> World:
+        """The world outside projects: public addresses, and the environment's secrets."""
+        return cls(Guard(), Vault())
+
+    @classmethod
+    def of(cls, egress: Iterable[str], origins: Mapping[str, str]) -> World:
+        """The world of a project: `host:port` entries, and origins in place of others, each as it was written.
+
+        Raises:
+            ValueError: One of them is none.
+        """
+        return cls(Guard(egress), Vault(), {_normal(key): _normal(value) for key, value in origins.items()})
+
+    def instead_of(self, origin: str) -> str:
+        """The origin that is called where a descriptor names this one, which is in its normal form."""
+        return self.origins.get(origin, origin)
+
+
+def _normal(origin: str) -> str:
+    return origin_of(*parse_origin(origin))

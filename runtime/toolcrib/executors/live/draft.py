@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from toolcrib.http import Request
@@ -41,6 +41,16 @@ class Draft:
     def origin(self) -> str:
         """Where it goes."""
         return origin_of(self.scheme, self.host, self.port)
+
+    def copied(self) -> Draft:
+        """A draft of its own with the same parts."""
+        return replace(
+            self,
+            query=[*self.query],
+            headers=[*self.headers],
+            cookies=[*self.cookies],
+            credentials={*self.credentials},
+        )
 
     def finished(self) -> Request:
         """The request as it is sent."""

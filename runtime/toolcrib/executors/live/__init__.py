@@ -1,0 +1,131 @@
+"""Mode `live`: HTTP tools. What a call sends is fixed by the descriptor; arguments only fill its places."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from toolcrib.errors import DocumentError, NotReady, Problem
+from toolcrib.executors.live.auth import Tokens, compile_auth
+from toolcrib.executors.live.bound import BoundLive, Parts
+from toolcrib.executors.live.pages import compile_pages
+from toolcrib.executors.live.reading import compile_reading
+from toolcrib.executors.live.request import compile_request
+from toolcrib.http import Client, Sender, open_sender
+from toolcrib.model import JSON, NOTHING, Descriptor, Schema
+from toolcrib.vault import MissingSecret, Vault
+from toolcrib.world import World
+
+__all__ = ["BoundLive", "LiveExecutor"]
+
+_SECTIONS = ("request", "auth", "response", "pagination")
+
+
+@cache
+def _block_schema() -> Schema:
+    from importlib.resources import files  # noqa: PLC0415 -- slow to import; no call needs the schema
+
+    folder = files(__package__).joinpath("schema")
+    schema: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Live",
+        "description": "The HTTP request that answers a call.",
+        "type": "object",
+        "required": ["url"],
+        "additionalProperties": False,
+        "properties": {},
+        "$defs": {},
+    }
+    for section in _SECTIONS:
+        part = json.loads(folder.joinpath(f"{section}.json").read_text(encoding="utf-8"))
+        schema["properties"] |= part["properties"]
+        schema["$defs"] |= part.get("$defs", {})
+    return schema
+
+
+class LiveExecutor:
+    """Calls HTTP APIs.
+
+    Attributes:
+        world: What may be reached; given anew before a tool is bound.
+    """
+
+    def __init__(self, *, client: Client = "auto") -> None:
+        """Choose the library that carries requests.
+
+        Args:
+            client: `stock` for what every installation has, `fast` for the extra of that name, `auto` for the
+                fast one where it is installed.
+        """
+        self.world: World | None = None
+        self._client: Client = client
+        self._senders: dict[int, tuple[World, Sender]] = {}
+        self._tokens = Tokens()
+
+    @property
+    def block_schema(self) -> Schema:
+        """JSON Schema of the `live` block."""
+        return _block_schema()
+
+    def annotations(self, block: Mapping[str, JSON]) -> Mapping[str, bool]:
+        """What the method says of a tool (RFC 9110 section 9.2)."""
+        return _ANNOTATIONS.get(str(block.get("method", "GET")), NOTHING)
+
+    def check(self, descriptor: Descriptor) -> Sequence[Problem]:
+        """Expressions, variables, paths and schemes compile and fit each other. Nothing is looked up."""
+        problems: list[Problem] = []
+        _compiled(descriptor, problems, None, self._tokens)
+        return problems
+
+    def bind(self, descriptor: Descriptor) -> BoundLive:
+        """Compile the block and look its secrets up.
+
+        Raises:
+            DocumentError: There is an error in it, which `check` would have told.
+            NotReady: A secret is missing, or the extra that was asked for.
+        """
+        world = self.world or _nothing_special()
+        problems: list[Problem] = []
+        try:
+            parts = _compiled(descriptor, problems, world.vault, self._tokens)
+        except MissingSecret as error:
+            raise NotReady(error.message, code=error.code, hint=error.hint) from None
+        if any(problem.severity == "error" for problem in problems):
+            raise DocumentError(problems)
+        return BoundLive(descriptor, parts, world, self._sender(world))
+
+    def _sender(self, world: World) -> Sender:
+        held = self._senders.get(id(world.guard))
+        if held is None:
+            held = self._senders[id(world.guard)] = (world, open_sender(world.guard, client=self._client))
+        return held[1]
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        senders, self._senders = self._senders, {}
+        for _world, sender in senders.values():
+            await sender.aclose()
+
+
+_ANNOTATIONS: Mapping[str, Mapping[str, bool]] = {
+    **dict.fromkeys(
+        ("GET", "HEAD", "OPTIONS"), {"read_only": True, "destructive": False, "idempotent": True}
+    ),
+    **dict.fromkeys(("PUT", "DELETE"), {"idempotent": True}),
+}
+
+
+def _compiled(tool: Descriptor, problems: list[Problem], vault: Vault | None, tokens: Tokens) -> Parts:
+    block: Any = tool.bindings["live"]
+    return Parts(
+        compile_request(block, tool, problems, vault),
+        compile_auth(block, tool, problems, vault, tokens=tokens),
+        compile_reading(block, tool, problems),
+        compile_pages(block, tool, problems),
+    )
+
+
+_nothing_special: Callable[[], World] = cache(World.ordinary)
+"""The world of an executor that nobody gave one."""

@@ -1,0 +1,138 @@
+"""A live tool, ready to be called: a call, from its arguments to its result."""
+
+from __future__ import annotations
+
+import uuid
+from functools import partial
+from typing import Any, NamedTuple
+
+from toolcrib.clock import parse_duration
+from toolcrib.executors.live.auth import Auth, hosts_of
+from toolcrib.executors.live.draft import Draft
+from toolcrib.executors.live.exchange import Exchange, Route
+from toolcrib.executors.live.pages import Pages
+from toolcrib.executors.live.reading import Reading
+from toolcrib.executors.live.request import CompiledRequest, Misfit
+from toolcrib.executors.live.showing import plan_of
+from toolcrib.http import Bounds, Sender
+from toolcrib.http.messages import origin_of, parse_origin
+from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
+from toolcrib.world import World
+
+
+class Parts(NamedTuple):
+    """A compiled block.
+
+    Attributes:
+        request: What is sent.
+        auth: What proves who sends it; None for nothing.
+        reading: What is made of the answer.
+        pages: How one answer leads to the next; None where there is only one.
+    """
+
+    request: CompiledRequest
+    auth: Auth | None
+    reading: Reading
+    pages: Pages | None
+
+
+_IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
+
+
+class BoundLive:
+    """A live tool.
+
+    Attributes:
+        waits: A call waits for the world.
+        origin: Where its requests go, `https://api.example.com`; limits and circuits of an origin are shared.
+        repeatable: Whether an attempt may follow another one that may have acted.
+    """
+
+    waits = True
+
+    def __init__(self, tool: Descriptor, parts: Parts, world: World, sender: Sender) -> None:
+        block: Any = tool.bindings["live"]
+        request, auth = parts.request, parts.auth
+        annotations = tool.annotations
+        self._tool = tool
+        self._parts = parts
+        self._world = world
+        self._key_header: str = block.get("idempotency_key", "")
+        self._namespace = uuid.uuid4()
+        self._route = _route_of(block, tool, request, world)
+        self.origin = self._route.origin
+        self.repeatable = bool(annotations.idempotent or annotations.read_only or self._key_header)
+        keeps = annotations.read_only and request.method in {"GET", "HEAD"}
+        self._exchange = Exchange(
+            sender, self._route, auth, parts.reading, world.vault, repeatable=self.repeatable, keeps=keeps
+        )
+
+    async def execute(self, call: Call) -> Result:
+        """One attempt; of a tool with pages, all of them."""
+        try:
+            draft = self._draft(call)
+        except Misfit as misfit:
+            return _refused(call, misfit)
+        pages = self._parts.pages
+        if pages is not None:
+            page = partial(self._exchange.read, call)
+            return self._exchange.masked(await pages.collect(call, draft, page, self._parts.reading))
+        return await self._exchange.answer(call, draft)
+
+    def explain(self, call: Call) -> JSON:
+        """The exact request, masked, and where each part of it was written. Nothing is sent, no token fetched."""
+        try:
+            draft = self._draft(call)
+        except Misfit as misfit:
+            return {"mode": "live", "refused": _refused(call, misfit).message}
+        if self._parts.auth is not None:
+            self._parts.auth.show(draft)
+        request = self._route.aimed(draft).finished()
+        return plan_of(self._tool, self._parts.request, request, self._world.vault)
+
+    def _draft(self, call: Call) -> Draft:
+        draft = self._parts.request.draft(call.arguments)
+        if self._key_header:
+            draft.headers.append((self._key_header, str(uuid.uuid5(self._namespace, call.id))))
+        if call.context.trace:
+            draft.headers.extend(call.context.trace.items())
+        return draft
+
+
+def _route_of(block: dict[str, Any], tool: Descriptor, request: CompiledRequest, world: World) -> Route:
+    """Where the requests of a tool may go, and what an exchange may take."""
+    instead = world.instead_of(request.origin)
+    scheme, host, port = parse_origin(instead)
+    named = request.hosts or (parse_origin(request.origin)[1],)
+    told = block.get("timeouts", {})
+    ordinary = Bounds()
+    bounds = ordinary._replace(
+        connect=parse_duration(told["connect"]) if "connect" in told else ordinary.connect,
+        read=parse_duration(told["read"]) if "read" in told else ordinary.read,
+    )
+    return Route(
+        origin=origin_of(scheme, host, port),
+        aim=(scheme, host, port),
+        replaced=instead != request.origin,
+        hosts=(*named, *hosts_of(block), *((host,) if instead != request.origin else ())),
+        bounds=bounds,
+        redirects=block.get("redirects", 0),
+        owner=tool.origin.pack or tool.name,
+        world=world,
+    )
+
+
+def _refused(call: Call, misfit: Misfit) -> Result:
+    violation: dict[str, JSON] = {
+        "pointer": misfit.pointer,
+        "keyword": "live",
+        "expected": misfit.hint,
+        "got": None,
+        "hint": misfit.hint,
+    }
+    line = f"{misfit.pointer}: {misfit.message}" + (f"; {misfit.hint}" if misfit.hint else "")
+    return Result.failed(
+        Outcome.INVALID_ARGUMENTS,
+        f"invalid arguments for `{call.tool.name}`:\n{line}",
+        details={"violations": [violation]},
+    )

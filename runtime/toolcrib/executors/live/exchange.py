@@ -1,0 +1,272 @@
+"""One exchange: authentication, the hops of a redirect, and how the wire's failures are told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import urljoin
+
+from toolcrib.egress import EgressRefused
+from toolcrib.executors.live.auth import Auth, AuthFailed
+from toolcrib.executors.live.draft import Draft
+from toolcrib.executors.live.reading import Read, Reading
+from toolcrib.executors.live.showing import exchange_lines
+from toolcrib.http import Bounds, Fault, HTTPError, Request, Response, Sender
+from toolcrib.http.messages import parse_origin
+from toolcrib.model import JSON, Call, Outcome, Result
+from toolcrib.vault import Vault
+from toolcrib.world import World
+
+_log = logging.getLogger("toolcrib.http")
+
+_UNREADABLE = frozenset({Fault.RESPONSE_TOO_LARGE, Fault.HEADERS_TOO_LARGE})
+_UNCERTAIN = frozenset({Fault.CONNECTION_BROKEN, Fault.WRITE_FAILED, Fault.BAD_RESPONSE})
+_MOVED = frozenset({301, 302, 303, 307, 308})
+_FRESHNESS = frozenset({"cache-control", "expires", "etag", "last-modified"})
+
+
+class Route(NamedTuple):
+    """Where the requests of a tool may go, and what an exchange may take.
+
+    Attributes:
+        origin: Where they go: `https://api.example.com`.
+        aim: The same as scheme, host and port.
+        replaced: Whether the project puts this origin in the place of the one that the descriptor names.
+        hosts: Globs of the hosts that may be reached.
+        bounds: What an exchange may take.
+        redirects: How many are followed.
+        owner: Whose connections may be reused.
+        world: What may be reached at all.
+    """
+
+    origin: str
+    aim: tuple[str, str, int]
+    replaced: bool
+    hosts: tuple[str, ...]
+    bounds: Bounds
+    redirects: int
+    owner: str
+    world: World
+
+    def aimed(self, draft: Draft) -> Draft:
+        """The draft, sent where it is meant to go."""
+        if self.replaced:
+            draft.scheme, draft.host, draft.port = self.aim
+        return draft
+
+    def redirected(self, request: Request) -> Request:
+        """A request to an origin of its own, such as that of a token: sent where that one is meant to go."""
+        instead = self.world.instead_of(request.origin)
+        if instead == request.origin:
+            return request
+        scheme, host, port = parse_origin(instead)
+        return request._replace(scheme=scheme, host=host, port=port)
+
+
+class Exchange:
+    """What stands between a draft and what is read of its answer."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        route: Route,
+        auth: Auth | None,
+        reading: Reading,
+        vault: Vault,
+        *,
+        repeatable: bool,
+        keeps: bool,
+    ) -> None:
+        """Hold what every exchange of a tool needs.
+
+        Args:
+            sender: Carries requests.
+            route: Where they may go.
+            auth: Proves who sends them; None for nobody.
+            reading: What is made of answers.
+            vault: Knows what must be masked.
+            repeatable: Whether an attempt may follow another one that may have acted.
+            keeps: Whether an answer may be kept, where its headers allow it.
+        """
+        self._sender = sender
+        self._route = route
+        self._auth = auth
+        self._reading = reading
+        self._vault = vault
+        self._repeatable = repeatable
+        self._keeps = keeps
+        self._bounds = route.bounds._replace(body=reading.max_size)
+
+    async def answer(self, call: Call, draft: Draft) -> Result:
+        """What comes of a draft that has one answer."""
+        if call.kept is not None:
+            draft.headers.extend(call.kept.validators.items())
+        response = await self._response(call, draft)
+        if isinstance(response, Result):
+            return self.masked(response)
+        if response.status == 304 and call.kept is not None:
+            result = call.kept.result
+        else:
+            read = self._reading.read(response)
+            result = self._reading.result(read, call.arguments) if isinstance(read, Read) else read
+            result = self.masked(result, response)
+        if not self._keeps or result.outcome is not Outcome.OK:
+            return result
+        freshness = self._freshness(call, draft, response)
+        return result.with_meta(freshness=freshness) if freshness is not None else result
+
+    async def read(self, call: Call, draft: Draft) -> Read | Result:
+        """What is read of the answer to one page."""
+        response = await self._response(call, draft)
+        return response if isinstance(response, Result) else self._reading.read(response)
+
+    def masked(self, result: Result, response: Response | None = None) -> Result:
+        """The result without secrets, wherever the other side has put them.
+
+        Args:
+            result: What came of a call.
+            response: Where all of it comes from, if that is known: a quick look may spare a long one.
+        """
+        vault = self._vault
+        if response is not None and not _may_tell(vault, response):
+            return result
+        parts = tuple(
+            part if part.text is None else part._replace(text=vault.hide_in_text(part.text))
+            for part in result.content
+        )
+        error = result.error
+        if error is not None:
+            details = vault.hide_in(dict(error.details))
+            error = error._replace(
+                message=vault.hide_in_text(error.message),
+                details=details if isinstance(details, dict) else {},
+            )
+        return result._replace(
+            value=vault.hide_in(result.value),
+            content=parts,
+            message=vault.hide_in_text(result.message),
+            error=error,
+        )
+
+    def _freshness(self, call: Call, draft: Draft, response: Response) -> JSON:
+        if _FRESHNESS.isdisjoint(name for name, _value in response.headers):
+            return None
+        from toolcrib.http.caching import freshness  # noqa: PLC0415 -- most answers say nothing of it
+
+        return freshness(draft.finished(), response, call.context.session.clock.now())
+
+    async def _response(self, call: Call, draft: Draft) -> Response | Result:
+        try:
+            if self._auth is None:
+                return await self._followed(call, draft)
+            return await self._proven(call, draft, self._auth)
+        except HTTPError as error:
+            return self._failed(call, error)
+        except EgressRefused as error:
+            return Result.failed(
+                Outcome.DENIED, f"{error.message}; {error.hint}" if error.hint else error.message, code=error.code
+            )
+        except AuthFailed as error:
+            return Result.failed(
+                Outcome.TOOL_ERROR,
+                error.message,
+                code="auth_failed",
+                details=error.details,
+                retryable=error.retryable,
+            )
+
+    async def _proven(self, call: Call, draft: Draft, auth: Auth) -> Response:
+        """With authentication; where the other side does not take it, once more with what is new."""
+        clock = call.context.session.clock
+        bare = draft.copied()
+
+        async def fetch(request: Request) -> Response:
+            return await self._sent(call, self._route.redirected(request))
+
+        await auth.apply(draft, clock, fetch)
+        response = await self._followed(call, draft)
+        if response.status == 401 and await auth.renewed(clock, fetch):
+            await auth.apply(bare, clock, fetch)
+            response = await self._followed(call, bare)
+        return response
+
+    async def _followed(self, call: Call, draft: Draft) -> Response:
+        request = self._route.aimed(draft).finished()
+        response = await self._sent(call, request)
+        for _ in range(self._route.redirects):
+            location = response.header("location") if response.status in _MOVED else None
+            following = location and _following(request, response.status, location, draft.credentials)
+            if not following:
+                break
+            request = following
+            response = await self._sent(call, request)
+        return response
+
+    async def _sent(self, call: Call, request: Request) -> Response:
+        route = self._route
+        with call.context.session.clock.outside():
+            response = await self._sender.send(request, self._bounds, hosts=route.hosts, owner=route.owner)
+        if _log.isEnabledFor(logging.DEBUG):
+            for line in exchange_lines(request, response, self._vault):
+                _log.debug("%s", line)
+        return response
+
+    def _failed(self, call: Call, error: HTTPError) -> Result:
+        """What became of a request on its way; a request that may have arrived is not called a failure lightly."""
+        acted = error.sent and not self._repeatable
+        details: Mapping[str, JSON] = {"sent": error.sent, **({"may_have_acted": True} if acted else {})}
+        fault = error.fault
+        outcome = Outcome.TRANSPORT_ERROR
+        if fault in _UNREADABLE:
+            outcome = Outcome.LIMIT_EXCEEDED
+        elif fault is Fault.READ_TIMEOUT:
+            outcome = Outcome.TIMEOUT
+        elif acted and fault in _UNCERTAIN:
+            outcome = Outcome.UNKNOWN_OUTCOME
+        message = f"`{call.tool.name}`: {error.message}"
+        if outcome is Outcome.UNKNOWN_OUTCOME:
+            message += "; the request was sent, so it may have acted"
+        retryable = not acted and fault not in _UNREADABLE and fault not in _LASTING
+        return Result.failed(outcome, message, code=fault.value, details=details, retryable=retryable)
+
+
+_LASTING = frozenset({Fault.TLS_FAILED, Fault.UNSUPPORTED_CODING, Fault.BAD_RESPONSE})
+"""Faults that the same request meets again."""
+
+
+def _may_tell(vault: Vault, response: Response) -> bool:
+    if vault.knows(response.body):
+        return True
+    return any(vault.knows(value.encode("latin-1")) for _name, value in response.headers)
+
+
+def _following(request: Request, status: int, location: str, credentials: set[str]) -> Request | None:
+    """The request to where an answer points (RFC 9110 section 15.4); None for what is not followed.
+
+    Credentials stay with their origin, bodies too; nothing goes from https to http.
+    """
+    try:
+        target = urljoin(request.url, location)
+        before, _hash, _fragment = target.partition("#")
+        place = before.split("/", 3)
+        scheme, host, port = parse_origin("/".join(place[:3]))
+    except ValueError:
+        return None
+    same = (scheme, host, port) == (request.scheme, request.host, request.port)
+    keeps_method = status in {307, 308} or request.method in {"GET", "HEAD"}
+    if (request.scheme == "https" and scheme != "https") or (keeps_method and request.body and not same):
+        return None
+    headers = request.headers
+    if not same:
+        left = credentials | {"authorization", "cookie", "proxy-authorization"}
+        headers = tuple(each for each in headers if each[0].lower() not in left)
+    method, body = request.method, request.body
+    if not keeps_method:
+        method, body = "GET", b""
+        headers = tuple(each for each in headers if not each[0].lower().startswith("content-"))
+    rest = "/" + place[3] if len(place) > 3 else "/"
+    if not rest.isascii() or any(character <= " " for character in rest):
+        return None
+    return Request(method, scheme, host, port, rest, headers, body)
+

@@ -245,6 +245,79 @@ class Annotations(NamedTuple):
     open_world: bool = True
 
 
+class Rate(NamedTuple):
+    """So many calls in any stretch of so many seconds."""
+
+    calls: int
+    seconds: float
+
+
+class Backoff(NamedTuple):
+    """How long to wait before an attempt: a random part of a time that doubles.
+
+    Attributes:
+        first: Seconds, at most, before the second attempt.
+        longest: Seconds, at most, before any attempt.
+    """
+
+    first: float = 0.2
+    longest: float = 10.0
+
+
+class Breaker(NamedTuple):
+    """When an origin is given up for a while.
+
+    Attributes:
+        failures: So many in a row open the breaker.
+        within: Seconds in which they happen.
+        open_for: Seconds until one attempt is let through again.
+    """
+
+    failures: int = 5
+    within: float = 30.0
+    open_for: float = 30.0
+
+
+class Bounds(NamedTuple):
+    """How much may be under way; None is no bound.
+
+    Attributes:
+        rate: Calls in a stretch of time.
+        concurrency: Calls at once.
+        queue: Calls that wait for one of these.
+    """
+
+    rate: Rate | None = None
+    concurrency: int | None = None
+    queue: int | None = None
+
+
+class Limits(NamedTuple):
+    """What a tool that reaches out may take, and how it deals with what fails.
+
+    Attributes:
+        rate: Calls in a stretch of time; None for any number.
+        concurrency: Calls at once.
+        queue: Calls that may wait; one more is refused at once.
+        attempts: Tries of a call that may be repeated; 1 for never again.
+        backoff: How long to wait between them.
+        retry_budget: Share of the calls of an origin that may be repeated, 0 to 1.
+        breaker: When its origin is given up for a while; None for never.
+        cache: Answers that are kept in each session, of a tool that only reads; 0 for none.
+        origin: Bounds of all tools of the origin together.
+    """
+
+    rate: Rate | None = None
+    concurrency: int = 10
+    queue: int = 100
+    attempts: int = 3
+    backoff: Backoff = Backoff()
+    retry_budget: float = 0.2
+    breaker: Breaker | None = Breaker()
+    cache: int = 1000
+    origin: Bounds = Bounds()
+
+
 class Example(NamedTuple):
     """A call that the author shows, checked at load and played by `toolcrib run`."""
 
@@ -266,7 +339,7 @@ class Origin(NamedTuple):
         digest: SHA-256 of the document's content in canonical JSON, and of the files that it names, in hex.
         pack: Name of the pack that holds it; empty outside packs.
         namespace: What stands before `__` in the names of the tools from there; empty for none.
-        written: The keys that the document itself writes.
+        written: The keys that the document itself writes; those below `limits` with dots: `limits.breaker.failures`.
         settings: Key -> where its value came from, where it is not the document's own.
         overrides: Places of the documents that this one is laid over, the nearest first.
         stale: Why the last good version is still in force although the file has changed; empty if it is current.
@@ -344,6 +417,7 @@ class Descriptor(NamedTuple):
         mode: The mode in force; None for an unbound tool.
         bindings: Mode -> the block of that mode, as written.
         timeout: Deadline of one call in seconds.
+        limits: Attempts, rates, places and answers that are kept, where calls reach out.
         coerce: How far arguments are repaired: `off`, `safe`, `lenient`.
         on_invalid_result: What becomes of a result that the output schema refuses: `error`, `warn`, `pass`.
         labels: Key -> value, for queries.
@@ -366,6 +440,7 @@ class Descriptor(NamedTuple):
     mode: str | None = None
     bindings: Mapping[str, JSON] = NOTHING
     timeout: float = 30.0
+    limits: Limits = Limits()
     coerce: Literal["off", "safe", "lenient"] = "safe"
     on_invalid_result: Literal["error", "warn", "pass"] = "error"
     examples: tuple[Example, ...] = ()

@@ -137,6 +137,20 @@ class PromptTool(BoundTool, Protocol):
     value_of: Callable[[dict[str, JSON]], JSON] | None
 
 
+class Reaching(BoundTool, Protocol):
+    """A bound tool that reaches out: cache, limits, retry and breaker stand around it.
+
+    What it answers may have `meta["freshness"]`, as `http.caching.freshness` says it.
+
+    Attributes:
+        origin: What its calls share with those of other tools: `https://api.example.com`.
+        repeatable: Whether an attempt that failed may be made again without a second effect.
+    """
+
+    origin: str
+    repeatable: bool
+
+
 class Executor(Protocol):
     """A mode. One module and one entry point (group `toolcrib.executors`, name = the mode)."""
 

@@ -171,10 +171,10 @@ def test_a_wrong_shape_is_told_at_its_place(text, expected):
 
 def test_all_problems_of_a_document_are_told_at_once():
     found = codes(
-        "name: a b\ntags: weather\ntimeout: 3\nstuff: 1\nlimits: {}\nmock: {result: 1, latency: 5}\n"
+        "name: a b\ntags: weather\ntimeout: 3\nstuff: 1\npolicy: {}\nmock: {result: 1, latency: 5}\n"
     )
     assert sorted(found) == [
-        ("not_supported_yet", "/limits"),
+        ("not_supported_yet", "/policy"),
         ("unknown_key", "/stuff"),
         ("wrong_form", "/name"),
         ("wrong_form", "/timeout"),

@@ -1,0 +1,84 @@
+"""The key `limits` of descriptors, projects and profiles: said key by key, so that one saying is laid over another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from toolcrib.clock import format_duration, parse_duration
+from toolcrib.errors import Problem
+from toolcrib.model import JSON, Breaker, Limits, Rate
+
+OFF = "off"
+
+
+def spread(said: Mapping[str, Any]) -> dict[str, JSON]:
+    """What stands under `limits` by names with dots: `{"breaker": {"failures": 3}}` is `{"breaker.failures": 3}`."""
+    flat: dict[str, JSON] = {}
+    for key, value in said.items():
+        if isinstance(value, dict):
+            flat |= {f"{key}.{inner}": item for inner, item in value.items()}
+        else:
+            flat[key] = value
+    return flat
+
+
+def overlaps(key: str, other: str) -> bool:
+    """Whether two names with dots speak of the same: `breaker` does of `breaker.failures`."""
+    return key == other or key.startswith(f"{other}.") or other.startswith(f"{key}.")
+
+
+def limits_of(said: Mapping[str, Any]) -> Limits:
+    """The limits that a document writes, with the built-in ones. Their shape is right."""
+    return with_limits(Limits(), spread(said))
+
+
+def with_limits(limits: Limits, said: Mapping[str, JSON]) -> Limits:
+    """The limits with others in place, these by names with dots and as documents write them."""
+    for key, value in said.items():
+        name, _, part = key.partition(".")
+        if part:
+            block: Any = getattr(limits, name) or Breaker()
+            limits = limits._replace(**{name: block._replace(**{part: _read(value)})})
+        else:
+            limits = limits._replace(**{name: _read(value)})
+    return limits
+
+
+def _read(value: JSON) -> Any:
+    """A number as it is; a rate, a share, a duration or `off` by its form."""
+    if not isinstance(value, str):
+        return value
+    if value == OFF:
+        return None
+    if "/" in value:
+        calls, _, time = value.partition("/")
+        return Rate(int(calls), parse_duration(time))
+    return float(value[:-1]) / 100 if value.endswith("%") else parse_duration(value)
+
+
+def check_limits(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
+    """What is wrong with `limits` beyond their shape; `pointer` leads to what holds them."""
+    if "limits" not in said:
+        return
+    limits = limits_of(said["limits"])
+    times = {
+        "rate": limits.rate and limits.rate.seconds,
+        "origin.rate": limits.origin.rate and limits.origin.rate.seconds,
+        "breaker.within": limits.breaker and limits.breaker.within,
+        "breaker.open_for": limits.breaker and limits.breaker.open_for,
+    }
+    for key, seconds in times.items():
+        if seconds == 0:
+            message = f"`{key}` needs a time longer than 0s"
+            yield _out_of_range(message, f"{pointer}/limits/{key.replace('.', '/')}", "write `1s` or longer")
+    if limits.backoff.first > limits.backoff.longest:
+        first, longest = (format_duration(seconds) for seconds in limits.backoff)
+        message = f"`first` is {first}, longer than `longest`, which is {longest}"
+        yield _out_of_range(
+            message, f"{pointer}/limits/backoff", "write both: 200ms and 10s are the built-in ones"
+        )
+
+
+def _out_of_range(message: str, pointer: str, hint: str) -> Problem:
+    return Problem(code="out_of_range", message=message, pointer=pointer, hint=hint)

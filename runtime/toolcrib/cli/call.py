@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import click
@@ -11,6 +13,7 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.answers import answer_lines, part_line
 from toolcrib.cli.arguments import read_arguments
+from toolcrib.cli.exchanges import reason_lines, request_of, sent_lines, telling_exchanges
 from toolcrib.cli.opening import open_runtime, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options, tool_argument
 from toolcrib.cli.printing import outline, tell_failure
@@ -30,7 +33,10 @@ from toolcrib.text import escape_terminal
 )
 @click.option("--mode", metavar="MODE", help="Call the tool in this mode instead of its own.")
 @click.option("--dry-run", is_flag=True, help="Say what the call would do, and do nothing.")
-@click.option("--explain", is_flag=True, help="Say on stderr which answer is chosen and why, then call.")
+@click.option(
+    "--explain", is_flag=True, help="Say on stderr which answer is chosen, or what is sent, and why."
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show on stderr what is sent and received.")
 @click.option(
     "--seed", metavar="N", type=int, default=0, show_default=True, help="Seeds what mocks generate."
 )
@@ -46,6 +52,7 @@ def command(
     mode: str | None,
     dry_run: bool,
     explain: bool,
+    verbose: bool,
     seed: int,
     as_json: bool,
     reading: Reading,
@@ -58,7 +65,11 @@ def command(
     arguments = read_arguments(words, args_file)
     runtime = open_runtime(reading, modes={name: mode} if mode is not None else {}, seed=seed)
     tell_refusals(runtime)
-    result = asyncio.run(_answer(runtime, name, arguments, explain=explain, dry_run=dry_run))
+    with telling_exchanges() if verbose else nullcontext():
+        result = asyncio.run(_answer(runtime, name, arguments, explain=explain, dry_run=dry_run))
+    if dry_run and not as_json and request_of(_plan(result)) is not None:
+        _echo(sent_lines(_plan(result)))
+        return
     ctx.exit(tell(result, as_json=as_json, worded=bool(words)))
 
 
@@ -86,10 +97,12 @@ async def _answer(
     runtime: Runtime, name: str, arguments: dict[str, JSON], *, explain: bool, dry_run: bool
 ) -> Result:
     async with runtime:
-        if dry_run:
-            return await runtime.dry_run(name, arguments)
-        if explain:
-            _tell_plan(await runtime.dry_run(name, arguments))
+        if dry_run or explain:
+            planned = await runtime.dry_run(name, arguments)
+            if explain:
+                _tell_plan(_plan(planned))
+            if dry_run:
+                return planned
         async for event in runtime.stream(name, arguments):
             if isinstance(event, Result):
                 return event
@@ -97,11 +110,22 @@ async def _answer(
     raise AssertionError("a stream ends with a result")
 
 
-def _tell_plan(planned: Result) -> None:
-    """Say which answer is chosen and why. A call that gets no answer says so itself."""
-    if isinstance(planned.value, dict):
-        for line in outline({"plan": planned.value["plan"]}):
-            click.echo(escape_terminal(line), err=True)
+def _plan(planned: Result) -> Any:
+    """What a dry run says would happen; None for a call that gets no answer, which says so itself."""
+    return planned.value["plan"] if isinstance(planned.value, dict) else None
+
+
+def _tell_plan(plan: Any) -> None:
+    """Say which answer is chosen, or what is sent, and why."""
+    if request_of(plan) is not None:
+        _echo(reason_lines(plan), err=True)
+    elif plan is not None:
+        _echo(outline({"plan": plan}), err=True)
+
+
+def _echo(lines: Iterable[str], *, err: bool = False) -> None:
+    for line in lines:
+        click.echo(escape_terminal(line), err=err)
 
 
 def _tell_event(event: Progress | Partial) -> None:

@@ -231,6 +231,7 @@ CASES = {
     "crlf": request("/a", method="POST", body="a\r\n\tb ü %d \\n \\061".encode()),
     "binary": request("/a", method="PUT", body=bytes(range(256))),
     "zeros": request("/a", method="POST", body=b"\0\0011\n\0"),
+    "direction": request("/a", method="POST", body="a\u202eb\u200e".encode()),
     "unicode": request("/a", method="POST", body="Zürich 東京 🌍".encode()),
 }
 

@@ -17,6 +17,7 @@ from toolcrib.clock import format_duration
 from toolcrib.http import Bounds, Request, Response
 from toolcrib.model import JSON, Descriptor, Schema
 from toolcrib.secrets import HIDDEN, SeenSecrets, is_secret_name, redact
+from toolcrib.text import escape_terminal
 from toolcrib.vault import Vault
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _data(request: Request, vault: Masks) -> tuple[str, list[str]]:
     if len(request.body) > MOST:
         return "", [f"--data-binary @{BODY_FILE}"]
     masked = _body(request.body.decode(errors="surrogateescape"), _kind(request.headers), vault)
-    if _text(request.body) is None or "\r" in masked or "\t" in masked:  # a terminal takes tabs for keys
+    if _text(request.body) is None or "\t" in masked or escape_terminal(masked) != masked:  # a tab is a key
         raw = masked.encode(errors="surrogateescape")
         return f"printf {shlex.quote(_octal(raw))} | ", ["--data-binary @-"]
     return "", [f"--data-raw {shlex.quote(masked)}"]

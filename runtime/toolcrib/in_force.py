@@ -44,7 +44,7 @@ def in_force(
     vain = _asked_in_vain(stock, settings, kinds)
     if vain is not None and insists:
         raise vain[0]
-    if settings.modes or settings.defaults:
+    if settings.modes or settings.defaults or settings.limits:
         registry = registry.changed(
             tool=lambda tool: apply_settings(tool, settings), card=lambda card: _card_in(card, settings.modes)
         )

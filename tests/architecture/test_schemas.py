@@ -11,10 +11,11 @@ import pytest
 from toolcrib.clock import parse_duration
 from toolcrib.executors import Executors
 from toolcrib.loading.expectations import PARTS, Expectation, Made, Verify
+from toolcrib.loading.limits import limits_of
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.projects import DEFAULT_SOURCES, Profile, Project, SourceEntry
 from toolcrib.loading.scenarios import Parallel, Scenario, Step
-from toolcrib.model import Annotations, Descriptor, Example, Outcome, Toolset
+from toolcrib.model import Annotations, Bounds, Descriptor, Example, Limits, Outcome, Toolset
 from toolcrib.schemas import KINDS, KNOWN_MODES, LATER_KEYS, envelope, with_blocks
 from toolcrib.validation import check_schema, validate
 
@@ -119,7 +120,9 @@ SAID_OTHERWISE = {
     ("descriptor", "annotations"): (Annotations(), {}),
     ("project", "sources"): ([*DEFAULT_SOURCES], [source.path for source in DEFAULT_SOURCES]),
     ("project", "toolsets"): ([], {}),
+    ("project", "egress"): ([], {}),
     ("descriptor", "output_schema"): (None, True),
+    ("descriptor", "limits"): (Limits(), {}),
     ("descriptor", "timeout"): (parse_duration("30s"), "30s"),
     ("pack", "toolsets"): ([], {}),
     ("scenario", "verify"): (Verify(), {}),
@@ -149,6 +152,20 @@ def test_a_default_of_the_schema_is_that_of_the_value(kind, cls):
 def test_the_defaults_of_annotations_are_those_of_the_value():
     schema = envelope("descriptor")["properties"]["annotations"]["properties"]
     assert {key: entry["default"] for key, entry in schema.items()} == defaults_of(Annotations)
+
+
+def test_the_limits_of_schema_and_value_are_the_same_with_the_same_defaults():
+    for kind in ("descriptor", "project"):
+        defs = envelope(kind)["$defs"]
+        written = {
+            key: entry["default"] for key, entry in defs["limits"]["properties"].items() if "default" in entry
+        }
+        for name in ("backoff", "breaker"):
+            written[name] = {key: entry["default"] for key, entry in defs[name]["properties"].items()}
+        assert limits_of(written) == Limits()
+        assert limits_of({}) == Limits()
+        assert set(defs["limits"]["properties"]) == field_names(Limits)
+        assert set(defs["origin_limits"]["properties"]) == field_names(Bounds)
 
 
 def test_the_virtual_clock_starts_when_the_schema_says():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from toolcrib.clock import format_duration, parse_duration
@@ -10,6 +10,8 @@ from toolcrib.errors import Problem
 from toolcrib.model import JSON, Breaker, Limits, Rate
 
 OFF = "off"
+
+_BELOW = "limits."
 
 
 def spread(said: Mapping[str, Any]) -> dict[str, JSON]:
@@ -26,6 +28,18 @@ def spread(said: Mapping[str, Any]) -> dict[str, JSON]:
 def overlaps(key: str, other: str) -> bool:
     """Whether two names with dots speak of the same: `breaker` does of `breaker.failures`."""
     return key == other or key.startswith(f"{other}.") or other.startswith(f"{key}.")
+
+
+def laid_over(lower: Mapping[str, JSON], upper: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Two sayings as one, by names with dots: what the upper one speaks of is as it says."""
+    left = {key: value for key, value in lower.items() if not any(overlaps(key, said) for said in upper)}
+    return {**left, **upper}
+
+
+def unsaid(limits: Mapping[str, JSON], told: Iterable[str]) -> dict[str, JSON]:
+    """The limits, by names with dots, of which nothing that is told of a tool speaks: `limits.breaker` ..."""
+    said = [name.removeprefix(_BELOW) for name in told if name.startswith(_BELOW)]
+    return {key: value for key, value in limits.items() if not any(overlaps(key, each) for each in said)}
 
 
 def limits_of(said: Mapping[str, Any]) -> Limits:

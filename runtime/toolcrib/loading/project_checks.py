@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from toolcrib.errors import Problem, did_you_mean
+from toolcrib.loading.limits import check_limits
 from toolcrib.loading.marks import clipped
 from toolcrib.loading.reach import check_reach
 from toolcrib.loading.toolsets import (
@@ -35,6 +36,7 @@ def check_project(said: Mapping[str, Any], written: Mapping[str, Any]) -> list[P
         *check_defaults(said, ""),
         *check_tool_globs(said.get("disable", ()), "/disable"),
         *check_toolsets(said.get("toolsets", {})),
+        *check_limits(said, ""),
         *check_reach(said, ""),
     ]
     if "profile" in said and profiles is not None and said["profile"] not in profiles:
@@ -54,6 +56,7 @@ def _check_profile(said: Mapping[str, Any], pointer: str, profiles: list[str] | 
     if "extends" in said and profiles is not None and said["extends"] not in profiles:
         yield not_known("profile", said["extends"], profiles, f"{pointer}/extends")
     yield from check_defaults(said, pointer)
+    yield from check_limits(said, pointer)
     yield from check_reach(said, pointer)
     for glob in said.get("modes", {}):
         yield from check_tool_glob(glob, f"{pointer}/modes/{pointer_step(glob)}")

@@ -14,6 +14,7 @@ from toolcrib.errors import ConfigurationError, DocumentError, Problem, did_you_
 from toolcrib.loading.contents import Content, documents_of, log_problems, only_document
 from toolcrib.loading.documents import Document
 from toolcrib.loading.finding import find_project, other_project_files, places_to_look, project_file
+from toolcrib.loading.limits import laid_over, spread
 from toolcrib.loading.project_checks import check_project
 from toolcrib.loading.settings import NO_SETTINGS, PROFILE_VARIABLE, Settings, apply_settings, chosen_profile
 from toolcrib.loading.shape import Shape
@@ -85,6 +86,7 @@ class Profile:
         disable: Globs of tools that are not offered.
         enable: Globs of tools that are offered in spite of that.
         toolset: Name of the toolset that is offered; empty to leave that alone.
+        limits: Key of `limits`, with dots, -> value as it is written.
         egress: `host:port` that tools may reach although the address is special.
         origins: Origin as descriptors write it -> the one that is called instead.
     """
@@ -97,6 +99,7 @@ class Profile:
     disable: tuple[str, ...] = ()
     enable: tuple[str, ...] = ()
     toolset: str = ""
+    limits: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     egress: tuple[str, ...] = ()
     origins: Mapping[str, str] = field(default_factory=lambda: NOTHING)
 
@@ -114,6 +117,7 @@ class Project:
         defaults: Key of a descriptor -> value as a `Descriptor` has it.
         disable: Globs of tools that are not offered.
         toolsets: Named selections of tools, in order of writing.
+        limits: Key of `limits`, with dots, -> value as it is written.
         egress: `host:port` that tools may reach although the address is special.
         origins: Origin as descriptors write it -> the one that is called instead.
         profile: Name of the profile that is in force unless another is chosen; empty for none.
@@ -130,6 +134,7 @@ class Project:
     defaults: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     disable: tuple[str, ...] = ()
     toolsets: tuple[Toolset, ...] = ()
+    limits: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     egress: tuple[str, ...] = ()
     origins: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     profile: str = ""
@@ -251,6 +256,7 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
         defaults=_defaults(said),
         disable=tuple(said.get("disable", ())),
         toolsets=toolsets_of(said, origin),
+        limits=MappingProxyType(spread(said.get("limits", {}))),
         egress=_allowed(said),
         origins=_origins(said),
         profile=said.get("profile", ""),
@@ -276,6 +282,7 @@ def _profile(name: str, said: Mapping[str, Any]) -> Profile:
         disable=tuple(said.get("disable", ())),
         enable=tuple(said.get("enable", ())),
         toolset=said.get("toolset", ""),
+        limits=MappingProxyType(spread(said.get("limits", {}))),
         egress=_allowed(said),
         origins=_origins(said),
     )
@@ -351,10 +358,12 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
     modes: dict[str, str] = {}
     defaults = dict(project.defaults)
     toolset = ""
+    limits: Mapping[str, JSON] = project.limits
     egress, origins = project.egress, dict(project.origins)
     where = _Places(project)
     places = {f"defaults.{key}": where.of_project("defaults", key) for key in defaults}
     places |= {f"origins.{key}": where.of_project("origins", key) for key in origins}
+    places |= {f"limits.{key}": where.of_project("limits", *key.split(".")) for key in limits}
     switches = [((glob,), False, where.of_project("disable", at)) for at, glob in enumerate(project.disable)]
     for part in project.lineage(profile):
         modes = {**part.modes, **{glob: mode for glob, mode in modes.items() if glob not in part.modes}}
@@ -362,6 +371,8 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
         toolset = part.toolset or toolset
         egress, origins = egress + part.egress, origins | dict(part.origins)
         places |= {f"origins.{key}": where.of_profile(part, "origins", key) for key in part.origins}
+        limits = laid_over(limits, part.limits)
+        places |= {f"limits.{key}": where.of_profile(part, "limits", *key.split(".")) for key in part.limits}
         places |= {f"modes.{glob}": where.of_profile(part, "modes", glob) for glob in part.modes}
         places |= {f"defaults.{key}": where.of_profile(part, "defaults", key) for key in part.defaults}
         places |= {"toolset": where.of_profile(part, "toolset")} if part.toolset else {}
@@ -372,7 +383,17 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
     known = {each.name: each.tools for each in project.toolsets}
     tools = known.get(toolset, ())
     return Settings(
-        profile, chosen_by, modes, defaults, tuple(switches), toolset, tools, places, egress, origins
+        profile,
+        chosen_by,
+        modes,
+        defaults,
+        tuple(switches),
+        toolset,
+        tools,
+        places,
+        egress,
+        origins,
+        dict(limits),
     )
 
 

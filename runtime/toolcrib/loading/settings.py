@@ -27,10 +27,12 @@ class Settings(NamedTuple):
         switches: (tool globs, whether they are enabled, place); the last that fits counts: `queries.Rule(*switch)`.
         toolset: Name of the toolset that is offered; empty for all tools.
         tools: Tool globs of that toolset.
-        places: `modes.<glob>`, `defaults.<key>`, `toolset`, `origins.<origin>` -> where it was written:
-            `toolcrib.yaml:12 (profile ci)`.
+        places: `modes.<glob>`, `defaults.<key>`, `toolset`, `origins.<origin>`, `limits.<key>` -> where it was
+            written: `toolcrib.yaml:12 (profile ci)`.
         egress: `host:port` that tools may reach although the address is special.
         origins: Origin as descriptors write it -> the one that is called instead.
+        limits: Key of `limits`, with dots (`breaker.failures`), -> value as it is written, for tools that do not
+            say so themselves.
     """
 
     profile: str
@@ -43,9 +45,10 @@ class Settings(NamedTuple):
     places: Mapping[str, str]
     egress: tuple[str, ...] = ()
     origins: Mapping[str, str] = NOTHING
+    limits: Mapping[str, JSON] = NOTHING
 
 
-NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {})
+NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {}, (), {}, {})
 """What is in force outside projects."""
 
 
@@ -71,6 +74,13 @@ def apply_settings(tool: Descriptor, settings: Settings) -> Descriptor:
         if key not in origin.written and key not in origin.settings
     }
     told = {key: settings.places[f"defaults.{key}"] for key in changes}
+    if settings.limits:
+        from toolcrib.loading.limits import unsaid, with_limits  # noqa: PLC0415 -- most projects say nothing of limits
+
+        limits = unsaid(settings.limits, {*origin.written, *origin.settings})
+        if limits:
+            changes["limits"] = with_limits(tool.limits, limits)
+            told |= {f"limits.{key}": settings.places[f"limits.{key}"] for key in limits}
     glob = first_fit(tool.name, settings.modes)
     if glob is not None and settings.modes[glob] != tool.mode:
         mode = settings.modes[glob]

@@ -58,6 +58,7 @@ EFFECTS = {
     "output_schema": ("{type: integer}", lambda tool: tool.output_schema == {"type": "integer"}),
     "mode": ("mock", lambda tool: tool.mode == "mock"),
     "timeout": ("1.5m", lambda tool: tool.timeout == 90.0),
+    "limits": ("{concurrency: 4}", lambda tool: tool.limits.concurrency == 4),
     "coerce": ("lenient", lambda tool: tool.coerce == "lenient"),
     "on_invalid_result": ("warn", lambda tool: tool.on_invalid_result == "warn"),
     "examples": (

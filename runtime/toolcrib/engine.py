@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from toolcrib.clock import RealClock
-from toolcrib.errors import ClosedRuntime, ConfigurationError, DocumentError, Problem
+from toolcrib.errors import ClosedRuntime, ConfigurationError, DocumentError, NotReady, Problem
 from toolcrib.executors import Executors
 from toolcrib.in_force import idle_modes, in_force
 from toolcrib.middleware import Observer, build_chain, chain_of, middleware_named, outer_layers
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.trail import Seen
     from toolcrib.queries import Hidden
     from toolcrib.reloading import ReloadReport, ToolEvent
+    from toolcrib.world import World
 
 
 class Runtime:
@@ -63,6 +64,8 @@ class Runtime:
         clock: Clock | None = None,
         seed: int = 0,
         stock: Stock | None = None,
+        egress: Iterable[str] = (),
+        origins: Mapping[str, str] = NOTHING,
     ) -> None:
         """Hold a registry; `Runtime.open` reads one from files.
 
@@ -75,6 +78,9 @@ class Runtime:
             clock: Time of the default session; the machine's unless given.
             seed: Seeds what mocks generate in the default session.
             stock: What was read, where the registry came from files.
+            egress: `host:port` that tools may reach although the address is private, loopback or otherwise
+                special, besides what the project allows.
+            origins: Origin as descriptors write it -> the one that is called instead; before those of the project.
         """
         self.executors = executors or Executors.installed()
         self.settings: Settings | None = None
@@ -86,6 +92,8 @@ class Runtime:
             middleware_named(item) if isinstance(item, str) else item for item in middleware
         )
         self._observer = observer
+        self._reach = (tuple(egress), dict(origins))
+        self._world: World | None = None
         self._shelf = Shelf(registry)
         self._session_ids = itertools.count(1)
         self._runner: asyncio.Runner | None = None
@@ -108,6 +116,8 @@ class Runtime:
         observer: Observer | None = None,
         clock: Clock | None = None,
         seed: int = 0,
+        egress: Iterable[str] = (),
+        origins: Mapping[str, str] = NOTHING,
     ) -> Runtime:
         """Read tools, packs and scenarios from disk, and hold what is good.
 
@@ -128,6 +138,9 @@ class Runtime:
             observer: Receives the events of every call and of every reload.
             clock: Time of the default session.
             seed: Seeds what mocks generate in the default session.
+            egress: `host:port` that tools may reach although the address is private, loopback or otherwise
+                special, besides what the project allows.
+            origins: Origin as descriptors write it -> the one that is called instead; before those of the project.
 
         Raises:
             DocumentError: `strict`, and something is wrong with the documents.
@@ -150,7 +163,14 @@ class Runtime:
             watched=watch,
         )
         runtime = cls.reading(
-            asked, executors=executors, middleware=middleware, observer=observer, clock=clock, seed=seed
+            asked,
+            executors=executors,
+            middleware=middleware,
+            observer=observer,
+            clock=clock,
+            seed=seed,
+            egress=egress,
+            origins=origins,
         )
         if strict and runtime.problems:
             raise DocumentError(runtime.problems)
@@ -316,7 +336,9 @@ class Runtime:
             return self._chain(tool)
         chain = shelf.chains.get(tool.name)
         if chain is None:
-            chain = shelf.chains[tool.name] = self._chain(tool)
+            chain = self._chain(tool)
+            if chain.lasting:
+                shelf.chains[tool.name] = chain
         return chain
 
     def chain_of_hidden(self, tool: Descriptor, hidden: Hidden) -> Chain:
@@ -329,7 +351,11 @@ class Runtime:
         if executor is None:
             return self._chain_of(tool, Unavailable(reason))
         try:
+            if hasattr(executor, "world"):
+                executor.world = self.world
             bound = executor.bind(tool)
+        except NotReady as error:
+            return self._chain_of(tool, Unavailable(str(error), code=error.code), lasting=False)
         except DocumentError as error:
             return self._chain_of(tool, _not_bound(tool, str(error)))
         except Exception as error:  # noqa: BLE001 -- a mode may be anybody's code
@@ -337,10 +363,26 @@ class Runtime:
             return self._chain_of(tool, _not_bound(tool, f"{type(error).__name__}; the log has the trace"))
         return Chain(tool, bound, *chain_of(tool, bound, user=self._middleware, observer=self._observer))
 
-    def _chain_of(self, tool: Descriptor, bound: Unavailable) -> Chain:
+    def _chain_of(self, tool: Descriptor, bound: Unavailable, *, lasting: bool = True) -> Chain:
         """The layers that watch stand around a tool that can't run; those that prepare its call do not."""
         layers = [layer for _name, layer in outer_layers(self._middleware, self._observer)]
-        return Chain(tool, bound, build_chain(layers, bound.execute))
+        return Chain(tool, bound, build_chain(layers, bound.execute), lasting=lasting)
+
+    @property
+    def world(self) -> World:
+        """What the modes may reach, as the project, its profile and the caller put it in force."""
+        if self._world is None:
+            from toolcrib.world import World  # noqa: PLC0415 -- a mock reaches nothing
+
+            egress, origins = self._reach
+            settings = self.settings
+            if settings is not None:
+                egress, origins = (*settings.egress, *egress), {**settings.origins, **origins}
+            try:
+                self._world = World.of(egress, origins)
+            except ValueError as error:
+                raise ConfigurationError(str(error)) from None
+        return self._world
 
     def unavailable(self, tool: Descriptor) -> str:
         """Why a tool can't be called as things are, and what to write; empty if it can."""
@@ -409,7 +451,7 @@ class Runtime:
             now = await asyncio.to_thread(start_again, asked, self.executors, self._stock)
             events = compare(before, now.registry)
             self._shelf.swap(now.registry.after(before), {})
-            self._stock, self.settings = now.stock, now.settings
+            self._stock, self.settings, self._world = now.stock, now.settings, None
             self._tell(events)
             files = seen.changed() if seen is not None else ()
             duration = RealClock().monotonic() - started

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from typing import Protocol, TypeVar
@@ -152,7 +152,12 @@ class Reaching(BoundTool, Protocol):
 
 
 class Executor(Protocol):
-    """A mode. One module and one entry point (group `toolcrib.executors`, name = the mode)."""
+    """A mode. One module and one entry point (group `toolcrib.executors`, name = the mode).
+
+    Two more members may be there: an attribute `world` is given what may be reached (`toolcrib.world.World`) before
+    each `bind`; a method `annotations(block)` says what a block means for the tool's annotations (`read_only`,
+    `destructive`, `idempotent`, `open_world`), where the descriptor says nothing itself.
+    """
 
     @property
     def block_schema(self) -> Schema:
@@ -164,7 +169,12 @@ class Executor(Protocol):
         ...
 
     def bind(self, descriptor: Descriptor) -> BoundTool:
-        """Compile the binding. The descriptor passed `check` without errors."""
+        """Compile the binding. The descriptor passed `check` without errors.
+
+        Raises:
+            NotReady: Something that it needs is not there now, such as a secret: the call is `unavailable`, and
+                the next one tries again.
+        """
         ...
 
     async def aclose(self) -> None:
@@ -186,4 +196,8 @@ class Kinds(Protocol):
 
     def check_binding(self, mode: str, descriptor: Descriptor) -> Sequence[Problem]:
         """The mode's own check of a descriptor's block."""
+        ...
+
+    def annotations_of(self, mode: str, block: JSON) -> Mapping[str, bool]:
+        """What a mode's block says a tool does to the world; a block whose shape is wrong says nothing."""
         ...

@@ -40,6 +40,7 @@ class Chain(NamedTuple):
         run: All layers around the binding.
         direct: The same at once, where none of it ever waits.
         plain: The shortest way through `direct`, where it can be taken.
+        lasting: Whether it is good for later calls too.
     """
 
     tool: Descriptor
@@ -47,6 +48,7 @@ class Chain(NamedTuple):
     run: CallNext
     direct: Direct | None = None
     plain: Plain | None = None
+    lasting: bool = True
 
 
 _MOST_OTHERS = 64
@@ -284,7 +286,8 @@ class Session:
         hidden = shelf.registry.hidden(name)
         runtime = self._runtime
         chain = runtime.chain_for(tool) if hidden is None else runtime.chain_of_hidden(tool, hidden)
-        shelf.chains[name] = chain
+        if chain.lasting:
+            shelf.chains[name] = chain
         return chain
 
     def _made(self, chain: Chain, arguments: Mapping[str, JSON] | None, context: CallContext) -> Call:

@@ -11,7 +11,7 @@ from functools import reduce
 from importlib import import_module
 
 from toolcrib.errors import Problem
-from toolcrib.model import Descriptor, Schema
+from toolcrib.model import JSON, Descriptor, Schema
 from toolcrib.protocols import Executor
 
 GROUP = "toolcrib.executors"
@@ -103,6 +103,18 @@ class Executors:
             return executor.check(descriptor)
         except Exception as error:  # noqa: BLE001 -- a third party's check may raise anything
             return [_failed_check(mode, error)]
+
+    def annotations_of(self, mode: str, block: JSON) -> Mapping[str, bool]:
+        """What a mode's block says a tool does to the world; nothing where the mode does not tell."""
+        said = getattr(self.get(mode), "annotations", None)
+        if said is None or not isinstance(block, dict):
+            return {}
+        try:
+            annotations: Mapping[str, bool] = said(block)
+        except Exception as error:  # noqa: BLE001 -- as above
+            self._give_up(mode, f"it can't say what a block means: {_said(error)}")
+            return {}
+        return annotations
 
     @property
     def empty_handed(self) -> bool:

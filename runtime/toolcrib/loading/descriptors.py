@@ -127,7 +127,9 @@ class _Draft:
         kept = sound(value, self.problems, shape)
         content = canonical(value).encode("utf-8")
         self._size = len(content)
-        tool = _build({"name": "unnamed", **kept}, _origin(self.given, hashlib.sha256(content).hexdigest()))
+        tool = _build(
+            {"name": "unnamed", **kept}, _origin(self.given, hashlib.sha256(content).hexdigest()), kinds
+        )
         if kept is value or all(key in kept or key in _PLAIN for key in value):
             self.problems += _check_mode(tool, kinds)
         self.problems += _check_timeout(tool)
@@ -185,7 +187,7 @@ def _written(value: JSON) -> frozenset[str]:
     return frozenset(value).union(f"limits.{key}" for key in below)
 
 
-def _build(value: dict[str, Any], origin: Origin) -> Descriptor:
+def _build(value: dict[str, Any], origin: Origin, kinds: Kinds) -> Descriptor:
     plain: dict[str, Any] = {}
     bindings: dict[str, JSON] = {}
     for key, item in value.items():
@@ -195,6 +197,10 @@ def _build(value: dict[str, Any], origin: Origin) -> Descriptor:
             plain[key] = _READERS[key](item) if key in _READERS else item
     if plain.get("mode") is None and len(bindings) == 1:
         plain["mode"] = next(iter(bindings))
+    for mode, block in bindings.items():
+        said = kinds.annotations_of(mode, block)
+        if said:
+            plain["annotations"] = Annotations(**{**said, **value.get("annotations", {})})
     return Descriptor(**plain, bindings=bindings, origin=origin)
 
 

@@ -65,6 +65,11 @@ class LiveExecutor:
         self._tokens = Tokens()
 
     @property
+    def keeps_nothing(self) -> bool:
+        """Whether no connection was ever made."""
+        return not self._senders
+
+    @property
     def block_schema(self) -> Schema:
         """JSON Schema of the `live` block."""
         return _block_schema()

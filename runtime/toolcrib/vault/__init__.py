@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from toolcrib.errors import ToolcribError, did_you_mean
-from toolcrib.model import JSON
-from toolcrib.secrets import HIDDEN
-from toolcrib.vault.masking import TELLING, Spelling, needles_of, spelling_of
+from toolcrib.vault.masking import Masks
 from toolcrib.vault.variables import Variable, check_variables, pieces_of, plain
 
 __all__ = ["MissingSecret", "Variable", "Vault", "check_variables", "pieces_of", "plain"]
@@ -47,7 +45,7 @@ class MissingSecret(ToolcribError):
         return MissingSecret(self.variable, self.message, hint=self.hint, pointer=pointer)
 
 
-class Vault:
+class Vault(Masks):
     """Looks up secrets and masks them.
 
     Args:
@@ -58,11 +56,9 @@ class Vault:
     def __init__(
         self, environment: Mapping[str, str] = os.environ, *, keyring: Keyring | None = None
     ) -> None:
+        super().__init__()
         self._environment = environment
         self._keyring = keyring
-        self._whole: set[str] = set()
-        self._spellings: dict[str, Spelling] = {}
-        self._needles: tuple[bytes, ...] = ()
 
     def look_up(self, variable: Variable, *, secret: bool = True) -> str:
         """The value that a variable stands for; registered unless it is no secret or written in the document.
@@ -100,45 +96,6 @@ class Vault:
             )
         except MissingSecret as error:
             raise error.at(pointer) from None
-
-    def register(self, secret: str) -> None:
-        """Mask this text from now on, in every encoding. The empty text is none."""
-        if not secret or secret == HIDDEN or secret in self._whole:
-            return
-        self._whole.add(secret)
-        if len(secret) < TELLING:
-            self._needles += tuple(needles_of(secret))
-        else:
-            self._needles += (made := spelling_of(secret)).needles
-            spellings = {**self._spellings, secret: made}
-            self._spellings = dict(sorted(spellings.items(), key=lambda item: (-len(item[0]), item[0])))
-
-    def knows(self, raw: bytes) -> bool:
-        """Whether a secret may stand in these bytes, in any encoding. Quick; says yes rather than miss one."""
-        if not self._needles:
-            return False
-        return b"\\u" in raw or b"\\x" in raw or any(needle in raw for needle in self._needles)
-
-    def hide_in_text(self, text: str) -> str:
-        """The text with `***` in place of every secret, however it is written."""
-        if text in self._whole:
-            return HIDDEN
-        for spelling in self._spellings.values():
-            text = spelling.hide_in(text)
-        return text
-
-    def hide_in(self, value: JSON) -> JSON:
-        """A deep copy of a value with `***` in place of every secret, also in keys; the value itself if there is none."""
-        if not self._whole:
-            return value
-        if isinstance(value, dict):
-            return {self.hide_in_text(key): self.hide_in(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self.hide_in(item) for item in value]
-        if isinstance(value, str):
-            return self.hide_in_text(value)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return HIDDEN if is_number and str(value) in self._whole else value
 
     def _from_environment(self, variable: Variable) -> str:
         value = self._environment.get(variable.name, "")

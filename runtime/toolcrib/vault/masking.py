@@ -1,142 +1,92 @@
-"""How a secret may be written, and texts without it, however it was written."""
+"""Everything that is secret in a run, to be masked wherever it turns up and however it is written."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
-from toolcrib.secrets import HIDDEN
+from toolcrib.secrets import HIDDEN, SeenSecrets
+from toolcrib.vault.escapes import without_escapes
+from toolcrib.vault.spelling import Spelling
 
-TELLING: Final = 4
-"""Characters from which on a secret is looked for within texts; a shorter one would be found everywhere."""
+_ESCAPES: Final = re.compile(r"[%\\\\&]")
 
-_ESCAPES: Final = re.compile(r"[%\\&]")
-_SHORT: Final = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
-_ENTITIES: Final = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
+_TELLING: Final = 4
+"""Characters from which on a secret is looked for within texts, as in `SeenSecrets`."""
 
-
-class Spelling(NamedTuple):
-    """One secret in every way that it may be written.
-
-    Attributes:
-        written: Texts to look for, the longest first, each with what takes it out where it is not it alone.
-        escaped: The secret with any of its characters escaped, for URLs, JSON, `repr` or HTML.
-        needles: What a body may hold of it, numbered escapes aside.
-    """
-
-    written: tuple[tuple[str, re.Pattern[str] | None], ...]
-    escaped: re.Pattern[str]
-    needles: tuple[bytes, ...]
-
-    def hide_in(self, text: str) -> str:
-        """The text with `***` in place of the secret."""
-        for written, edges in self.written:
-            if written in text:
-                text = text.replace(written, HIDDEN) if edges is None else edges.sub(HIDDEN, text)
-        if _ESCAPES.search(text) is not None:
-            text = self.escaped.sub(HIDDEN, text)
-        return text
+_PASSING: Final = 64
+"""How many secrets of the kind that is new with each call are remembered: the latest."""
 
 
-def spelling_of(secret: str) -> Spelling:
-    """Every way to write a secret of at least four characters."""
-    parts = dict(_within_base64(secret))
-    whole = dict.fromkeys([*_plain(secret), *_base64(secret)])
-    both: dict[str, re.Pattern[str] | None] = {**parts, **whole}
-    written = sorted(both.items(), key=lambda item: (-len(item[0]), item[0]))
-    escaped = re.compile("".join(_in_any_escape(run) for run in _runs(secret)))
-    return Spelling(tuple(written), escaped, tuple(needles_of(secret, both)))
+class Masks(SeenSecrets):
+    """Secrets that are known again in every encoding: plain, in URLs, base64, escaped for JSON, `repr` or HTML."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passing: dict[str, None] = {}
+        self._spellings: dict[str, Spelling] = {}
+
+    def register(self, secret: str, *, passing: bool = False) -> None:
+        """Mask this text from now on. The empty text is none.
+
+        Args:
+            secret: One of less than four characters is known only where it is a whole value.
+            passing: Whether it is good for one call, as a signature is; only the latest of these are remembered.
+        """
+        if secret in self._scalars or secret in {"", HIDDEN}:
+            return
+        if passing:
+            self._passing[secret] = None
+            if len(self._passing) > _PASSING:
+                oldest = next(iter(self._passing))
+                del self._passing[oldest]
+                self._scalars.discard(oldest)
+                self._spellings = {key: each for key, each in self._spellings.items() if key != oldest}
+        self._scalars.add(secret)
+        if len(self._scalars) == 1:
+            from toolcrib.vault.logs import mask_logs_of  # noqa: PLC0415 -- a run without secrets logs as it is
+
+            mask_logs_of(self)
+
+    def knows(self, raw: bytes) -> bool:
+        r"""Whether a secret may stand in these bytes, in any encoding: quick, for bodies that most often have none.
+
+        An escape with a number (`\u0041`, `\x41`) may be a part of one; then the answer is yes.
+        """
+        if not self._scalars:
+            return False
+        if b"\\u" in raw or b"\\x" in raw:
+            return True
+        return any(needle in raw for spelling in self._known().values() for needle in spelling.needles)
+
+    def hide_in_text(self, text: str) -> str:
+        """The text with `***` in place of every secret."""
+        if text in self._scalars:
+            return HIDDEN
+        told = [spelling for secret, spelling in self._known().items() if len(secret) >= _TELLING]
+        spans = [span for each in told for writing in each.writings for span in writing.spans_in(text)]
+        if told and _ESCAPES.search(text) is not None:
+            plain = without_escapes(text)
+            found = (span for each in told for writing in each.plain for span in writing.spans_in(plain.text))
+            spans += [plain.before(*span) for span in found]
+        return _without(text, spans) if spans else text
+
+    def _known(self) -> dict[str, Spelling]:
+        """The spelling of each secret."""
+        if len(self._spellings) != len(self._scalars):
+            known = self._spellings
+            self._spellings = {
+                secret: known.get(secret) or Spelling(secret) for secret in tuple(self._scalars)
+            }
+        return self._spellings
 
 
-def needles_of(secret: str, written: Iterable[str] = ()) -> Iterator[bytes]:
-    """What a body holds that holds the secret, numbered escapes aside."""
-    for needle in dict.fromkeys([secret, *written, *_in_json(secret)]):
-        yield needle.encode()
-
-
-def _plain(secret: str) -> Iterator[str]:
-    """The secret itself, and as the parts of URLs and forms hold it."""
-    from urllib.parse import quote, quote_plus  # noqa: PLC0415 -- a run without secrets needs none of it
-
-    yield secret
-    for safe in ("", "/"):
-        for quoted in (quote(secret, safe=safe), quote_plus(secret, safe=safe)):
-            yield quoted
-            yield re.sub("%..", lambda escape: escape[0].lower(), quoted)
-
-
-def _base64(secret: str) -> Iterator[str]:
-    from base64 import b64encode, urlsafe_b64encode  # noqa: PLC0415 -- as above
-
-    for encode in (b64encode, urlsafe_b64encode):
-        encoded = encode(secret.encode()).decode()
-        yield encoded
-        yield encoded.rstrip("=")
-
-
-def _within_base64(secret: str) -> Iterator[tuple[str, re.Pattern[str]]]:
-    """What base64 of a longer text holds of the secret, for each of the three places it may begin at.
-
-    The characters at its edges hold bits of what stands beside it; they are taken out with it.
-    """
-    from base64 import b64encode, urlsafe_b64encode  # noqa: PLC0415 -- as above
-
-    raw = secret.encode()
-    for before in range(3):
-        first, last = -(-8 * before // 6), 8 * (before + len(raw)) // 6
-        for encode in (b64encode, urlsafe_b64encode):
-            part = encode(bytes(before) + raw).decode()[first:last]
-            lead = "[A-Za-z0-9+/_-]?" if before else ""
-            tail = "[A-Za-z0-9+/_-]?" if 8 * (before + len(raw)) % 6 else ""
-            yield part, re.compile(f"{lead}{re.escape(part)}{tail}")
-
-
-def _in_json(secret: str) -> Iterator[str]:
-    """The secret as writers of JSON and Python write it without numbers; some escape slashes too."""
-    import json  # noqa: PLC0415 -- as above
-
-    written = json.dumps(secret, ensure_ascii=False)[1:-1]
-    yield written
-    yield written.replace("/", "\\/")
-    yield repr(secret)[1:-1]
-
-
-def _runs(secret: str) -> Iterator[str]:
-    """The characters, with backslashes side by side as one: each may be written as several."""
-    for run in re.finditer(r"\\+|[^\\]", secret, re.DOTALL):
-        yield run[0]
-
-
-def _in_any_escape(run: str) -> str:
-    """A pattern for one character, escaped up to three times over.
-
-    Repetitions are bounded, so that no text can make the search slow, and each alternative begins
-    with a character, so that the search skips what can't begin it.
-    """
-    if run[0] == "\\":
-        count = len(run)
-        return rf"(?:\\{{{count},{8 * count}}}|(?:{_percent(run[0])}){{{count}}}|(?:{_unicode(run[0])}){{{count}}})"
-    ways = [re.escape(run), _percent(run), _unicode(run)]
-    if run in _ENTITIES:  # first: the shortest of them begins with the character that it stands for
-        ways.insert(0, f"&{_ENTITIES[run]};|&#0{{0,4}}{ord(run)};|&#[xX]0{{0,4}}(?i:{ord(run):x});")
-    if run in "\"'/":
-        ways.append(rf"\\\\{{0,7}}{run}")
-    if run in _SHORT:
-        ways.append(rf"\\\\{{0,7}}{_SHORT[run]}")
-    if run == " ":
-        ways.append(r"\+")
-    if not run.isascii() or not run.isprintable():
-        ways.append("".join(rf"\\\\{{0,7}}x(?i:{byte:02x})" for byte in run.encode()))
-        ways.append(rf"\\\\{{0,7}}x(?i:{ord(run):02x})")
-    return f"(?:{'|'.join(ways)})"
-
-
-def _percent(character: str) -> str:
-    return "".join(f"%(?:25){{0,3}}(?i:{byte:02x})" for byte in character.encode())
-
-
-def _unicode(character: str) -> str:
-    raw = character.encode("utf-16-be")
-    units = [raw[index : index + 2].hex() for index in range(0, len(raw), 2)]
-    return "".join(rf"\\\\{{0,7}}u(?i:{unit})" for unit in units)
+def _without(text: str, spans: list[tuple[int, int]]) -> str:
+    """The text with `***` in place of each span; of spans that overlap, in place of all of them."""
+    pieces = []
+    position = 0
+    for start, end in sorted(spans):
+        if start >= position:
+            pieces.append(text[position:start])
+        position = max(position, end)
+    return HIDDEN.join([*pieces, text[position:]])

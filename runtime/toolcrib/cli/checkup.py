@@ -160,6 +160,8 @@ class Checkup:
             "extends": [profile.name for profile in reversed(lineage[:-1])],
             "modes": [_told(settings, "modes", key, value) for key, value in settings.modes.items()],
             "defaults": [_told(settings, "defaults", key, value) for key, value in settings.defaults.items()],
+            "egress": list(settings.egress),
+            "origins": [_told(settings, "origins", key, value) for key, value in settings.origins.items()],
             "toolset": settings.toolset or None,
             "toolset_place": settings.places.get("toolset"),
             "switches": [

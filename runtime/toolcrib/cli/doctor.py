@@ -155,6 +155,10 @@ def _settings(profile: dict[str, Any]) -> Iterator[Row]:
     for entry in profile["defaults"]:
         value = entry["value"] if isinstance(entry["value"], str) else format_duration(entry["value"])
         yield "defaults", f"{entry['key']}: {value}  ({entry['place']})"
+    if profile["egress"]:
+        yield "egress", f"allows {', '.join(profile['egress'])}"
+    for entry in profile["origins"]:
+        yield "origins", f"{entry['key']} -> {entry['value']}  ({entry['place']})"
     for switch in profile["switches"]:
         lead = "enabled" if switch["enabled"] else "disabled"
         yield lead, f"{', '.join(switch['globs'])}  ({switch['place']})"

@@ -111,6 +111,41 @@ def test_every_key_of_a_project_arrives():
     assert len(project.origin.digest) == 64
 
 
+def test_profiles_add_to_what_the_project_lets_tools_reach():
+    project = parsed("""
+project: p
+egress: {allow: ["127.0.0.1:8080"]}
+origins: {"https://a.example": "http://127.0.0.1:1", "https://b.example": "http://127.0.0.1:2"}
+profiles:
+  dev: {egress: {allow: ["[::1]:9"]}, origins: {"https://a.example": "http://127.0.0.1:3"}}
+  ci: {extends: dev, egress: {allow: ["*.corp.example:443"]}}
+""")
+    assert settings_of(project).egress == ("127.0.0.1:8080",)
+    settings = settings_of(project, "ci")
+    assert settings.egress == ("127.0.0.1:8080", "[::1]:9", "*.corp.example:443")
+    assert settings.origins == {
+        "https://a.example": "http://127.0.0.1:3",
+        "https://b.example": "http://127.0.0.1:2",
+    }
+    assert settings.places["origins.https://a.example"] == "toolcrib.yaml:6 (profile dev)"
+    assert settings.places["origins.https://b.example"] == "toolcrib.yaml:4"
+
+
+def test_what_is_no_host_with_its_port_or_no_origin_is_told_with_its_place():
+    text = """
+project: p
+egress: {allow: ["127.0.0.1", "ok.example:80"]}
+origins: {"ftp://a.example": "http://b.example"}
+profiles: {dev: {egress: {allow: [":80"]}, origins: {"https://a.example": "http://b.example:99999"}}}
+"""
+    assert told(text) == [
+        ("bad_egress", "/egress/allow/0", 3),
+        ("bad_origin", "/origins/ftp:~1~1a.example", 4),
+        ("bad_egress", "/profiles/dev/egress/allow/0", 5),
+        ("bad_origin", "/profiles/dev/origins/https:~1~1a.example", 5),
+    ]
+
+
 def test_a_project_needs_a_name_and_nothing_else():
     project = parsed('{"project": "p"}', "toolcrib.json")
     assert project.sources == DEFAULT_SOURCES

@@ -1,0 +1,25 @@
+"""The egress guard: which hosts and addresses tools may reach, and the one place where a socket is dialled.
+
+A name is looked up once for each connection. Every address that the look-up gives must be good, and what was judged is
+what is dialled: a name that answers differently a moment later changes nothing. Literal addresses, in whatever
+spelling, are judged without a look-up. What is not public is refused unless the project's `egress.allow` names it.
+"""
+
+from toolcrib.egress.addresses import fault_of
+from toolcrib.egress.dialling import Dial, Resolve, Unreachable
+from toolcrib.egress.guard import EgressRefused, Guard, Resolved
+from toolcrib.egress.hosts import Host, read_allowed, read_glob, read_host
+
+__all__ = [
+    "Dial",
+    "EgressRefused",
+    "Guard",
+    "Host",
+    "Resolve",
+    "Resolved",
+    "Unreachable",
+    "fault_of",
+    "read_allowed",
+    "read_glob",
+    "read_host",
+]

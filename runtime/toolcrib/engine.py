@@ -388,6 +388,10 @@ class Runtime:
         """Why a tool can't be called as things are, and what to write; empty if it can."""
         return self.registry.why_hidden(tool.name) or self._missing(tool)
 
+    def reaches_out(self, tool: Descriptor) -> bool:
+        """Whether the mode in force touches something outside: a server, a process."""
+        return tool.mode is not None and hasattr(self.executors.get(tool.mode), "world")
+
     def _missing(self, tool: Descriptor) -> str:
         if tool.mode is None:
             blocks = " or ".join(f"`{mode}:`" for mode in self.executors.modes)

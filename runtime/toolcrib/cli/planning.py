@@ -40,14 +40,15 @@ class Plan(NamedTuple):
     def open(self) -> tuple[Runtime, list[Scenario]]:
         """The runtime, and what to run in it, in order of files and lines.
 
-        Tools that can't run here have no examples to play.
+        Tools that can't run here have no examples to play; nor have those that reach out, for nobody who runs
+        scenarios expects something real to happen.
 
         Raises:
             click.BadParameter: The expression can't be read.
             ConfigurationError: The runtime can't be set up, or a scenario comes to too many runs.
         """
         runtime = open_runtime(self.reading, self.paths)
-        tools = [tool for tool in runtime.registry.values() if not runtime.unavailable(tool)]
+        tools = [tool for tool in runtime.registry.values() if not (runtime.unavailable(tool) or runtime.reaches_out(tool))]
         examples = [scenario for tool in tools if (scenario := examples_of(tool)) is not None]
         there = sorted([*runtime.scenarios, *examples], key=_place)
         runs = [run for scenario in there for run in runs_of(scenario, repeat=self.repeat, seed=self.seed)]

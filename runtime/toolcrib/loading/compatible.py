@@ -17,6 +17,7 @@ from typing import Any
 
 from toolcrib.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.loading.documents import Document
+from toolcrib.loading.endpoints import put_endpoint, put_http
 from toolcrib.loading.files import read_text
 from toolcrib.loading.gotemplates import translate
 from toolcrib.loading.marks import pointer_of
@@ -54,6 +55,8 @@ _TYPES = {
     "list": "array",
     "dict": "object",
 }
+
+_LAST = {"annotations", "endpoint", "http"}
 
 _GATHERED = {("annotations",), ("labels",), ("metadata",), ("mock",)}
 
@@ -136,11 +139,12 @@ class _Form:
         self._value: dict[str, Any] = {}
         self._moves: dict[str, str] = {"": place} if place else {}
         self._problems: list[Problem] = []
+        self._milliseconds: int | None = None
 
     def of(self, source: dict[str, Any]) -> tuple[list[Document], list[Problem]]:
         """Turn every key, and give what came of it."""
-        # A title of its own counts more than one among the annotations, so these come last.
-        for key, item in sorted(source.items(), key=lambda entry: entry[0] == "annotations"):
+        # A title of its own counts more than one among the annotations, and a call is made of the arguments.
+        for key, item in sorted(source.items(), key=lambda entry: entry[0] in _LAST):
             place = self._place + pointer_of((key,))
             turn = FOREIGN.get(key) or SHARED.get(key)
             if turn is None or not turn(self, item, place):
@@ -221,8 +225,15 @@ class _Form:
         if isinstance(item, bool) or not isinstance(item, int):
             self.problem("wrong_type", "a timeout in milliseconds is a whole number", place)
         elif item > 0:
+            self._milliseconds = item
             self.put(("timeout",), f"{item}ms", place)
         return True
+
+    def shorten_timeout(self, milliseconds: int, place: str) -> None:
+        """A call takes no longer than this, and less where it is said so."""
+        if "timeout" not in self._value or (self._milliseconds or 0) > milliseconds:
+            self._value["timeout"] = f"{milliseconds}ms"
+            self._moves["/timeout"] = place
 
     def mock_result(self, item: JSON, place: str) -> bool:
         self.put(("mock", "result"), as_written(item), place)
@@ -296,11 +307,11 @@ class _Form:
         return turned
 
     def endpoint(self, item: JSON, place: str) -> bool:
-        self.put(("live",), {"method": "POST", "url": item}, place)
+        put_endpoint(self, item, place)
         return True
 
     def http(self, item: JSON, place: str) -> bool:
-        self.put(("live",), item, place)
+        put_http(self, item, self._value.get("input_schema"), place)
         return True
 
     def annotations(self, item: JSON, place: str) -> bool:

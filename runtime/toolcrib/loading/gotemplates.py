@@ -229,7 +229,7 @@ class _Translation:
         value = text[1:-1]
         if text.startswith('"'):
             value = re.sub(r"\\(.)", lambda match: self._escape(match[1]), value)
-        return _literal(value)
+        return literal(value)
 
     def _escape(self, mark: str) -> str:
         if mark not in _ESCAPES:
@@ -243,7 +243,7 @@ class _Translation:
         if not asking:
             return ".".join([root, *names])
         for position, name in enumerate(names):
-            root = f"{root if position == 0 else f'({root} or {{}})'}[{_literal(name)}]"
+            root = f"{root if position == 0 else f'({root} or {{}})'}[{literal(name)}]"
         return root
 
     def _root(self, first: str) -> str:
@@ -322,7 +322,7 @@ def _first_word(text: str) -> tuple[str, str]:
     return word, text[len(word) :].strip()
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """A text as a literal of our expressions."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
     return f"'{escaped}'"

@@ -46,6 +46,7 @@ _LOOK_UP = re.compile(r"(\$\{[^}]*\})")
 _BODY = re.compile(r"\{[{%].*?[%}]\}", re.DOTALL)
 _READ = re.compile(r"\bargs(?:\.(\w+)|\['((?:[^'\\]|\\.)*)'\])")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_STEP = re.compile(r'[^".\\*]+')
 _FROM_ENVIRONMENT = re.compile(r"([^=\s]+)=([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 
 
@@ -216,8 +217,11 @@ class _Http:
         mapping = self._mapping(self._response, f"{self._place}/response")
         if mapping:
             self._form.put(("live", "select"), f"body | {mapping}", f"{self._place}/response/body_mapping")
-        if "redact" in self._block:
-            self._form.put(("live", "response", "redact"), self._block["redact"], f"{self._place}/redact")
+        redacted: list[JSON] = [
+            _as_path(name) for name, _at in self._list(self._block, "redact", self._place)
+        ]
+        if redacted:
+            self._form.put(("live", "response", "redact"), redacted, f"{self._place}/redact")
         media = self._object(self._block, "multimodal", ("enabled", "accept_types"), self._place)
         types = list(self._list(media, "accept_types", f"{self._place}/multimodal"))
         if types and self._enabled(media):
@@ -320,6 +324,11 @@ def _literally(text: str) -> str:
 def _whole(name: str) -> str:
     path = f"args.{name}" if _NAME.fullmatch(name) else f"args[{literal(name)}]"
     return f"{{{{ {path} }}}}"
+
+
+def _as_path(name: str) -> str:
+    """A member of the answer as a path of ours, which may have several steps."""
+    return name if _STEP.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
 def _has_type(schema: Any, *names: str) -> bool:

@@ -164,9 +164,12 @@ def test_headers_and_what_they_read_from_the_environment():
 
 
 def test_what_is_redacted_and_what_is_accepted():
-    http = {"redact": ["email"], "multimodal": {"enabled": True, "accept_types": ["image/png", "audio/wav"]}}
+    http = {
+        "redact": ["email", "a.b"],
+        "multimodal": {"enabled": True, "accept_types": ["image/png", "audio/wav"]},
+    }
     block = block_of(http)
-    assert block["response"] == {"redact": ["email"]}
+    assert block["response"] == {"redact": ["email", '"a.b"']}
     assert block["accept"] == "image/png, audio/wav"
     assert "accept" not in block_of({"multimodal": {"enabled": False, "accept_types": ["image/png"]}})
 

@@ -113,6 +113,7 @@ class Fault(StrEnum):
     UNSUPPORTED_CODING = "unsupported_coding"
     RESPONSE_TOO_LARGE = "response_too_large"
     HEADERS_TOO_LARGE = "headers_too_large"
+    BAD_REQUEST = "bad_request"
 
 
 class HTTPError(Exception):

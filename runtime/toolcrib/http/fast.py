@@ -1,0 +1,178 @@
+"""The faster sender, of the extra `fast`: aiohttp over connections that the guard dialled."""
+
+from __future__ import annotations
+
+import inspect
+import io
+from collections.abc import Collection
+from functools import lru_cache
+from typing import Any
+
+import aiohttp
+from aiohttp import ClientSession, ClientTimeout
+from yarl import URL
+
+from toolcrib.egress import Guard
+from toolcrib.http.dialling import IDLE_MOST, REPEATABLE, Dialler, keep_quiet
+from toolcrib.http.fast_wire import EXCHANGE, Exchange, FastWire, GuardedConnector
+from toolcrib.http.lines import answer_lines, bad_response, body_of, broken, request_lines
+from toolcrib.http.loops import PerLoop
+from toolcrib.http.messages import Bounds, Fault, HTTPError, Request, Response
+
+_VERSIONS = (aiohttp.HttpVersion11, aiohttp.HttpVersion10)
+_LARGE = 1024 * 1024
+"""From this size on aiohttp wants a body as a file."""
+
+# `FastWire` bounds what comes before the body; aiohttp's own bounds, of single lines and their number, only have to
+# be wider. Which of them there are depends on its version.
+_WIDE: dict[str, Any] = {
+    name: 64 * _LARGE
+    for name in ("max_line_size", "max_field_size", "max_headers")
+    if name in inspect.signature(ClientSession).parameters
+}
+
+
+class _Broken(Exception):
+    """The connection ended too early. None of aiohttp's errors, because those it would answer by sending again."""
+
+
+class _Client:
+    """One owner's session in one event loop."""
+
+    def __init__(self, dialler: Dialler) -> None:
+        self.active = 0
+        self.connector = GuardedConnector(dialler)
+        self.session = ClientSession(
+            connector=self.connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=False,
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+            middlewares=(_once,),
+            **_WIDE,
+        )
+
+    def crowded(self) -> bool:
+        """Whether more connections are without work than are kept."""
+        return len(self.connector.wires) - self.active >= IDLE_MOST
+
+
+class _Clients:
+    """All sessions of one event loop."""
+
+    def __init__(self, dialler: Dialler) -> None:
+        self._dialler = dialler
+        self._clients: dict[tuple[str, tuple[str, ...]], _Client] = {}
+
+    def of(self, owner: str, hosts: tuple[str, ...]) -> _Client:
+        client = self._clients.get((owner, hosts))
+        if client is None:
+            client = self._clients[owner, hosts] = _Client(self._dialler)
+        return client
+
+    async def aclose(self) -> None:
+        for client in self._clients.values():
+            await client.session.close()
+        self._clients.clear()
+
+
+class FastSender:
+    """Sends with aiohttp.
+
+    Args:
+        guard: The one way to a socket.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        dialler = Dialler(guard)
+        self._clients = PerLoop(lambda: _Clients(dialler))
+        keep_quiet("aiohttp")
+
+    async def send(self, request: Request, bounds: Bounds, *, hosts: Collection[str], owner: str) -> Response:
+        """As `Sender.send` says."""
+        options = _options(request, bounds)
+        client = (await self._clients.get()).of(owner, tuple(hosts))
+        exchange = Exchange(request, bounds, hosts)
+        token = EXCHANGE.set(exchange)
+        client.active += 1
+        try:
+            return await _sent(client, exchange, options)
+        finally:
+            client.active -= 1
+            EXCHANGE.reset(token)
+            if exchange.wire is not None and client.crowded():
+                exchange.wire.hang_up()
+
+    async def aclose(self) -> None:
+        """As `Sender.aclose` says."""
+        await self._clients.aclose()
+
+
+async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Keep aiohttp from sending again by itself: it would, also where a new connection broke."""
+    try:
+        return await handler(request)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+        raise _Broken from None
+
+
+def _options(request: Request, bounds: Bounds) -> dict[str, Any]:
+    return {
+        "method": request.method,
+        "url": URL(request.url, encoded=True),
+        "headers": request_lines(request),
+        "data": io.BytesIO(request.body) if len(request.body) >= _LARGE else request.body or None,
+        "allow_redirects": False,
+        "timeout": _silence(bounds.read),
+    }
+
+
+@lru_cache(maxsize=64)
+def _silence(seconds: float) -> ClientTimeout:
+    """Only silence is aiohttp's to watch; it rounds what lies above the threshold."""
+    return ClientTimeout(total=None, sock_read=seconds, ceil_threshold=float("inf"))
+
+
+async def _sent(client: _Client, exchange: Exchange, options: dict[str, Any]) -> Response:
+    while True:
+        try:
+            return await _exchanged(client.session, exchange, options)
+        except TimeoutError:
+            message = f"the server sent nothing for {exchange.bounds.read:g} s"
+            raise HTTPError(Fault.READ_TIMEOUT, message, sent=True) from None
+        except (_Broken, aiohttp.ClientError):
+            wire = exchange.wire
+            if _dead(exchange) and exchange.request.method in REPEATABLE:
+                exchange.anew = True
+                continue
+            raise _fault(wire) from None
+
+
+def _dead(exchange: Exchange) -> bool:
+    """Whether a kept connection was found dead before any byte of the answer came."""
+    wire = exchange.wire
+    return exchange.reused and wire is not None and not wire.received and wire.trouble is None
+
+
+def _fault(wire: FastWire | None) -> HTTPError:
+    if wire is not None and wire.trouble is not None:
+        return wire.trouble
+    if wire is not None and wire.garbled:
+        return bad_response("it can't be read")
+    return broken()
+
+
+async def _exchanged(session: ClientSession, exchange: Exchange, options: dict[str, Any]) -> Response:
+    answer = await session.request(**options)
+    try:
+        if answer.version not in _VERSIONS:
+            raise bad_response("its version is neither 1.0 nor 1.1")
+        headers = answer_lines(answer.raw_headers)
+        body = body_of(exchange.request.method, answer.status, headers, exchange.bounds)
+        if body is None:
+            return Response(answer.status, headers, b"")
+        while chunk := await answer.content.readany():
+            body.add(chunk)
+        return Response(answer.status, headers, body.whole())
+    finally:
+        answer.close()

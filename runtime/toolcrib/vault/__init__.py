@@ -11,7 +11,7 @@ from toolcrib.errors import ToolcribError, did_you_mean
 from toolcrib.vault.masking import Masks
 from toolcrib.vault.variables import Variable, check_variables, pieces_of, plain
 
-__all__ = ["MissingSecret", "Variable", "Vault", "check_variables", "pieces_of", "plain"]
+__all__ = ["MissingSecret", "UnusableSecret", "Variable", "Vault", "check_variables", "pieces_of", "plain"]
 
 _LARGEST: Final = 64 * 1024
 """Bytes of a file that holds one secret."""
@@ -29,20 +29,26 @@ class MissingSecret(ToolcribError):
     """Something that a document names in `${...}` is not there, or can't be read.
 
     Attributes:
-        variable: What was looked for.
+        variable: What was looked for; None where the fault is in what is written in the document.
         pointer: JSON Pointer of the text that names it, where that is known.
     """
 
     code = "missing_secret"
 
-    def __init__(self, variable: Variable, message: str, *, hint: str, pointer: str = "") -> None:
+    def __init__(self, variable: Variable | None, message: str, *, hint: str, pointer: str = "") -> None:
         super().__init__(message, hint=hint)
         self.variable = variable
         self.pointer = pointer
 
     def at(self, pointer: str) -> MissingSecret:
         """The same error, with its place in the descriptor."""
-        return MissingSecret(self.variable, self.message, hint=self.hint, pointer=pointer)
+        return type(self)(self.variable, self.message, hint=self.hint, pointer=pointer)
+
+
+class UnusableSecret(MissingSecret):
+    """A secret is there and can't be sent where it belongs, e.g. for a line break within it."""
+
+    code = "unusable_secret"
 
 
 class Vault(Masks):

@@ -9,8 +9,9 @@ from weakref import ref
 if TYPE_CHECKING:
     from toolcrib.vault.masking import Masks
 
-_LOGGERS: Final = ("toolcrib", "httpcore.http11")
-"""Loggers whose records may hold a secret: ours, and the one that writes down the headers of answers."""
+_LOGGERS: Final = ("toolcrib", "toolcrib.http", "httpcore.http11")
+"""Loggers whose records may hold a secret: ours (a filter sees nothing of the loggers below), and the one that
+writes down the headers of answers."""
 
 
 class _Filter(logging.Filter):

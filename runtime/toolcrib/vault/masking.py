@@ -14,8 +14,8 @@ _ESCAPES: Final = re.compile(r"[%\\\\&]")
 _TELLING: Final = 4
 """Characters from which on a secret is looked for within texts, as in `SeenSecrets`."""
 
-_PASSING: Final = 64
-"""How many secrets of the kind that is new with each call are remembered: the latest."""
+_PASSING: Final = 128
+"""How many secrets are remembered of the kind that is made anew."""
 
 
 class Masks(SeenSecrets):
@@ -31,22 +31,28 @@ class Masks(SeenSecrets):
 
         Args:
             secret: One of less than four characters is known only where it is a whole value.
-            passing: Whether it is good for one call, as a signature is; only the latest of these are remembered.
+            passing: Whether others will follow it, as with signatures and tokens; of these, only those that were
+                registered last are remembered.
         """
-        if secret in self._scalars or secret in {"", HIDDEN}:
+        if secret in {"", HIDDEN} or (secret in self._scalars and secret not in self._passing):
             return
         if passing:
+            self._passing.pop(secret, None)
             self._passing[secret] = None
             if len(self._passing) > _PASSING:
-                oldest = next(iter(self._passing))
-                del self._passing[oldest]
-                self._scalars.discard(oldest)
-                self._spellings = {key: each for key, each in self._spellings.items() if key != oldest}
+                self._forget(next(iter(self._passing)))
+        else:
+            self._passing.pop(secret, None)
         self._scalars.add(secret)
         if len(self._scalars) == 1:
             from toolcrib.vault.logs import mask_logs_of  # noqa: PLC0415 -- a run without secrets logs as it is
 
             mask_logs_of(self)
+
+    def _forget(self, secret: str) -> None:
+        del self._passing[secret]
+        self._scalars.discard(secret)
+        self._spellings = {key: each for key, each in self._spellings.items() if key != secret}
 
     def knows(self, raw: bytes) -> bool:
         r"""Whether a secret may stand in these bytes, in any encoding: quick, for bodies that most often have none.

@@ -1,0 +1,157 @@
+"""`type: python`: a function of somebody's own makes what proves who sends a request, e.g. a signature."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable, Mapping
+from functools import reduce
+from importlib import import_module
+from inspect import isawaitable
+from typing import Any, Final, NamedTuple
+
+from toolcrib.executors.live.auth.contract import AuthFailed, Fetch
+from toolcrib.executors.live.auth.credentials import Fields, fault_of
+from toolcrib.executors.live.auth.fixed import set_header
+from toolcrib.executors.live.draft import Draft
+from toolcrib.model import JSON
+from toolcrib.protocols import Clock
+from toolcrib.vault import Vault
+
+HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A token of RFC 9110 section 5.6.2."""
+
+RESERVED: Final = frozenset(
+    [
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ]
+)
+"""Headers that belong to the connection; whoever sends the request writes them."""
+
+
+class Outgoing(NamedTuple):
+    """What a hook sees of a request.
+
+    Attributes:
+        method: In upper case.
+        url: The whole address, as it will be sent.
+        headers: (name, value) in order; names as they were written.
+        body: What is sent.
+    """
+
+    method: str
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+Hook = Callable[[Outgoing], Any]
+"""Returns, or is awaited for, `{"headers": {name: value}, "query": {name: value}}`; each may be left out."""
+
+
+class HookAuth:
+    """Asks a function what to add to each request.
+
+    Attributes:
+        hosts: None.
+    """
+
+    hosts: tuple[str, ...] = ()
+
+    def __init__(self, path: str, vault: Vault) -> None:
+        self._path = path
+        self._vault = vault
+        self._hook = _loaded(path)
+
+    async def apply(self, draft: Draft, clock: Clock, fetch: Fetch) -> None:  # noqa: ARG002 -- it asks nobody
+        """Add what the function returns.
+
+        Raises:
+            AuthFailed: It is not there, failed, or returned something else.
+        """
+        if isinstance(self._hook, AuthFailed):
+            raise self._hook
+        request = draft.finished()
+        view = Outgoing(request.method, request.url, request.headers, request.body)
+        with clock.outside():
+            answer = await self._asked(self._hook, view)
+        for name, value in self._part(answer, "headers"):
+            if HEADER_NAME.fullmatch(name) is None or name.lower() in RESERVED | {"cookie"}:
+                raise self._wrong("returned a header with a name that it can't have")
+            set_header(draft, name, value)
+        for name, value in self._part(answer, "query"):
+            draft.set_query(name, value)
+
+    def show(self, draft: Draft) -> None:
+        """Nothing: what the function would add is known when it is asked, and not before."""
+
+    async def renewed(self, clock: Clock, fetch: Fetch, used: Draft | None = None) -> bool:  # noqa: ARG002 -- as above
+        """There is nothing else to try: the function was asked for this very request."""
+        return False
+
+    async def _asked(self, hook: Hook, view: Outgoing) -> Mapping[str, Any]:
+        try:
+            answer = hook(view)
+            if isawaitable(answer):
+                answer = await answer
+        except Exception as error:  # noqa: BLE001 -- code of somebody else may raise anything
+            raise self._broken(error) from None
+        if not isinstance(answer, Mapping) or not answer.keys() <= {"headers", "query"}:
+            what = "None" if answer is None else f"a `{type(answer).__name__}`"
+            if isinstance(answer, Mapping):
+                what = "other keys"
+            raise self._wrong(f"returned {what} instead of a mapping with `headers` and `query`")
+        return answer
+
+    def _part(self, answer: Mapping[str, Any], key: str) -> list[tuple[str, str]]:
+        """The names and values of one part, checked and registered."""
+        part = answer.get(key, {})
+        if not isinstance(part, Mapping):
+            raise self._wrong(f"returned `{key}` that are no mapping of texts")
+        for name, value in part.items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise self._wrong(f"returned `{key}` that are no mapping of texts")
+            self._vault.register(value, passing=True)
+            fault = fault_of(value, "header" if key == "headers" else "query") or fault_of(name, "query")
+            if fault:
+                raise self._wrong(f"returned `{key}` with a text that {fault}")
+        return list(part.items())
+
+    def _wrong(self, what: str) -> AuthFailed:
+        return AuthFailed(f"the hook `{self._path}` {what}", details={"hook": self._path})
+
+    def _broken(self, error: Exception) -> AuthFailed:
+        frames = traceback.extract_tb(error.__traceback__)
+        kind = type(error).__name__
+        place = f"{frames[-1].filename}:{frames[-1].lineno}"
+        details: dict[str, JSON] = {"hook": self._path, "exception": kind, "at": place}
+        return AuthFailed(f"the hook `{self._path}` failed at {place}: {kind}", details=details)
+
+
+def _loaded(path: str) -> Hook | AuthFailed:
+    """The function, or the failure of every call where there is none."""
+    module, _colon, name = path.partition(":")
+    details: dict[str, JSON] = {"hook": path}
+    try:
+        hook = reduce(getattr, name.split("."), import_module(module))
+    except Exception as error:  # noqa: BLE001 -- the code of a module may raise anything
+        kind = type(error).__name__
+        hint = "it is imported as a Python program would: is it installed, or on PYTHONPATH?"
+        return AuthFailed(f"the hook `{path}` can't be imported ({kind}); {hint}", details=details)
+    if not callable(hook):
+        return AuthFailed(f"the hook `{path}` is no function", details=details)
+    return hook
+
+
+def python(fields: Fields) -> HookAuth | None:
+    """`{type: python, call: "package.module:function"}`; nothing is imported while it is only checked."""
+    return None if fields.vault is None else HookAuth(fields.choice("call"), fields.vault)

@@ -3,7 +3,7 @@
 Runtime.call(name, arguments)
 -> the tool's chain, built once          Runtime.chain_for
 -> Call, frozen                          Session.call (session.py)
--> events > user > arguments > deadline > results > Executor.execute
+-> events > user > arguments > cache > deadline > limits > retry > breaker > results > Executor.execute
 -> Result
 """
 
@@ -13,6 +13,7 @@ import itertools
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,7 +21,7 @@ from toolcrib.clock import RealClock
 from toolcrib.errors import ClosedRuntime, ConfigurationError, DocumentError, NotReady, Problem
 from toolcrib.executors import Executors
 from toolcrib.in_force import idle_modes, in_force
-from toolcrib.middleware import Observer, build_chain, chain_of, middleware_named, outer_layers
+from toolcrib.middleware import Observer, build_chain, chain_of, middleware_named, outer_layers, reaches
 from toolcrib.model import JSON, NOTHING, Descriptor, Outcome, Partial, Progress, Result
 from toolcrib.protocols import Clock, Middleware
 from toolcrib.registry import Registry, how_many
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.scenarios import Scenario
     from toolcrib.loading.settings import Settings
     from toolcrib.loading.trail import Seen
+    from toolcrib.middleware.commons import Commons
     from toolcrib.queries import Hidden
     from toolcrib.reloading import ReloadReport, ToolEvent
     from toolcrib.world import World
@@ -361,7 +363,15 @@ class Runtime:
         except Exception as error:  # noqa: BLE001 -- a mode may be anybody's code
             _log().error("a bug in mode `%s` at binding `%s`", tool.mode, tool.name, exc_info=error)
             return self._chain_of(tool, _not_bound(tool, f"{type(error).__name__}; the log has the trace"))
-        return Chain(tool, bound, *chain_of(tool, bound, user=self._middleware, observer=self._observer))
+        commons = self._commons if reaches(bound) else None
+        around = chain_of(tool, bound, user=self._middleware, observer=self._observer, commons=commons)
+        return Chain(tool, bound, *around)
+
+    @cached_property
+    def _commons(self) -> Commons:
+        from toolcrib.middleware.commons import Commons  # noqa: PLC0415 -- mocked tools share nothing
+
+        return Commons()
 
     def _chain_of(self, tool: Descriptor, bound: Unavailable, *, lasting: bool = True) -> Chain:
         """The layers that watch stand around a tool that can't run; those that prepare its call do not."""

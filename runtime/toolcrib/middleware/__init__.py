@@ -1,15 +1,15 @@
 """The layers around every call, outermost first.
 
-    events > (the user's) > arguments > deadline > results > Executor.execute
+    events > (the user's) > arguments > cache > deadline > limits > retry > breaker > results > Executor.execute
 
-Each layer is one file with one function `layer(...)` that returns a middleware, or None where the
+`cache`, `limits`, `retry` and `breaker` stand around tools that reach out. Each layer is one file with one function `layer(...)` that returns a middleware, or None where the
 tool does not need it. The chain is built once, when a tool is bound.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from toolcrib.errors import ConfigurationError, did_you_mean
 from toolcrib.middleware import arguments, deadline, events, results
@@ -17,7 +17,10 @@ from toolcrib.middleware.direct import Direct, Plain, as_result, direct
 from toolcrib.middleware.events import Observer
 from toolcrib.middleware.users import checked
 from toolcrib.model import Call, Descriptor, Result
-from toolcrib.protocols import BoundTool, CallNext, Middleware, PromptTool
+from toolcrib.protocols import BoundTool, CallNext, Middleware, PromptTool, Reaching
+
+if TYPE_CHECKING:
+    from toolcrib.middleware.commons import Commons
 
 __all__ = [
     "Direct",
@@ -28,6 +31,7 @@ __all__ = [
     "layers_of",
     "middleware_named",
     "outer_layers",
+    "reaches",
 ]
 
 GROUP = "toolcrib.middleware"
@@ -50,17 +54,56 @@ def middleware_named(name: str) -> Middleware:
     return found
 
 
+Named: TypeAlias = "tuple[str, Middleware | None]"
+
+
 def layers_of(
-    tool: Descriptor, bound: BoundTool, *, user: Sequence[Middleware] = (), observer: Observer | None = None
+    tool: Descriptor,
+    bound: BoundTool,
+    *,
+    user: Sequence[Middleware] = (),
+    observer: Observer | None = None,
+    commons: Commons | None = None,
 ) -> list[tuple[str, Middleware]]:
-    """The layers of one tool by name, outermost first; what it does not use is not among them."""
-    layers: list[tuple[str, Middleware | None]] = [
+    """The layers of one tool by name, outermost first; what it does not use is not among them.
+
+    Args:
+        tool: The tool.
+        bound: Its binding.
+        user: Layers of the user, outermost first.
+        observer: Receives the events of every call.
+        commons: What the tools of a runtime share; None shares nothing.
+    """
+    keeping, sending = _around_reaching(tool, bound, commons) if reaches(bound) else ([], [])
+    layers: list[Named] = [
         *outer_layers(user, observer),
         ("arguments", arguments.layer(tool)),  # bad arguments cost no attempt
-        ("deadline", deadline.layer(tool, bound)),  # covers all attempts
+        *keeping,
+        ("deadline", deadline.layer(tool, bound)),  # covers queues and all attempts
+        *sending,
         ("results", results.layer(tool)),  # judges whatever answered
     ]
     return [(name, layer) for name, layer in layers if layer is not None]
+
+
+def reaches(bound: BoundTool) -> TypeGuard[Reaching]:
+    """Whether the calls of a bound tool reach out, so that they can fail, and take places, together with others."""
+    return hasattr(bound, "origin") and hasattr(bound, "repeatable")
+
+
+def _around_reaching(
+    tool: Descriptor, bound: Reaching, commons: Commons | None
+) -> tuple[list[Named], list[Named]]:
+    """The layers around a tool that reaches out: those outside the deadline, and those inside."""
+    from toolcrib.middleware import breaker, cache, limits, retry  # noqa: PLC0415 -- mocked tools need none of them
+    from toolcrib.middleware.commons import Commons  # noqa: PLC0415 -- as above
+
+    shared = Commons() if commons is None else commons
+    return [("cache", cache.layer(tool))], [
+        ("limits", limits.layer(tool, bound, shared)),  # one place for all attempts of a call
+        ("retry", retry.layer(tool, bound, shared)),
+        ("breaker", breaker.layer(tool, bound, shared)),  # sees each attempt
+    ]
 
 
 def outer_layers(user: Sequence[Middleware], observer: Observer | None) -> list[tuple[str, Middleware]]:
@@ -76,7 +119,12 @@ def outer_layers(user: Sequence[Middleware], observer: Observer | None) -> list[
 
 
 def chain_of(
-    tool: Descriptor, bound: BoundTool, *, user: Sequence[Middleware] = (), observer: Observer | None = None
+    tool: Descriptor,
+    bound: BoundTool,
+    *,
+    user: Sequence[Middleware] = (),
+    observer: Observer | None = None,
+    commons: Commons | None = None,
 ) -> tuple[CallNext, Direct | None, Plain | None]:
     """What the calls of a tool run through.
 
@@ -85,7 +133,7 @@ def chain_of(
     """
     at_once, plain = (None, None) if bound.waits or not _is_prompt(bound) else direct(tool, bound)
     if at_once is None:
-        layers = layers_of(tool, bound, user=user, observer=observer)
+        layers = layers_of(tool, bound, user=user, observer=observer, commons=commons)
         return build_chain([layer for _name, layer in layers], bound.execute), None, None
     run, around = at_once, [layer for _name, layer in outer_layers(user, observer)]
 

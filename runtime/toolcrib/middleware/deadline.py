@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from toolcrib.clock import format_duration
-from toolcrib.middleware.ends import may_have_acted
-from toolcrib.model import Call, Descriptor, Outcome, Result
+from toolcrib.middleware.ends import GivenUp, given_up, may_have_acted, untried
+from toolcrib.model import Call, Descriptor, Outcome, Result, Usage
 from toolcrib.protocols import BoundTool, CallNext, Middleware
 
 
@@ -19,20 +19,26 @@ def layer(tool: Descriptor, bound: BoundTool) -> Middleware | None:
         try:
             async with clock.timeout(seconds) as timer:
                 return await call_next(call._replace(deadline=clock.monotonic() + seconds))
-        except TimeoutError:
+        except TimeoutError as error:
             if not timer.expired():
                 raise
-            return _late(call, seconds)
+            return _late(call, seconds, given_up(error.__cause__))
 
     return deadline
 
 
-def _late(call: Call, seconds: float) -> Result:
-    acted = may_have_acted(call.tool)
+def _late(call: Call, seconds: float, given: GivenUp) -> Result:
+    acted = bool(given.attempts) and may_have_acted(call.tool)
     text = format_duration(seconds)
-    return Result.failed(
+    queued = f"; it waited in the queue of `{given.queue}`" if given.queue else ""
+    late = Result.failed(
         Outcome.TIMEOUT,
-        f"`{call.tool.name}` did not answer within {text}",
-        details={"timeout": text, **({"may_have_acted": True} if acted else {})},
+        f"`{call.tool.name}` did not answer within {text}{queued}",
+        details={
+            "timeout": text,
+            **({"queue": given.queue} if queued else {}),
+            **({"may_have_acted": True} if acted else {}),
+        },
         retryable=not acted,
     )
+    return late._replace(usage=Usage(given.attempts)) if given.attempts else untried(late)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from toolcrib.model import Call, Descriptor, Outcome, Result
+from typing import NamedTuple
+
+from toolcrib.model import NO_USAGE, Call, Descriptor, Outcome, Result, Usage
 
 _OK = Outcome.OK
 
@@ -20,9 +22,42 @@ BEFORE_ANY_ATTEMPT = frozenset(
 
 def attempts_of(result: Result) -> int:
     """How often the runtime tried: what a layer counted, else once or not at all."""
-    if result.outcome is _OK:  # most are, and an outcome is slow to look up
-        return result.usage.attempts or 1
-    return result.usage.attempts or (0 if result.outcome in BEFORE_ANY_ATTEMPT else 1)
+    if result.usage is not NO_USAGE:
+        return result.usage.attempts
+    # Most are `ok`, and an outcome is slow to look up.
+    return 1 if result.outcome is _OK or result.outcome not in BEFORE_ANY_ATTEMPT else 0
+
+
+_UNTRIED = Usage(0, 0.0)
+"""Counted, and not `NO_USAGE`, which says that nobody counted."""
+
+
+def untried(result: Result) -> Result:
+    """The result as that of a call for which nothing was tried."""
+    return result._replace(usage=_UNTRIED)
+
+
+class GivenUp(NamedTuple):
+    """How far a call was when it was given up.
+
+    Attributes:
+        attempts: How often the runtime had tried.
+        queue: The tool or origin in whose queue it was; empty for none.
+    """
+
+    attempts: int = 1
+    queue: str = ""
+
+
+def gave_up(error: BaseException, *, attempts: int, queue: str = "") -> None:
+    """Let the layers outside know how far the call was that an error ends."""
+    error.__dict__["toolcrib_given_up"] = GivenUp(attempts, queue)
+
+
+def given_up(error: BaseException | None) -> GivenUp:
+    """How far the call was that an error ended."""
+    told = None if error is None else error.__dict__.get("toolcrib_given_up")
+    return told if isinstance(told, GivenUp) else GivenUp()
 
 
 def may_have_acted(tool: Descriptor) -> bool:

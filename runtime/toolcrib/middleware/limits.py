@@ -1,0 +1,180 @@
+"""Layer `limits`: how many calls of a tool, and of its origin, pass in a time and at once; the others wait, or not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from weakref import WeakSet
+
+from toolcrib.clock import format_duration
+from toolcrib.middleware.commons import Commons
+from toolcrib.middleware.ends import gave_up, untried
+from toolcrib.middleware.gates import Gate
+from toolcrib.model import JSON, Bounds, Call, Descriptor, Outcome, Rate, Result
+from toolcrib.protocols import CallNext, Middleware, Reaching
+
+
+def layer(tool: Descriptor, bound: Reaching, commons: Commons) -> Middleware:
+    """The layer of a tool."""
+    bounds = Bounds(tool.limits.rate, tool.limits.concurrency, tool.limits.queue)
+    saying = commons.slot(f"bounds of {bound.origin}", Sayings).add(tool.limits.origin)
+    own_key, shared_key = f"gate of tool {tool.name}", f"gate of origin {bound.origin}"
+
+    async def limits(call: Call, call_next: CallNext) -> Result:
+        clock = call.context.session.clock
+        own = Side(tool.name, commons.slot(own_key, Gate, clock), bounds)
+        shared = Side(bound.origin, commons.slot(shared_key, Gate, clock), saying.among.strictest)
+        now = clock.monotonic()
+        if own.gate.is_open(own.bounds, now) and shared.gate.is_open(shared.bounds, now):
+            own.gate.enter(own.bounds, now)
+            shared.gate.enter(shared.bounds, now)
+        else:
+            refused = await _admitted(call, own, shared)
+            if refused is not None:
+                return refused
+        try:
+            return await call_next(call)
+        finally:
+            shared.gate.leave()
+            own.gate.leave()
+
+    return limits
+
+
+class Side:
+    """One of the two gates of a call.
+
+    Attributes:
+        name: Of the tool or the origin.
+        gate: Its gate.
+        bounds: What it lets pass.
+    """
+
+    __slots__ = ("bounds", "gate", "name")
+
+    def __init__(self, name: str, gate: Gate, bounds: Bounds) -> None:
+        self.name = name
+        self.gate = gate
+        self.bounds = bounds
+
+
+class Saying:
+    """What one tool says of its origin; it counts as long as the chain of the tool is kept."""
+
+    __slots__ = ("__weakref__", "among", "bounds")
+
+    def __init__(self, bounds: Bounds, among: Sayings) -> None:
+        self.bounds = bounds
+        self.among = among
+
+
+class Sayings:
+    """What the tools of an origin say of it.
+
+    Attributes:
+        strictest: The least of each bound, as far as anybody names one.
+    """
+
+    def __init__(self) -> None:
+        self.strictest = Bounds()
+        self._said: WeakSet[Saying] = WeakSet()
+
+    def add(self, bounds: Bounds) -> Saying:
+        """Add one; those of tools that are gone are left out from now on."""
+        saying = Saying(bounds, self)
+        self._said.add(saying)
+        said = [each.bounds for each in self._said]
+        self.strictest = Bounds(
+            rate=min((each.rate for each in said if each.rate), key=_calls_a_second, default=None),
+            concurrency=_least(each.concurrency for each in said),
+            queue=_least(each.queue for each in said),
+        )
+        return saying
+
+
+def _calls_a_second(rate: Rate) -> tuple[float, int]:
+    return rate.calls / rate.seconds, rate.calls
+
+
+def _least(numbers: Iterable[int | None]) -> int | None:
+    return min((number for number in numbers if number is not None), default=None)
+
+
+async def _admitted(call: Call, own: Side, shared: Side) -> Result | None:
+    """Wait until the call may pass both gates, and pass them; or the result that it ends with.
+
+    Only the first in the line of its tool stands in the line of the origin: it takes a place there when it can use
+    it, and the tools of an origin take turns.
+    """
+    refused = _hopeless(call, own, shared)
+    if refused is not None:
+        return refused
+    clock = call.context.session.clock
+    sides = (own, shared)
+    awaited = own
+    for side in sides:
+        side.gate.waiting += 1
+    try:
+        async with own.gate.front(clock):
+            delay = await own.gate.opening(own.bounds, clock, call.deadline)
+            if delay:
+                return _too_soon(own, delay)
+            awaited = shared
+            async with shared.gate.front(clock):
+                delay = await shared.gate.opening(shared.bounds, clock, call.deadline)
+                if delay:
+                    return _too_soon(shared, delay)
+                for side in sides:
+                    side.gate.enter(side.bounds, clock.monotonic())
+                return None
+    except asyncio.CancelledError as error:
+        gave_up(error, attempts=0, queue=awaited.name)
+        raise
+    finally:
+        for side in sides:
+            side.gate.waiting -= 1
+
+
+def _hopeless(call: Call, own: Side, shared: Side) -> Result | None:
+    """The result of a call that need not wait: its turn would come too late, or too many wait already."""
+    clock = call.context.session.clock
+    now = clock.monotonic()
+    for side, ahead in ((own, own.gate.waiting), (shared, shared.gate.line)):
+        delay = side.gate.delay(side.bounds.rate, now, ahead)
+        if delay and call.deadline is not None and now + delay >= call.deadline:
+            return _too_soon(side, delay)
+    for side in (own, shared):
+        if side.bounds.queue is not None and side.gate.waiting >= side.bounds.queue:
+            return _full(side)
+    return None
+
+
+def _too_soon(side: Side, delay: float) -> Result:
+    rate = side.bounds.rate
+    assert rate is not None  # noqa: S101 -- nothing else delays
+    told = f"{rate.calls}/{format_duration(rate.seconds)}"
+    seconds = round(delay, 3)
+    details: dict[str, JSON] = {"limit": side.name, "rate": told, "retry_after": seconds}
+    return untried(
+        Result.failed(
+            Outcome.LIMIT_EXCEEDED,
+            f"the rate of `{side.name}` is {told}; retry after {format_duration(seconds)}",
+            code="rate_limited",
+            details=details,
+            retryable=True,
+        )
+    )
+
+
+def _full(side: Side) -> Result:
+    gate = side.gate
+    details: dict[str, JSON] = {"limit": side.name, "under_way": gate.inside, "waiting": gate.waiting}
+    return untried(
+        Result.failed(
+            Outcome.OVERLOADED,
+            f"the queue of `{side.name}` is full: {gate.inside} under way, {gate.waiting} waiting",
+            code="queue_full",
+            details=details,
+            retryable=True,
+        )
+    )

@@ -29,23 +29,30 @@ class Peer(NamedTuple):
     Attributes:
         name: Of its script and its environment.
         title: What people call the measured way.
-        package: What pip installs.
         calls: Calls of one round: some tens of milliseconds.
         times: How many times less our overhead is to be.
     """
 
     name: str
     title: str
-    package: str
     calls: int
     times: float
 
 
+PACKAGES = {
+    "langchain": ("langchain-core", "langchain-community", "aiohttp"),
+    "mcp": ("mcp",),
+    "fastmcp": ("fastmcp",),
+    "utcp": ("utcp", "utcp-http"),
+    "server": ("uvloop",),
+}
+"""Environment -> what pip installs there."""
+
 PEERS = (
-    Peer("langchain", "LangChain StructuredTool", "langchain-core", 200, 50),
-    Peer("mcp", "MCP SDK in memory (MCPServer tool)", "mcp", 100, 100),
-    Peer("fastmcp", "FastMCP in memory", "fastmcp", 50, 300),
-    Peer("utcp", "UTCP client", "utcp", 500, 30),
+    Peer("langchain", "LangChain StructuredTool", 200, 50),
+    Peer("mcp", "MCP SDK in memory (MCPServer tool)", 100, 100),
+    Peer("fastmcp", "FastMCP in memory", 50, 300),
+    Peer("utcp", "UTCP client", 500, 30),
 )
 
 ROUNDS = 15
@@ -54,12 +61,12 @@ LISTS = 40
 
 
 class Worker:
-    """A running script of `benchmarks/peers`."""
+    """A running script of `benchmarks/peers`; `arguments` are those of its command line."""
 
-    def __init__(self, python: Path | str, name: str) -> None:
+    def __init__(self, python: Path | str, name: str, *arguments: str) -> None:
         script = HERE / "peers" / f"on_{name}.py"
         self._process = subprocess.Popen(
-            [str(python), str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [str(python), str(script), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._name = name
         self.about = json.loads(self._answer())
@@ -71,10 +78,10 @@ class Worker:
             raise SystemExit(f"the peer {self._name} ended with {self._process.wait()}; see above")
         return answer
 
-    def time(self, contender: str, count: int) -> float:
-        """Mean seconds of one call over so many."""
+    def time(self, contender: str, count: int, callers: int = 1) -> float:
+        """Mean seconds of one call over so many, which so many callers make one after the other."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{contender} {count}\n")
+        self._process.stdin.write(f"{contender} {count} {callers}\n")
         self._process.stdin.flush()
         return float(self._answer())
 
@@ -91,16 +98,17 @@ class Worker:
         self._process.communicate()
 
 
-def python_of(peer: Peer) -> Path:
-    """The interpreter of a peer's environment, which is made once."""
-    folder = ENVIRONMENTS / peer.name
-    python = folder / "bin" / "python"
-    if not (folder / "ready").exists():
+def python_of(environment: str) -> Path:
+    """The interpreter of an environment, which is made once, and again when other packages are wanted in it."""
+    folder = ENVIRONMENTS / environment
+    python, ready = folder / "bin" / "python", folder / "ready"
+    packages = PACKAGES[environment]
+    if not ready.exists() or ready.read_text(encoding="utf-8").split() != [*packages]:
         print(f"setting up {folder} (once)", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install", peer.package]
+        pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install", *packages]
         subprocess.run(pip, check=True)
-        (folder / "ready").touch()
+        ready.write_text("\n".join(packages), encoding="utf-8")
     return python
 
 
@@ -108,7 +116,7 @@ def rows(versions: dict[str, str] | None = None) -> Iterator[Row]:
     """All measures of this file; `versions` receives what was measured."""
     with ExitStack() as stack:
         ours = stack.enter_context(Worker(sys.executable, "toolcrib"))
-        theirs = {peer.name: stack.enter_context(Worker(python_of(peer), peer.name)) for peer in PEERS}
+        theirs = {peer.name: stack.enter_context(Worker(python_of(peer.name), peer.name)) for peer in PEERS}
         for worker in (ours, *theirs.values()):
             (versions if versions is not None else {}).update(worker.about["versions"])
         contenders = {peer.name: (lambda peer=peer: theirs[peer.name].overhead(peer.calls)) for peer in PEERS}

@@ -1,12 +1,14 @@
 """What every peer's script does: say its versions, then time calls as it is told, one line a round.
 
 A script gives `serve` its contenders: name -> an async function without arguments. Lines come in as
-`NAME COUNT`; the answer is the mean time of one call in seconds.
+`NAME COUNT CALLERS`; the answer is the mean time of one call in seconds. Scripts of live calls are told the
+origin that they call.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import platform
 import sys
@@ -33,6 +35,9 @@ OUTPUT = {
 
 ARGUMENTS = {"city": "Lisbon", "days": 3}
 
+HEADERS = {"Accept-Language": "pt"}
+"""What a live call sends beside its query."""
+
 MANY = 2_000
 """Tools that are listed."""
 
@@ -47,6 +52,25 @@ async def bare() -> dict[str, Any]:
     return body(**ARGUMENTS)
 
 
+async def timed(call: Callable[[], Awaitable[object]], count: int, callers: int) -> float:
+    """Mean seconds of one call over so many, which so many callers make one after the other."""
+    gc.collect()
+    if callers == 1:
+        started = perf_counter()
+        for _ in range(count):
+            await call()
+        return (perf_counter() - started) / count
+    left = iter(range(count))
+
+    async def caller() -> None:
+        for _ in left:
+            await call()
+
+    started = perf_counter()
+    await asyncio.gather(*[caller() for _ in range(callers)])
+    return (perf_counter() - started) / count
+
+
 async def serve(packages: tuple[str, ...], contenders: Mapping[str, Callable[[], Awaitable[object]]]) -> None:
     """Time calls until the input ends."""
     known = {"bare": bare, **contenders}
@@ -58,12 +82,13 @@ async def serve(packages: tuple[str, ...], contenders: Mapping[str, Callable[[],
         flush=True,
     )
     for line in sys.stdin:
-        name, count = line.split()
-        call, times = known[name], int(count)
-        started = perf_counter()
-        for _ in range(times):
-            await call()
-        print((perf_counter() - started) / times, flush=True)
+        name, count, callers = line.split()
+        print(await timed(known[name], int(count), int(callers)), flush=True)
+
+
+def origin() -> str:
+    """Where live calls go."""
+    return sys.argv[1]
 
 
 def main(prepared: Callable[[], Awaitable[None]]) -> None:

@@ -543,7 +543,10 @@ def test_an_unnamed_host_is_told_with_what_is_named():
     assert error.message == (
         "`evil.example` is not among the hosts that this tool may reach (`api.example.com`, `*.cdn.example.com`)"
     )
-    assert error.hint == 'name it in `hosts` of the descriptor: `hosts: ["evil.example"]`'
+    assert error.hint == (
+        "if it may reach this one, name it in the descriptor: "
+        '`hosts: ["api.example.com", "*.cdn.example.com", "evil.example"]`'
+    )
     assert "none is named" in refused(Guard(["localhost:80"]), "localhost", 80, ()).message
 
 

@@ -166,12 +166,7 @@ class Guard:
     def _checked(self, host: str, port: int, hosts: Collection[str]) -> Host:
         read = _read(host, port)
         if not any(matches(read, pattern) for pattern in hosts):
-            named = ", ".join(f"`{shown(pattern)}`" for pattern in hosts) or "none is named"
-            raise EgressRefused(
-                f"`{read.name}` is not among the hosts that this tool may reach ({named})",
-                code="host_not_named",
-                hint=f'name it in `hosts` of the descriptor: `hosts: ["{read.name}"]`',
-            )
+            raise _unnamed(read, hosts)
         if read.literal:
             self._judge(read, port, read.name, written=host)
         return read
@@ -212,6 +207,17 @@ def _read(host: str, port: int) -> Host:
         message = f"`{place_of(read.name, port)}` has no port between 1 and 65535"
         raise EgressRefused(message, code="bad_address", hint="name the port on which the service listens")
     return read
+
+
+def _unnamed(host: Host, hosts: Collection[str]) -> EgressRefused:
+    named = [shown(pattern) for pattern in hosts]
+    listed = ", ".join(f"`{pattern}`" for pattern in named) or "none is named"
+    entries = ", ".join(f'"{pattern}"' for pattern in [*named, host.name])
+    return EgressRefused(
+        f"`{host.name}` is not among the hosts that this tool may reach ({listed})",
+        code="host_not_named",
+        hint=f"if it may reach this one, name it in the descriptor: `hosts: [{entries}]`",
+    )
 
 
 def _refusal(host: Host, port: int, address: str, written: str, fault: str) -> EgressRefused:

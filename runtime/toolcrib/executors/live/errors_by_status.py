@@ -1,0 +1,197 @@
+"""What an answer with a status of failure becomes: what `errors` says of it, or what is understood of its body."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from toolcrib.errors import ExpressionError, Problem
+from toolcrib.executors.live.retry_after import seconds_to_wait
+from toolcrib.executors.live.understanding import Said, one_line, what_is_said
+from toolcrib.model import JSON, Descriptor, Outcome, Result
+from toolcrib.pointers import pointer_step
+from toolcrib.rendering import Rendering, compile_value
+from toolcrib.text import compact
+
+Envelope = dict[str, JSON]
+"""`status`, `headers` (names in lower case), `body`."""
+
+RETRYABLE = frozenset({429, 502, 503, 504})
+"""Statuses after which the same request may succeed later."""
+
+_CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
+
+
+class Entry(NamedTuple):
+    """What `errors` says of a status.
+
+    Attributes:
+        pointer: Where it stands in the descriptor.
+        parts: Key (`code`, `message`, `retryable`, `details`) -> its compiled value.
+    """
+
+    pointer: str
+    parts: Mapping[str, Rendering]
+
+
+class Errors:
+    """The compiled `errors` of a block; without any, bodies are understood as far as they can be."""
+
+    def __init__(self, entries: Mapping[str, Entry]) -> None:
+        self._entries = entries
+
+    def result(
+        self, envelope: Envelope, arguments: Mapping[str, JSON], now: Callable[[], datetime] | None
+    ) -> Result:
+        """The result of an answer with a status of failure.
+
+        Args:
+            envelope: The answer.
+            arguments: Those of the call.
+            now: The time of day, with which a `Retry-After` date is compared.
+        """
+        status: Any = envelope["status"]
+        entry = self._entry(status)
+        written, warnings = _written(entry, {"args": arguments, **envelope}) if entry else ({}, [])
+        code, message, details = _plain(envelope)
+        code = written.get("code", code)
+        message = written.get("message", message)
+        details |= written.get("details", {})
+        wait = _wait(envelope, now)
+        if wait is not None:
+            details["retry_after"] = wait
+            message += f"; retry after {wait} s"
+        failed = Result.failed(
+            Outcome.TOOL_ERROR,
+            message,
+            code=code,
+            details=details,
+            retryable=written.get("retryable", status in RETRYABLE),
+        )
+        return failed.with_meta(warnings=warnings) if warnings else failed
+
+    def _entry(self, status: int) -> Entry | None:
+        for key in (str(status), f"{status // 100}xx", "default"):
+            if key in self._entries:
+                return self._entries[key]
+        return None
+
+
+def compile_errors(block: Mapping[str, Any], tool: Descriptor, problems: list[Problem]) -> Errors:
+    """Compile `errors`: status (`404`), class (`4xx`) or `default` -> a message, or its parts.
+
+    Args:
+        block: As it is written; valid under its schema.
+        tool: Whose it is.
+        problems: Receives what is wrong with its expressions, which read `args`, `status`, `headers`, `body`.
+    """
+    names = _names_for(tool)
+    entries = {}
+    for key, written in block.items():
+        pointer = f"/live/errors/{pointer_step(key)}"
+        short = isinstance(written, str)
+        parts = {
+            name: compile_value(value, names, problems, pointer if short else f"{pointer}/{name}")
+            for name, value in ({"message": written} if short else written).items()
+        }
+        entries[key] = Entry(pointer, parts)
+    return Errors(entries)
+
+
+def _names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
+    schema = tool.input_schema
+    known: Collection[str] | None = None
+    if (
+        isinstance(schema, dict)
+        and schema.get("additionalProperties") is False
+        and "patternProperties" not in schema
+    ):
+        properties = schema.get("properties", {})
+        known = properties.keys() if isinstance(properties, dict) else None
+    return {"args": known, "status": None, "headers": None, "body": None}
+
+
+def _written(entry: Entry, scope: Mapping[str, Any]) -> tuple[dict[str, Any], list[JSON]]:
+    """What an entry says of this answer, and why something of it can't be said: that part is then understood."""
+    written: dict[str, Any] = {}
+    warnings: list[JSON] = []
+    for key, part in entry.parts.items():
+        try:
+            value, good = _READ[key](part.render(scope))
+        except ExpressionError as error:
+            warnings.append(f"{entry.pointer}/{key} could not be worked out: {one_line(error.message)}")
+            continue
+        if good:
+            written[key] = value
+        else:
+            warnings.append(f"{entry.pointer}/{key} came to what is no {_NOUNS[key]}")
+    return written, warnings
+
+
+def _read_code(value: JSON) -> tuple[Any, bool]:
+    text = value if isinstance(value, str) else compact(value)
+    return text, _CODE.fullmatch(text) is not None
+
+
+def _read_message(value: JSON) -> tuple[Any, bool]:
+    text = one_line(value if isinstance(value, str) else compact(value))
+    return text, bool(text)
+
+
+_READ: dict[str, Callable[[JSON], tuple[Any, bool]]] = {
+    "code": _read_code,
+    "message": _read_message,
+    "retryable": lambda value: (value, isinstance(value, bool)),
+    "details": lambda value: (value, isinstance(value, dict)),
+}
+_NOUNS = {"code": "code", "message": "message", "retryable": "true or false", "details": "object"}
+
+
+def _plain(envelope: Envelope) -> tuple[str, str, dict[str, JSON]]:
+    """Code, message and details of an answer of which nothing is written."""
+    status: Any = envelope["status"]
+    headers: Any = envelope["headers"]
+    if status < 400:
+        return _redirected(status, headers)
+    said: Said = what_is_said(envelope["body"])
+    message = f"HTTP {status}{_phrase(status)}" + (f": {said.message}" if said.message else "")
+    return f"http_{status}", message, {"status": status, **said.details}
+
+
+def _redirected(status: int, headers: Mapping[str, str]) -> tuple[str, str, dict[str, JSON]]:
+    location = _bare(headers.get("location", ""))
+    message = f"HTTP {status}{_phrase(status)}: the answer points elsewhere, which is not followed"
+    if not location:
+        return "redirected", message, {"status": status}
+    message = f"HTTP {status}{_phrase(status)}: the answer points to {location}, which is not followed"
+    return "redirected", message, {"status": status, "location": location}
+
+
+def _phrase(status: int) -> str:
+    try:
+        return f" {HTTPStatus(status).phrase}"
+    except ValueError:
+        return ""
+
+
+def _bare(location: str) -> str:
+    """An address without what may be secret: only scheme, host, port and path are told; empty for none."""
+    try:
+        parts = urlsplit(location)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return ""
+    shown = f"[{host}]" if ":" in host else host
+    place = f"{parts.scheme}://{shown}" if parts.scheme and host else f"//{shown}" if host else ""
+    return one_line(f"{place}{f':{port}' if port is not None and place else ''}{parts.path}")
+
+
+def _wait(envelope: Envelope, now: Callable[[], datetime] | None) -> int | None:
+    headers: Any = envelope["headers"]
+    if "retry-after" not in headers:
+        return None
+    return seconds_to_wait(headers, now() if now is not None else None)

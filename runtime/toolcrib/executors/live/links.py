@@ -1,0 +1,105 @@
+"""Links to the next page: the `Link` header (RFC 8288), and how a link is followed without leaving the API."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from urllib.parse import parse_qsl, quote, urljoin, urlsplit
+
+from toolcrib.executors.live.draft import Draft
+from toolcrib.http.messages import DEFAULT_PORTS, origin_of
+
+_TARGET = re.compile(r"\s*<([^>]*)>")
+_PARAMETER = re.compile(r'\s*;\s*([^\s=;,"<>]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*)))?')
+_SEPARATOR = re.compile(r"\s*(,|$)")
+_HOST = re.compile(r"[a-z0-9_.-]{1,253}|[0-9a-f:.]{2,45}")
+_CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization"})
+_SAFE = "/?:@!$&'()*+,;=~-._%"
+_LONGEST = 8192
+
+
+class LinkRefused(Exception):
+    """A link is not followed. Its text names scheme and host at most."""
+
+
+def next_link(header: str) -> str | None:
+    """The target of the first link with the relation `next`; None where there is none.
+
+    Of a link that is written wrongly, and of all behind it, nothing is taken. A link with an `anchor` speaks of
+    another page (section 3.2) and is passed over.
+    """
+    at = 0
+    while (target := _TARGET.match(header, at)) is not None:
+        parameters: dict[str, str] = {}
+        at = target.end()
+        while (found := _PARAMETER.match(header, at)) is not None:
+            value = re.sub(r"\\(.)", r"\1", found[2]) if found[2] is not None else found[3] or ""
+            parameters.setdefault(found[1].lower(), value)  # only the first `rel` counts (section 3.3)
+            at = found.end()
+        if "next" in parameters.get("rel", "").lower().split() and "anchor" not in parameters:
+            return target[1]
+        separator = _SEPARATOR.match(header, at)
+        if separator is None or not separator[1]:
+            return None
+        at = separator.end()
+    return None
+
+
+def followed(draft: Draft, target: str, *, foreign: bool, own: Collection[str] = ()) -> Draft:
+    """The request to where a link of an answer points.
+
+    Args:
+        draft: The request that was answered, without what authentication adds.
+        target: The link, absolute or relative to that request.
+        foreign: Whether another origin may be asked at all; the guard of connections judges its host then.
+        own: Further origins that count as that of the draft.
+
+    Raises:
+        LinkRefused: It leads elsewhere, or is no link.
+    """
+    origin, path, query = _parts(draft, target)
+    following = draft.copied()
+    following.path, following.query = path, query
+    if origin[0] == draft.origin or origin[0] in own:
+        return following
+    scheme, host, port = origin[1:]
+    if not foreign:
+        raise LinkRefused(f"the link to the next page leads to another origin, {origin[0]}")
+    if draft.scheme == "https" and scheme != "https":
+        raise LinkRefused(f"the link to the next page leads from https to {origin[0]}")
+    following.scheme, following.host, following.port = scheme, host, port
+    left = draft.credentials | _CREDENTIALS
+    following.headers = [(name, value) for name, value in draft.headers if name.lower() not in left]
+    following.cookies, following.body = [], b""
+    return following
+
+
+def parameter_of(draft: Draft, name: str) -> str | None:
+    """The last value that a parameter has in the query of a request; None where it has none."""
+    values = [value for key, value in parse_qsl("&".join(draft.query), keep_blank_values=True) if key == name]
+    return values[-1] if values else None
+
+
+def _parts(draft: Draft, target: str) -> tuple[tuple[str, str, str, int], str, list[str]]:
+    """Origin (as text and in parts), path and query of a link; the fragment is left out."""
+    if len(target) > _LONGEST:
+        raise LinkRefused(f"the link to the next page has more than {_LONGEST:,} characters")
+    try:
+        parts = urlsplit(urljoin(draft.finished().url, target.strip()))
+        scheme, host = parts.scheme, (parts.hostname or "").lower()
+        port = DEFAULT_PORTS.get(scheme, 0) if parts.port is None else parts.port
+        path, query = quote(parts.path or "/", safe=_SAFE), quote(parts.query, safe=_SAFE)
+    except ValueError:
+        raise LinkRefused("the link to the next page is no address") from None
+    if (
+        scheme not in DEFAULT_PORTS
+        or _HOST.fullmatch(host) is None
+        or "@" in parts.netloc
+        or not path.startswith("/")
+    ):
+        raise LinkRefused("the link to the next page is no address of http or https")
+    return (
+        (origin_of(scheme, host, port), scheme, host, port),
+        path,
+        [piece for piece in query.split("&") if piece],
+    )

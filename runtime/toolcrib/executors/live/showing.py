@@ -15,7 +15,7 @@ from urllib.parse import unquote_plus
 
 from toolcrib.clock import format_duration
 from toolcrib.http import Bounds, Request, Response
-from toolcrib.model import JSON, Descriptor, Schema
+from toolcrib.model import JSON, Descriptor, Rate, Schema
 from toolcrib.secrets import HIDDEN, SeenSecrets, is_secret_name, redact
 from toolcrib.text import escape_terminal
 from toolcrib.vault import Vault
@@ -199,10 +199,10 @@ def _sources(tool: Descriptor, compiled: CompiledRequest, request: Request) -> I
         several = isinstance(_block(tool).get("auth"), list)
         place = origin.place(f"/live/auth/{position}" if several else "/live/auth")
         yield {"part": "auth", "name": _scheme(scheme), "at": place}
-    for key in ("timeout", "limits"):
-        place = origin.settings.get(key) or (origin.place(f"/{key}") if key in origin.written else "")
-        if place:
-            yield {"part": key, "name": key, "at": place}
+    for key in sorted({*origin.settings, *origin.written}):
+        if key == "timeout" or key.startswith("limits."):
+            place = origin.settings.get(key) or origin.place(f"/{key.replace('.', '/')}")
+            yield {"part": key.partition(".")[0], "name": key.removeprefix("limits."), "at": place}
 
 
 def _timeouts(tool: Descriptor) -> dict[str, JSON]:
@@ -222,15 +222,34 @@ def _schemes(tool: Descriptor) -> list[dict[str, Any]]:
 
 def _scheme(scheme: dict[str, Any]) -> str:
     """A scheme in a few words, as the document names its parts: nothing looked up is among them."""
-    words = [scheme.get("type", ""), scheme.get("scheme", scheme.get("flow", ""))]
+    words = [scheme["type"], *(str(scheme[key]) for key in ("scheme", "flow", "call") if key in scheme)]
     if "in" in scheme:
-        words.append(f"in {scheme['in']} {scheme.get('name', '')}".rstrip())
-    return " ".join(word for word in words if word)
+        words.append(f"in {scheme['in']} {scheme['name']}")
+    if "token_url" in scheme:
+        words.append(f"from {scheme['token_url']}")
+    return " ".join(words)
 
 
 def _limits(tool: Descriptor) -> dict[str, JSON]:
-    response = _block(tool).get("response", {})
-    return {"response": response.get("max_size", f"{Bounds().body // 2**20}MiB")}
+    """Every limit as documents write it."""
+    limits, response = tool.limits, _block(tool).get("response", {})
+    told: dict[str, JSON] = {} if limits.rate is None else {"rate": _rate(limits.rate)}
+    told |= {"concurrency": limits.concurrency, "queue": limits.queue, "attempts": limits.attempts}
+    told["breaker"] = "off" if limits.breaker is None else f"after {limits.breaker.failures} failures"
+    told["cache"] = limits.cache
+    bounds = limits.origin
+    if bounds.rate is not None:
+        told["origin.rate"] = _rate(bounds.rate)
+    told |= {
+        f"origin.{key}": bound
+        for key in ("concurrency", "queue")
+        if (bound := getattr(bounds, key)) is not None
+    }
+    return {**told, "response": response.get("max_size", f"{Bounds().body // 2**20}MiB")}
+
+
+def _rate(rate: Rate) -> str:
+    return f"{rate.calls}/{format_duration(rate.seconds)}"
 
 
 def exchange_lines(request: Request, response: Response, vault: Masks) -> Iterator[str]:

@@ -16,8 +16,10 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
@@ -93,8 +95,6 @@ def serving(python: str | Path = sys.executable) -> Iterator[int]:
 
 
 if __name__ == "__main__":
-    with suppress(ImportError):
-        import uvloop
-
-        uvloop.install()
+    if find_spec("uvloop"):
+        import_module("uvloop").install()
     asyncio.run(_serve())

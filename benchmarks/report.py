@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import calls
+import live
 import loading
 import peers
 import startup
@@ -20,7 +21,7 @@ from rounds import STRICT, Row, line, shown, spoken
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
-OURS = ("toolcrib", "jsonschema-rs", "jsonschema", "pyyaml", "jinja2", "click")
+OURS = ("toolcrib", "jsonschema-rs", "jsonschema", "pyyaml", "jinja2", "click", "httpcore")
 
 HEAD = """\
 # Results
@@ -60,12 +61,27 @@ def main() -> None:
     """Measure, print as it goes, write the page."""
     peer_versions: dict[str, str] = {}
     found: list[Row] = []
-    for part in (calls.rows(), peers.rows(peer_versions), loading.rows(), startup.rows()):
+    measures = (
+        calls.rows(),
+        peers.rows(peer_versions),
+        live.rows(peer_versions),
+        loading.rows(),
+        startup.rows(),
+    )
+    for part in measures:
         for row in part:
             print(line(row), flush=True)
             found.append(row)
+    left = []
+    for each in live.leftovers():
+        print(each, flush=True)
+        left.append(f"- {each}")
     table = "\n".join(cells(row) for row in found)
-    RESULTS.write_text(f"{HEAD.format(strict=STRICT)}{table}\n\n{about(peer_versions)}", encoding="utf-8")
+    counted = "\n".join(left)
+    RESULTS.write_text(
+        f"{HEAD.format(strict=STRICT)}{table}\n\nCounted:\n\n{counted}\n\n{about(peer_versions)}",
+        encoding="utf-8",
+    )
 
 
 if __name__ == "__main__":

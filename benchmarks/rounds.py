@@ -44,7 +44,8 @@ class Row(NamedTuple):
         ours: Seconds of each round.
         theirs: Seconds of each round of what it is compared with.
         base: What it is compared with.
-        times: At most this many times as long; or, for `faster`, at least this many times as fast.
+        times: At most this many times as long; or, for `faster`, at least this many times as fast. None where there
+            is no goal.
         faster: Whether `times` says how many times as fast.
     """
 
@@ -52,7 +53,7 @@ class Row(NamedTuple):
     base: str
     ours: Sequence[float]
     theirs: Sequence[float]
-    times: float
+    times: float | None
     faster: bool = False
 
     @property
@@ -62,12 +63,16 @@ class Row(NamedTuple):
 
     @property
     def goal(self) -> str:
-        """The goal in words."""
+        """The goal in words; empty for none."""
+        if self.times is None:
+            return ""
         return f">= {shown(self.times)}x faster" if self.faster else f"<= {shown(self.times)}x"
 
     @property
     def verdict(self) -> str:
-        """`reached`, `missed`, or `open` where the interval of a strict goal holds the goal itself."""
+        """`reached`, `missed`, or `open` where the interval of a strict goal holds the goal itself; empty for no goal."""
+        if self.times is None:
+            return ""
         found = self.ratio
         if self.faster:
             return "reached" if found.median >= self.times else "missed"
@@ -76,6 +81,17 @@ class Row(NamedTuple):
         if len(self.ours) < STRICT_ROUNDS:
             return f"open: {len(self.ours)} rounds are too few"
         return "reached" if found.high <= self.times else "missed" if found.low > self.times else "open"
+
+
+class Leftovers(NamedTuple):
+    """What something left behind that was to leave nothing: by kind, how many."""
+
+    measure: str
+    counts: Mapping[str, int]
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())
+        return f"{self.measure}: left are {told}: {'missed' if any(self.counts.values()) else 'reached'}"
 
 
 def interleaved(contenders: Mapping[str, Round], rounds: int) -> dict[str, list[float]]:
@@ -124,8 +140,10 @@ def spoken(seconds: float) -> str:
 def line(row: Row) -> str:
     """The row for a terminal."""
     found = row.ratio
-    strict = f", 95 % within {shown(found.low)} and {shown(found.high)}" if row.times < STRICT else ""
+    strict = row.times is not None and row.times < STRICT
+    interval = f", 95 % within {shown(found.low)} and {shown(found.high)}" if strict else ""
+    judged = f"; goal {row.goal}: {row.verdict}" if row.goal else ""
     return (
         f"{row.measure}\n    {spoken(statistics.median(row.ours))} beside {spoken(statistics.median(row.theirs))} "
-        f"({row.base}): {found}{strict}; goal {row.goal}: {row.verdict}"
+        f"({row.base}): {found}{interval}{judged}"
     )

@@ -1,0 +1,209 @@
+"""Live calls over loopback: beside bare httpx, beside other runtimes' HTTP tools, and cancelled ones.
+
+All of them call the same server, which has a process of its own. A live call of ours has every layer on: arguments and
+answer are checked.
+
+    python benchmarks/live.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.request import urlopen
+
+from http_server import serving
+from peers import Worker, python_of
+from rounds import Leftovers, Round, Row, interleaved, line
+
+from toolcrib import Executors, Outcome, Registry, Runtime
+from toolcrib.executors.live import LiveExecutor
+
+ROUNDS = 30
+CALLERS = 100
+
+SEQUENTIAL, AT_ONCE = "a live call", f"a live call, {CALLERS} callers"
+
+
+class Goal(NamedTuple):
+    """Ours beside something else in the same process; see `Row`."""
+
+    ours: str
+    title: str
+    base: str
+    alone: float | None
+    at_once: float | None
+
+
+GOALS = (
+    Goal("stock", "stock client", "httpx.AsyncClient.get", 1.15, 1.15),
+    Goal("fast", "extra `fast`", "httpx.AsyncClient.get", 0.6, 0.2),
+    Goal("fast", "extra `fast`", "HTTP/1.1 by hand on asyncio streams", None, None),
+    Goal("stock_as_it_is", "stock client, default limits", "httpx.AsyncClient.get", None, None),
+    Goal("fast_as_it_is", "extra `fast`, default limits", "httpx.AsyncClient.get", None, None),
+)
+
+BASES = {"httpx.AsyncClient.get": "httpx", "HTTP/1.1 by hand on asyncio streams": "by_hand"}
+
+
+class Peer(NamedTuple):
+    """Another runtime's HTTP tool: its environment, its script, and contender -> what people call it."""
+
+    environment: str
+    script: str
+    ways: Mapping[str, str]
+
+
+PEERS = (
+    Peer("utcp", "utcp_http", {"call": "UTCP client, http"}),
+    Peer(
+        "fastmcp",
+        "fastmcp_openapi",
+        {"call": "FastMCP.from_openapi, client", "server": "the same, call_tool"},
+    ),
+    Peer(
+        "langchain",
+        "langchain_requests",
+        {"call": "LangChain RequestsGetTool", "session": "the same, given a session"},
+    ),
+)
+
+
+def timed(worker: Worker, contender: str, callers: int) -> Round:
+    """A round of some tens of milliseconds."""
+    count = 40 if callers == 1 else 2 * callers
+    return lambda: worker.time(contender, count, callers)
+
+
+def beside_httpx(ours: Worker, rounds: int) -> Iterator[Row]:
+    """What the layers cost beside the bare client, and the floor."""
+    names = {name for goal in GOALS for name in (goal.ours, BASES[goal.base])}
+    alone = interleaved({name: timed(ours, name, 1) for name in sorted(names)}, rounds)
+    at_once = interleaved({name: timed(ours, name, CALLERS) for name in sorted(names)}, rounds)
+    for goal in GOALS:
+        base = BASES[goal.base]
+        if "as_it_is" not in goal.ours:
+            yield Row(f"{SEQUENTIAL}, {goal.title}", goal.base, alone[goal.ours], alone[base], goal.alone)
+        yield Row(f"{AT_ONCE}, {goal.title}", goal.base, at_once[goal.ours], at_once[base], goal.at_once)
+
+
+def beside_peers(ours: Worker, theirs: Mapping[str, Worker], rounds: int) -> Iterator[Row]:
+    """Sequentially with both clients; with many callers with the fast one."""
+    ways = [(peer.script, name, title) for peer in PEERS for name, title in peer.ways.items()]
+    for callers, measure, clients in ((1, SEQUENTIAL, ("stock", "fast")), (CALLERS, AT_ONCE, ("fast",))):
+        contenders = {client: timed(ours, client, callers) for client in clients}
+        contenders |= {f"{script} {name}": timed(theirs[script], name, callers) for script, name, _ in ways}
+        times = interleaved(contenders, rounds)
+        for client in clients:
+            title = next(goal.title for goal in GOALS if goal.ours == client)
+            for script, name, base in ways:
+                yield Row(f"{measure}, {title}", base, times[client], times[f"{script} {name}"], 1.0)
+
+
+LOTS = 10
+PASSING, WAITING = 50, 50
+"""How many calls of a lot are under way, and how many wait for one of their places."""
+
+
+def holding(port: int) -> dict[str, Any]:
+    """A tool whose answers never end."""
+    return {
+        "name": "hold",
+        "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+        "limits": {"concurrency": PASSING, "queue": WAITING, "cache": 0},
+        "live": {"url": f"http://127.0.0.1:{port}/{{{{ args.path }}}}"},
+    }
+
+
+def told(port: int) -> dict[str, int]:
+    """What the server has seen; see `http_server`."""
+    with urlopen(f"http://127.0.0.1:{port}/told") as answer:
+        found: dict[str, int] = json.load(answer)
+    return found
+
+
+def open_files() -> int:
+    """How many files and sockets this process has open."""
+    return sum(1 for _ in Path("/dev/fd").iterdir())
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    """Wait for something, at most two seconds."""
+    for _ in range(400):
+        if reached():
+            return
+        await asyncio.sleep(0.005)
+
+
+async def cancelled_lot(tools: Runtime, port: int, number: int) -> int:
+    """Start calls and cancel them: as soon as they began, with no answer, or in the middle of one. Returns how many."""
+    path = ("silent", "half")[number % 2]
+    before = told(port)["held"]
+    calls = [asyncio.ensure_future(tools.call("hold", {"path": path})) for _ in range(PASSING + WAITING)]
+    if number < LOTS // 2:
+        for _ in range(number):
+            await asyncio.sleep(0)
+    else:
+        await until(lambda: told(port)["held"] - before >= PASSING)
+    for call in calls:
+        call.cancel()
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    return sum(isinstance(end, asyncio.CancelledError) for end in ends)
+
+
+async def cancelled(client: Any, port: int) -> Leftovers:
+    """What is left of many cancelled calls."""
+    kinds = Executors({"live": lambda: LiveExecutor(client=client)})
+    registry = Registry.parse("live.json", holding(port), kinds=kinds)
+    async with Runtime(registry, executors=kinds, egress=[f"127.0.0.1:{port}"]) as tools:
+        files, tasks = open_files(), len(asyncio.all_tasks())
+        count = sum([await cancelled_lot(tools, port, number) for number in range(LOTS)])
+
+        def left() -> dict[str, int]:
+            return {
+                "sockets": open_files() - files,
+                "connections at the server": told(port)["open"],
+                "tasks": len(asyncio.all_tasks()) - tasks,
+            }
+
+        await until(lambda: not any(left().values()))
+        counts = left()
+        again = [tools.call("hold", {"path": "any"}) for _ in range(PASSING + WAITING)]
+        results = await asyncio.gather(*again)
+        counts["slots"] = sum(result.outcome is Outcome.OVERLOADED for result in results)
+        assert {result.outcome for result in results} <= {Outcome.OK, Outcome.OVERLOADED}, results
+    return Leftovers(f"{count:,} cancelled calls, {client} client", counts)
+
+
+def leftovers() -> Iterator[Leftovers]:
+    """What cancelled calls leave, with each client."""
+    with serving(python_of("server")) as port:
+        for client in ("stock", "fast"):
+            yield asyncio.run(cancelled(client, port))
+
+
+def rows(versions: dict[str, str] | None = None, rounds: int = ROUNDS) -> Iterator[Row]:
+    """All measures of this file; `versions` receives what was measured."""
+    with ExitStack() as stack:
+        origin = f"http://127.0.0.1:{stack.enter_context(serving(python_of('server')))}"
+        ours = stack.enter_context(Worker(sys.executable, "toolcrib_live", origin))
+        yield from beside_httpx(ours, rounds)
+        theirs = {
+            peer.script: stack.enter_context(Worker(python_of(peer.environment), peer.script, origin))
+            for peer in PEERS
+        }
+        for worker in (*theirs.values(), ours):
+            (versions if versions is not None else {}).update(worker.about["versions"])
+        yield from beside_peers(ours, theirs, rounds)
+
+
+if __name__ == "__main__":
+    for row in rows():
+        print(line(row), flush=True)
+    for each in leftovers():
+        print(each, flush=True)

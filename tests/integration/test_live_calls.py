@@ -55,7 +55,10 @@ async def test_what_the_output_schema_refuses_is_an_invalid_result(client):
 
 
 async def test_bad_arguments_reach_no_server(client):
-    async with calling(live_tool(FORECAST, inputs=CITY), answering_json({}), client=client) as (tools, server):
+    async with calling(live_tool(FORECAST, inputs=CITY), answering_json({}), client=client) as (
+        tools,
+        server,
+    ):
         assert (await tools.call("tool", {})).outcome is Outcome.INVALID_ARGUMENTS
         refused = await tools.call("tool", {"city": ".."})
         assert refused.outcome is Outcome.INVALID_ARGUMENTS
@@ -207,9 +210,7 @@ async def test_methods_say_what_a_tool_does_unless_its_author_does():
 
 async def test_the_dry_run_shows_what_is_sent_and_sends_nothing(client, monkeypatch):
     monkeypatch.setenv("CRIB_TOKEN", "t0psecret-value")
-    text = live_tool(
-        FORECAST + "auth: {type: http, scheme: bearer, token: '${CRIB_TOKEN}'}", inputs=CITY
-    )
+    text = live_tool(FORECAST + "auth: {type: http, scheme: bearer, token: '${CRIB_TOKEN}'}", inputs=CITY)
     async with calling(text, answering_json({}), client=client) as (tools, server):
         planned = await tools.dry_run("tool", {"city": "Oslo", "days": 2})
         assert server.accepted == 0
@@ -242,7 +243,9 @@ async def test_a_thousand_cancelled_calls_leave_nothing(client):
     )
 
     def answer(head):
-        return raw_answer(200, {"Content-Type": "application/json"}, b"{}") if head.path == "/fine" else silent
+        return (
+            raw_answer(200, {"Content-Type": "application/json"}, b"{}") if head.path == "/fine" else silent
+        )
 
     async with calling(text, answering_by(answer), client=client) as (tools, server):
         assert (await tools.call("tool", {"kind": "fine"})).outcome is Outcome.OK
@@ -266,15 +269,21 @@ async def test_a_thousand_cancelled_calls_leave_nothing(client):
 async def test_a_call_carries_the_trace_of_its_caller(client):
     async with calling(live_tool(f"url: {API}/x"), answering_json({}), client=client) as (tools, server):
         session = tools.session()
-        context = session._context._replace(trace={"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
+        context = session._context._replace(
+            trace={"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+        )
         await session._call("tool", {}, context)
         assert server.requests[0].header("traceparent").startswith("00-0af7")
+
+
+def _called_twice(text, server, client):
+    with live_runtime(text, server, client=client) as tools:
+        return [tools.call_sync("tool") for _ in range(2)]
 
 
 def test_a_live_tool_can_be_called_without_an_event_loop_again_and_again(client):
     async def scenario():
         async with serving(answering_json({"n": 1})) as server:
-            with live_runtime(live_tool(f"url: {API}/x"), server, client=client) as tools:
-                return [await asyncio.to_thread(tools.call_sync, "tool") for _ in range(2)]
+            return await asyncio.to_thread(_called_twice, live_tool(f"url: {API}/x"), server, client)
 
     assert [result.value for result in asyncio.run(scenario())] == [{"n": 1}, {"n": 1}]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from toolcrib.errors import ConfigurationError
 from toolcrib.http.messages import Bounds, Fault, HTTPError, Request, Response, Sender
@@ -11,10 +11,13 @@ from toolcrib.http.messages import Bounds, Fault, HTTPError, Request, Response, 
 if TYPE_CHECKING:
     from toolcrib.egress import Guard
 
-__all__ = ["Bounds", "Fault", "HTTPError", "Request", "Response", "Sender", "open_sender"]
+Client: TypeAlias = Literal["auto", "stock", "fast"]
+"""Which library carries requests."""
+
+__all__ = ["Bounds", "Client", "Fault", "HTTPError", "Request", "Response", "Sender", "open_sender"]
 
 
-def open_sender(guard: Guard, *, client: Literal["auto", "stock", "fast"] = "auto") -> Sender:
+def open_sender(guard: Guard, *, client: Client = "auto") -> Sender:
     """What carries requests over connections of a guard. Both kinds behave alike.
 
     Args:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from toolcrib.clock import parse_duration
-from toolcrib.executors.live.auth import Auth, hosts_of
+from toolcrib.executors.live.auth import Auth
 from toolcrib.executors.live.draft import Draft
 from toolcrib.executors.live.exchange import Exchange, Route
 from toolcrib.executors.live.pages import Pages
@@ -15,7 +15,6 @@ from toolcrib.executors.live.reading import Reading
 from toolcrib.executors.live.request import CompiledRequest, Misfit
 from toolcrib.executors.live.showing import plan_of
 from toolcrib.http import Bounds, Sender
-from toolcrib.http.messages import origin_of, parse_origin
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.world import World
 
@@ -59,7 +58,7 @@ class BoundLive:
         self._world = world
         self._key_header: str = block.get("idempotency_key", "")
         self._namespace = uuid.uuid4()
-        self._route = _route_of(block, tool, request, world)
+        self._route = _route_of(block, tool, parts, world)
         self.origin = self._route.origin
         self.repeatable = bool(annotations.idempotent or annotations.read_only or self._key_header)
         keeps = annotations.read_only and request.method in {"GET", "HEAD"}
@@ -76,7 +75,8 @@ class BoundLive:
         pages = self._parts.pages
         if pages is not None:
             page = partial(self._exchange.read, call)
-            return self._exchange.masked(await pages.collect(call, draft, page, self._parts.reading))
+            reading, own = self._parts.reading, (self._parts.request.origin, self.origin)
+            return self._exchange.masked(await pages.collect(call, draft, page, reading, own=own))
         return await self._exchange.answer(call, draft)
 
     def explain(self, call: Call) -> JSON:
@@ -87,8 +87,8 @@ class BoundLive:
             return {"mode": "live", "refused": _refused(call, misfit).message}
         if self._parts.auth is not None:
             self._parts.auth.show(draft)
-        request = self._route.aimed(draft).finished()
-        return plan_of(self._tool, self._parts.request, request, self._world.vault)
+        request = self._route.aimed(draft.finished())
+        return plan_of(self._tool, self._parts.request, request, self._world.vault, call.arguments)
 
     def _draft(self, call: Call) -> Draft:
         draft = self._parts.request.draft(call.arguments)
@@ -99,11 +99,8 @@ class BoundLive:
         return draft
 
 
-def _route_of(block: dict[str, Any], tool: Descriptor, request: CompiledRequest, world: World) -> Route:
+def _route_of(block: dict[str, Any], tool: Descriptor, parts: Parts, world: World) -> Route:
     """Where the requests of a tool may go, and what an exchange may take."""
-    instead = world.instead_of(request.origin)
-    scheme, host, port = parse_origin(instead)
-    named = request.hosts or (parse_origin(request.origin)[1],)
     told = block.get("timeouts", {})
     ordinary = Bounds()
     bounds = ordinary._replace(
@@ -111,10 +108,9 @@ def _route_of(block: dict[str, Any], tool: Descriptor, request: CompiledRequest,
         read=parse_duration(told["read"]) if "read" in told else ordinary.read,
     )
     return Route(
-        origin=origin_of(scheme, host, port),
-        aim=(scheme, host, port),
-        replaced=instead != request.origin,
-        hosts=(*named, *hosts_of(block), *((host,) if instead != request.origin else ())),
+        own=parts.request.origin,
+        origin=world.instead_of(parts.request.origin),
+        hosts=(*parts.request.hosts, *(parts.auth.hosts if parts.auth is not None else ())),
         bounds=bounds,
         redirects=block.get("redirects", 0),
         owner=tool.origin.pack or tool.name,

@@ -30,9 +30,8 @@ class Route(NamedTuple):
     """Where the requests of a tool may go, and what an exchange may take.
 
     Attributes:
-        origin: Where they go: `https://api.example.com`.
-        aim: The same as scheme, host and port.
-        replaced: Whether the project puts this origin in the place of the one that the descriptor names.
+        own: The origin that the descriptor names: `https://api.example.com`.
+        origin: The origin that is called in its place, or the same.
         hosts: Globs of the hosts that may be reached.
         bounds: What an exchange may take.
         redirects: How many are followed.
@@ -40,28 +39,25 @@ class Route(NamedTuple):
         world: What may be reached at all.
     """
 
+    own: str
     origin: str
-    aim: tuple[str, str, int]
-    replaced: bool
     hosts: tuple[str, ...]
     bounds: Bounds
     redirects: int
     owner: str
     world: World
 
-    def aimed(self, draft: Draft) -> Draft:
-        """The draft, sent where it is meant to go."""
-        if self.replaced:
-            draft.scheme, draft.host, draft.port = self.aim
-        return draft
-
-    def redirected(self, request: Request) -> Request:
-        """A request to an origin of its own, such as that of a token: sent where that one is meant to go."""
-        instead = self.world.instead_of(request.origin)
-        if instead == request.origin:
+    def aimed(self, request: Request) -> Request:
+        """The request, sent where its origin is meant to lie."""
+        origins = self.world.origins
+        if not origins or request.origin not in origins:
             return request
-        scheme, host, port = parse_origin(instead)
+        scheme, host, port = parse_origin(origins[request.origin])
         return request._replace(scheme=scheme, host=host, port=port)
+
+    def is_own(self, draft: Draft) -> bool:
+        """Whether a draft goes where the descriptor names it; credentials go nowhere else."""
+        return draft.origin in (self.own, self.origin)
 
 
 class Exchange:
@@ -109,7 +105,8 @@ class Exchange:
             result = call.kept.result
         else:
             read = self._reading.read(response)
-            result = self._reading.result(read, call.arguments) if isinstance(read, Read) else read
+            now = call.context.session.clock.now
+            result = self._reading.result(read, call.arguments, now) if isinstance(read, Read) else read
             result = self.masked(result, response)
         if not self._keeps or result.outcome is not Outcome.OK:
             return result
@@ -158,14 +155,16 @@ class Exchange:
 
     async def _response(self, call: Call, draft: Draft) -> Response | Result:
         try:
-            if self._auth is None:
+            if self._auth is None or not self._route.is_own(draft):
                 return await self._followed(call, draft)
             return await self._proven(call, draft, self._auth)
         except HTTPError as error:
             return self._failed(call, error)
         except EgressRefused as error:
             return Result.failed(
-                Outcome.DENIED, f"{error.message}; {error.hint}" if error.hint else error.message, code=error.code
+                Outcome.DENIED,
+                f"{error.message}; {error.hint}" if error.hint else error.message,
+                code=error.code,
             )
         except AuthFailed as error:
             return Result.failed(
@@ -182,17 +181,17 @@ class Exchange:
         bare = draft.copied()
 
         async def fetch(request: Request) -> Response:
-            return await self._sent(call, self._route.redirected(request))
+            return await self._sent(call, request)
 
         await auth.apply(draft, clock, fetch)
         response = await self._followed(call, draft)
-        if response.status == 401 and await auth.renewed(clock, fetch):
+        if response.status == 401 and await auth.renewed(clock, fetch, draft):
             await auth.apply(bare, clock, fetch)
             response = await self._followed(call, bare)
         return response
 
     async def _followed(self, call: Call, draft: Draft) -> Response:
-        request = self._route.aimed(draft).finished()
+        request = draft.finished()
         response = await self._sent(call, request)
         for _ in range(self._route.redirects):
             location = response.header("location") if response.status in _MOVED else None
@@ -204,9 +203,14 @@ class Exchange:
         return response
 
     async def _sent(self, call: Call, request: Request) -> Response:
-        route = self._route
+        route, hosts = self._route, self._route.hosts
+        named, request = request, route.aimed(request)
+        if request is not named:
+            # Who puts an origin in the place of another means it to be reached instead.
+            route.world.guard.check_named(named.host, named.port, hosts)
+            hosts = (request.host,)
         with call.context.session.clock.outside():
-            response = await self._sender.send(request, self._bounds, hosts=route.hosts, owner=route.owner)
+            response = await self._sender.send(request, self._bounds, hosts=hosts, owner=route.owner)
         if _log.isEnabledFor(logging.DEBUG):
             for line in exchange_lines(request, response, self._vault):
                 _log.debug("%s", line)
@@ -269,4 +273,3 @@ def _following(request: Request, status: int, location: str, credentials: set[st
     if not rest.isascii() or any(character <= " " for character in rest):
         return None
     return Request(method, scheme, host, port, rest, headers, body)
-

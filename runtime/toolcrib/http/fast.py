@@ -14,7 +14,7 @@ from yarl import URL
 
 from toolcrib.egress import Guard
 from toolcrib.http.dialling import IDLE_MOST, REPEATABLE, Dialler, keep_quiet
-from toolcrib.http.fast_wire import EXCHANGE, Exchange, FastWire, GuardedConnector
+from toolcrib.http.fast_wire import EXCHANGE, Exchange, GuardedConnector
 from toolcrib.http.lines import answer_lines, bad_response, body_of, broken, request_lines
 from toolcrib.http.loops import PerLoop
 from toolcrib.http.messages import Bounds, Fault, HTTPError, Request, Response
@@ -145,21 +145,13 @@ async def _sent(client: _Client, exchange: Exchange, options: dict[str, Any]) ->
             if _dead(exchange) and exchange.request.method in REPEATABLE:
                 exchange.anew = True
                 continue
-            raise _fault(wire) from None
+            raise (None if wire is None else wire.trouble) or broken() from None
 
 
 def _dead(exchange: Exchange) -> bool:
     """Whether a kept connection was found dead before any byte of the answer came."""
     wire = exchange.wire
     return exchange.reused and wire is not None and not wire.received and wire.trouble is None
-
-
-def _fault(wire: FastWire | None) -> HTTPError:
-    if wire is not None and wire.trouble is not None:
-        return wire.trouble
-    if wire is not None and wire.garbled:
-        return bad_response("it can't be read")
-    return broken()
 
 
 async def _exchanged(session: ClientSession, exchange: Exchange, options: dict[str, Any]) -> Response:

@@ -13,12 +13,13 @@ from collections.abc import Collection
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from aiohttp import BaseConnector, ClientRequest, ClientTimeout
+from aiohttp import BaseConnector, ClientPayloadError, ClientRequest, ClientTimeout
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError
 
 from toolcrib.http.dialling import IDLE_SECONDS, Dialler
+from toolcrib.http.lines import bad_response
 from toolcrib.http.messages import Bounds, Fault, HTTPError, Request
 from toolcrib.http.readiness import readable
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from aiohttp.tracing import Trace
 
 _END = b"\r\n\r\n"
+_START = b"HTTP/"
 
 
 class Exchange:
@@ -61,8 +63,7 @@ class FastWire(ResponseHandler):
     Attributes:
         received: Bytes of the exchange under way that came.
         used: Whether an exchange began on it.
-        garbled: Whether something came that is no HTTP.
-        trouble: Why it was hung up, where that was our doing.
+        trouble: Why it was given up, where that was our doing.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -70,7 +71,6 @@ class FastWire(ResponseHandler):
         self.gone = loop.create_future()
         self.received = 0
         self.used = False
-        self.garbled = False
         self.trouble: HTTPError | None = None
         self._surplus = False
         self._ended = False
@@ -78,6 +78,8 @@ class FastWire(ResponseHandler):
         self._alarm: asyncio.TimerHandle | None = None
         self._answer: Any = None
         self._head_left = 0
+        self._framing = 0
+        self._framing_most = 0
         self._body_left: int | None = None
         self._last = b""
 
@@ -87,7 +89,8 @@ class FastWire(ResponseHandler):
         self.received = 0
         self._patience = bounds.read
         self._answer = None
-        self._head_left = bounds.headers
+        self._head_left = self._framing_most = bounds.headers
+        self._framing = 0
         self._body_left = None
         self._last = b""
 
@@ -119,7 +122,10 @@ class FastWire(ResponseHandler):
 
     def feed_data(self, data: Any, size: int = 0) -> None:
         """Called by the parser for each head, (message, body): interim answers come before the answer."""
-        if data[0].code >= 200 and self._answer is None:
+        if self._answer is not None:
+            self._surplus = True
+            return
+        if data[0].code >= 200:
             self._answer = data
         super().feed_data(data, size)
 
@@ -133,9 +139,9 @@ class FastWire(ResponseHandler):
             self.received += len(data)
             self._quell()
         rest = data
-        while rest and self._answer is None and self.trouble is None and not self.garbled:
+        while rest and self._answer is None and self.trouble is None:
             rest = self._feed_head(rest)
-        if self.trouble is None and not self.garbled and (rest or not data):
+        if self.trouble is None and (rest or not data):
             self._feed_body(rest)
 
     def eof_received(self) -> None:
@@ -179,7 +185,13 @@ class FastWire(ResponseHandler):
     def _feed(self, data: bytes) -> None:
         super().data_received(data)
         if isinstance(self.exception(), HttpProcessingError):
-            self.garbled = True
+            self._give_up(bad_response("it can't be read"))
+
+    def _give_up(self, trouble: HTTPError) -> None:
+        """Hang up, and wake whoever waits for the body: of what it can't read, aiohttp's parser tells nobody."""
+        if self._answer is not None and not self._over():
+            self._answer[1].set_exception(ClientPayloadError())
+        self.hang_up(trouble)
 
     def _feed_head(self, data: bytes) -> bytes:
         """Hand on the rest of one head, so that its end is known; gives what stands behind it."""
@@ -187,6 +199,9 @@ class FastWire(ResponseHandler):
             self.hang_up(
                 HTTPError(Fault.HEADERS_TOO_LARGE, "the headers of the answer do not end", sent=True)
             )
+            return b""
+        if not _START.startswith(data[: len(_START)]) and not data.startswith(_START) and not self._last:
+            self._give_up(bad_response("it does not begin as one"))
             return b""
         before = len(self._last)
         found = (self._last + data[: self._head_left]).find(_END)
@@ -196,7 +211,7 @@ class FastWire(ResponseHandler):
         self._last = b"" if found >= 0 else (self._last + head)[-3:]
         self._feed(head)
         if self._answer is not None:
-            self._body_left = self._length()
+            self._body_left = None if found < 0 else self._length()
             self._last = b""
         return rest
 
@@ -210,17 +225,27 @@ class FastWire(ResponseHandler):
 
     def _feed_body(self, data: bytes) -> None:
         if self._body_left is None:
-            self._feed(data)
-            self._last = (self._last + data[-4:])[-4:]
-            if self._over() and self._last != _END:
-                self._surplus = True
-                self.hang_up()
+            self._feed_open_end(data)
             return
         self._surplus = len(data) > self._body_left
         part = data[: self._body_left]
         self._body_left -= len(part)
         if part or not data:
             self._feed(part)
+        if self._surplus:
+            self.hang_up()
+
+    def _feed_open_end(self, data: bytes) -> None:
+        """Hand on some of a body whose end only the parser knows. What only frames it is bounded like headers."""
+        _, payload = self._answer
+        before = payload.total_bytes
+        self._feed(data)
+        self._framing = 0 if payload.total_bytes > before else self._framing + len(data)
+        self._last = (self._last + data[-4:])[-4:]
+        if self._over():
+            self._surplus = self._last != _END
+        elif self._framing > self._framing_most:
+            self._give_up(bad_response("what frames its body does not end"))
         if self._surplus:
             self.hang_up()
 

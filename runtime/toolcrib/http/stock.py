@@ -210,8 +210,4 @@ async def _converse(
 
 
 def _fault(wire: Wire) -> HTTPError:
-    if not wire.told_end:
-        return bad_response("it can't be read")
-    if not wire.looks_like_http():
-        return bad_response("it does not begin as one")
-    return broken()
+    return broken() if wire.told_end else bad_response("it can't be read")

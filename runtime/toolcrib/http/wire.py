@@ -7,9 +7,11 @@ from collections import deque
 
 import httpcore
 
+from toolcrib.http.lines import bad_response
 from toolcrib.http.messages import Bounds, Fault, HTTPError
 from toolcrib.http.readiness import readable
 
+_START = b"HTTP/"
 _MUCH = 256 * 1024
 """Bytes that wait to be taken before the server is kept waiting."""
 
@@ -50,10 +52,6 @@ class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
         """What is read from now on is the body."""
         self._head_left = None
 
-    def looks_like_http(self) -> bool:
-        """Whether what came begins, as far as it goes, as an answer does."""
-        return b"HTTP/".startswith(self._start)
-
     def quiet(self) -> bool:
         """Whether it is open and nothing came that nobody asked for."""
         if self._ended or self._waiting or self._transport is None or self._transport.is_closing():
@@ -79,6 +77,8 @@ class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
             await self._wait(timeout, "sent nothing")
         if self.trouble is not None:
             raise self.trouble
+        if not _START.startswith(self._start):
+            raise bad_response("it does not begin as one")
         if not self._chunks:
             self.told_end = True
             return b""

@@ -66,7 +66,7 @@ class Gate:
             return 0.0
         rounds, place = divmod(missing, rate.calls)
         before = passed[place] if place < len(passed) else now
-        wait = before + rate.seconds * (rounds + 1) - now
+        wait = max(before + rate.seconds - now, 0.0) + rate.seconds * rounds
         return wait if wait > _NOW else 0.0
 
     @asynccontextmanager

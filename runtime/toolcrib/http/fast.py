@@ -166,5 +166,9 @@ async def _exchanged(session: ClientSession, exchange: Exchange, options: dict[s
         while chunk := await answer.content.readany():
             body.add(chunk)
         return Response(answer.status, headers, body.whole())
+    except BaseException:
+        if exchange.wire is not None:
+            exchange.wire.hang_up()  # aiohttp may have kept it for the next exchange already
+        raise
     finally:
         answer.close()

@@ -1,0 +1,96 @@
+"""Exchanges with loopback servers in tests: either sender, behind a real guard, and a count of what is left afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import pytest
+
+from http_servers import Server
+from toolcrib.egress import Guard
+from toolcrib.http import Bounds, Request, Response, Sender, open_sender
+
+Client = Literal["stock", "fast"]
+
+BOTH = pytest.mark.parametrize("client", ["stock", "fast"])
+"""Whatever a sender does, each of them does."""
+
+ASKED: Any = {"method": "GET", "target": "/", "headers": (), "body": b""}
+
+
+class Sending:
+    """A sender that knows its server; called, it makes one exchange."""
+
+    def __init__(self, sender: Sender, server: Server | None, host: str) -> None:
+        self.sender = sender
+        self._server = server
+        self._host = host
+
+    def request(self, **asked: Any) -> Request:
+        """A request to the server, `GET /` unless something else is asked."""
+        known = {"host": self._host}
+        if self._server is not None:
+            known |= {"scheme": self._server.scheme, "port": self._server.port}
+        return Request(**(ASKED | known | asked))
+
+    async def __call__(self, *, bounds: Bounds = Bounds(), owner: str = "owner", **asked: Any) -> Response:
+        request = self.request(**asked)
+        return await self.sender.send(request, bounds, hosts=(request.host,), owner=owner)
+
+
+@asynccontextmanager
+async def sending(
+    client: Client,
+    server: Server | None = None,
+    *,
+    host: str = "127.0.0.1",
+    allow: Iterable[str] = (),
+    **guard: Any,
+) -> AsyncIterator[Sending]:
+    """A sender whose guard lets it reach a server; at the end nothing of it may be left."""
+    before = left()
+    entries = [*allow, f"{host}:{server.port}"] if server is not None else list(allow)
+    sender = open_sender(Guard(entries, **guard), client=client)
+    yield Sending(sender, server, host)
+    await sender.aclose()
+    if server is not None:
+        await server.all_closed()
+    await settled(lambda: left() == before)
+    assert left() == before
+
+
+def left() -> tuple[int, int]:
+    """How many tasks and open files there are."""
+    return len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
+
+
+async def settled(done: Callable[[], bool], turns: int = 100) -> None:
+    """Give the loop some turns, until something is so."""
+    for _ in range(turns):
+        if done():
+            return
+        await turn()
+
+
+async def turn() -> None:
+    """Let the loop look at its sockets once."""
+    loop = asyncio.get_running_loop()
+    turned: asyncio.Future[None] = loop.create_future()
+    loop.call_soon(turned.set_result, None)
+    await turned
+
+
+def resolving(**names: str) -> Callable[[str, int], Awaitable[list[str]]]:
+    """A resolver that knows names, written with `_` for each dot, and no others."""
+
+    async def resolve(name: str, _port: int) -> list[str]:
+        try:
+            return [names[name.replace(".", "_")]]
+        except KeyError:
+            raise OSError(f"no {name}") from None
+
+    return resolve

@@ -1,0 +1,160 @@
+"""The `headers` and `cookies` of a block: names are fixed, and values can't bring others with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+from toolcrib.executors.live.parameters import Step
+from toolcrib.executors.live.placing import Write, cookie_fault, cookie_text, header_fault, header_text
+from toolcrib.executors.live.scalars import scalar_text
+from toolcrib.executors.live.sources import Arguments, Misfit, Part, Source, Sources, below
+from toolcrib.model import JSON
+
+HEADERS: Final = "/live/headers"
+COOKIES: Final = "/live/cookies"
+
+Pair: TypeAlias = "tuple[str, str]"
+
+AddHeader: TypeAlias = Callable[[Arguments, "list[Pair]"], None]
+
+HeaderStep: TypeAlias = "tuple[Pair, ...] | AddHeader"
+"""Headers that are the same for every call, or what adds one; it raises Misfit."""
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""A name (RFC 9110 section 5.6.2)."""
+
+_SENT_BY_US: Final = "it is written from the request itself when it is sent; leave it out"
+
+_FORBIDDEN: Final = {
+    **dict.fromkeys(
+        ["host", "content-length", "transfer-encoding", "accept-encoding", "expect", "content-encoding"],
+        _SENT_BY_US,
+    ),
+    **dict.fromkeys(
+        ["connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "http2-settings"],
+        "it speaks of one connection, which is not the descriptor's; leave it out",
+    ),
+    "proxy-authorization": "no proxy is spoken to; leave it out",
+    "cookie": "write `cookies: {name: value}`",
+}
+"""Lower-case name -> why a block can't write it (framing and hop by hop: RFC 9110 sections 7.6.1, 8.6, 10.1)."""
+
+
+class Header(NamedTuple):
+    """A compiled header: its step, where it is written, and whether a secret is in it."""
+
+    step: HeaderStep
+    part: Part
+    secret: bool
+
+
+def compile_headers(block: dict[str, JSON], sources: Sources) -> list[Header]:
+    """Compile the headers of a block.
+
+    Raises:
+        MissingSecret: Something is not there to be looked up.
+    """
+    found: dict[str, str] = {}
+    headers = []
+    for name, value in block.items():
+        at = below(HEADERS, name)
+        check_name(name, at, sources)
+        other = found.setdefault(name.lower(), name)
+        if other != name:
+            message = f"`{name}` and `{other}` are the same header"
+            sources.report("duplicate_header", message, at, "write one of them")
+        headers.append(_header(name, sources.structure(value, at), sources))
+    return headers
+
+
+def check_name(name: str, at: str, sources: Sources) -> None:
+    """Report the name of a header that is none, or that a block can't write."""
+    if _TOKEN.fullmatch(name) is None:
+        message = f"`{name}` is no name of a header"
+        sources.report("wrong_form", message, at, "a name has letters, digits and `-`, and is never computed")
+    elif name.lower() in _FORBIDDEN:
+        message = f"the header `{name}` can't be written here"
+        sources.report("reserved_header", message, at, _FORBIDDEN[name.lower()])
+
+
+def _header(name: str, source: Source, sources: Sources) -> Header:
+    part = Part("header", name, source.at, source.reads)
+    if source.constant:
+        return Header(_fixed_header(name, source, sources), part, source.secret)
+
+    def add(arguments: Arguments, out: list[Pair]) -> None:
+        text = header_text(source, arguments)
+        if text is not None:
+            out.append((name, text))
+
+    return Header(add, part, source.secret)
+
+
+def _fixed_header(name: str, source: Source, sources: Sources) -> tuple[Pair, ...]:
+    try:
+        text = header_text(source, {})
+    except Misfit as misfit:
+        message = f"the value of the header `{name}`: {misfit.message}"
+        sources.report("wrong_form", message, source.at, misfit.hint)
+        return ()
+    return () if text is None else ((name, text),)
+
+
+class Cookie(NamedTuple):
+    """A compiled cookie: its step, and where it is written."""
+
+    step: Step
+    part: Part
+
+
+def compile_cookies(block: dict[str, JSON], sources: Sources) -> list[Cookie]:
+    """Compile the cookies of a block.
+
+    Raises:
+        MissingSecret: Something is not there to be looked up.
+    """
+    cookies = []
+    for name, value in block.items():
+        at = below(COOKIES, name)
+        if _TOKEN.fullmatch(name) is None:
+            message = f"`{name}` is no name of a cookie"
+            sources.report(
+                "wrong_form",
+                message,
+                at,
+                "a name has letters, digits, `-` and `_`, and is never computed",
+            )
+        source = sources.of(value, at)
+        step = _fixed_cookie(name, source, sources) if source.constant else _cookie(name, source)
+        cookies.append(Cookie(step, Part("cookie", name, at, source.reads)))
+    return cookies
+
+
+def _cookie(name: str, source: Source) -> Write:
+    def write(arguments: Arguments, out: list[str]) -> None:
+        text = cookie_text(source, arguments)
+        if text is not None:
+            out.append(f"{name}={text}")
+
+    return write
+
+
+def _fixed_cookie(name: str, source: Source, sources: Sources) -> tuple[str, ...]:
+    """A cookie as it is written: it may be encoded already."""
+    text = scalar_text(source.value) or ""
+    wrong = cookie_fault(text)
+    if wrong:
+        message = f"the value of the cookie `{name}` {wrong}"
+        sources.report("wrong_form", message, source.at, "encode it with `%` and two hex digits")
+        return ()
+    return (f"{name}={text}",)
+
+
+def check_accept(text: str, sources: Sources) -> None:
+    """Report an `accept` that can't stand in a header."""
+    wrong = header_fault(text)
+    if wrong or "{" in text or not text.strip():
+        message = f"`accept` {wrong or 'is a list of media types, as it is written'}"
+        sources.report("wrong_form", message, "/live/accept", "write it as `application/json`")

@@ -1,0 +1,250 @@
+"""The request of a block: compiled when the tool is bound, filled with the arguments of each call.
+
+What is written in the block decides where a request goes and what it is made of. An argument fills its place and
+nothing else: it is encoded for where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from toolcrib import __version__
+from toolcrib.errors import Problem
+from toolcrib.executors.live.bodies import NONE, Body, compile_body
+from toolcrib.executors.live.draft import Draft
+from toolcrib.executors.live.headers import (
+    Header,
+    HeaderStep,
+    check_accept,
+    check_name,
+    compile_cookies,
+    compile_headers,
+)
+from toolcrib.executors.live.parameters import Left, Step, compile_entries, filled, steps_of
+from toolcrib.executors.live.soundness import (
+    check_body,
+    check_hosts,
+    check_insecure,
+    check_query_names,
+    check_unused,
+    parameters_of_auth,
+)
+from toolcrib.executors.live.sources import Arguments, Misfit, Part, Sources, below
+from toolcrib.executors.live.url import POINTER as URL
+from toolcrib.executors.live.url import Url, compile_url
+from toolcrib.http.messages import origin_of
+from toolcrib.model import JSON, Descriptor
+from toolcrib.vault import Vault
+
+__all__ = ["CompiledRequest", "Misfit", "Part", "compile_request"]
+
+ACCEPT: Final = "application/json, */*;q=0.5"
+USER_AGENT: Final = f"toolcrib/{__version__}"
+
+_QUERY: Final = "/live/query"
+_NO_BODY: Final = Body(lambda _arguments: NONE, ())
+
+
+class _Query(NamedTuple):
+    """A compiled query, that of the url included."""
+
+    steps: tuple[Step, ...]
+    parts: tuple[Part, ...]
+    left: Left | None
+
+
+class _Headers(NamedTuple):
+    """Compiled headers, with those that every request has.
+
+    Attributes:
+        steps: What adds them.
+        parts: Where they are written.
+        typed: Whether the media type of the body is among them.
+        credentials: Lower-case names of those that must not cross to another origin.
+    """
+
+    steps: tuple[HeaderStep, ...]
+    parts: tuple[Part, ...]
+    typed: bool
+    credentials: frozenset[str]
+
+
+class CompiledRequest:
+    """A request whose places are filled with the arguments of a call.
+
+    Attributes:
+        method: In upper case.
+        origin: Where it goes, as the descriptor writes it.
+        hosts: Globs of the hosts that it may reach; the host of `url` unless others are named.
+        parts: What it is made of, and where that is written.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        url: Url,
+        *,
+        query: _Query,
+        headers: _Headers,
+        cookies: tuple[Step, ...],
+        body: Body,
+        hosts: tuple[str, ...],
+        parts: tuple[Part, ...],
+    ) -> None:
+        self.method = method
+        self.origin = origin_of(url.scheme, url.host, url.port)
+        self.hosts = hosts
+        self.parts = parts
+        self._url = url
+        self._query = query.steps
+        self._headers = headers.steps
+        self._cookies = cookies
+        self._body = body.make
+        self._typed = headers.typed
+        self._credentials = headers.credentials | ({"cookie"} if cookies else set())
+
+    def draft(self, arguments: Arguments) -> Draft:
+        """The request of one call, to which authentication and pages may add.
+
+        Args:
+            arguments: As the input schema accepted them; they are not changed.
+
+        Raises:
+            Misfit: No request can be made of them.
+        """
+        url = self._url
+        body, media_type = self._body(arguments)
+        headers = filled(self._headers, arguments)
+        if media_type and not self._typed:
+            headers.append(("Content-Type", media_type))
+        return Draft(
+            self.method,
+            url.scheme,
+            url.host,
+            url.port,
+            url.path(arguments),
+            filled(self._query, arguments),
+            headers,
+            filled(self._cookies, arguments),
+            body,
+            set(self._credentials),
+        )
+
+
+def compile_request(
+    block: dict[str, Any], tool: Descriptor, problems: list[Problem], vault: Vault | None
+) -> CompiledRequest:
+    """Compile the request of a block whose shape its schema has accepted; faults are added to `problems`.
+
+    Args:
+        block: The `live` block.
+        tool: Its descriptor.
+        problems: Receives every fault. With an error among them, the request is not to be sent.
+        vault: Where `${...}` is looked up; None to check the block and look nothing up.
+
+    Raises:
+        MissingSecret: Something is not there to be looked up.
+    """
+    sources = Sources(tool, problems, vault)
+    method = block.get("method", "GET")
+    url = compile_url(block["url"], sources)
+    body = compile_body(block["body"], sources) if "body" in block else _NO_BODY
+    headers = _headers(block, body, sources)
+    cookies = compile_cookies(block.get("cookies", {}), sources)
+    query = _query(block, url, sources)
+    parts = (
+        *(Part("path", segment.written, URL, segment.reads) for segment in url.segments),
+        *query.parts,
+        *headers.parts,
+        *(cookie.part for cookie in cookies),
+        *body.parts,
+    )
+    if "body" in block:
+        check_body(method, sources)
+    named = tuple(host.lower() for host in block.get("hosts", ()))
+    check_hosts(named, url.host, block["url"], sources)
+    check_insecure(url, block, sources)
+    _check_left(query.left, body.left, block, sources)
+    return CompiledRequest(
+        method,
+        url,
+        query=query,
+        headers=headers,
+        cookies=steps_of(cookie.step for cookie in cookies),
+        body=body,
+        hosts=named or (url.host,),
+        parts=(*parts, *_left_parts(query, body)),
+    )
+
+
+def _query(block: dict[str, Any], url: Url, sources: Sources) -> _Query:
+    entries: dict[str, JSON] = dict(block.get("query", {}))
+    takes_rest = entries.get("from") == "args"
+    if takes_rest:
+        del entries["from"]
+    taken = frozenset({*entries, *(parameter.name for parameter in url.query), *parameters_of_auth(block)})
+    check_query_names(entries, url, _QUERY, sources)
+    compiled = compile_entries(entries, _QUERY, sources, kind="query", taken=taken)
+    left = Left(below(_QUERY, "from"), sources, taken, named=True) if takes_rest else None
+    steps: list[Step] = [
+        *(parameter.write for parameter in url.query),
+        *(entry.step for entry in compiled),
+        *((left.writer(),) if left is not None else ()),
+    ]
+    written = [Part("query", parameter.name, URL, parameter.reads) for parameter in url.query]
+    return _Query(steps_of(steps), (*written, *(entry.part for entry in compiled)), left)
+
+
+def _headers(block: dict[str, Any], body: Body, sources: Sources) -> _Headers:
+    headers = compile_headers(block.get("headers", {}), sources)
+    written = {header.part.name.lower(): header.part for header in headers}
+    _check_named_twice(block, body, written, sources)
+    usual = [("Accept", block.get("accept", ACCEPT)), ("User-Agent", USER_AGENT)]
+    steps: list[HeaderStep] = [header.step for header in headers]
+    steps.append(tuple(pair for pair in usual if pair[0].lower() not in written))
+    parts = [header.part for header in headers]
+    if "accept" in block:
+        check_accept(block["accept"], sources)
+        parts.append(Part("header", "Accept", "/live/accept"))
+    return _Headers(steps_of(steps), tuple(parts), "content-type" in written, _credentials(headers))
+
+
+def _credentials(headers: list[Header]) -> frozenset[str]:
+    secret = {header.part.name.lower() for header in headers if header.secret}
+    return frozenset(secret | {"authorization"})
+
+
+def _check_named_twice(block: dict[str, Any], body: Body, written: dict[str, Part], sources: Sources) -> None:
+    """Refuse headers that other keys of the block write."""
+    others = {"accept": "accept"} if "accept" in block else {}
+    if body.own_type:
+        others["content-type"] = "body"
+    if "idempotency_key" in block:
+        name = block["idempotency_key"]
+        check_name(name, "/live/idempotency_key", sources)
+        others[name.lower()] = "idempotency_key"
+    for name, key in others.items():
+        if name in written:
+            part = written[name]
+            message = f"the header `{part.name}` is written here and by `{key}`"
+            sources.report("duplicate_header", message, part.pointer, "write one of them")
+
+
+def _check_left(query: Left | None, body: Left | None, block: dict[str, Any], sources: Sources) -> None:
+    """What can be told of the arguments that are left only when all else is compiled."""
+    if query is not None and body is not None:
+        message = "`query` and `body` both take the arguments that are left"
+        sources.report("wrong_combination", message, body.at, "let one of them do it")
+    for left in (query, body):
+        if left is not None:
+            left.check()
+    if query is None and body is None:
+        check_unused(block, sources)
+
+
+def _left_parts(query: _Query, body: Body) -> Iterator[Part]:
+    if query.left is not None:
+        yield Part("query", "*", query.left.at, query.left.described)
+    if body.left is not None:
+        yield Part("body", "*", body.left.at, body.left.described)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -19,6 +19,7 @@ Client = Literal["stock", "fast"]
 BOTH = pytest.mark.parametrize("client", ["stock", "fast"])
 """Whatever a sender does, each of them does."""
 
+DEFAULT = Bounds()
 ASKED: Any = {"method": "GET", "target": "/", "headers": (), "body": b""}
 
 
@@ -37,7 +38,7 @@ class Sending:
             known |= {"scheme": self._server.scheme, "port": self._server.port}
         return Request(**(ASKED | known | asked))
 
-    async def __call__(self, *, bounds: Bounds = Bounds(), owner: str = "owner", **asked: Any) -> Response:
+    async def __call__(self, *, bounds: Bounds = DEFAULT, owner: str = "owner", **asked: Any) -> Response:
         request = self.request(**asked)
         return await self.sender.send(request, bounds, hosts=(request.host,), owner=owner)
 
@@ -65,7 +66,7 @@ async def sending(
 
 def left() -> tuple[int, int]:
     """How many tasks and open files there are."""
-    return len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
+    return len(asyncio.all_tasks()), len(list(Path("/proc/self/fd").iterdir()))
 
 
 async def settled(done: Callable[[], bool], turns: int = 100) -> None:

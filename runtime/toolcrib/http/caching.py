@@ -17,9 +17,7 @@ _NOT_MODIFIED = 304
 _LONGEST = 2**31
 """Seconds; what is longer counts as this (section 1.2.2)."""
 
-_DIRECTIVE = re.compile(
-    r'\s*([!#$%&\'*+.^_`|~0-9A-Za-z-]+)\s*(?:=\s*("(?:[^"\\]|\\.)*"|[^,\s"]*))?[^,]*(?:,|$)'
-)
+_DIRECTIVE = re.compile(r'([!#$%&\'*+.^_`|~0-9A-Za-z-]+)\s*(?:=\s*("(?:[^"\\]|\\.)*"|[^,\s"]*))?[^,]*(?:,|$)')
 
 
 def freshness(request: Request, response: Response, now: datetime) -> dict[str, JSON] | None:

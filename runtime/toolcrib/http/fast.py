@@ -157,18 +157,22 @@ def _dead(exchange: Exchange) -> bool:
 async def _exchanged(session: ClientSession, exchange: Exchange, options: dict[str, Any]) -> Response:
     answer = await session.request(**options)
     try:
-        if answer.version not in _VERSIONS:
-            raise bad_response("its version is neither 1.0 nor 1.1")
-        headers = answer_lines(answer.raw_headers)
-        body = body_of(exchange.request.method, answer.status, headers, exchange.bounds)
-        if body is None:
-            return Response(answer.status, headers, b"")
-        while chunk := await answer.content.readany():
-            body.add(chunk)
-        return Response(answer.status, headers, body.whole())
+        return await _read(answer, exchange)
     except BaseException:
         if exchange.wire is not None:
             exchange.wire.hang_up()  # aiohttp may have kept it for the next exchange already
         raise
     finally:
         answer.close()
+
+
+async def _read(answer: aiohttp.ClientResponse, exchange: Exchange) -> Response:
+    if answer.version not in _VERSIONS:
+        raise bad_response("its version is neither 1.0 nor 1.1")
+    headers = answer_lines(answer.raw_headers)
+    body = body_of(exchange.request.method, answer.status, headers, exchange.bounds)
+    if body is None:
+        return Response(answer.status, headers, b"")
+    while chunk := await answer.content.readany():
+        body.add(chunk)
+    return Response(answer.status, headers, body.whole())

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reaching import ORIGIN, Reached, Script, reaching
-from toolcrib import Outcome, RealClock, VirtualClock
+from toolcrib import Outcome, RealClock, Result, VirtualClock
 from toolcrib.middleware import layers_of
 from toolcrib.middleware.commons import Commons
 from toolcrib.middleware.gates import Gate
@@ -164,6 +164,20 @@ def test_what_turns_out_too_late_only_in_the_queue_ends_there():
     assert ends(results) == ["ok", "limit_exceeded", "ok"]
     assert results[1].message == f"the rate of `{ORIGIN}` is 2/9s; retry after 7s"
     assert results[1].usage == (0, 2.0)
+
+
+def test_a_rate_that_turns_out_too_slow_in_the_line_of_the_tool_is_told_there():
+    times = iter([2, 2, 0])
+
+    async def answer(call):
+        await call.context.session.clock.sleep(next(times))
+        return Result.ok()
+
+    runtime = reaching(answer, "timeout: 5s\nlimits: {concurrency: 1, rate: 2/4s}")
+    results = gather(runtime, *["tool"] * 4)
+    assert ends(results) == ["ok"] * 3 + ["limit_exceeded"]
+    assert results[-1].message == "the rate of `tool` is 2/4s; retry after 2s"
+    assert results[-1].usage == (0, 4.0)
 
 
 def test_a_line_that_is_too_long_for_the_rate_is_not_joined():

@@ -12,13 +12,14 @@ import pytest
 
 from toolcrib.engine import Runtime
 from toolcrib.executors import Executors
+from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.scenarios import Scenario, examples_of
 from toolcrib.loading.sources import load, parse
 from toolcrib.scenarios import run_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
-KINDS = Executors({"mock": MockExecutor})
+KINDS = Executors({"live": LiveExecutor, "mock": MockExecutor})
 PATHS = [ROOT / "descriptors", *sorted(path for path in (ROOT / "packs").iterdir() if path.is_dir())]
 LOADED = load(PATHS, KINDS)
 

@@ -9,6 +9,7 @@ import pytest
 
 from toolcrib.engine import Runtime
 from toolcrib.executors import Executors
+from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.generation import Draw, arguments_for
 from toolcrib.loading.documents import read_documents
@@ -16,7 +17,7 @@ from toolcrib.loading.sources import load
 from toolcrib.model import Outcome
 from toolcrib.validation import Validator
 
-KINDS = Executors({"mock": MockExecutor})
+KINDS = Executors({"live": LiveExecutor, "mock": MockExecutor})
 
 EXAMPLES = {
     "assertions-test": {"calculate": "mock", "search": "mock"},
@@ -105,13 +106,54 @@ def test_every_mocked_tool_answers_and_its_answer_fits(example):
 
 
 def test_a_tool_whose_mode_is_not_there_answers_so(shared_data):
-    folder = shared_data / "promptkit-examples" / "live-http-tools"
+    with Runtime.open(shared_data / "promptkit-examples" / "client-tools", executors=KINDS) as tools:
+        assert tools.call_sync("get_location", {"accuracy": "high"}).outcome is Outcome.UNAVAILABLE
 
-    async def outcomes():
-        async with Runtime.open(folder, executors=KINDS) as tools:
-            return [(await tools.call(name, {})).outcome for name in tools.registry]
 
-    assert asyncio.run(outcomes()) == [Outcome.UNAVAILABLE] * 4
+# What the live tools would send; what comes of it stands in test_public_api_shapes.py.
+LIVE = {
+    "calculate": ({"expr": "2 * (3 + 4)"}, "https://api.mathjs.org/v4/?expr=2%20%2A%20%283%20%2B%204%29"),
+    "generate_image": (
+        {"width": 600, "height": 400, "text": "Hi there"},
+        "https://placehold.co/600x400.png?text=Hi%20there",
+    ),
+    "get_weather": (
+        {"latitude": 59.5, "longitude": -10, "current": "temperature_2m,weather_code"},
+        "https://api.open-meteo.com/v1/forecast?latitude=59.5&longitude=-10&current=temperature_2m%2Cweather_code",
+    ),
+    "search_places": (
+        {"name": "Zürich & Oslo"},
+        "https://geocoding-api.open-meteo.com/v1/search?name=Z%C3%BCrich%20%26%20Oslo&count=1&language=en",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIVE)
+async def test_a_live_tool_would_send_what_its_api_takes(name, shared_data):
+    arguments, url = LIVE[name]
+    async with Runtime.open(shared_data / "promptkit-examples" / "live-http-tools", executors=KINDS) as tools:
+        plan = (await tools.dry_run(name, arguments)).value["plan"]
+        assert (plan["request"]["method"], plan["request"]["url"]) == ("GET", url)
+        places = {part["part"]: part["at"] for part in plan["from"]}
+        assert places["url"].startswith(tools.registry[name].origin.source + ":")
+
+
+def test_where_each_part_of_a_request_came_from_is_a_line_of_the_manifest(shared_data):
+    path = shared_data / "promptkit-examples" / "live-http-tools" / "tools" / "search-places.tool.yaml"
+    lines = path.read_text(encoding="utf-8").splitlines()
+
+    async def planned():
+        async with Runtime.open(path, executors=KINDS) as tools:
+            return (await tools.dry_run("search_places", {"name": "Oslo"})).value["plan"]
+
+    told = {
+        part["name"]: lines[int(part["at"].rpartition(":")[2]) - 1].strip()
+        for part in asyncio.run(planned())["from"]
+    }
+    assert told["https://geocoding-api.open-meteo.com"].startswith("url: ")
+    assert told["name"] == "- name"
+    assert told["count"].startswith('count: "1"')
+    assert told["timeout"].startswith("timeout_ms: 10000")
 
 
 def test_a_client_tool_with_a_mock_answers_in_mode_mock(shared_data):

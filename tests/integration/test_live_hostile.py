@@ -39,7 +39,7 @@ class Case(NamedTuple):
     Attributes:
         id: Names it.
         outcome: The outcome, and after a colon the code where it is a finer one.
-        answer: What the server does.
+        answer: What the server does; a list is taken in turn.
         block: The live block.
         arguments: Of the call.
         inputs: The input schema.
@@ -51,7 +51,7 @@ class Case(NamedTuple):
 
     id: str
     outcome: str
-    answer: Handler = GOOD
+    answer: Handler | list[Handler] = GOOD
     block: str = f"url: {API}/x\n"
     arguments: Mapping[str, Any] = {}
     inputs: str = "{}"
@@ -62,8 +62,8 @@ class Case(NamedTuple):
     repeated: bool = False
 
 
-async def _silent(_reader, _writer, _head):
-    await asyncio.Event().wait()
+async def _silent(reader, _writer, _head):
+    await reader.read()  # until the other side goes away
 
 
 def _dripping(piece: bytes, first: bytes = b"") -> Handler:
@@ -115,7 +115,7 @@ def given(city: str, block: str, outcome: str = "ok", **more: Any) -> dict[str, 
 
 CASES = [
     # arguments that would be more than a value
-    Case("D55", **given("../admin", IN_PATH, requests=1)),
+    Case("D55", **given("../admin", IN_PATH, "invalid_arguments", requests=0)),
     Case("D56", **given("%2e%2e%2f", IN_PATH, requests=1)),
     Case("D57", **given("a&admin=1", IN_QUERY, requests=1)),
     Case("D58", **given("a\r\nX-Admin: 1", IN_HEADER, "invalid_arguments", requests=0)),
@@ -125,11 +125,11 @@ CASES = [
     Case("H04-nul", **given("a\0b", IN_PATH, "invalid_arguments", requests=0)),
     Case("H05-host", **given("@evil.example/", IN_PATH, requests=1)),
     Case("H06-fragment", **given("a#b?c", IN_PATH, requests=1)),
-    Case("H07-backslash", **given("..\\admin", IN_PATH, requests=1)),
+    Case("H07-backslash", **given("..\\admin", IN_PATH, "invalid_arguments", requests=0)),
     Case("H08-cookie", **given("a; admin=1", IN_COOKIE, requests=1)),
     Case("H09-cookie-crlf", **given("a\r\nb", IN_COOKIE, requests=None, outcome="")),
     Case("H10-nul-header", **given("a\0b", IN_HEADER, "invalid_arguments", requests=0)),
-    Case("H11-long-header", **given("a" * 200_000, IN_HEADER, "ok", requests=None)),
+    Case("H11-long-header", **given("a" * 200_000, IN_HEADER, "transport_error", requests=0)),
     Case("H12-template", **given("{{ 7*7 }}", IN_QUERY, requests=1)),
     Case("H13-variable", **given("${CRIB_CANARY}", IN_QUERY, requests=1)),
     # servers that answer badly
@@ -213,11 +213,11 @@ CASES = [
         repeated=True,
     ),
     Case("H40-empty", "invalid_result", answering(204)),
-    Case("H41-reset-get", "ok", answering_each(answering_raw(b""), GOOD), requests=2, value={"n": 1}),
+    Case("H41-reset-get", "ok", [answering_raw(b""), GOOD], requests=2, value={"n": 1}),
     Case(
         "H42-unavailable-then-good",
         "ok",
-        answering_each(_failing(503, **{"Retry-After": "0"}), GOOD),
+        [_failing(503, **{"Retry-After": "0"}), GOOD],
         requests=2,
         value={"n": 1},
     ),
@@ -327,7 +327,8 @@ async def test_a_hostile_exchange_has_its_outcome_and_leaves_nothing(case, clien
         case.block + AUTH, inputs=case.inputs, output=case.output, more=f"timeout: {case.timeout}"
     )
     tasks = others()
-    async with serving(case.answer) as server:
+    answer = answering_each(*case.answer) if isinstance(case.answer, list) else case.answer
+    async with serving(answer) as server:
         files = open_files()
         async with live_runtime(text, server, client=client) as tools:
             clock = asyncio.get_running_loop().time

@@ -83,13 +83,14 @@ class Guard:
         """
         self._checked(host, port, hosts)
 
-    def check_named(self, host: str, port: int, hosts: Collection[str]) -> None:
-        """Refuse a host that `hosts` does not name, wherever it lies; for one that another is called instead of.
+    def is_named(self, host: str, port: int, hosts: Collection[str]) -> bool:
+        """Whether `hosts` names a host, wherever that lies.
 
         Raises:
-            EgressRefused: `hosts` does not name the host, or it is no host at all.
+            EgressRefused: It is no host at all.
         """
-        _named(host, port, hosts)
+        read = _read(host, port)
+        return any(matches(read, pattern) for pattern in hosts)
 
     async def addresses(self, host: str, port: int, hosts: Collection[str]) -> list[str]:
         """The addresses that may be dialled for a host, from one look-up; an address is not looked up.
@@ -172,7 +173,9 @@ class Guard:
         return open_socket(address)
 
     def _checked(self, host: str, port: int, hosts: Collection[str]) -> Host:
-        read = _named(host, port, hosts)
+        read = _read(host, port)
+        if not any(matches(read, pattern) for pattern in hosts):
+            raise _unnamed(read, hosts)
         if read.literal:
             self._judge(read, port, read.name, written=host)
         return read
@@ -201,13 +204,6 @@ class Guard:
         fault = fault_of(address)
         if fault:
             raise _refusal(host, port, address, written, fault)
-
-
-def _named(host: str, port: int, hosts: Collection[str]) -> Host:
-    read = _read(host, port)
-    if not any(matches(read, pattern) for pattern in hosts):
-        raise _unnamed(read, hosts)
-    return read
 
 
 def _read(host: str, port: int) -> Host:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from toolcrib.executors.live.reading import Reading
 from toolcrib.executors.live.request import CompiledRequest, Misfit
 from toolcrib.executors.live.showing import plan_of
 from toolcrib.http import Bounds, Sender
+from toolcrib.http.messages import parse_origin
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.world import World
 
@@ -101,6 +103,7 @@ class BoundLive:
 
 def _route_of(block: dict[str, Any], tool: Descriptor, parts: Parts, world: World) -> Route:
     """Where the requests of a tool may go, and what an exchange may take."""
+    named = (*parts.request.hosts, *(parts.auth.hosts if parts.auth is not None else ()))
     told = block.get("timeouts", {})
     ordinary = Bounds()
     bounds = ordinary._replace(
@@ -110,12 +113,20 @@ def _route_of(block: dict[str, Any], tool: Descriptor, parts: Parts, world: Worl
     return Route(
         own=parts.request.origin,
         origin=world.instead_of(parts.request.origin),
-        hosts=(*parts.request.hosts, *(parts.auth.hosts if parts.auth is not None else ())),
+        hosts=(*named, *_instead_of(named, world)),
         bounds=bounds,
         redirects=block.get("redirects", 0),
         owner=tool.origin.pack or tool.name,
         world=world,
     )
+
+
+def _instead_of(hosts: Collection[str], world: World) -> Iterator[str]:
+    """The hosts that stand for others of these: who puts them there means them to be reached."""
+    for written, instead in world.origins.items():
+        _scheme, host, port = parse_origin(written)
+        if world.guard.is_named(host, port, hosts):
+            yield parse_origin(instead)[1]
 
 
 def _refused(call: Call, misfit: Misfit) -> Result:

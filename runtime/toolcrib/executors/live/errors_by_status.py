@@ -26,16 +26,22 @@ RETRYABLE = frozenset({429, 502, 503, 504})
 _CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")
 
 
-class Entry(NamedTuple):
-    """What `errors` says of a status.
+class Part(NamedTuple):
+    """One thing that `errors` says of a status.
 
     Attributes:
+        key: `code`, `message`, `retryable` or `details`.
         pointer: Where it stands in the descriptor.
-        parts: Key (`code`, `message`, `retryable`, `details`) -> its compiled value.
+        value: The compiled value.
     """
 
+    key: str
     pointer: str
-    parts: Mapping[str, Rendering]
+    value: Rendering
+
+
+Entry = tuple[Part, ...]
+"""What `errors` says of a status."""
 
 
 class Errors:
@@ -93,12 +99,13 @@ def compile_errors(block: Mapping[str, Any], tool: Descriptor, problems: list[Pr
     entries = {}
     for key, written in block.items():
         pointer = f"/live/errors/{pointer_step(key)}"
-        short = isinstance(written, str)
-        parts = {
-            name: compile_value(value, names, problems, pointer if short else f"{pointer}/{name}")
-            for name, value in ({"message": written} if short else written).items()
-        }
-        entries[key] = Entry(pointer, parts)
+        if isinstance(written, str):
+            said = [("message", pointer, written)]
+        else:
+            said = [(name, f"{pointer}/{name}", value) for name, value in written.items()]
+        entries[key] = tuple(
+            Part(name, place, compile_value(value, names, problems, place)) for name, place, value in said
+        )
     return Errors(entries)
 
 
@@ -119,16 +126,16 @@ def _written(entry: Entry, scope: Mapping[str, Any]) -> tuple[dict[str, Any], li
     """What an entry says of this answer, and why something of it can't be said: that part is then understood."""
     written: dict[str, Any] = {}
     warnings: list[JSON] = []
-    for key, part in entry.parts.items():
+    for key, pointer, part in entry:
         try:
             value, good = _READ[key](part.render(scope))
         except ExpressionError as error:
-            warnings.append(f"{entry.pointer}/{key} could not be worked out: {one_line(error.message)}")
+            warnings.append(f"{pointer} could not be worked out: {one_line(error.message)}")
             continue
         if good:
             written[key] = value
         else:
-            warnings.append(f"{entry.pointer}/{key} came to what is no {_NOUNS[key]}")
+            warnings.append(f"{pointer} came to what is no {_NOUNS[key]}")
     return written, warnings
 
 
@@ -148,27 +155,24 @@ _READ: dict[str, Callable[[JSON], tuple[Any, bool]]] = {
     "retryable": lambda value: (value, isinstance(value, bool)),
     "details": lambda value: (value, isinstance(value, dict)),
 }
-_NOUNS = {"code": "code", "message": "message", "retryable": "true or false", "details": "object"}
+_NOUNS = {"code": "code", "message": "text", "retryable": "boolean", "details": "object"}
 
 
 def _plain(envelope: Envelope) -> tuple[str, str, dict[str, JSON]]:
     """Code, message and details of an answer of which nothing is written."""
     status: Any = envelope["status"]
     headers: Any = envelope["headers"]
-    if status < 400:
-        return _redirected(status, headers)
+    if status < 400 and "location" in headers:
+        return _redirected(status, headers["location"])
     said: Said = what_is_said(envelope["body"])
     message = f"HTTP {status}{_phrase(status)}" + (f": {said.message}" if said.message else "")
     return f"http_{status}", message, {"status": status, **said.details}
 
 
-def _redirected(status: int, headers: Mapping[str, str]) -> tuple[str, str, dict[str, JSON]]:
-    location = _bare(headers.get("location", ""))
-    message = f"HTTP {status}{_phrase(status)}: the answer points elsewhere, which is not followed"
-    if not location:
-        return "redirected", message, {"status": status}
-    message = f"HTTP {status}{_phrase(status)}: the answer points to {location}, which is not followed"
-    return "redirected", message, {"status": status, "location": location}
+def _redirected(status: int, location: str) -> tuple[str, str, dict[str, JSON]]:
+    place = _bare(location)
+    message = f"HTTP {status}{_phrase(status)}: the answer points to {place or 'no address'}, which is not followed"
+    return "redirected", message, {"status": status, **({"location": place} if place else {})}
 
 
 def _phrase(status: int) -> str:

@@ -181,7 +181,7 @@ class Exchange:
         bare = draft.copied()
 
         async def fetch(request: Request) -> Response:
-            return await self._sent(call, request)
+            return await self._sent(call, self._route.aimed(request))
 
         await auth.apply(draft, clock, fetch)
         response = await self._followed(call, draft)
@@ -191,26 +191,21 @@ class Exchange:
         return response
 
     async def _followed(self, call: Call, draft: Draft) -> Response:
-        request = draft.finished()
+        request = self._route.aimed(draft.finished())
         response = await self._sent(call, request)
         for _ in range(self._route.redirects):
             location = response.header("location") if response.status in _MOVED else None
             following = location and _following(request, response.status, location, draft.credentials)
             if not following:
                 break
-            request = following
+            request = self._route.aimed(following)
             response = await self._sent(call, request)
         return response
 
     async def _sent(self, call: Call, request: Request) -> Response:
-        route, hosts = self._route, self._route.hosts
-        named, request = request, route.aimed(request)
-        if request is not named:
-            # Who puts an origin in the place of another means it to be reached instead.
-            route.world.guard.check_named(named.host, named.port, hosts)
-            hosts = (request.host,)
+        route = self._route
         with call.context.session.clock.outside():
-            response = await self._sender.send(request, self._bounds, hosts=hosts, owner=route.owner)
+            response = await self._sender.send(request, self._bounds, hosts=route.hosts, owner=route.owner)
         if _log.isEnabledFor(logging.DEBUG):
             for line in exchange_lines(request, response, self._vault):
                 _log.debug("%s", line)

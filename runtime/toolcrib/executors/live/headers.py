@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from toolcrib.executors.live.parameters import Step
-from toolcrib.executors.live.placing import Write, cookie_fault, cookie_text, header_fault, header_text
+from toolcrib.executors.live.placing import cookie_fault, cookie_text, header_fault, header_text
 from toolcrib.executors.live.scalars import scalar_text
 from toolcrib.executors.live.sources import Arguments, Misfit, Part, Source, Sources, below
 from toolcrib.model import JSON
@@ -127,29 +127,36 @@ def compile_cookies(block: dict[str, JSON], sources: Sources) -> list[Cookie]:
                 "a name has letters, digits, `-` and `_`, and is never computed",
             )
         source = sources.of(value, at)
-        step = _fixed_cookie(name, source, sources) if source.constant else _cookie(name, source)
-        cookies.append(Cookie(step, Part("cookie", name, at, source.reads)))
+        for written in _written_texts(source):
+            _check_cookie(name, written, source, sources)
+        cookies.append(Cookie(_cookie(name, source), Part("cookie", name, at, source.reads)))
     return cookies
 
 
-def _cookie(name: str, source: Source) -> Write:
+def _written_texts(source: Source) -> list[str]:
+    """What of a cookie's value is sent as it is: it may be encoded already."""
+    parts = source.parts or (source,)
+    texts = [part if isinstance(part, str) else scalar_text(part.value) for part in parts]
+    return [text for text in texts if text]
+
+
+def _check_cookie(name: str, text: str, source: Source, sources: Sources) -> None:
+    wrong = cookie_fault(text)
+    if wrong:
+        message = f"the value of the cookie `{name}` {wrong}"
+        sources.report("wrong_form", message, source.at, "encode it with `%` and two hex digits")
+
+
+def _cookie(name: str, source: Source) -> Step:
+    if source.constant:
+        return (f"{name}={scalar_text(source.value) or ''}",)
+
     def write(arguments: Arguments, out: list[str]) -> None:
         text = cookie_text(source, arguments)
         if text is not None:
             out.append(f"{name}={text}")
 
     return write
-
-
-def _fixed_cookie(name: str, source: Source, sources: Sources) -> tuple[str, ...]:
-    """A cookie as it is written: it may be encoded already."""
-    text = scalar_text(source.value) or ""
-    wrong = cookie_fault(text)
-    if wrong:
-        message = f"the value of the cookie `{name}` {wrong}"
-        sources.report("wrong_form", message, source.at, "encode it with `%` and two hex digits")
-        return ()
-    return (f"{name}={text}",)
 
 
 def check_accept(text: str, sources: Sources) -> None:

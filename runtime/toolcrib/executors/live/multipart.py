@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from toolcrib.executors.live.scalars import kind_of, scalar_text
-from toolcrib.executors.live.sources import ABSENT, Arguments, Part, Source, Sources, below, json_text
+from toolcrib.executors.live.sources import ABSENT, Arguments, Misfit, Part, Source, Sources, below, json_text
 from toolcrib.model import JSON
 
 Encoded: TypeAlias = "tuple[bytes, str]"
@@ -109,7 +109,7 @@ def _file_field(name: str, block: dict[str, str], at: str, sources: Sources) -> 
     media_type = block.get("content_type", "")
     if media_type:
         check_media_type(media_type, below(at, "content_type"), sources)
-    beside = _beside(source, sources) if source.constant else None
+    written = _written_file(source, sources) if source.constant else None
 
     def add(arguments: Arguments, fields: list[_Field]) -> None:
         given = source.read(arguments)
@@ -117,21 +117,35 @@ def _file_field(name: str, block: dict[str, str], at: str, sources: Sources) -> 
             return
         own_name = _own_name(named, arguments)
         for each in given if isinstance(given, list) else [given]:
-            file = beside or _file(each, source)
+            file = written or _file(each, source)
             content_type = media_type or file.content_type or _BYTES_TYPE
             fields.append((name, (own_name or file.name, file.data, content_type)))
 
     return add, Part("body", name, at, (*source.reads, *named.reads))
 
 
-def _beside(source: Source, sources: Sources) -> _File:
-    """A file that lies beside the descriptor, read when the tool is bound."""
+def _written_file(source: Source, sources: Sources) -> _File:
+    """A file that the block itself names, read when the tool is bound: a `data:` URI, or one beside the descriptor."""
+    path = str(source.value)
+    if source.secret:
+        message = "the path of a file is not looked up"
+        sources.report("expression_not_allowed", message, source.at, "write the path as it is")
+    elif path.lower().startswith("data:"):
+        try:
+            return _of_uri(path, source)
+        except Misfit as misfit:
+            sources.report("wrong_form", misfit.message, source.at, misfit.hint)
+    else:
+        return _beside(path, source.at, sources)
+    return _File("", "", b"")
+
+
+def _beside(path: str, at: str, sources: Sources) -> _File:
     from mimetypes import guess_type  # noqa: PLC0415 -- most tools send no files
 
     from toolcrib.loading.files import read_bytes  # noqa: PLC0415 -- as above
 
-    path = str(source.value)
-    data = read_bytes(sources.tool.origin, path, source.at, sources.problems)
+    data = read_bytes(sources.tool.origin, path, at, sources.problems)
     return _File(path.rpartition("/")[2], guess_type(path)[0] or "", data)
 
 

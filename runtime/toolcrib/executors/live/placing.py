@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
 from toolcrib.executors.live.scalars import kind_of, scalar_text
-from toolcrib.executors.live.sources import ABSENT, Arguments, Source, needed
+from toolcrib.executors.live.sources import ABSENT, Arguments, Source, needed, text_within
 from toolcrib.model import JSON
 
 Write: TypeAlias = Callable[[Arguments, list[str]], None]
@@ -241,14 +241,25 @@ def header_fault(text: str) -> str:
 
 
 def cookie_text(source: Source, arguments: Arguments) -> str | None:
-    """An argument as the value of a cookie, percent-encoded; None for none.
+    """The value of a cookie: arguments percent-encoded, the rest as it is written; None for none.
 
     Raises:
-        Misfit: It is a list or object.
+        Misfit: An argument is a list or object.
     """
+    if source.parts:
+        return "".join(
+            [part if isinstance(part, str) else _cookie_part(part, arguments) for part in source.parts]
+        )
     value = source.read(arguments)
-    if value is ABSENT or value is None:
-        return None
+    return None if value is ABSENT or value is None else _encoded_for_cookie(value, source)
+
+
+def _cookie_part(source: Source, arguments: Arguments) -> str:
+    text = text_within(source, arguments)
+    return text if source.constant else _encoded_for_cookie(text, source)
+
+
+def _encoded_for_cookie(value: JSON, source: Source) -> str:
     text = scalar_text(value)
     if text is None:
         raise source.misfit(f"is {kind_of(value)}, and a cookie takes one value")

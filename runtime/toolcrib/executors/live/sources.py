@@ -70,7 +70,7 @@ class Source(NamedTuple):
         reads: The arguments that are read.
         path: The argument and the keys behind it, where it is nothing but those.
         secret: Whether something was looked up for it.
-        mixed: Whether it is a text of several pieces.
+        parts: The pieces, where it is a text of several.
         inner: The sources of the members or items, where it is an object or list.
         subject: What errors call it, where it is not one argument.
     """
@@ -82,7 +82,7 @@ class Source(NamedTuple):
     reads: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
     secret: bool = False
-    mixed: bool = False
+    parts: tuple[str | Source, ...] = ()
     inner: tuple[Source, ...] = ()
     subject: str = ""
 
@@ -224,7 +224,7 @@ class Sources:
         if all(source.constant for source in sources):
             return fixed(read({}), at, secret=secret)
         reads = tuple(dict.fromkeys(name for source in sources for name in source.reads))
-        return Source(at, read, reads=reads, secret=secret, mixed=True)
+        return Source(at, read, reads=reads, secret=secret, parts=tuple(parts))
 
     def structure(self, value: JSON, at: str) -> Source:
         """The source of any JSON value; members and items that are absent arguments are left out of it."""

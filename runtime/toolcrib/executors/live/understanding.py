@@ -43,7 +43,10 @@ def what_is_said(body: JSON) -> Said:
     if not isinstance(body, dict):
         return Said(message, {} if message else _whole(body))
     if _is_problem(body):
-        problem: JSON = {key: body[key] for key in _PROBLEM if isinstance(body.get(key), str | int)}
+        told = {key: body[key] for key in _PROBLEM if isinstance(body.get(key), str | int)}
+        problem: JSON = {
+            key: one_line(value) if isinstance(value, str) else value for key, value in told.items()
+        }
         return Said(one_line(_title_and_detail(body)), {"problem": problem})
     code = _code(body, _DEPTH)
     details: dict[str, JSON] = {} if code is None else {"code": code}
@@ -52,8 +55,8 @@ def what_is_said(body: JSON) -> Said:
 
 def one_line(text: str) -> str:
     """A text of the other side as it may be told: on one line, without controls, in at most `MOST` bytes."""
-    line = truncate(" ".join(text.split()), MOST)
-    return truncate(escape_terminal(line), MOST)
+    shown = " ".join(truncate(text.strip(), MOST).split())
+    return truncate(escape_terminal(shown), MOST)
 
 
 def _is_problem(body: dict[str, JSON]) -> bool:
@@ -103,5 +106,5 @@ def _whole(body: JSON) -> dict[str, JSON]:
     """A body that was not understood, where it is small enough to be told."""
     try:
         return {"body": body} if len(compact(body)) <= MOST else {}
-    except (ValueError, TypeError):
+    except ValueError:
         return {}

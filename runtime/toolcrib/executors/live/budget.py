@@ -171,7 +171,7 @@ class _Scissors:
         for key in path:
             array = array[key]
         kept = _prefix(array, room - (weight(value) - weight(array)))
-        if kept < self._must(array, path):
+        if kept < max(self._must(array, path), 1):
             raise TooLarge(
                 "it has too few items that could be left out of its list, or the rest is too large already"
             )

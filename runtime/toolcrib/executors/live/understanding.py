@@ -55,8 +55,7 @@ def what_is_said(body: JSON) -> Said:
 
 def one_line(text: str) -> str:
     """A text of the other side as it may be told: on one line, without controls, in at most `MOST` bytes."""
-    shown = " ".join(truncate(text.strip(), MOST).split())
-    return truncate(escape_terminal(shown), MOST)
+    return truncate(escape_terminal(" ".join(text.split())), MOST)
 
 
 def _is_problem(body: dict[str, JSON]) -> bool:

@@ -14,9 +14,10 @@ from toolcrib.cli.printing import table
 from toolcrib.clock import format_duration
 from toolcrib.loading.documents import read_documents
 from toolcrib.loading.files import SUFFIXES, pack_file
+from toolcrib.loading.limits import said_of
 from toolcrib.loading.namespaces import SEPARATOR
 from toolcrib.loading.packs import Pack
-from toolcrib.model import Descriptor
+from toolcrib.model import Descriptor, Origin
 from toolcrib.pointers import pointer_step
 from toolcrib.text import compact, escape_terminal
 
@@ -69,7 +70,11 @@ def _values(tool: Descriptor) -> Iterator[dict[str, str]]:
     """Each key, its value in short, and where it came from."""
     origin = tool.origin
     plain = [key for key in _ORDER if key in origin.written or key in origin.settings or key in _SHOWN]
-    for key in [*plain, *tool.bindings]:
+    for key in plain:
+        yield {"key": key, "value": _short(tool, key), "from": _from(tool, key)}
+    for name, limit in said_of(tool).items():
+        yield {"key": f"limits.{name}", "value": str(limit), "from": _from_limits(origin, name)}
+    for key in tool.bindings:
         yield {"key": key, "value": _short(tool, key), "from": _from(tool, key)}
 
 
@@ -107,6 +112,11 @@ def _from(tool: Descriptor, key: str) -> str:
         (block,) = tool.bindings
         return f"the only block, {_from(tool, block)}"
     return "built in"
+
+
+def _from_limits(origin: Origin, name: str) -> str:
+    place = origin.settings.get(f"limits.{name}")
+    return origin.place(f"/limits/{name.replace('.', '/')}") if place is None else place
 
 
 def _short(tool: Descriptor, key: str) -> str:

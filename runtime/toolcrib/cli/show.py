@@ -15,6 +15,7 @@ from toolcrib.cli.parameters import parameter_rows
 from toolcrib.cli.printing import json_text, outline, table, tell_failure, terminal_width
 from toolcrib.clock import format_duration
 from toolcrib.engine import Runtime
+from toolcrib.loading.limits import said_of, written
 from toolcrib.model import JSON, Descriptor, Schema
 from toolcrib.secrets import redact
 from toolcrib.text import compact, escape_terminal
@@ -76,6 +77,7 @@ def _document(runtime: Runtime, tool: Descriptor) -> dict[str, Any]:
         "modes": {mode: {"unavailable": why or None} for mode, why in _availability(runtime, tool).items()},
         "input_schema": tool.input_schema,
         "output_schema": tool.output_schema,
+        "limits": written(tool.limits),
         "coerce": tool.coerce,
         "on_invalid_result": tool.on_invalid_result,
         "examples": [_example(tool, index) for index in range(len(tool.examples))],
@@ -152,6 +154,7 @@ def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
         "author": tool.author,
         "help": tool.help_url,
         "timeout": format_duration(tool.timeout) + _set_by(tool, "timeout"),
+        "limits": ", ".join(_limits(tool)),
         "coercion": tool.coerce + _set_by(tool, "coerce"),
         "invalid result": tool.on_invalid_result + _set_by(tool, "on_invalid_result"),
     }
@@ -159,6 +162,12 @@ def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
     reasons = [*availability.values(), "" if tool.mode in availability else runtime.unavailable(tool)]
     for why in filter(None, dict.fromkeys(reasons)):
         yield "unavailable", why
+
+
+def _limits(tool: Descriptor) -> Iterator[str]:
+    """The limits that somebody says."""
+    for name, limit in said_of(tool).items():
+        yield f"{name} {limit}{_set_by(tool, f'limits.{name}')}"
 
 
 def _set_by(tool: Descriptor, key: str) -> str:

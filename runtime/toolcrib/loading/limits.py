@@ -7,7 +7,7 @@ from typing import Any
 
 from toolcrib.clock import format_duration, parse_duration
 from toolcrib.errors import Problem
-from toolcrib.model import JSON, Breaker, Limits, Rate
+from toolcrib.model import JSON, Breaker, Descriptor, Limits, Rate
 
 OFF = "off"
 
@@ -69,6 +69,39 @@ def _read(value: JSON) -> Any:
         calls, _, time = value.partition("/")
         return Rate(int(calls), parse_duration(time))
     return float(value[:-1]) / 100 if value.endswith("%") else parse_duration(value)
+
+
+def written(limits: Limits) -> dict[str, JSON]:
+    """The limits as a document writes them, by names with dots; `with_limits` reads them again."""
+    said: dict[str, JSON] = {
+        "rate": _rate(limits.rate),
+        "concurrency": limits.concurrency,
+        "queue": limits.queue,
+        "attempts": limits.attempts,
+        "backoff.first": format_duration(limits.backoff.first),
+        "backoff.longest": format_duration(limits.backoff.longest),
+        "retry_budget": f"{limits.retry_budget * 100:.4g}%",
+        "breaker": OFF if limits.breaker is None else None,
+        "cache": limits.cache,
+        "origin.rate": _rate(limits.origin.rate),
+        "origin.concurrency": limits.origin.concurrency,
+        "origin.queue": limits.origin.queue,
+    }
+    if limits.breaker is not None:
+        failures, within, open_for = limits.breaker
+        said |= {"breaker.failures": failures, "breaker.within": format_duration(within)}
+        said["breaker.open_for"] = format_duration(open_for)
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def _rate(rate: Rate | None) -> str | None:
+    return None if rate is None else f"{rate.calls}/{format_duration(rate.seconds)}"
+
+
+def said_of(tool: Descriptor) -> dict[str, JSON]:
+    """The limits of a tool that somebody says, by names with dots and as documents write them."""
+    told = {*tool.origin.written, *tool.origin.settings}
+    return {name: value for name, value in written(tool.limits).items() if f"{_BELOW}{name}" in told}
 
 
 def check_limits(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:

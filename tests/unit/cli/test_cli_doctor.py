@@ -376,6 +376,22 @@ def test_values_of_a_pack_a_profile_and_an_override_are_told_apart(write, docume
     assert "has no `live:` block" in told["reason"]
 
 
+def test_limits_are_told_one_by_one(write, document):
+    write(
+        {
+            "toolcrib.yaml": "project: p\nlimits: {concurrency: 4, breaker: {failures: 9}}\nprofile: a\n"
+            "profiles: {a: {limits: {origin: {rate: 600/1m}}}}\n",
+            "descriptors/get.tool.yaml": "name: get\nmock: {result: 1}\nlimits:\n  concurrency: 2\n  breaker: off\n",
+        }
+    )
+    told = [value for value in document("doctor", "get", "--json")["values"] if "limits" in value["key"]]
+    assert [(value["key"], value["value"], value["from"]) for value in told] == [
+        ("limits.concurrency", "2", "descriptors/get.tool.yaml:4"),
+        ("limits.breaker", "off", "descriptors/get.tool.yaml:5"),
+        ("limits.origin.rate", "600/1m", "toolcrib.yaml:4 (profile a)"),
+    ]
+
+
 def test_the_only_block_of_an_overridden_tool_is_told_where_it_stands(write, document):
     lower = "name: get\ndescription: D.\n\n\nmock: {result: 1}\n"
     write({"theirs/get.yaml": lower, "ours/get.yaml": "name: get\noverride: true\ndescription: x\n"})

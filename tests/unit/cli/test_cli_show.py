@@ -149,6 +149,19 @@ def test_a_page_shows_what_the_tool_does_not_say_itself(tools, write, toolcrib, 
     }
 
 
+def test_a_page_shows_the_limits_that_somebody_says(write, toolcrib, document):
+    write(
+        {
+            "toolcrib.yaml": "project: p\nlimits: {retry_budget: 5%}\n",
+            "descriptors/a.tool.yaml": "name: a\nmock: {result: 1}\nlimits: {rate: 1/1s}\n",
+        }
+    )
+    lines = [line.split(None, 1) for line in toolcrib("show", "a").stdout.splitlines()]
+    assert ["limits", "rate 1/1s, retry_budget 5%, by toolcrib.yaml:2"] in lines
+    shown = document("show", "a", "--json")["limits"]
+    assert (shown["rate"], shown["retry_budget"], shown["concurrency"]) == ("1/1s", "5%", 10)
+
+
 def test_a_tool_can_be_shown_by_its_alias(write, toolcrib, document):
     write({"descriptors/a.tool.yaml": "name: a.b\nmock: {result: 1}\n"})
     told = document("show", "a.b", "--json")

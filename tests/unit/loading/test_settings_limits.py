@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from toolcrib import Executors
 from toolcrib.errors import DocumentError
-from toolcrib.loading.limits import laid_over, limits_of, overlaps, spread, unsaid, with_limits
+from toolcrib.loading.limits import (
+    laid_over,
+    limits_of,
+    overlaps,
+    said_of,
+    spread,
+    unsaid,
+    with_limits,
+    written,
+)
 from toolcrib.loading.projects import Project, settings_of
 from toolcrib.loading.settings import Settings, apply_settings
 from toolcrib.model import Backoff, Bounds, Breaker, Descriptor, Limits, Origin, Rate
@@ -39,8 +48,8 @@ def settings(profile: str | None, text: str = TEXT) -> Settings:
 
 def tool(said: dict | None = None) -> Descriptor:
     said = said or {}
-    written = frozenset(f"limits.{key}" for key in spread(said))
-    return Descriptor("t", limits=limits_of(said), origin=Origin(written=written))
+    keys = frozenset(f"limits.{key}" for key in spread(said))
+    return Descriptor("t", limits=limits_of(said), origin=Origin(written=keys))
 
 
 def test_a_project_says_limits_for_tools_that_do_not():
@@ -163,3 +172,12 @@ def test_what_the_tool_says_counts_whatever_the_project_says(project, own):
     left = unsaid(spread(project), [f"limits.{key}" for key in said])
     assert not any(overlaps(key, other) for key in left for other in said)
     assert with_limits(limits_of(own), left) == with_limits(Limits(), laid_over(spread(project), said))
+
+
+@given(SAYINGS)
+def test_limits_are_told_as_they_can_be_written(said):
+    limits = limits_of(said)
+    assert with_limits(Limits(), written(limits)) == limits
+    told = said_of(tool(said))
+    assert told.keys() == spread(said).keys()
+    assert told.items() <= written(limits).items()

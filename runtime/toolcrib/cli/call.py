@@ -100,7 +100,7 @@ async def _answer(
         if dry_run or explain:
             planned = await runtime.dry_run(name, arguments)
             if explain:
-                _tell_plan(_plan(planned))
+                _tell_plan(planned)
             if dry_run:
                 return planned
         async for event in runtime.stream(name, arguments):
@@ -115,10 +115,12 @@ def _plan(planned: Result) -> Any:
     return planned.value["plan"] if isinstance(planned.value, dict) else None
 
 
-def _tell_plan(plan: Any) -> None:
+def _tell_plan(planned: Result) -> None:
     """Say which answer is chosen, or what is sent, and why."""
+    plan: Any = _plan(planned)
     if request_of(plan) is not None:
-        _echo(reason_lines(plan), err=True)
+        told: Any = planned.value
+        _echo(reason_lines(plan, told["arguments"]), err=True)
     elif plan is not None:
         _echo(outline({"plan": plan}), err=True)
 

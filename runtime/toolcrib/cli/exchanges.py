@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,19 +41,24 @@ def _request_lines(request: Mapping[str, Any]) -> Iterator[str]:
         yield from body.splitlines()
 
 
-def reason_lines(plan: Mapping[str, Any]) -> Iterator[str]:
-    """The request of a plan, where each part of it was written, and what bounds the call."""
+def reason_lines(plan: Mapping[str, Any], given: Collection[str]) -> Iterator[str]:
+    """The request of a plan, where each part of it was written, and what bounds the call.
+
+    Args:
+        plan: What would happen.
+        given: The names of the arguments that there are.
+    """
     yield from _request_lines(plan["request"])
     yield ""
-    rows = [(part["part"], part["name"], part["at"], _reads(part)) for part in plan["from"]]
+    rows = [(part["part"], part["name"], part["at"], _reads(part, given)) for part in plan["from"]]
     yield from table([("part", "name", "from", "arguments"), *rows])
     yield ""
     facts = [(key, _in_short(plan[key])) for key in ("hosts", "timeouts", "limits", "auth")]
     yield from table(facts)
 
 
-def _reads(part: Mapping[str, Any]) -> str:
-    return ", ".join(part.get("reads", ()))
+def _reads(part: Mapping[str, Any], given: Collection[str]) -> str:
+    return ", ".join(name if name in given else f"{name} (not given)" for name in part.get("reads", ()))
 
 
 def _in_short(value: Any) -> str:

@@ -14,7 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolcrib.executors.live.showing import BODY_FILE, MOST, SHORT, CallMasks, curl, exchange_lines, shown
+from toolcrib.executors.live.showing import (
+    BODY_FILE,
+    MOST,
+    SHORT,
+    CallMasks,
+    curl,
+    request_lines,
+    response_lines,
+    shown,
+)
 from toolcrib.http import Request, Response
 from toolcrib.vault import Vault
 
@@ -36,6 +45,10 @@ def vault():
     held = Vault({})
     held.register(SECRET)
     return held
+
+
+def exchange_lines(sent, answer, masks):
+    return [*request_lines(sent, masks), *response_lines(answer, masks)]
 
 
 # The parts.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import urljoin
 
@@ -11,7 +11,7 @@ from toolcrib.egress import EgressRefused
 from toolcrib.executors.live.auth import Auth, AuthFailed
 from toolcrib.executors.live.draft import Draft
 from toolcrib.executors.live.reading import Read, Reading
-from toolcrib.executors.live.showing import exchange_lines
+from toolcrib.executors.live.showing import CallMasks, request_lines, response_lines
 from toolcrib.http import Bounds, Fault, HTTPError, Request, Response, Sender
 from toolcrib.http.messages import parse_origin
 from toolcrib.model import JSON, Call, Outcome, Result
@@ -203,12 +203,14 @@ class Exchange:
         return response
 
     async def _sent(self, call: Call, request: Request) -> Response:
-        route = self._route
+        route, masks = self._route, None
+        if _log.isEnabledFor(logging.DEBUG):
+            masks = CallMasks(self._vault, call.arguments, call.tool.input_schema)
+            _tell(request_lines(request, masks))
         with call.context.session.clock.outside():
             response = await self._sender.send(request, self._bounds, hosts=route.hosts, owner=route.owner)
-        if _log.isEnabledFor(logging.DEBUG):
-            for line in exchange_lines(request, response, self._vault):
-                _log.debug("%s", line)
+        if masks is not None:
+            _tell(response_lines(response, masks))
         return response
 
     def _failed(self, call: Call, error: HTTPError) -> Result:
@@ -268,3 +270,8 @@ def _following(request: Request, status: int, location: str, credentials: set[st
     if not rest.isascii() or any(character <= " " for character in rest):
         return None
     return Request(method, scheme, host, port, rest, headers, body)
+
+
+def _tell(lines: Iterable[str]) -> None:
+    for line in lines:
+        _log.debug("%s", line)

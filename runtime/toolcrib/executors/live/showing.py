@@ -1,4 +1,4 @@
-"""What a live call sends, for people: its parts, a `curl` command, an exchange as lines.
+"""What a live call sends, for people: its parts, a `curl` command, lines; and what comes back.
 
 Nothing secret is in any of it. Hidden is what the masks know; and, whatever they know, what headers, parameters,
 fields of forms and members of JSON bodies hold that are named like a secret (`Authorization`, `api_key` ...).
@@ -15,7 +15,8 @@ from urllib.parse import unquote_plus
 
 from toolcrib.clock import format_duration
 from toolcrib.http import Bounds, Request, Response
-from toolcrib.model import JSON, Descriptor, Rate, Schema
+from toolcrib.loading.limits import written
+from toolcrib.model import JSON, Descriptor, Schema
 from toolcrib.secrets import HIDDEN, SeenSecrets, is_secret_name, redact
 from toolcrib.text import escape_terminal
 from toolcrib.vault import Vault
@@ -33,6 +34,7 @@ SHORT = 2048
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9-]* (?=\S)")
+_OWN_HEADERS = frozenset({"accept", "user-agent", "content-type"})
 _COOKIE = re.compile(r"([^=;\s]+)=[^;]*")
 _FIELD = re.compile(
     r"""(Content-Disposition:[^\r\n]*?\bname="([^"\r\n]*)"[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n).*?(?=\r\n--)""",
@@ -195,6 +197,12 @@ def _sources(tool: Descriptor, compiled: CompiledRequest, request: Request) -> I
     for part in compiled.parts:
         reads: dict[str, JSON] = {"reads": list(part.reads)} if part.reads else {}
         yield {"part": part.kind, "name": part.name, "at": origin.place(part.pointer), **reads}
+    described = {part.name.lower() for part in compiled.parts if part.kind == "header"}
+    for name, _value in request.headers:
+        if name.lower() in _OWN_HEADERS - described:
+            yield {"part": "header", "name": name, "at": "built in"}
+        elif name == _block(tool).get("idempotency_key"):
+            yield {"part": "header", "name": name, "at": origin.place("/live/idempotency_key")}
     for position, scheme in enumerate(_schemes(tool)):
         several = isinstance(_block(tool).get("auth"), list)
         place = origin.place(f"/live/auth/{position}" if several else "/live/auth")
@@ -232,32 +240,20 @@ def _scheme(scheme: dict[str, Any]) -> str:
 
 def _limits(tool: Descriptor) -> dict[str, JSON]:
     """Every limit as documents write it."""
-    limits, response = tool.limits, _block(tool).get("response", {})
-    told: dict[str, JSON] = {} if limits.rate is None else {"rate": _rate(limits.rate)}
-    told |= {"concurrency": limits.concurrency, "queue": limits.queue, "attempts": limits.attempts}
-    told["breaker"] = "off" if limits.breaker is None else f"after {limits.breaker.failures} failures"
-    told["cache"] = limits.cache
-    bounds = limits.origin
-    if bounds.rate is not None:
-        told["origin.rate"] = _rate(bounds.rate)
-    told |= {
-        f"origin.{key}": bound
-        for key in ("concurrency", "queue")
-        if (bound := getattr(bounds, key)) is not None
-    }
-    return {**told, "response": response.get("max_size", f"{Bounds().body // 2**20}MiB")}
+    response = _block(tool).get("response", {})
+    return {**written(tool.limits), "response": response.get("max_size", f"{Bounds().body // 2**20}MiB")}
 
 
-def _rate(rate: Rate) -> str:
-    return f"{rate.calls}/{format_duration(rate.seconds)}"
-
-
-def exchange_lines(request: Request, response: Response, vault: Masks) -> Iterator[str]:
-    """An exchange as lines: `> ` before what was sent, `< ` before what came back; bodies shortened."""
+def request_lines(request: Request, vault: Masks) -> Iterator[str]:
+    """What is sent, each line after `> `; the body shortened."""
     yield f"> {request.method} {_address(request.target, vault)} HTTP/1.1"
     yield f"> Host: {request.origin.partition('://')[2]}"
     yield from (f"> {name}: {value}" for name, value in _headers(request.headers, vault))
     yield from _body_lines(">", request.body, _kind(request.headers), vault)
+
+
+def response_lines(response: Response, vault: Masks) -> Iterator[str]:
+    """What came back, each line after `< `; the body shortened."""
     yield f"< {response.status}"
     yield from (f"< {name}: {value}" for name, value in _headers(response.headers, vault))
     yield from _body_lines("<", response.body, _kind(response.headers), vault)

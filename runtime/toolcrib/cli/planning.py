@@ -48,7 +48,11 @@ class Plan(NamedTuple):
             ConfigurationError: The runtime can't be set up, or a scenario comes to too many runs.
         """
         runtime = open_runtime(self.reading, self.paths)
-        tools = [tool for tool in runtime.registry.values() if not (runtime.unavailable(tool) or runtime.reaches_out(tool))]
+        tools = [
+            tool
+            for tool in runtime.registry.values()
+            if not (runtime.unavailable(tool) or runtime.reaches_out(tool))
+        ]
         examples = [scenario for tool in tools if (scenario := examples_of(tool)) is not None]
         there = sorted([*runtime.scenarios, *examples], key=_place)
         runs = [run for scenario in there for run in runs_of(scenario, repeat=self.repeat, seed=self.seed)]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import asynccontextmanager
 
 import pytest
 
+from http_servers import answering_json
+from live_tools import API, calling
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.sources import parse
@@ -248,3 +251,117 @@ def test_http_that_is_no_object_is_refused():
     loaded, lines = read("https://a.example")
     (problem,) = (problem for problem in loaded.problems if problem.severity == "error")
     assert (problem.code, lines[problem.line - 1].strip()) == ("wrong_type", '"http": "https://a.example"')
+
+
+# The same blocks, called.
+
+
+@asynccontextmanager
+async def called(http, schema=INPUT, handler=None, **spec):
+    """A manifest's tool over a server of its own; nothing about it is wrong."""
+    manifest = json.dumps(
+        {
+            "apiVersion": "promptkit.altairalabs.ai/v1alpha1",
+            "kind": "Tool",
+            "metadata": {"name": "tool"},
+            "spec": {
+                "mode": "live",
+                "description": "x",
+                "input_schema": schema,
+                "http": {"url": f"{API}/x", **http},
+                **spec,
+            },
+        }
+    )
+    async with calling(manifest, handler or answering_json({"ok": True})) as (tools, server):
+        assert [str(problem) for problem in tools.problems if problem.severity == "error"] == []
+        yield tools, server
+
+
+async def test_every_kind_of_argument_has_its_form_in_a_query():
+    async with called({"method": "GET"}) as (tools, server):
+        given = {"id": "a b&c", "page-size": 5, "filter": {"a": [1, {"b": None}]}, "tags": ["x", "y"]}
+        assert (await tools.call("tool", given)).value == {"ok": True}
+        assert server.requests[0].query == [
+            ("id", "a b&c"),
+            ("page-size", "5"),
+            ("filter", '{"a":[1,{"b":null}]}'),
+            ("tags", "x"),
+            ("tags", "y"),
+        ]
+        await tools.call("tool", {})
+        assert server.requests[1].target == "/x"
+
+
+async def test_everything_that_a_manifest_may_say_of_a_post_is_sent(monkeypatch):
+    monkeypatch.setenv("API_AUTH", "Bearer of-news-77")
+    http = {
+        "url": f"{API}/v1/{{{{.id}}}}",
+        "headers": {"X-Lookup": "${API_AUTH}"},
+        "headers_from_env": ["Authorization=API_AUTH"],
+        "request": {
+            "query_params": ["page-size"],
+            "header_params": {"X-Tags": "{{ len .tags }} tags"},
+            "static_query": {"format": "json {{ as is }}"},
+            "static_headers": {"X-Braces": "{{ as is }}"},
+            "static_body": {"kind": "fixed ` {{ as is }}"},
+            "body_mapping": "{question: q, kind: 'model'}",
+            "exclude": ["filter"],
+        },
+    }
+    async with called(http) as (tools, server):
+        given = {"id": "7/8", "q": "why", "page-size": 2, "filter": {"a": 1}, "tags": ["a", "b"]}
+        result = await tools.call("tool", given)
+        assert result.value == {"ok": True}, result.message
+        (head,) = server.requests
+        assert (head.method, head.path) == ("POST", "/v1/7%2F8")
+        assert head.query == [("page-size", "2"), ("format", "json {{ as is }}")]
+        assert head.json == {"question": "why", "kind": "fixed ` {{ as is }}"}
+        told = {name: head.header(name) for name in ("authorization", "x-lookup", "x-tags", "x-braces")}
+        assert told == {
+            "authorization": "Bearer of-news-77",
+            "x-lookup": "Bearer of-news-77",
+            "x-tags": "2 tags",
+            "x-braces": "{{ as is }}",
+        }
+
+
+async def test_a_variable_that_is_not_set_sends_nothing(monkeypatch):
+    monkeypatch.delenv("API_AUTH", raising=False)
+    async with called({"headers_from_env": ["Authorization=API_AUTH"]}) as (tools, server):
+        result = await tools.call("tool", {})
+        assert (result.outcome, result.error.code) == ("unavailable", "missing_secret")
+        assert server.accepted == 0
+
+
+async def test_static_parts_are_sent_with_a_call_without_arguments():
+    http = {"request": {"static_body": {"a": 1}, "static_query": {"b": "2"}, "static_headers": {"X-C": "3"}}}
+    async with called(http) as (tools, server):
+        await tools.call("tool", {})
+        (head,) = server.requests
+        assert (head.json, head.query, head.header("x-c")) == ({"a": 1}, [("b", "2")], "3")
+
+
+async def test_the_model_overrides_nothing_static():
+    schema = {"type": "object", "properties": {"role": {"type": "string"}, "q": {"type": "string"}}}
+    async with called({"request": {"static_body": {"role": "guest"}}}, schema) as (tools, server):
+        await tools.call("tool", {"role": "admin", "q": "x"})
+        assert server.requests[0].json == {"role": "guest", "q": "x"}
+
+
+async def test_a_mapping_sees_the_body_after_its_members_are_hidden():
+    answer = answering_json({"email": "ada@example.com", "a.b": "c", "results": [{"name": "Ada"}]})
+    http = {
+        "redact": ["email", "a.b"],
+        "response": {"body_mapping": '{mail: email, dot: "a.b", first: results[0].name}'},
+    }
+    async with called(http, handler=answer) as (tools, _server):
+        assert (await tools.call("tool", {})).value == {"mail": "***", "dot": "***", "first": "Ada"}
+
+
+async def test_an_endpoint_gets_the_arguments_as_json():
+    flat = json.dumps({"name": "tool", "endpoint": f"{API}/run", "mode": "live", "timeoutMs": 2000})
+    async with calling(flat, answering_json({"ok": True})) as (tools, server):
+        assert (await tools.call("tool", {})).value == {"ok": True}
+        (head,) = server.requests
+        assert (head.method, head.path, head.header("content-type")) == ("POST", "/run", "application/json")

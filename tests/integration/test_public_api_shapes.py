@@ -261,6 +261,13 @@ async def test_a_busy_api_says_when_to_come_back(root):
     assert result.error.details["retry_after"] == 30
 
 
+async def test_a_failure_that_is_told_with_status_200_is_no_good_result(root):
+    async with live(root / "descriptors", "https://slack.com") as (tools, _apis):
+        result = await tools.call("slack_post_message", {"channel": "#missing", "text": "x"})
+    assert result.outcome is Outcome.INVALID_RESULT
+    assert result.raw_value == {"ok": False, "error": "channel_not_found"}
+
+
 async def test_pages_of_a_search_are_gone_through_by_their_links(root):
     async with live(root / "descriptors", "https://api.github.com") as (tools, _apis):
         seen, page = [], 1

@@ -163,15 +163,28 @@ def test_an_answer_that_does_not_fit_the_schema_anyway_is_left_to_its_judge():
     )
 
 
+def nested(levels, items):
+    value = 1
+    for _ in range(levels):
+        value = [value] * items
+    return value
+
+
 def test_a_schema_that_wants_ever_more_is_given_up():
-    schema = {"type": "array", "minItems": 3}
-    for _ in range(12):
-        schema = {"type": "array", "minItems": 1, "items": schema}
-    value = [1] * 9
-    for _ in range(12):
-        value = [value]
-    assert told(within(34, value, schema=schema))[0] is not None
-    refusal(within(30, value, schema=schema))
+    schema = True
+    for levels in range(1, 10):
+        schema = {"type": "array", "minItems": 2.0, "items": schema}
+        room = len(compact(nested(levels, 2)))
+        if levels < 8:
+            assert told(within(room, nested(levels, 3), schema=schema))[0] == nested(levels, 2)
+    assert "does not fit the output schema" in refusal(within(room, nested(9, 3), schema=schema)).message
+
+
+def test_many_lists_that_are_too_short_are_found_at_once():
+    schema = {"type": "object", "additionalProperties": {"type": "array", "minItems": 2}}
+    value = {f"k{index}": [1, 2, 3] for index in range(300)}
+    left, _truncated = told(within(len(compact(value)) - 600, value, schema=schema))
+    assert left == {key: [1, 2] for key in value}
 
 
 def test_texts_and_selected_values_have_budgets_too():

@@ -225,7 +225,7 @@ def test_what_the_schema_takes(good, block):
     [
         ({"select": "body["}, [("bad_select", "/live/select")]),
         ({"select": "lenght(body)"}, [("bad_select", "/live/select")]),
-        ({"response": {"redact": ["a.b", "a..b", "", "a.**", "*.ssn", ".a", "a."]}}, [("bad_path", f"/live/response/redact/{index}") for index in (1, 2, 3, 5, 6)]),
+        ({"response": {"redact": ["a.b", "a..b", "", "a.**", "*.ssn", ".a", "a.", '"a"b']}}, [("bad_path", f"/live/response/redact/{index}") for index in (1, 2, 3, 5, 6, 7)]),
         ({"response": {"as": "binary", "redact": ["a"], "budget": {"size": 1}}}, [("needless_key", "/live/response/budget"), ("needless_key", "/live/response/redact")]),
         ({"response": {"as": "text", "budget": {"size": 1}}}, [("needless_key", "/live/response/budget")]),
         ({"response": {"as": "text", "budget": {"size": 1}}, "select": "{a: [body]}"}, []),

@@ -82,6 +82,7 @@ def test_failures_tell_nothing_of_it(body, content_type, block):
         (' [{"ssn": 1}] ', '[{"ssn":"***"}]'),
         ('{"ssn": 1}\n{"b": 2}\n', '{"ssn":"***"}\n{"b":2}'),
         ('{"ssn": 1}\n{"b": ', "***"),
+        ('{"ssn": 1}\nhello', "***"),
         ("[note] nothing to hide", "[note] nothing to hide"),
         ("ssn,name\n1,A", "ssn,name\n1,A"),
         ('"ssn"', '"ssn"'),
@@ -128,3 +129,10 @@ def test_nothing_is_left_at_the_paths(value, paths):
 def test_nothing_else_is_hidden(value, steps):
     hidden = str(value_with([".".join(steps)], {"top": value}).value).count("***")
     assert hidden <= len(found({"top": value}, steps))
+
+
+def test_however_deep_a_text_is_nothing_is_left():
+    for depth in range(600, 1100):
+        text = '{"ssn": "hunter2", "a": ' + "[" * depth + "]" * depth + "}"
+        left = value_with(["**.ssn"], text.encode(), content_type="text/plain").value
+        assert left == "***" or left.startswith('{"ssn":"***","a":[[')

@@ -25,6 +25,9 @@ _DEPTH = 16
 _ROUNDS = 8
 """How often the output schema is asked how many items must be left."""
 
+_FAULTS = 1_000
+"""Lists that may be found too short at once."""
+
 _TOLD = 100
 """Shortened lists that are told one by one."""
 
@@ -83,7 +86,7 @@ class Budget:
             judge = self._validator
             if judge is None or judge.is_valid(made) or not judge.is_valid(value):
                 return made, cuts
-            longer = _too_short(judge, made, least)
+            longer = _too_short(judge, made)
             if not longer:
                 break
             least |= longer
@@ -257,15 +260,15 @@ def _with(value: Any, path: Path, inner: JSON) -> JSON:
     return changed
 
 
-def _too_short(judge: Validator, value: JSON, least: Mapping[Path, int]) -> dict[Path, int]:
+def _too_short(judge: Validator, value: JSON) -> dict[Path, int]:
     """The lists of which the schema wants more items than are left, and how many."""
     found = {}
-    for fault in judge.faults(value):
+    for fault in judge.faults(value, most=_FAULTS):
         if fault.keyword == "minItems":
             wanted = [site.get("minItems") for site in judge.index.at(fault.path)]
-            most = max((each for each in wanted if isinstance(each, int)), default=0)
-            if most > least.get(fault.path, 1):
-                found[fault.path] = most
+            found[fault.path] = max(
+                (int(each) for each in wanted if isinstance(each, int | float)), default=1
+            )
     return found
 
 

@@ -318,6 +318,10 @@ class Limits(NamedTuple):
     origin: Bounds = Bounds()
 
 
+BUILT_IN_LIMITS = Limits()
+"""The limits of tools of which nobody says any."""
+
+
 class Example(NamedTuple):
     """A call that the author shows, checked at load and played by `toolcrib run`."""
 
@@ -440,7 +444,7 @@ class Descriptor(NamedTuple):
     mode: str | None = None
     bindings: Mapping[str, JSON] = NOTHING
     timeout: float = 30.0
-    limits: Limits = Limits()
+    limits: Limits = BUILT_IN_LIMITS
     coerce: Literal["off", "safe", "lenient"] = "safe"
     on_invalid_result: Literal["error", "warn", "pass"] = "error"
     examples: tuple[Example, ...] = ()

@@ -12,13 +12,13 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.model import Origin
+from toolcrib.model import BUILT_IN_LIMITS, Origin
 
 if TYPE_CHECKING:
     from toolcrib.protocols import Files
 
 _THEMSELVES = frozenset({str, int, float, bool, dict, list, set, frozenset, type(None)})
-_TUPLE, _MAPPING, _ORIGIN = "()", "{}", "@"
+_TUPLE, _MAPPING, _ORIGIN, _LIMITS = "()", "{}", "@", "="
 _OF_ORIGIN = tuple(name for name in Origin._fields if name not in {"files", "locate"})
 
 
@@ -32,6 +32,8 @@ def to_plain(value: Any) -> Any:
         return value
     if isinstance(value, Origin):
         return _plain_origin(value)
+    if value is BUILT_IN_LIMITS:  # those of most tools
+        return (_LIMITS,)
     if isinstance(value, tuple):
         items = map(to_plain, value)
         return (_TUPLE, *items) if type(value) is tuple else (_name_of(type(value)), *items)
@@ -59,6 +61,8 @@ def from_plain(value: Any) -> Any:
     items = _items_from(value[1:])
     if kind == _TUPLE:
         return tuple(items)
+    if kind == _LIMITS:
+        return BUILT_IN_LIMITS
     cls = _CLASSES.get(kind) or _class(kind)
     if issubclass(cls, tuple):
         return cls(*items)

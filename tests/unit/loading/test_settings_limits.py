@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from toolcrib import Executors
 from toolcrib.errors import DocumentError
+from toolcrib.index.plain import from_plain, to_plain
 from toolcrib.loading.limits import (
     laid_over,
     limits_of,
@@ -22,7 +23,7 @@ from toolcrib.loading.limits import (
 )
 from toolcrib.loading.projects import Project, settings_of
 from toolcrib.loading.settings import Settings, apply_settings
-from toolcrib.model import Backoff, Bounds, Breaker, Descriptor, Limits, Origin, Rate
+from toolcrib.model import BUILT_IN_LIMITS, Backoff, Bounds, Breaker, Descriptor, Limits, Origin, Rate
 
 KINDS = Executors({})
 
@@ -178,6 +179,11 @@ def test_what_the_tool_says_counts_whatever_the_project_says(project, own):
 def test_limits_are_told_as_they_can_be_written(said):
     limits = limits_of(said)
     assert with_limits(Limits(), written(limits)) == limits
+    assert from_plain(marshal.loads(marshal.dumps(to_plain(limits)))) == limits
     told = said_of(tool(said))
     assert told.keys() == spread(said).keys()
     assert told.items() <= written(limits).items()
+
+
+def test_the_built_in_limits_are_one_value_in_an_index():
+    assert from_plain(marshal.loads(marshal.dumps(to_plain(BUILT_IN_LIMITS)))) is BUILT_IN_LIMITS

@@ -63,7 +63,7 @@ class BoundLive:
         self._route = _route_of(block, tool, parts, world)
         self.origin = self._route.origin
         self.repeatable = bool(annotations.idempotent or annotations.read_only or self._key_header)
-        keeps = annotations.read_only and request.method in {"GET", "HEAD"}
+        keeps = annotations.read_only and tool.limits.cache > 0 and request.method in {"GET", "HEAD"}
         self._exchange = Exchange(
             sender, self._route, auth, parts.reading, world.vault, repeatable=self.repeatable, keeps=keeps
         )

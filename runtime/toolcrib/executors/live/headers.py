@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from toolcrib.executors.live.parameters import Step
 from toolcrib.executors.live.placing import cookie_fault, cookie_text, header_fault, header_text
-from toolcrib.executors.live.scalars import scalar_text
+from toolcrib.executors.live.scalars import kind_of, scalar_text
 from toolcrib.executors.live.sources import Arguments, Misfit, Part, Source, Sources, below
 from toolcrib.model import JSON
 
@@ -127,29 +127,26 @@ def compile_cookies(block: dict[str, JSON], sources: Sources) -> list[Cookie]:
                 "a name has letters, digits, `-` and `_`, and is never computed",
             )
         source = sources.of(value, at)
-        for written in _written_texts(source):
-            _check_cookie(name, written, source, sources)
+        _check_cookie(name, source, sources)
         cookies.append(Cookie(_cookie(name, source), Part("cookie", name, at, source.reads)))
     return cookies
 
 
-def _written_texts(source: Source) -> list[str]:
-    """What of a cookie's value is sent as it is: it may be encoded already."""
-    parts = source.parts or (source,)
-    texts = [part if isinstance(part, str) else scalar_text(part.value) for part in parts]
-    return [text for text in texts if text]
-
-
-def _check_cookie(name: str, text: str, source: Source, sources: Sources) -> None:
-    wrong = cookie_fault(text)
-    if wrong:
-        message = f"the value of the cookie `{name}` {wrong}"
-        sources.report("wrong_form", message, source.at, "encode it with `%` and two hex digits")
+def _check_cookie(name: str, source: Source, sources: Sources) -> None:
+    """Report what can't be sent as it is written; it may be encoded already."""
+    for part in source.parts or (source,):
+        value = part if isinstance(part, str) else part.value
+        text = scalar_text(value)
+        wrong = f"is {kind_of(value)}" if text is None and value is not None else cookie_fault(text or "")
+        if wrong:
+            message = f"the value of the cookie `{name}` {wrong}"
+            sources.report("wrong_form", message, source.at, "encode it with `%` and two hex digits")
 
 
 def _cookie(name: str, source: Source) -> Step:
     if source.constant:
-        return (f"{name}={scalar_text(source.value) or ''}",)
+        text = scalar_text(source.value)
+        return () if text is None else (f"{name}={text}",)
 
     def write(arguments: Arguments, out: list[str]) -> None:
         text = cookie_text(source, arguments)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias, cast
 from urllib.parse import quote, unquote
 
 from toolcrib.executors.live.scalars import kind_of, scalar_text
@@ -72,7 +72,7 @@ def write_parameter(name: str, source: Source, style: Style) -> Write:
 
 
 def write_value(lead: str, value: JSON, source: Source, style: Style, out: list[str]) -> None:
-    """Write what is there; `lead` is the encoded name with its `=`.
+    """Write what is neither absent nor null; `lead` is the encoded name with its `=`.
 
     Raises:
         Misfit: The style can't write it.
@@ -82,8 +82,8 @@ def write_value(lead: str, value: JSON, source: Source, style: Style, out: list[
         out.append(lead + quoted(text, source))
     elif isinstance(value, list):
         _write_list(lead, value, source, style, out)
-    elif isinstance(value, dict):
-        _write_object(lead, value, source, style, out)
+    else:
+        _write_object(lead, cast("dict[str, JSON]", value), source, style, out)
 
 
 def _write_list(lead: str, value: list[JSON], source: Source, style: Style, out: list[str]) -> None:

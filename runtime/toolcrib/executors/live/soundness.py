@@ -14,6 +14,7 @@ from toolcrib.executors.live.url import POINTER as URL
 from toolcrib.executors.live.url import Url
 from toolcrib.pointers import pointer_to
 
+_LOOPBACK: Final = re.compile(r"127(?:\.[0-9]{1,3}){3}")
 _BODILESS: Final = ("GET", "HEAD")
 _READS_ARGUMENTS: Final = ("auth", "errors", "pagination", "response")
 _MENTION: Final = re.compile(r"\bargs(?:\.([A-Za-z_][A-Za-z0-9_]*)|\[\s*\\?['\"](.*?)\\?['\"]\s*\])")
@@ -46,7 +47,7 @@ def check_insecure(url: Url, block: dict[str, Any], sources: Sources) -> None:
 def _is_loopback(host: str) -> bool:
     name = host.removesuffix(".")
     return (
-        name == "localhost" or name.endswith(".localhost") or name == "::1" or fnmatchcase(name, "127.*.*.*")
+        name in ("localhost", "::1") or name.endswith(".localhost") or _LOOPBACK.fullmatch(name) is not None
     )
 
 

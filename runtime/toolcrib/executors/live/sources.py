@@ -285,24 +285,17 @@ class Sources:
         watch = Watch(self._known)
         try:
             expression = compile_expression(written, watch.names)
+            if not expression.names:
+                return fixed(expression.evaluate({}), at)
         except ExpressionError as error:
             self.report(error.code, error.message, at, error.hint)
             return fixed("", at)
         reads = tuple(watch.keys)
         self.read.update(reads)
         self.whole = self.whole or watch.whole
-        if not expression.names:
-            return self._computed_now(expression, at)
         path = _path_of(written)
         source = Source(at, lambda _arguments: ABSENT, reads=reads, path=path)
         return source._replace(read=_reader(source, expression))
-
-    def _computed_now(self, expression: Expression, at: str) -> Source:
-        try:
-            return fixed(expression.evaluate({}), at)
-        except ExpressionError as error:
-            self.report(error.code, error.message, at, error.hint)
-            return fixed("", at)
 
     def _always_given(self, path: tuple[str, ...]) -> bool:
         schema: JSON = self.tool.input_schema

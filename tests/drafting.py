@@ -1,0 +1,82 @@
+"""Requests of live tools, compiled from blocks: what tests of them are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolcrib import Descriptor, Problem
+from toolcrib.executors.live.draft import Draft
+from toolcrib.executors.live.request import CompiledRequest, Misfit, compile_request
+from toolcrib.http import Request
+from toolcrib.loading.files import MemoryFiles
+from toolcrib.model import Origin
+from toolcrib.vault import Vault
+
+URL = "https://api.example.com/v1"
+OPEN: dict[str, Any] = {"type": "object"}
+
+
+def closed(*names: str, **schemas: Any) -> dict[str, Any]:
+    """A closed schema whose arguments are all required."""
+    properties: dict[str, Any] = {**dict.fromkeys(names, True), **schemas}
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+        "required": [*properties],
+    }
+
+
+def tried(
+    block: dict[str, Any],
+    schema: Any = OPEN,
+    *,
+    files: Mapping[str, str | bytes] | None = None,
+    vault: Vault | None = None,
+) -> tuple[CompiledRequest, list[Problem]]:
+    """A block and all that is wrong with it; nothing is looked up unless a vault is given."""
+    beside = None if files is None else MemoryFiles(files)
+    tool = Descriptor(
+        "tool", input_schema=schema, bindings={"live": block}, origin=Origin("tool.yaml", files=beside)
+    )
+    problems: list[Problem] = []
+    return compile_request({"url": URL, **block}, tool, problems, vault), problems
+
+
+def faults(block: dict[str, Any], schema: Any = OPEN, **options: Any) -> list[tuple[str, str]]:
+    """Code and pointer of all that is wrong with a block."""
+    return [(problem.code, problem.pointer) for problem in tried(block, schema, **options)[1]]
+
+
+def compiled(
+    block: dict[str, Any],
+    schema: Any = OPEN,
+    *,
+    environment: Mapping[str, str] | None = None,
+    files: Mapping[str, str | bytes] | None = None,
+) -> CompiledRequest:
+    """A block without errors, ready to be filled."""
+    request, problems = tried(block, schema, vault=Vault(environment or {}), files=files)
+    assert [str(problem) for problem in problems if problem.severity == "error"] == []
+    return request
+
+
+def drafted(block: dict[str, Any], arguments: dict[str, Any] | None = None, **options: Any) -> Draft:
+    """The draft of one call."""
+    return compiled(block, **options).draft(arguments or {})
+
+
+def sent(block: dict[str, Any], arguments: dict[str, Any] | None = None, **options: Any) -> Request:
+    """The request of one call."""
+    return drafted(block, arguments, **options).finished()
+
+
+def misfit(block: dict[str, Any], arguments: dict[str, Any], **options: Any) -> Misfit:
+    """Why no request can be made of these arguments."""
+    request = compiled(block, **options)
+    try:
+        request.draft(arguments)
+    except Misfit as error:
+        return error
+    raise AssertionError(f"{request.draft(arguments)} was made of {arguments}")

@@ -73,10 +73,11 @@ def asked_to_cancel() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def cancelled(call: Call, message: str) -> Result:
-    """The result of a call that was given up on its way."""
-    details = {"may_have_acted": True} if may_have_acted(call.tool) else {}
-    return Result.failed(Outcome.CANCELLED, message, details=details)
+def cancelled(call: Call, message: str, error: BaseException | None = None) -> Result:
+    """The result of a call that was given up on its way, by an error if that is known."""
+    attempts = given_up(error).attempts
+    details = {"may_have_acted": True} if attempts and may_have_acted(call.tool) else {}
+    return Result.failed(Outcome.CANCELLED, message, details=details)._replace(usage=Usage(attempts))
 
 
 def cancelled_within(call: Call) -> Result:

@@ -52,7 +52,7 @@ def layer(observer: Observer | None) -> Middleware | None:
             ended = ended_by(call, error)
             if ended is None:
                 if isinstance(error, asyncio.CancelledError):
-                    finished(cancelled(call, "the caller cancelled the call"))
+                    finished(cancelled(call, "the caller cancelled the call", error))
                 raise
             result = ended
         return finished(result)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reaching import ORIGIN, Reached, Script, reaching
-from toolcrib import Outcome, RealClock, Result, VirtualClock
+from toolcrib import CallFinished, Outcome, RealClock, Result, VirtualClock
 from toolcrib.middleware import layers_of
 from toolcrib.middleware.commons import Commons
 from toolcrib.middleware.gates import Gate
@@ -265,6 +265,24 @@ def test_the_front_of_a_line_that_is_cancelled_lets_the_next_one_go_on():
 
     assert asyncio.run(run()).outcome is Outcome.OK
     assert script.times == [0, 2]
+
+
+def test_observers_are_told_that_a_cancelled_waiter_did_nothing():
+    seen = []
+    script = Script(takes=5)
+    runtime = reaching(script, "limits: {concurrency: 1}", observer=seen.append)
+
+    async def run():
+        tasks = [asyncio.ensure_future(runtime.call("tool")) for _ in range(2)]
+        await script.begun.wait()
+        for task in reversed(tasks):
+            task.cancel()
+            await asyncio.wait([task])
+
+    asyncio.run(run())
+    waiting, running = (event.result for event in seen if isinstance(event, CallFinished))
+    assert (waiting.usage.attempts, waiting.error.details) == (0, {})
+    assert (running.usage.attempts, running.error.details) == (1, {"may_have_acted": True})
 
 
 # Whose they are

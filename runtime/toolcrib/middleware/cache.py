@@ -30,20 +30,24 @@ def layer(tool: Descriptor) -> Middleware | None:
         session = call.context.session
         answers = session.slot(key, Answers)
         answers.belong_to(binding)
-        # An answer is a function of these: what `Vary` names follows from the arguments and from who calls.
-        name = (call.context.user, canonical(call.arguments))
-        answer, now = answers.find(name), session.clock.monotonic()
+        answer = answers.find(_name(call)) if answers else None
         if answer is not None:
-            age = answer.age + now - answer.since
+            age = answer.age + session.clock.monotonic() - answer.since
             if age < answer.lifetime:
                 return untried(answer.result().with_meta(cache={"age": round(age, 3)}))
             call = call._replace(kept=Kept(answer.result(), answer.validators))
         result, freshness = _taken_out(await call_next(call))
-        if result.outcome is Outcome.OK:
-            answers.put(name, _answer(result, freshness, answer, session.clock.monotonic()), most)
+        if result.outcome is Outcome.OK and (freshness is not None or answer is not None):
+            kept = _answer(result, freshness, answer, session.clock.monotonic())
+            answers.put(_name(call), kept, most)
         return result
 
     return cache
+
+
+def _name(call: Call) -> tuple[str, str]:
+    """An answer is a function of these: what `Vary` names follows from the arguments and from who calls."""
+    return call.context.user, canonical(call.arguments)
 
 
 class Answer(NamedTuple):
@@ -77,6 +81,9 @@ class Answers:
         self._kept: OrderedDict[tuple[str, str], Answer] = OrderedDict()
         self._bytes = 0
         self._binding: object = None
+
+    def __len__(self) -> int:
+        return len(self._kept)
 
     def belong_to(self, binding: object) -> None:
         """Forget the answers of another binding of the tool: it may ask somebody else."""

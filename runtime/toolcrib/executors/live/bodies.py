@@ -86,7 +86,7 @@ def _once(source: Source, select: Select, sources: Sources) -> Make:
     try:
         encoded = _encoded(source, select, source.value)
     except Misfit as misfit:
-        sources.report("bad_select", misfit.message, f"{POINTER}/select", "change it, or the body")
+        sources.tell("bad_select", misfit.message, f"{POINTER}/select", "change it, or the body")
         encoded = NONE
     return lambda _arguments: encoded
 

@@ -64,7 +64,7 @@ def compile_headers(block: dict[str, JSON], sources: Sources) -> list[Header]:
         other = found.setdefault(name.lower(), name)
         if other != name:
             message = f"`{name}` and `{other}` are the same header"
-            sources.report("duplicate_header", message, at, "write one of them")
+            sources.tell("duplicate_header", message, at, "write one of them")
         headers.append(_header(name, sources.structure(value, at), sources))
     return headers
 
@@ -73,10 +73,10 @@ def check_name(name: str, at: str, sources: Sources) -> None:
     """Report the name of a header that is none, or that a block can't write."""
     if _TOKEN.fullmatch(name) is None:
         message = f"`{name}` is no name of a header"
-        sources.report("wrong_form", message, at, "a name has letters, digits and `-`, and is never computed")
+        sources.tell("wrong_form", message, at, "a name has letters, digits and `-`, and is never computed")
     elif name.lower() in _FORBIDDEN:
         message = f"the header `{name}` can't be written here"
-        sources.report("reserved_header", message, at, _FORBIDDEN[name.lower()])
+        sources.tell("reserved_header", message, at, _FORBIDDEN[name.lower()])
 
 
 def _header(name: str, source: Source, sources: Sources) -> Header:
@@ -97,7 +97,7 @@ def _fixed_header(name: str, source: Source, sources: Sources) -> tuple[Pair, ..
         text = header_text(source, {})
     except Misfit as misfit:
         message = f"the value of the header `{name}`: {misfit.message}"
-        sources.report("wrong_form", message, source.at, misfit.hint)
+        sources.tell("wrong_form", message, source.at, misfit.hint)
         return ()
     return () if text is None else ((name, text),)
 
@@ -120,7 +120,7 @@ def compile_cookies(block: dict[str, JSON], sources: Sources) -> list[Cookie]:
         at = below(COOKIES, name)
         if _TOKEN.fullmatch(name) is None:
             message = f"`{name}` is no name of a cookie"
-            sources.report(
+            sources.tell(
                 "wrong_form",
                 message,
                 at,
@@ -140,7 +140,7 @@ def _check_cookie(name: str, source: Source, sources: Sources) -> None:
         wrong = f"is {kind_of(value)}" if text is None and value is not None else cookie_fault(text or "")
         if wrong:
             message = f"the value of the cookie `{name}` {wrong}"
-            sources.report("wrong_form", message, source.at, "encode it with `%` and two hex digits")
+            sources.tell("wrong_form", message, source.at, "encode it with `%` and two hex digits")
 
 
 def _cookie(name: str, source: Source) -> Step:
@@ -161,4 +161,4 @@ def check_accept(text: str, sources: Sources) -> None:
     wrong = header_fault(text)
     if wrong or "{" in text or not text.strip():
         message = f"`accept` {wrong or 'is a list of media types, as it is written'}"
-        sources.report("wrong_form", message, "/live/accept", "write it as `application/json`")
+        sources.tell("wrong_form", message, "/live/accept", "write it as `application/json`")

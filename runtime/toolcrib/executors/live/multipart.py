@@ -76,7 +76,7 @@ def _written(fields: list[_Field]) -> Encoded:
 def _field(name: str, value: Any, at: str, sources: Sources) -> tuple[_Add, Part]:
     if _CONTROL.search(name) is not None:
         message = "the name of a field holds a control character"
-        sources.report("wrong_form", message, at, "leave the character out")
+        sources.tell("wrong_form", message, at, "leave the character out")
     if isinstance(value, dict):
         return _file_field(name, value, at, sources)
     source = sources.of(value, at)
@@ -129,12 +129,12 @@ def _written_file(source: Source, sources: Sources) -> _File:
     path = str(source.value)
     if source.secret:
         message = "the path of a file is not looked up"
-        sources.report("expression_not_allowed", message, source.at, "write the path as it is")
+        sources.tell("expression_not_allowed", message, source.at, "write the path as it is")
     elif path.lower().startswith("data:"):
         try:
             return _of_uri(path, source)
         except Misfit as misfit:
-            sources.report("wrong_form", misfit.message, source.at, misfit.hint)
+            sources.tell("wrong_form", misfit.message, source.at, misfit.hint)
     else:
         return _beside(path, source.at, sources)
     return _File("", "", b"")
@@ -217,4 +217,4 @@ def check_media_type(media_type: str, at: str, sources: Sources) -> None:
     """Report a media type of the block that is none."""
     if _MEDIA_TYPE.fullmatch(media_type) is None:
         hint = "write it as `image/png` or `text/plain; charset=utf-8`, without expressions"
-        sources.report("wrong_form", f"`{media_type}` is no media type", at, hint)
+        sources.tell("wrong_form", f"`{media_type}` is no media type", at, hint)

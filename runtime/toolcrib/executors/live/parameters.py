@@ -54,7 +54,7 @@ def compile_entries(
 def _entry(name: str, value: Any, at: str, sources: Sources, *, kind: Kind, taken: Collection[str]) -> Entry:
     if "{{" in name or "${" in name:
         hint = "write the name; for all arguments that are left: `from: args`"
-        sources.report("expression_not_allowed", "a name is literal text and can't be computed", at, hint)
+        sources.tell("expression_not_allowed", "a name is literal text and can't be computed", at, hint)
     styled: dict[str, Any] = value if isinstance(value, dict) else {"value": value}
     inner = below(at, "value") if isinstance(value, dict) else at
     source = sources.structure(styled["value"], inner)
@@ -81,7 +81,7 @@ def _check_deep_names(name: str, taken: Collection[str], at: str, sources: Sourc
     for other in taken:
         if other.startswith(f"{name}["):
             message = f"`{other}` could be written by `{name}` too, which has style `deepObject`"
-            sources.report("duplicate_parameter", message, at, "write one of them")
+            sources.tell("duplicate_parameter", message, at, "write one of them")
 
 
 def _check_style(source: Source, style: Style, at: str, sources: Sources) -> None:
@@ -89,7 +89,7 @@ def _check_style(source: Source, style: Style, at: str, sources: Sources) -> Non
     expected = fixed_by_style.get(style.name, style.explode)
     if style.explode is not expected:
         message = f"style `{style.name}` has no form with `explode: {'true' if style.explode else 'false'}`"
-        sources.report(
+        sources.tell(
             "wrong_style", message, below(at, "explode"), "leave `explode` out, or write `style: form`"
         )
     types = types_of(source, sources)
@@ -108,7 +108,7 @@ def _check_types(types: frozenset[str], style: Style, at: str, sources: Sources)
         message, hint = f"style `{style.name}` writes lists", "leave `style` out"
     else:
         return
-    sources.report("wrong_style", f"{message}; the value is of type {_listed(types)}", at, hint)
+    sources.tell("wrong_style", f"{message}; the value is of type {_listed(types)}", at, hint)
 
 
 def _listed(types: Collection[str]) -> str:
@@ -193,18 +193,19 @@ class Left(NamedTuple):
                     f"the argument `{name}` and the `{name}` that is written here would be one parameter"
                 )
                 hint = f'use it: `{name}: "{{{{ args.{name} }}}}"`, or give one of them another name'
-                self.sources.report("duplicate_parameter", message, self.at, hint)
+                self.sources.tell("duplicate_parameter", message, self.at, hint)
             elif types_of(self.source(name), self.sources) == _OBJECT:
                 message = f"the argument `{name}` is an object, and has no form here unless a style is chosen"
                 hint = f'write `{name}: {{value: "{{{{ args.{name} }}}}", style: deepObject}}`'
-                self.sources.report("wrong_style", message, self.at, hint)
+                self.sources.tell("wrong_style", message, self.at, hint)
 
     def writer(self) -> Write:
         """What adds them as parameters."""
+        known = {name: self.source(name) for name in keys_described(self.sources.tool)}
 
         def write(arguments: Arguments, out: list[str]) -> None:
             for name, value in self.of(arguments).items():
-                source = self.source(name)
+                source = known.get(name) or self.source(name)
                 if name in self.taken:
                     raise source.misfit("is set by the descriptor", "leave it out")
                 write_one(name, value, source, out)

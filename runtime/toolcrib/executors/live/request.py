@@ -228,14 +228,14 @@ def _check_named_twice(block: dict[str, Any], body: Body, written: dict[str, Par
         if name in written:
             part = written[name]
             message = f"the header `{part.name}` is written here and by `{key}`"
-            sources.report("duplicate_header", message, part.pointer, "write one of them")
+            sources.tell("duplicate_header", message, part.pointer, "write one of them")
 
 
 def _check_left(query: Left | None, body: Left | None, block: dict[str, Any], sources: Sources) -> None:
     """What can be told of the arguments that are left only when all else is compiled."""
     if query is not None and body is not None:
         message = "`query` and `body` both take the arguments that are left"
-        sources.report("wrong_combination", message, body.at, "let one of them do it")
+        sources.tell("wrong_combination", message, body.at, "let one of them do it")
     for left in (query, body):
         if left is not None:
             left.check()

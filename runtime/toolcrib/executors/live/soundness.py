@@ -24,7 +24,7 @@ def check_body(method: str, sources: Sources) -> None:
     """Refuse a body where it has no meaning (RFC 9110 sections 9.3.1, 9.3.2)."""
     if method in _BODILESS:
         hint = "write `method: POST`, or `query` in place of `body`"
-        sources.report("body_not_allowed", f"a {method} request has no body", "/live/body", hint)
+        sources.tell("body_not_allowed", f"a {method} request has no body", "/live/body", hint)
 
 
 def check_hosts(hosts: Collection[str], host: str, text: str, sources: Sources) -> None:
@@ -32,7 +32,7 @@ def check_hosts(hosts: Collection[str], host: str, text: str, sources: Sources) 
     unknown = "${" in text and not sources.looks_up
     if hosts and not unknown and not any(fnmatchcase(host, pattern) for pattern in hosts):
         message = f"`hosts` does not name `{host}`, the host of `url`"
-        sources.report("host_not_named", message, "/live/hosts", f"add `{host}`")
+        sources.tell("host_not_named", message, "/live/hosts", f"add `{host}`")
 
 
 def check_insecure(url: Url, block: dict[str, Any], sources: Sources) -> None:
@@ -41,7 +41,7 @@ def check_insecure(url: Url, block: dict[str, Any], sources: Sources) -> None:
         message = (
             f"what is looked up goes to `{url.host}` without encryption: everybody on the way can read it"
         )
-        sources.report("unencrypted_secret", message, URL, "write `https://`", severity="warning")
+        sources.tell("unencrypted_secret", message, URL, "write `https://`", severity="warning")
 
 
 def _is_loopback(host: str) -> bool:
@@ -61,7 +61,7 @@ def check_unused(block: dict[str, Any], sources: Sources) -> None:
             message = f"the argument `{name}` is used nowhere"
             hint = f"write `{{{{ args.{name} }}}}` where it belongs, or take it out of the schema"
             place = pointer_to(("input_schema", "properties", name))
-            sources.report("unused_argument", message, place, hint, severity="warning")
+            sources.tell("unused_argument", message, place, hint, severity="warning")
 
 
 def _mentioned(block: dict[str, Any]) -> Iterator[str]:
@@ -88,4 +88,4 @@ def check_query_names(names: Collection[str], url: Url, at: str, sources: Source
     for name in names:
         if name in written:
             message = f"the parameter `{name}` stands in `url` and here"
-            sources.report("duplicate_parameter", message, below(at, name), "write it in one place")
+            sources.tell("duplicate_parameter", message, below(at, name), "write it in one place")

@@ -151,7 +151,7 @@ class Sources:
         """Whether values are really looked up; while a document is only checked they are not."""
         return self._vault is not None
 
-    def report(
+    def tell(
         self, code: str, message: str, pointer: str, hint: str = "", *, severity: Severity = "error"
     ) -> None:
         """Add a problem."""
@@ -186,7 +186,7 @@ class Sources:
             )
             return [piece for pieces in inner for piece in pieces]
         except ExpressionError as error:
-            self.report(error.code, error.message, at, error.hint)
+            self.tell(error.code, error.message, at, error.hint)
             return []
 
     def source(self, piece: Piece, at: str) -> Source:
@@ -267,13 +267,13 @@ class Sources:
         if "{{" in key or "${" in key:
             hint = "an object with computed keys is written as `{{ {args.name: 1} }}`"
             message = "a key is literal text and can't be computed"
-            self.report("expression_not_allowed", message, below(at, key), hint)
+            self.tell("expression_not_allowed", message, below(at, key), hint)
 
     def expect(self, source: Source) -> None:
         """Warn of an argument that has to be there and may be left out."""
         if source.path and not self._always_given(source.path):
             name = ".".join(source.path)
-            self.report(
+            self.tell(
                 "optional_in_path",
                 f"`{name}` is needed here, and the input schema lets it be left out",
                 source.at,
@@ -288,7 +288,7 @@ class Sources:
             if not expression.names:
                 return fixed(expression.evaluate({}), at)
         except ExpressionError as error:
-            self.report(error.code, error.message, at, error.hint)
+            self.tell(error.code, error.message, at, error.hint)
             return fixed("", at)
         reads = tuple(watch.keys)
         self.read.update(reads)

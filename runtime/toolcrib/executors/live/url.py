@@ -100,7 +100,7 @@ def compile_url(text: str, sources: Sources) -> Url:
     scheme, authority, path, query, fragment = match.groups()
     origin = _origin(scheme, authority, sources)
     if fragment is not None:
-        sources.report("invalid_url", "a fragment (`#...`) is never sent", POINTER, "leave it out")
+        sources.tell("invalid_url", "a fragment (`#...`) is never sent", POINTER, "leave it out")
     make, segments = _path(path or "/", marked, sources)
     parameters = tuple(_parameters(query or "", marked, sources))
     if origin is None or any(problem.severity == "error" for problem in sources.problems[before:]):
@@ -155,7 +155,7 @@ class _Skeleton:
                 "holds a blank, a backslash or a control character",
                 "write it as `%20`, `%5C` ...",
             )
-        self._sources.report("invalid_url", f"`url` {message}", POINTER, hint)
+        self._sources.tell("invalid_url", f"`url` {message}", POINTER, hint)
 
     def _variable(self, variable: Variable, after: list[Piece]) -> None:
         """Put a part of the address in; its value is the operator's and may have structure."""
@@ -165,7 +165,7 @@ class _Skeleton:
         if _UNFIT.search(value) is not None or "?" in value or "#" in value:
             message = f"what `{variable.text}` stands for can't be a part of the address: it holds a blank, a brace, `?`, `#` or the like"
             hint = "it may hold scheme, host, port and path; the query is written behind it"
-            self._sources.report("invalid_url", message, POINTER, hint)
+            self._sources.tell("invalid_url", message, POINTER, hint)
             return
         if value.endswith("/") and after and isinstance(after[0], str) and after[0].startswith("/"):
             value = value.removesuffix("/")
@@ -186,13 +186,13 @@ def _refuse_shape(skeleton: str, sources: Sources) -> None:
         return
     shown = _MARK.sub("{{ ... }}", skeleton)
     message = f"`{shown}` is no absolute url" if len(shown) < 200 else "this is no absolute url"
-    sources.report("invalid_url", message, POINTER, "write `https://host/path`")
+    sources.tell("invalid_url", message, POINTER, "write `https://host/path`")
 
 
 def _refuse_computed_origin(sources: Sources) -> None:
     hint = "write them as they are, or as `${VAR}`, which is looked up once; for several hosts write several tools"
     message = "an expression can't choose the scheme, host or port: only segments of the path and values of the query"
-    sources.report("expression_in_origin", message, POINTER, hint)
+    sources.tell("expression_in_origin", message, POINTER, hint)
 
 
 def _origin(scheme: str, authority: str, sources: Sources) -> tuple[str, str, int] | None:
@@ -201,22 +201,22 @@ def _origin(scheme: str, authority: str, sources: Sources) -> tuple[str, str, in
         return None
     scheme = scheme.lower()
     if scheme not in DEFAULT_PORTS:
-        sources.report(
+        sources.tell(
             "invalid_url", f"`{scheme}` is not `https` or `http`", POINTER, "write `https://host/path`"
         )
         return None
     if "@" in authority:
         message = "a user or password can't stand in the url, where logs would show it"
         hint = "write `auth: {type: http, scheme: basic, username: ..., password: ...}`"
-        sources.report("invalid_url", message, POINTER, hint)
+        sources.tell("invalid_url", message, POINTER, hint)
         return None
     host, port = _host_and_port(authority)
     if host is None:
         hint = "a name in another script is written in its ASCII form: `xn--...`"
-        sources.report("invalid_url", f"`{authority}` is no host", POINTER, hint)
+        sources.tell("invalid_url", f"`{authority}` is no host", POINTER, hint)
         return None
     if port and (_PORT.fullmatch(port) is None or not 0 < int(port) < 65536):
-        sources.report("invalid_url", f"`{port}` is no port", POINTER, "a port is a number up to 65535")
+        sources.tell("invalid_url", f"`{port}` is no port", POINTER, "a port is a number up to 65535")
         return None
     return scheme, host, int(port) if port else DEFAULT_PORTS[scheme]
 
@@ -288,7 +288,7 @@ def _literal_segment(text: str, sources: Sources) -> str:
     segment = literal_part(text)
     if leads_elsewhere(segment):
         message = f"the path of `url` has a step `{text}`, which would lead to another path"
-        sources.report("invalid_url", message, POINTER, "write the path that it leads to")
+        sources.tell("invalid_url", message, POINTER, "write the path that it leads to")
     return segment
 
 
@@ -343,7 +343,7 @@ def _parameters(text: str, marked: list[_Marked], sources: Sources) -> Iterator[
         if "\0" in name:
             hint = "write the name; for all arguments that are left: `query: {from: args}`"
             message = "the name of a parameter can't be computed, only its value"
-            sources.report("expression_in_origin", message, POINTER, hint)
+            sources.tell("expression_in_origin", message, POINTER, hint)
             continue
         parts = list(_parts(value, marked))
         decoded = unquote_plus(name)

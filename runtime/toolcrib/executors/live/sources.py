@@ -94,7 +94,7 @@ class Source(NamedTuple):
     def _subject(self) -> str:
         if self.path or self.subject:
             return self.subject or f"`{'.'.join(self.path)}`"
-        return f"what is made of {list_of_names([*self.reads])}" if self.reads else "this"
+        return f"what is made of {list_of_names([*self.reads])}" if self.reads else "it"
 
     @property
     def pointer(self) -> str:

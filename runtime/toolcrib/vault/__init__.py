@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
@@ -113,13 +114,13 @@ class Vault(Masks):
     def _from_file(self, variable: Variable) -> str:
         try:
             path = Path(variable.name).expanduser()
-            if not path.exists():
-                return ""
-            if not path.is_file():
+            if not stat.S_ISREG(path.stat().st_mode):  # to open a pipe may wait for ever
                 raise _unreadable(variable, "is not a file")
             with path.open("rb") as file:
                 raw = file.read(_LARGEST + 1)
-        except (OSError, RuntimeError):
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except (OSError, ValueError, RuntimeError):  # a path with a NUL; a `~` without a home
             raise _unreadable(variable, "can't be read") from None
         if len(raw) > _LARGEST:
             raise _unreadable(variable, f"has more than {_LARGEST} bytes")

@@ -1,4 +1,4 @@
-"""Texts whose escapes are undone, as URLs, JSON, `repr` and HTML write them: one character for each."""
+"""Texts whose escapes are undone, as URLs, JSON, `repr` and HTML write them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ ENTITIES: Final = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
 _NAMED: Final = {name: character for character, name in ENTITIES.items()}
 _SHORT: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 
+_SAME: Final = {"+": " ", "\\": ""}
+
 # Escapes may be escaped again, up to three times over: `%252F`, `\\"`. Repetitions are bounded, so that no text can
 # make the search slow.
 _HEX: Final = "[0-9a-fA-F]"
@@ -19,10 +21,10 @@ _SLASHES: Final = r"\\{1,8}"
 
 
 def _utf8(sign: str) -> str:
-    """A pattern for one character in UTF-8, each byte written as `sign` and two digits."""
+    """A pattern for one character in UTF-8, each byte written as `sign` and two digits; the longest first."""
     more = f"{sign}[89abAB]{_HEX}"
-    lengths = ("[0-7]", "[cdCD]", "[eE]", "[fF]")
-    return "|".join(f"{sign}{first}{_HEX}" + more * count for count, first in enumerate(lengths))
+    first = {3: "[fF]", 2: "[eE]", 1: "[cdCD]", 0: "[0-7]"}
+    return "|".join(f"{sign}{digit}{_HEX}" + more * count for count, digit in first.items())
 
 
 _PERCENT: Final = "%(?:25){0,3}"
@@ -31,6 +33,7 @@ _ESCAPE: Final = re.compile(
     rf"|(?P<bytes>{_utf8(_SLASHES + 'x')})"
     rf"|(?P<pair>{_SLASHES}u[dD][89abAB]{_HEX}{{2}}{_SLASHES}u[dD][c-fC-F]{_HEX}{{2}})"
     rf"|{_SLASHES}u(?P<unit>{_HEX}{{4}})"
+    rf"|{_SLASHES}x(?P<latin>{_HEX}{{2}})"
     rf"|{_SLASHES}(?P<short>[nrtbf])"
     rf"|{_SLASHES}(?P<sign>[\"'/])"
     rf"|(?P<slashes>{_SLASHES})"
@@ -46,13 +49,14 @@ class Unescaped(NamedTuple):
 
     Attributes:
         text: The text.
-        places: Where a character in it was an escape, in order.
-        spans: Where each of these escapes stood in the text before: (start, end).
+        places: Where in it what an escape stands for begins, in order.
+        spans: Where each of these escapes stood in the text before, and how long it is now (0 or 1):
+            (start, end, length).
     """
 
     text: str
     places: list[int]
-    spans: list[tuple[int, int]]
+    spans: list[tuple[int, int, int]]
 
     def before(self, start: int, end: int) -> tuple[int, int]:
         """Where a part stood in the text before."""
@@ -63,24 +67,30 @@ class Unescaped(NamedTuple):
         index = bisect_right(self.places, place) - 1
         if index < 0:
             return place, place + 1
-        past = place - self.places[index]
-        start, end = self.spans[index]
-        return (start, end) if past == 0 else (end + past - 1, end + past)
+        start, end, length = self.spans[index]
+        past = place - self.places[index] - length
+        return (start, end) if past < 0 else (end + past, end + past + 1)
 
 
 def without_escapes(text: str) -> Unescaped:
-    """Undo every escape, each to one character. A `+` is a blank, as in forms."""
+    """Undo every escape.
+
+    Two characters can't be told from escapes, and are the same however they are written: a `+` is a blank, as in
+    forms, and a backslash is nothing.
+    """
     pieces: list[str] = []
     places: list[int] = []
-    spans: list[tuple[int, int]] = []
+    spans: list[tuple[int, int, int]] = []
     position = length = 0
     for match in _ESCAPE.finditer(text):
-        pieces += (text[position : match.start()], _character(match))
-        length += match.start() - position
+        start, end = match.span()
+        character = _SAME.get(character := _character(match), character)
+        pieces += (text[position:start], character)
+        length += start - position
         places.append(length)
-        spans.append(match.span())
-        length += 1
-        position = match.end()
+        spans.append((start, end, len(character)))
+        length += len(character)
+        position = end
     return Unescaped("".join([*pieces, text[position:]]), places, spans)
 
 
@@ -93,10 +103,10 @@ def _character(match: re.Match[str]) -> str:
         return _decoded("".join(part[:2] for part in written.split("x")[1:]), "utf-8")
     if kind == "pair":
         return _decoded("".join(part[:4] for part in written.split("u")[1:]), "utf-16-be")
-    if kind in {"unit", "hexadecimal", "decimal"}:
+    if kind in {"unit", "latin", "hexadecimal", "decimal"}:
         number = int(written, 10 if kind == "decimal" else 16)
         return chr(number) if number <= 0x10FFFF else "\ufffd"
-    return {**_SHORT, **_NAMED, "+": " "}.get(written, written[-1])
+    return _NAMED.get(written) or _SHORT.get(written) or written[-1]
 
 
 def _decoded(digits: str, encoding: str) -> str:

@@ -11,9 +11,6 @@ from toolcrib.vault.spelling import Spelling
 
 _ESCAPES: Final = re.compile(r"[%\\\\&]")
 
-_TELLING: Final = 4
-"""Characters from which on a secret is looked for within texts, as in `SeenSecrets`."""
-
 _PASSING: Final = 128
 """How many secrets are remembered of the kind that is made anew."""
 
@@ -69,11 +66,13 @@ class Masks(SeenSecrets):
         """The text with `***` in place of every secret."""
         if text in self._scalars:
             return HIDDEN
-        told = [spelling for secret, spelling in self._known().items() if len(secret) >= _TELLING]
-        spans = [span for each in told for writing in each.writings for span in writing.spans_in(text)]
-        if told and _ESCAPES.search(text) is not None:
+        known = self._known().values()
+        spans = [span for each in known for writing in each.writings for span in writing.spans_in(text)]
+        if known and _ESCAPES.search(text) is not None:
             plain = without_escapes(text)
-            found = (span for each in told for writing in each.plain for span in writing.spans_in(plain.text))
+            found = (
+                span for each in known for writing in each.plain for span in writing.spans_in(plain.text)
+            )
             spans += [plain.before(*span) for span in found]
         return _without(text, spans) if spans else text
 

@@ -9,6 +9,9 @@ from typing import Final, NamedTuple
 
 from toolcrib.vault.escapes import ENTITIES, without_escapes
 
+_TELLING: Final = 4
+"""Characters from which on a secret is looked for within texts, as in `SeenSecrets`."""
+
 _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 
 
@@ -43,23 +46,24 @@ class Spelling:
 
     @cached_property
     def writings(self) -> tuple[Writing, ...]:
-        """What to look for in a text as it is."""
-        whole = (*_as_it_is(self._secret), *_base64(self._secret))
-        writings = [*map(Writing, whole), *_within_base64(self._secret)]
+        """What to look for in a text as it is; nothing of a short secret."""
+        secret = self._secret
+        if len(secret) < _TELLING:
+            return ()
+        whole = (*_as_it_is(secret), *_base64(secret), *_escaped(secret))
+        writings = [*map(Writing, whole), *_within_base64(secret)]
         return tuple({writing.text: writing for writing in reversed(writings)}.values())
 
     @cached_property
     def plain(self) -> tuple[Writing, ...]:
         """What to look for in a text whose escapes are undone."""
         changed = [writing._replace(text=without_escapes(writing.text).text) for writing in self.writings]
-        return tuple(
-            writing for writing in dict.fromkeys(changed) if len(writing.text) >= len(self._secret) / 2
-        )
+        return tuple(writing for writing in dict.fromkeys(changed) if len(writing.text) >= _TELLING)
 
     @cached_property
     def needles(self) -> tuple[bytes, ...]:
         """What a body that holds the secret has somewhere, escapes with numbers aside."""
-        texts = (*(writing.text for writing in self.writings), *_escaped(self._secret))
+        texts = [writing.text for writing in self.writings] or [self._secret, *_escaped(self._secret)]
         return tuple(text.encode() for text in dict.fromkeys(texts))
 
 
@@ -104,11 +108,12 @@ def _within_base64(secret: str) -> Iterator[Writing]:
 
 
 def _escaped(secret: str) -> Iterator[str]:
-    """The secret as JSON, Python and HTML hold it without numbers; some writers of JSON escape slashes too."""
-    written = json.dumps(secret, ensure_ascii=False)[1:-1]
-    yield written
-    yield written.replace("/", "\\/")
+    """The secret as JSON, Python and HTML hold it; some writers of JSON escape slashes too."""
+    for written in (json.dumps(secret, ensure_ascii=False)[1:-1], json.dumps(secret)[1:-1]):
+        yield written
+        yield written.replace("/", "\\/")
     yield repr(secret)[1:-1]
-    for apostrophe in ("'", "&apos;", "&#39;", "&#x27;"):
-        named = "".join(f"&{ENTITIES[each]};" if each in '&<>"' else each for each in secret)
-        yield named.replace("'", apostrophe)
+    for named in ("&<>", '&<>"'):
+        text = "".join(f"&{ENTITIES[each]};" if each in named else each for each in secret)
+        for apostrophe in ("'", "&apos;", "&#39;", "&#x27;"):
+            yield text.replace("'", apostrophe)

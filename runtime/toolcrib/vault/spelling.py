@@ -64,7 +64,11 @@ class Spelling:
     def needles(self) -> tuple[bytes, ...]:
         """What a body that holds the secret has somewhere, escapes with numbers aside."""
         texts = [writing.text for writing in self.writings] or [self._secret, *_escaped(self._secret)]
-        return tuple(text.encode() for text in dict.fromkeys(texts))
+        shortest: list[str] = []
+        for text in sorted(texts, key=len):
+            if not any(found in text for found in shortest):
+                shortest.append(text)
+        return tuple(text.encode() for text in shortest)
 
 
 def _as_it_is(secret: str) -> Iterator[str]:

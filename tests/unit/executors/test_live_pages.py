@@ -420,3 +420,9 @@ SCHEMA = json.loads(
 )  # fmt: skip
 def test_what_the_schema_of_pagination_takes(good, pagination):
     assert Validator(SCHEMA).is_valid({"pagination": pagination}) is good
+
+
+def test_an_expression_that_is_none_is_told_by_its_key():
+    problems = []
+    compile_pages({"pagination": {**CURSOR, "items": "body["}}, TOOL, problems)
+    assert problems[0].message.startswith("`items` is no JMESPath expression")

@@ -132,7 +132,7 @@ def test_nothing_else_is_hidden(value, steps):
 
 
 def test_however_deep_a_text_is_nothing_is_left():
-    for depth in range(600, 1100):
+    for depth in (90, 300, 20_000):
         text = '{"ssn": "hunter2", "a": ' + "[" * depth + "]" * depth + "}"
         left = value_with(["**.ssn"], text.encode(), content_type="text/plain").value
         assert left == "***" or left.startswith('{"ssn":"***","a":[[')

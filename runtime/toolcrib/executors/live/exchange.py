@@ -132,6 +132,7 @@ class Exchange:
             part if part.text is None else part._replace(text=vault.hide_in_text(part.text))
             for part in result.content
         )
+        meta = vault.hide_in(dict(result.meta))
         error = result.error
         if error is not None:
             details = vault.hide_in(dict(error.details))
@@ -144,6 +145,7 @@ class Exchange:
             content=parts,
             message=vault.hide_in_text(result.message),
             error=error,
+            meta=meta if isinstance(meta, dict) else {},
         )
 
     def _freshness(self, call: Call, draft: Draft, response: Response) -> JSON:

@@ -124,12 +124,12 @@ def read_any_body(response: Response) -> Body:
 
 
 def json_in(text: str) -> JSON:
-    """The object or list that a text is in JSON; None where it is neither."""
+    """The object or list that a text is in JSON; None where it is neither. RecursionError where it is too deep."""
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:
         value: JSON = _DECODER.decode(text.strip())
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     return value
 

@@ -82,12 +82,12 @@ def redacted(value: JSON, paths: Iterable[Steps]) -> JSON:
 def _redacted_text(text: str, paths: Iterable[Steps]) -> str:
     if _LIKE_JSON.match(text) is None:
         return text
-    values = [json_in(text)]
-    if values == [None]:
-        values = [json_in(line) for line in text.split("\n") if line.strip()]
-    if None in values:
-        return HIDDEN
     try:
+        values = [json_in(text)]
+        if values == [None]:
+            values = [json_in(line) for line in text.split("\n") if line.strip()]
+        if None in values:
+            return HIDDEN
         return "\n".join(_ENCODER.encode(redacted(each, paths)) for each in values)
     except RecursionError:
         return HIDDEN

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from toolcrib.errors import Problem, did_you_mean
 from toolcrib.model import JSON
+from toolcrib.pointers import keys_of
 
 Select = Callable[[JSON], JSON]
 """Reshapes a value; raises ValueError where a function does not take what it is given."""
@@ -44,7 +45,7 @@ _SHAPE = "write a JMESPath expression such as `{name: user.name, tags: tags[*].l
 def _unreadable(error: Exception, pointer: str) -> Problem:
     position = getattr(error, "lex_position", None)
     where = "" if position is None else f" at character {position + 1}"
-    message = f"`select` is no JMESPath expression{where}"
+    message = f"`{keys_of(pointer)[-1]}` is no JMESPath expression{where}"
     return Problem(code="bad_select", message=message, pointer=pointer, hint=_SHAPE)
 
 

@@ -50,6 +50,14 @@ class Header(NamedTuple):
     secret: bool
 
 
+class NameFault(NamedTuple):
+    """What is wrong with a name: code and message of the problem, and the way out."""
+
+    code: str
+    message: str
+    hint: str
+
+
 def compile_headers(block: dict[str, JSON], sources: Sources) -> list[Header]:
     """Compile the headers of a block.
 
@@ -71,12 +79,21 @@ def compile_headers(block: dict[str, JSON], sources: Sources) -> list[Header]:
 
 def check_name(name: str, at: str, sources: Sources) -> None:
     """Report the name of a header that is none, or that a block can't write."""
+    fault = fault_of_name(name)
+    if fault is not None:
+        sources.tell(fault.code, fault.message, at, fault.hint)
+
+
+def fault_of_name(name: str) -> NameFault | None:
+    """What is wrong with the name of a header; None if nothing is."""
     if _TOKEN.fullmatch(name) is None:
-        message = f"`{name}` is no name of a header"
-        sources.tell("wrong_form", message, at, "a name has letters, digits and `-`, and is never computed")
-    elif name.lower() in _FORBIDDEN:
-        message = f"the header `{name}` can't be written here"
-        sources.tell("reserved_header", message, at, _FORBIDDEN[name.lower()])
+        hint = "a name has letters, digits and `-`, and is never computed"
+        return NameFault("wrong_form", f"`{name}` is no name of a header", hint)
+    if name.lower() in _FORBIDDEN:
+        return NameFault(
+            "reserved_header", f"the header `{name}` can't be written here", _FORBIDDEN[name.lower()]
+        )
+    return None
 
 
 def _header(name: str, source: Source, sources: Sources) -> Header:

@@ -37,14 +37,15 @@ def check_hosts(hosts: Collection[str], host: str, text: str, sources: Sources) 
 
 def check_insecure(url: Url, block: dict[str, Any], sources: Sources) -> None:
     """Warn of secrets that everybody on the way can read; those of `auth` are told where that is compiled."""
-    if url.scheme == "http" and sources.secrets and "auth" not in block and not _is_loopback(url.host):
+    if url.scheme == "http" and sources.secrets and "auth" not in block and not is_loopback(url.host):
         message = (
             f"what is looked up goes to `{url.host}` without encryption: everybody on the way can read it"
         )
         sources.tell("unencrypted_secret", message, URL, "write `https://`", severity="warning")
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host, as it is written, is this machine."""
     name = host.removesuffix(".")
     return (
         name in ("localhost", "::1") or name.endswith(".localhost") or _LOOPBACK.fullmatch(name) is not None

@@ -11,15 +11,16 @@ from toolcrib.executors.live.auth.addresses import address_of
 from toolcrib.executors.live.auth.contract import Auth, AuthFailed, Fetch
 from toolcrib.executors.live.auth.credentials import Fields
 from toolcrib.executors.live.auth.fixed import Fixed, Spot, api_key, basic, bearer
-from toolcrib.executors.live.auth.hook import HEADER_NAME, RESERVED, HookAuth, Outgoing, python
-from toolcrib.executors.live.auth.oauth import OAuth, oauth2, token_address, warn_of_plain_text
+from toolcrib.executors.live.auth.hook import HookAuth, Outgoing, python
+from toolcrib.executors.live.auth.oauth import OAuth, oauth2, warn_of_plain_text
 from toolcrib.executors.live.auth.tokens import Tokens
 from toolcrib.executors.live.draft import Draft
+from toolcrib.executors.live.headers import fault_of_name
 from toolcrib.model import Descriptor
 from toolcrib.protocols import Clock
 from toolcrib.vault import Vault
 
-__all__ = ["Auth", "AuthFailed", "Fetch", "Outgoing", "Tokens", "compile_auth", "hosts_of"]
+__all__ = ["Auth", "AuthFailed", "Fetch", "Outgoing", "Tokens", "compile_auth"]
 
 
 class Several:
@@ -88,20 +89,6 @@ def compile_auth(
     return schemes[0] if len(schemes) == 1 else Several(schemes)
 
 
-def hosts_of(block: Mapping[str, Any], vault: Vault | None = None) -> tuple[str, ...]:
-    """The hosts that a block's `auth` asks for tokens.
-
-    Without a vault those that are looked up are left out; `Auth.hosts` has all of them.
-
-    Raises:
-        MissingSecret: Something in an address is not there.
-    """
-    auth = block.get("auth", [])
-    schemes = [auth] if isinstance(auth, Mapping) else auth
-    addresses = [token_address(Fields(scheme, "", [], vault)) for scheme in schemes if "token_url" in scheme]
-    return tuple(address.host for address in addresses if address is not None)
-
-
 def _compiled(fields: Fields, tokens: Tokens) -> Fixed | OAuth | HookAuth | None:
     kind = fields.choice("type")
     if kind == "apiKey":
@@ -122,14 +109,9 @@ def _check_spot(fields: Fields, spots: dict[Spot, str]) -> None:
     if spot in spots:
         message = f"the {where} `{name}` is written twice: here and at {spots[spot]}"
         fields.report("duplicate_credential", message, hint="leave one of them out; only one can be sent")
-    elif where != "query" and HEADER_NAME.fullmatch(name) is None:
-        message = f"`{name}` can't be the name of a {where}"
-        hint = "it has letters, digits and none of the signs that divide headers"
-        fields.report("wrong_form", message, "name", hint=hint)
-    elif where == "header" and spot[1] in RESERVED | {"cookie"}:
-        message = f"the header `{name}` can't carry a credential"
-        hint = "it belongs to the connection" if spot[1] in RESERVED else "write `in: cookie`"
-        fields.report("reserved_header", message, "name", hint=hint)
+    fault = fault_of_name(name) if where != "query" else None
+    if fault is not None and not (where == "cookie" and fault.code == "reserved_header"):
+        fields.report(fault.code, fault.message.replace("header", where), "name", hint=fault.hint)
     spots[spot] = fields.pointer
 
 

@@ -42,8 +42,3 @@ def address_of(text: str) -> Address | None:
         return None
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Address(parts.scheme, host, port or DEFAULT_PORTS[parts.scheme], target)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host, as it is written, is this machine."""
-    return host in {"localhost", "::1"} or host.endswith(".localhost") or host.startswith("127.")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from toolcrib.errors import ExpressionError, Problem, Severity
+from toolcrib.executors.live.placing import cookie_fault
 from toolcrib.vault import MissingSecret, UnusableSecret, Variable, Vault, pieces_of, plain
 
 Place: TypeAlias = Literal["header", "query", "cookie", "basic", "form", "address"]
@@ -78,7 +79,7 @@ class Fields:
         return text
 
     def text(self, key: str, place: Place, default: str = "") -> str:
-        """A text that is only secret as far as it is looked up; an address is none at all.
+        """A text that is only secret as far as it is looked up; an address only from its query on.
 
         Raises:
             MissingSecret: Something in it is not there, or can't be sent.
@@ -108,13 +109,11 @@ class Fields:
                 self.report("unusable_credential", f"`{key}` {fault}", key, hint="mend it, or leave it out")
             return text or STAND_IN
         at = f"{self.pointer}/{key}"
+        text = ""
         try:
-            text = "".join(
-                plain(piece)
-                if isinstance(piece, str)
-                else self.vault.look_up(piece, secret=place != "address")
-                for piece in pieces
-            )
+            for piece in pieces:
+                secret = place != "address" or "?" in text
+                text += plain(piece) if isinstance(piece, str) else self.vault.look_up(piece, secret=secret)
         except MissingSecret as error:
             raise error.at(at) from None
         fault = fault_of(text, place)
@@ -156,8 +155,8 @@ def fault_of(text: str, place: Place) -> str:
         other = _NOT_ASCII.search(text)
         if other is not None:
             return f"holds a character that is not ASCII at character {other.start() + 1}"
-        if place == "cookie" and ";" in text:
-            return f"holds a `;` at character {text.index(';') + 1}, which would end the cookie"
+        if place == "cookie":
+            return cookie_fault(text)
     if place == "basic" and ":" in text:
         return f"holds a `:` at character {text.index(':') + 1}, which would end the user name (RFC 7617 section 2)"
     return ""

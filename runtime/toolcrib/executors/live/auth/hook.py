@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import traceback
 from collections.abc import Callable, Mapping
 from functools import reduce
 from importlib import import_module
 from inspect import isawaitable
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from toolcrib.executors.live.auth.contract import AuthFailed, Fetch
 from toolcrib.executors.live.auth.credentials import Fields, fault_of
 from toolcrib.executors.live.auth.fixed import set_header
 from toolcrib.executors.live.draft import Draft
+from toolcrib.executors.live.headers import fault_of_name
 from toolcrib.model import JSON
 from toolcrib.protocols import Clock
 from toolcrib.vault import Vault
-
-HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""A token of RFC 9110 section 5.6.2."""
-
-RESERVED: Final = frozenset(
-    [
-        "accept-encoding",
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ]
-)
-"""Headers that belong to the connection; whoever sends the request writes them."""
 
 
 class Outgoing(NamedTuple):
@@ -85,8 +66,10 @@ class HookAuth:
         with clock.outside():
             answer = await self._asked(self._hook, view)
         for name, value in self._part(answer, "headers"):
-            if HEADER_NAME.fullmatch(name) is None or name.lower() in RESERVED | {"cookie"}:
-                raise self._wrong("returned a header with a name that it can't have")
+            if fault_of_name(name) is not None:
+                raise self._wrong(
+                    "returned a header with a name that none can have, or that is not its to write"
+                )
             set_header(draft, name, value)
         for name, value in self._part(answer, "query"):
             draft.set_query(name, value)

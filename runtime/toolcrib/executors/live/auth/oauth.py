@@ -11,12 +11,13 @@ from functools import partial
 from typing import Final
 from urllib.parse import quote_plus, urlencode
 
-from toolcrib.executors.live.auth.addresses import Address, address_of, is_loopback
+from toolcrib.executors.live.auth.addresses import Address, address_of
 from toolcrib.executors.live.auth.contract import AuthFailed, Fetch
 from toolcrib.executors.live.auth.credentials import STAND_IN, Fields
 from toolcrib.executors.live.auth.fixed import Spot, basic_header, set_header
 from toolcrib.executors.live.auth.tokens import Account, Token, Tokens
 from toolcrib.executors.live.draft import Draft
+from toolcrib.executors.live.soundness import is_loopback
 from toolcrib.http import Fault, HTTPError, Request, Response
 from toolcrib.model import JSON
 from toolcrib.protocols import Clock

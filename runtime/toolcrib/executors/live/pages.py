@@ -135,7 +135,7 @@ class Pages:
         try:
             items = read.envelope["body"] if self._items is None else self._items(read.envelope)
         except ValueError as error:
-            raise _Broken(_invalid("no_items", f"`pagination.items` failed over a page: {error}")) from None
+            raise _Broken(_unusable("no_items", f"`pagination.items` failed over a page: {error}")) from None
         if read.envelope["body"] is None:
             items = []
         if not isinstance(items, list):
@@ -143,7 +143,7 @@ class Pages:
                 "`pagination.items` finds no list on a page; where there may be none, "
                 "write an empty list behind it: ``body.data || `[]` ``"
             )
-            raise _Broken(_invalid("no_items", message))
+            raise _Broken(_unusable("no_items", message))
         return Page(step, read.envelope, items)
 
     def _taken(self, page: Page, style: Style, collected: _Collected) -> tuple[Step | None, str]:
@@ -181,7 +181,7 @@ def _following(page: Page, style: Style) -> Step | None:
         return style.following(page)
     except (NoPage, ValueError) as error:
         message = f"the next page can't be asked for: {error}"
-        raise _Broken(_invalid("bad_cursor", message)) from None
+        raise _Broken(_unusable("bad_cursor", message)) from None
     except LinkRefused as error:
         message = f"{error}; `hosts` names the hosts that may be reached"
         raise _Broken(Result.failed(Outcome.DENIED, message, code="link_refused")) from None
@@ -216,8 +216,8 @@ def _with_pages(result: Result, collected: _Collected) -> Result:
     return result._replace(message=message, error=error)
 
 
-def _invalid(code: str, message: str) -> Result:
-    return Result.failed(Outcome.INVALID_RESULT, message, code=code)
+def _unusable(fault: str, message: str) -> Result:
+    return Result.failed(Outcome.INVALID_RESULT, message, code=fault)
 
 
 def _bad_argument(call: Call, name: str, why: str) -> Result:

@@ -52,31 +52,51 @@ BASES = {"httpx.AsyncClient.get": "httpx", "HTTP/1.1 by hand on asyncio streams"
 
 
 class Peer(NamedTuple):
-    """Another runtime's HTTP tool: its environment, its script, and contender -> what people call it."""
+    """Another runtime's HTTP tool: its environment, its script, and what it is measured as."""
 
     environment: str
     script: str
-    ways: Mapping[str, str]
+    ways: tuple[Way, ...]
+
+
+class Way(NamedTuple):
+    """One way to call a tool.
+
+    Attributes:
+        contender: Its name in the script.
+        title: What people call it.
+        goal: Whether ours is to be ahead of it.
+    """
+
+    contender: str
+    title: str
+    goal: bool = True
 
 
 PEERS = (
-    Peer("utcp", "utcp_http", {"call": "UTCP client, http"}),
+    Peer("utcp", "utcp_http", (Way("call", "UTCP client, http"),)),
     Peer(
         "fastmcp",
         "fastmcp_openapi",
-        {"call": "FastMCP.from_openapi, client", "server": "the same, call_tool"},
+        (
+            Way("call", "FastMCP.from_openapi, by its client"),
+            Way("server", "FastMCP.from_openapi, server.call_tool"),
+        ),
     ),
     Peer(
         "langchain",
         "langchain_requests",
-        {"call": "LangChain RequestsGetTool", "session": "the same, given a session"},
+        (
+            Way("call", "LangChain RequestsGetTool"),
+            Way("session", "LangChain RequestsGetTool, given an aiohttp session", goal=False),
+        ),
     ),
 )
 
 
 def timed(worker: Worker, contender: str, callers: int) -> Round:
-    """A round of some tens of milliseconds."""
-    count = 40 if callers == 1 else 2 * callers
+    """A round of some tens or hundreds of milliseconds."""
+    count = 100 if callers == 1 else 2 * callers
     return lambda: worker.time(contender, count, callers)
 
 
@@ -94,15 +114,19 @@ def beside_httpx(ours: Worker, rounds: int) -> Iterator[Row]:
 
 def beside_peers(ours: Worker, theirs: Mapping[str, Worker], rounds: int) -> Iterator[Row]:
     """Sequentially with both clients; with many callers with the fast one."""
-    ways = [(peer.script, name, title) for peer in PEERS for name, title in peer.ways.items()]
+    ways = [(peer.script, way) for peer in PEERS for way in peer.ways]
     for callers, measure, clients in ((1, SEQUENTIAL, ("stock", "fast")), (CALLERS, AT_ONCE, ("fast",))):
         contenders = {client: timed(ours, client, callers) for client in clients}
-        contenders |= {f"{script} {name}": timed(theirs[script], name, callers) for script, name, _ in ways}
+        contenders |= {
+            f"{script} {way.contender}": timed(theirs[script], way.contender, callers) for script, way in ways
+        }
         times = interleaved(contenders, rounds)
         for client in clients:
             title = next(goal.title for goal in GOALS if goal.ours == client)
-            for script, name, base in ways:
-                yield Row(f"{measure}, {title}", base, times[client], times[f"{script} {name}"], 1.0)
+            for script, way in ways:
+                goal = 1.0 if way.goal else None
+                took = times[f"{script} {way.contender}"]
+                yield Row(f"{measure}, {title}", way.title, times[client], took, goal)
 
 
 LOTS = 10

@@ -78,13 +78,13 @@ class Fields:
             self.vault.register(text)
         return text
 
-    def text(self, key: str, place: Place, default: str = "") -> str:
+    def text(self, key: str, place: Place) -> str:
         """A text that is only secret as far as it is looked up; an address only from its query on.
 
         Raises:
             MissingSecret: Something in it is not there, or can't be sent.
         """
-        return self._filled(key, place, self._pieces(key)) if key in self.block else default
+        return self._filled(key, place, self._pieces(key))
 
     def _pieces(self, key: str) -> list[str | Variable]:
         text = str(self.block[key])

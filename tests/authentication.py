@@ -1,0 +1,94 @@
+"""Compiled `auth` blocks, and exchanges with loopback token servers: what tests of authentication are made of."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qsl
+
+from http_exchanges import sending
+from http_servers import Head, Server
+from toolcrib import Descriptor, Problem
+from toolcrib.executors.live.auth import Auth, AuthFailed, Fetch, Tokens, compile_auth
+from toolcrib.executors.live.draft import Draft
+from toolcrib.http import Bounds, Request, Response
+from toolcrib.protocols import Clock
+from toolcrib.vault import Vault
+
+URL = "https://api.example.com/v1"
+
+
+def tried(
+    auth: Any, vault: Vault | None = None, *, tokens: Tokens | None = None, **block: Any
+) -> tuple[Auth | None, list[Problem]]:
+    """An `auth` and all that is wrong with it; nothing is looked up unless a vault is given."""
+    whole = {"url": URL, "auth": auth, **block}
+    problems: list[Problem] = []
+    tool = Descriptor("tool", bindings={"live": whole})
+    return compile_auth(whole, tool, problems, vault, tokens=tokens), problems
+
+
+def faults(auth: Any, environment: Mapping[str, str] | None = None, **block: Any) -> list[tuple[str, str]]:
+    """Code and pointer of all that is wrong with an `auth`."""
+    vault = None if environment is None else Vault(environment)
+    return [(problem.code, problem.pointer) for problem in tried(auth, vault, **block)[1]]
+
+
+def ready(auth: Any, environment: Mapping[str, str] | Vault | None = None, **options: Any) -> Auth:
+    """An `auth` without errors, bound."""
+    vault = environment if isinstance(environment, Vault) else Vault(environment or {})
+    compiled, problems = tried(auth, vault, **options)
+    assert [str(problem) for problem in problems if problem.severity == "error"] == []
+    assert compiled is not None
+    return compiled
+
+
+def draft(**parts: Any) -> Draft:
+    """A draft of `GET https://api.example.com/v1`."""
+    return Draft("GET", "https", "api.example.com", 443, "/v1", **parts)
+
+
+async def no_exchange(request: Request) -> Response:
+    """What fetches for a scheme that asks nobody."""
+    raise AssertionError(f"{request.url} was asked")
+
+
+async def applied(auth: Auth, clock: Clock, fetch: Fetch = no_exchange, **parts: Any) -> Draft:
+    """A draft with what an `auth` adds."""
+    made = draft(**parts)
+    await auth.apply(made, clock, fetch)
+    return made
+
+
+async def failed(auth: Auth, clock: Clock, fetch: Fetch = no_exchange) -> AuthFailed:
+    """Why nothing could be added."""
+    try:
+        await auth.apply(draft(), clock, fetch)
+    except AuthFailed as error:
+        return error
+    raise AssertionError("something was added")
+
+
+def shown(auth: Auth, **parts: Any) -> Request:
+    """A request as it is shown before anything is sent."""
+    made = draft(**parts)
+    auth.show(made)
+    return made.finished()
+
+
+@asynccontextmanager
+async def fetching(server: Server, *, read: float = 5.0) -> AsyncIterator[Fetch]:
+    """What makes exchanges with a server through a guard; at the end nothing of them may be left."""
+    async with sending("stock", server) as exchange:
+
+        async def fetch(request: Request) -> Response:
+            bounds = Bounds(read=read)
+            return await exchange.sender.send(request, bounds, hosts=(request.host,), owner="auth")
+
+        yield fetch
+
+
+def form_of(head: Head) -> dict[str, str]:
+    """The fields that were posted."""
+    return dict(parse_qsl(head.body.decode(), keep_blank_values=True, strict_parsing=True))

@@ -398,6 +398,11 @@ class Runtime:
         """Why a tool can't be called as things are, and what to write; empty if it can."""
         return self.registry.why_hidden(tool.name) or self._missing(tool)
 
+    def not_ready(self, tool: Descriptor) -> str:
+        """What a tool that reaches out lacks now, such as a secret; empty if nothing. It is bound to find out."""
+        bound = self._chain(tool).bound if self.reaches_out(tool) else None
+        return bound.reason if isinstance(bound, Unavailable) else ""
+
     def reaches_out(self, tool: Descriptor) -> bool:
         """Whether the mode in force touches something outside: a server, a process."""
         return tool.mode is not None and hasattr(self.executors.get(tool.mode), "world")

@@ -327,21 +327,25 @@ async def dry_run(chain: Chain, call: Call) -> Result:
 
 
 class Unavailable:
-    """Stands where a tool can't be bound: every call says why."""
+    """Stands where a tool can't be bound: every call says why.
+
+    Attributes:
+        reason: Why.
+    """
 
     waits = False
 
     def __init__(self, reason: str, *, code: str | None = None, place: str = "") -> None:
-        self._reason = reason
+        self.reason = reason
         self._code = code
         self._details: dict[str, JSON] = {"at": place} if place else {}
 
     async def execute(self, _call: Call) -> Result:
         """Say why."""
         return Result.failed(
-            Outcome.UNAVAILABLE, self._reason, code=self._code, details=self._details or NOTHING
+            Outcome.UNAVAILABLE, self.reason, code=self._code, details=self._details or NOTHING
         )
 
     def explain(self, _call: Call) -> JSON:
         """Say why."""
-        return {"unavailable": self._reason}
+        return {"unavailable": self.reason}

@@ -44,7 +44,8 @@ def case_of(name: str, checkup: Checkup) -> dict[str, Any]:
         return _absent(name, checkup)
     tool = registry[known]
     hidden = registry.hidden(known)
-    reason = checkup.runtime.unavailable(tool) or checkup.blocked
+    runtime = checkup.runtime
+    reason = runtime.unavailable(tool) or checkup.blocked or runtime.not_ready(tool)
     return {
         "healthy": not reason,
         "name": known,
@@ -57,13 +58,13 @@ def case_of(name: str, checkup: Checkup) -> dict[str, Any]:
         "overrides": list(tool.origin.overrides),
         "stale": tool.origin.stale or None,
         "values": list(_values(tool)),
-        "modes": {mode: _why_not(checkup, mode) for mode in tool.bindings},
+        "modes": {mode: _why_not(checkup, tool._replace(mode=mode), mode) for mode in tool.bindings},
         "problems": [str(problem) for problem in checkup.stock.problems if f"`{known}`" in problem.message],
     }
 
 
-def _why_not(checkup: Checkup, mode: str) -> str | None:
-    return checkup.executors.missing(mode) or None
+def _why_not(checkup: Checkup, tool: Descriptor, mode: str) -> str | None:
+    return checkup.executors.missing(mode) or checkup.runtime.not_ready(tool) or None
 
 
 def _values(tool: Descriptor) -> Iterator[dict[str, str]]:

@@ -472,3 +472,21 @@ def test_a_tool_is_found_by_its_alias(write, document):
     write({"descriptors/a.tool.yaml": "name: a.b\nmock: {result: 1}\n"})
     told = document("doctor", "a.b", "--json")
     assert document("doctor", told["alias"], "--json")["name"] == "a.b"
+
+
+def test_a_secret_that_is_missing_is_told_with_its_name(project, toolcrib, document, write, monkeypatch):
+    monkeypatch.delenv("CRIB_TOKEN", raising=False)
+    text = (
+        "name: far\nlive:\n  url: https://api.example.com/x\n"
+        "  auth: {type: http, scheme: bearer, token: '${CRIB_TOKEN}'}\n"
+    )
+    write({"descriptors/far.tool.yaml": text})
+    told = document("doctor", "far", "--json")
+    assert (told["healthy"], told["state"]) == (False, "unavailable")
+    assert "CRIB_TOKEN" in told["reason"]
+    assert "CRIB_TOKEN" in told["modes"]["live"]
+    assert "CRIB_TOKEN" in toolcrib("doctor").output
+    monkeypatch.setenv("CRIB_TOKEN", "t0psecret-value")
+    told = document("doctor", "far", "--json")
+    assert (told["healthy"], told["modes"]) == (True, {"live": None})
+    assert "t0psecret" not in toolcrib("doctor", "far").output

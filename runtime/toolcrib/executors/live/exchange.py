@@ -149,7 +149,7 @@ class Exchange:
         )
 
     def _freshness(self, call: Call, draft: Draft, response: Response) -> JSON:
-        if _FRESHNESS.isdisjoint(name for name, _value in response.headers):
+        if response.status != 304 and _FRESHNESS.isdisjoint(name for name, _value in response.headers):
             return None
         from toolcrib.http.caching import freshness  # noqa: PLC0415 -- most answers say nothing of it
 

@@ -88,6 +88,22 @@ async def test_a_secret_is_looked_up_at_the_first_call_that_finds_it(client, mon
         assert server.requests[0].header("authorization") == "Bearer t0psecret-value"
 
 
+async def test_everything_that_is_missing_is_told_at_once_with_its_place(monkeypatch):
+    for name in ("CRIB_TOKEN", "CRIB_TEAM", "CRIB_DAYS"):
+        monkeypatch.delenv(name, raising=False)
+    block = f"""
+        url: {API}/x
+        query: {{days: "${{CRIB_DAYS:-3}}"}}
+        headers: {{X-Team: "${{CRIB_TEAM}}"}}
+        auth: {{type: http, scheme: bearer, token: "${{CRIB_TOKEN}}"}}
+    """
+    async with calling(live_tool(block), answering_json({})) as (tools, _):
+        message = (await tools.call("tool")).message
+    assert "`CRIB_TEAM` is not set in the environment (tools.yaml:7)" in message
+    assert "`CRIB_TOKEN` is not set in the environment (tools.yaml:8)" in message
+    assert "CRIB_DAYS" not in message
+
+
 async def test_what_the_server_repeats_of_a_secret_is_masked(client, monkeypatch):
     monkeypatch.setenv("CRIB_TOKEN", "t0psecret-value")
     text = live_tool(f"url: {API}/x\nauth: {{type: http, scheme: bearer, token: '${{CRIB_TOKEN}}'}}")

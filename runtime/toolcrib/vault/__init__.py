@@ -10,9 +10,18 @@ from typing import Final, Protocol
 
 from toolcrib.errors import ToolcribError, did_you_mean
 from toolcrib.vault.masking import Masks
-from toolcrib.vault.variables import Variable, check_variables, pieces_of, plain
+from toolcrib.vault.variables import Variable, check_variables, pieces_of, plain, variables_of
 
-__all__ = ["MissingSecret", "UnusableSecret", "Variable", "Vault", "check_variables", "pieces_of", "plain"]
+__all__ = [
+    "MissingSecret",
+    "UnusableSecret",
+    "Variable",
+    "Vault",
+    "check_variables",
+    "pieces_of",
+    "plain",
+    "variables_of",
+]
 
 _LARGEST: Final = 64 * 1024
 """Bytes of a file that holds one secret."""

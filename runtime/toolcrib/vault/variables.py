@@ -7,9 +7,12 @@ keyring. `:-` gives a default: `${VAR:-text}`. `$${` is a literal `${`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 from toolcrib.errors import ExpressionError, Problem, did_you_mean
+from toolcrib.model import JSON
+from toolcrib.pointers import pointer_step
 
 Source = Literal["env", "file", "keyring"]
 
@@ -66,6 +69,18 @@ def pieces_of(text: str) -> list[str | Variable]:
 def plain(piece: str) -> str:
     """A text piece as it is meant, where no expressions are read in it: `$${` is `${`."""
     return piece.replace("$${", "${")
+
+
+def variables_of(value: JSON, pointer: str = "") -> Iterator[tuple[str, Variable]]:
+    """All look-ups of the texts of a value that was checked, each with the pointer of its text."""
+    if isinstance(value, str):
+        yield from ((pointer, piece) for piece in pieces_of(value) if isinstance(piece, Variable))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from variables_of(item, f"{pointer}/{pointer_step(key)}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from variables_of(item, f"{pointer}/{index}")
 
 
 def check_variables(text: str, pointer: str) -> list[Problem]:

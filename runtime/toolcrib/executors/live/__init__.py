@@ -15,7 +15,7 @@ from toolcrib.executors.live.reading import compile_reading
 from toolcrib.executors.live.request import compile_request
 from toolcrib.http import Client, Sender, open_sender
 from toolcrib.model import JSON, NOTHING, Descriptor, Schema
-from toolcrib.vault import MissingSecret, Vault
+from toolcrib.vault import MissingSecret, Vault, variables_of
 from toolcrib.world import World
 
 __all__ = ["BoundLive", "LiveExecutor"]
@@ -96,7 +96,7 @@ class LiveExecutor:
         try:
             parts = _compiled(descriptor, problems, world.vault, self._tokens)
         except MissingSecret as error:
-            raise NotReady(error.message, code=error.code, hint=error.hint) from None
+            raise _not_ready(descriptor, world.vault, error) from None
         if any(problem.severity == "error" for problem in problems):
             raise DocumentError(problems)
         return BoundLive(descriptor, parts, world, self._sender(world))
@@ -130,6 +130,21 @@ def _compiled(tool: Descriptor, problems: list[Problem], vault: Vault | None, to
         compile_reading(block, tool, problems),
         compile_pages(block, tool, problems),
     )
+
+
+def _not_ready(tool: Descriptor, vault: Vault, first: MissingSecret) -> NotReady:
+    """All that is missing, each with its place; not only what was looked up first."""
+    found: dict[str, MissingSecret] = {}
+    if first.pointer:
+        found[f"{first.message} ({tool.origin.place(first.pointer)})"] = first
+    for pointer, variable in variables_of(tool.bindings["live"], "/live"):
+        try:
+            vault.look_up(variable, secret=False)
+        except MissingSecret as error:
+            found.setdefault(f"{error.message} ({tool.origin.place(pointer)})", error)
+    message = "; ".join(found) or first.message
+    hints = dict.fromkeys(error.hint for error in (found.values() or [first]) if error.hint)
+    return NotReady(message, code=first.code, hint="; ".join(hints))
 
 
 _nothing_special: Callable[[], World] = cache(World.ordinary)

@@ -452,7 +452,8 @@ class Runtime:
             ConfigurationError: The runtime was not opened from files; or what is in force now can't be set up
                 (then everything stays as it was).
         """
-        from toolcrib.reloading import compare, report_of  # noqa: PLC0415 -- few runtimes reload
+        from toolcrib.loading.settings import same_reach  # noqa: PLC0415 -- few runtimes reload
+        from toolcrib.reloading import compare, report_of  # noqa: PLC0415 -- as above
 
         asked = self._asked
         if asked is None:
@@ -470,7 +471,9 @@ class Runtime:
             now = await asyncio.to_thread(start_again, asked, self.executors, self._stock)
             events = compare(before, now.registry)
             self._shelf.swap(now.registry.after(before), {})
-            self._stock, self.settings, self._world = now.stock, now.settings, None
+            if not same_reach(self.settings, now.settings):
+                self._world = None  # else connections and tokens stay
+            self._stock, self.settings = now.stock, now.settings
             self._tell(events)
             files = seen.changed() if seen is not None else ()
             duration = RealClock().monotonic() - started

@@ -91,6 +91,15 @@ def apply_settings(tool: Descriptor, settings: Settings) -> Descriptor:
     return tool._replace(**changes, origin=origin._replace(settings={**origin.settings, **told}))
 
 
+def same_reach(one: Settings | None, other: Settings | None) -> bool:
+    """Whether two settings let tools reach the same."""
+    return _reach(one) == _reach(other)
+
+
+def _reach(settings: Settings | None) -> tuple[object, object]:
+    return ((), {}) if settings is None else (tuple(settings.egress), dict(settings.origins))
+
+
 def first_fit(name: str, globs: Iterable[str]) -> str | None:
     """The first glob that fits a name; None where none does."""
     return next((glob for glob in globs if fnmatchcase(name, glob)), None)

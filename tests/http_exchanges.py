@@ -54,7 +54,8 @@ async def sending(
 ) -> AsyncIterator[Sending]:
     """A sender whose guard lets it reach a server; at the end nothing of it may be left."""
     before = left()
-    entries = [*allow, f"{host}:{server.port}"] if server is not None else list(allow)
+    shown = f"[{host}]" if ":" in host else host
+    entries = [*allow, f"{shown}:{server.port}"] if server is not None else list(allow)
     sender = open_sender(Guard(entries, **guard), client=client)
     yield Sending(sender, server, host)
     await sender.aclose()

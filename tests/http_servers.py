@@ -72,8 +72,9 @@ class Server:
         requests: Every request that was read, in order.
     """
 
-    def __init__(self, handler: Handler, *, secure: bool, greeting: bytes) -> None:
+    def __init__(self, handler: Handler, *, secure: bool, greeting: bytes, reads: bool) -> None:
         self.handler = handler
+        self._reads = reads
         self.port = 0
         self.accepted = 0
         self.open = 0
@@ -111,6 +112,9 @@ class Server:
         self._none_open.clear()
         try:
             writer.write(self._greeting)
+            if not self._reads:
+                await self.handler(reader, writer, Head("", "", (), b"", b"", connection))
+                return
             while (head := await read_head(reader, connection)) is not None:
                 self.requests.append(head)
                 await self.handler(reader, writer, head)
@@ -149,7 +153,12 @@ async def read_head(reader: asyncio.StreamReader, connection: int = 1) -> Head |
 
 @asynccontextmanager
 async def serving(
-    handler: Handler, *, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", greeting: bytes = b""
+    handler: Handler,
+    *,
+    tls: ssl.SSLContext | None = None,
+    host: str = "127.0.0.1",
+    greeting: bytes = b"",
+    reads: bool = True,
 ) -> AsyncIterator[Server]:
     """A server on a free port of loopback, for as long as the block runs.
 
@@ -158,8 +167,10 @@ async def serving(
         tls: Serve https with it.
         host: The loopback address to listen on.
         greeting: Bytes that are sent before any request was read.
+        reads: Whether requests are read at all; if not, the handler is called once for each connection, which ends
+            with it.
     """
-    server = Server(handler, secure=tls is not None, greeting=greeting)
+    server = Server(handler, secure=tls is not None, greeting=greeting, reads=reads)
     listening = await asyncio.start_server(server.accept, host, 0, ssl=tls)
     server.port = listening.sockets[0].getsockname()[1]
     try:

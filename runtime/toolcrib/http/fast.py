@@ -14,10 +14,10 @@ from yarl import URL
 
 from toolcrib.egress import Guard
 from toolcrib.http.dialling import IDLE_MOST, REPEATABLE, Dialler, keep_quiet
-from toolcrib.http.fast_wire import EXCHANGE, Exchange, GuardedConnector
-from toolcrib.http.lines import answer_lines, bad_response, body_of, broken, request_lines
+from toolcrib.http.fast_wire import EXCHANGE, Exchange, FastWire, GuardedConnector
+from toolcrib.http.lines import answer_lines, bad_response, body_of, broken, request_lines, request_target
 from toolcrib.http.loops import PerLoop
-from toolcrib.http.messages import Bounds, Fault, HTTPError, Request, Response
+from toolcrib.http.messages import Bounds, Fault, HTTPError, Request, Response, Sender
 
 _VERSIONS = (aiohttp.HttpVersion11, aiohttp.HttpVersion10)
 _LARGE = 1024 * 1024
@@ -52,9 +52,12 @@ class _Client:
             **_WIDE,
         )
 
-    def crowded(self) -> bool:
-        """Whether more connections are without work than are kept."""
-        return len(self.connector.wires) - self.active >= IDLE_MOST
+    def settle(self, wire: FastWire | None) -> None:
+        """Close a connection that has no work now, where enough others have none either."""
+        wires = self.connector.wires
+        if wire is not None and len(wires) - self.active > IDLE_MOST:
+            wires.discard(wire)
+            wire.hang_up()
 
 
 class _Clients:
@@ -84,28 +87,41 @@ class FastSender:
     """
 
     def __init__(self, guard: Guard) -> None:
+        self._guard = guard
         dialler = Dialler(guard)
         self._clients = PerLoop(lambda: _Clients(dialler))
+        self._exact: Sender | None = None
         keep_quiet("aiohttp")
 
     async def send(self, request: Request, bounds: Bounds, *, hosts: Collection[str], owner: str) -> Response:
         """As `Sender.send` says."""
-        options = _options(request, bounds)
+        lines = request_lines(request)
+        if not all(value.isascii() for _, value in lines):
+            # aiohttp would write it in UTF-8; a header is Latin-1.
+            return await self._for_latin_1().send(request, bounds, hosts=hosts, owner=owner)
         client = (await self._clients.get()).of(owner, tuple(hosts))
         exchange = Exchange(request, bounds, hosts)
         token = EXCHANGE.set(exchange)
         client.active += 1
         try:
-            return await _sent(client, exchange, options)
+            return await _sent(client, exchange, _options(request, lines, bounds))
         finally:
             client.active -= 1
             EXCHANGE.reset(token)
-            if exchange.wire is not None and client.crowded():
-                exchange.wire.hang_up()
+            client.settle(exchange.wire)
 
     async def aclose(self) -> None:
         """As `Sender.aclose` says."""
         await self._clients.aclose()
+        if self._exact is not None:
+            await self._exact.aclose()
+
+    def _for_latin_1(self) -> Sender:
+        if self._exact is None:
+            from toolcrib.http.stock import StockSender  # noqa: PLC0415 -- few headers need it
+
+            self._exact = StockSender(self._guard)
+        return self._exact
 
 
 async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
@@ -116,11 +132,11 @@ async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerTy
         raise _Broken from None
 
 
-def _options(request: Request, bounds: Bounds) -> dict[str, Any]:
+def _options(request: Request, lines: list[tuple[str, str]], bounds: Bounds) -> dict[str, Any]:
     return {
         "method": request.method,
-        "url": URL(request.url, encoded=True),
-        "headers": request_lines(request),
+        "url": URL(request.origin + request_target(request), encoded=True),
+        "headers": lines,
         "data": io.BytesIO(request.body) if len(request.body) >= _LARGE else request.body or None,
         "allow_redirects": False,
         "timeout": _silence(bounds.read),
@@ -142,16 +158,15 @@ async def _sent(client: _Client, exchange: Exchange, options: dict[str, Any]) ->
             raise HTTPError(Fault.READ_TIMEOUT, message, sent=True) from None
         except (_Broken, aiohttp.ClientError):
             wire = exchange.wire
-            if _dead(exchange) and exchange.request.method in REPEATABLE:
-                exchange.anew = True
-                continue
-            raise (None if wire is None else wire.trouble) or broken() from None
-
-
-def _dead(exchange: Exchange) -> bool:
-    """Whether a kept connection was found dead before any byte of the answer came."""
-    wire = exchange.wire
-    return exchange.reused and wire is not None and not wire.received and wire.trouble is None
+            if wire is None:
+                message = "the sender was closed while the connection was made"
+                raise HTTPError(Fault.CONNECT_FAILED, message, sent=False) from None
+            if wire.trouble is not None:
+                raise wire.trouble from None
+            # A kept connection was found dead before any byte of the answer came.
+            if not exchange.reused or wire.received or exchange.request.method not in REPEATABLE:
+                raise broken() from None
+            exchange.anew = True
 
 
 async def _exchanged(session: ClientSession, exchange: Exchange, options: dict[str, Any]) -> Response:

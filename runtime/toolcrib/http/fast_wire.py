@@ -60,15 +60,19 @@ EXCHANGE: ContextVar[Exchange] = ContextVar("toolcrib_exchange")
 class FastWire(ResponseHandler):
     """One connection, as aiohttp talks to it.
 
+    Args:
+        loop: Its event loop.
+        opened: Where it stands as long as it is open.
+
     Attributes:
         received: Bytes of the exchange under way that came.
         used: Whether an exchange began on it.
         trouble: Why it was given up, where that was our doing.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, opened: set[FastWire]) -> None:
         super().__init__(loop)
-        self.gone = loop.create_future()
+        self._opened = opened
         self.received = 0
         self.used = False
         self.trouble: HTTPError | None = None
@@ -144,6 +148,11 @@ class FastWire(ResponseHandler):
         if self.trouble is None and (rest or not data):
             self._feed_body(rest)
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by asyncio."""
+        super().connection_made(transport)
+        self._opened.add(self)
+
     def eof_received(self) -> None:
         """Called by asyncio; the transport closes itself then."""
         self._ended = True
@@ -156,8 +165,8 @@ class FastWire(ResponseHandler):
         if self.writing_paused and not self.received and self.trouble is None:
             message = "the connection broke while the request was sent"
             self.trouble = HTTPError(Fault.WRITE_FAILED, message, sent=True)
+        self._opened.discard(self)
         super().connection_lost(exc)
-        self.gone.set_result(None)
 
     def pause_writing(self) -> None:
         """Called by asyncio where the server does not keep up."""
@@ -285,7 +294,4 @@ class GuardedConnector(BaseConnector):
         return await self._dialler.open(exchange.request, exchange.bounds, exchange.hosts, self._made)
 
     def _made(self) -> FastWire:
-        wire = FastWire(self._loop)
-        self.wires.add(wire)
-        wire.gone.add_done_callback(lambda _: self.wires.discard(wire))
-        return wire
+        return FastWire(self._loop, self.wires)

@@ -29,7 +29,7 @@ OF_THE_CONNECTION = frozenset(
 )
 """Headers that speak of the connection (RFC 9110 section 7.6.1), which is the sender's, not the request's."""
 
-_ANTICIPATES_CONTENT = frozenset({"POST", "PUT", "PATCH"})
+_ANTICIPATES_CONTENT = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _METHOD = re.compile(r"[A-Z]{1,32}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _RAW_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -45,26 +45,30 @@ def request_lines(request: Request) -> list[tuple[str, str]]:
     """The headers of a request, in order, with those that the sender writes.
 
     `Accept-Encoding: gzip` stands unless the request says otherwise; `Content-Length` wherever there is a body or the
-    method lets one expect it (RFC 9110 section 8.6).
+    method may have one (RFC 9110 section 8.6). A name that comes again is spelt as it was the first time.
 
     Raises:
         HTTPError: `bad_request`: something would not stay in its place on the wire. The value is never shown.
     """
     _check_first_line(request)
     lines = [("Host", _host_line(request.scheme, request.host, request.port))]
-    coding = True
+    spelt: dict[str, str] = {}
     for name, value in request.headers:
-        lower = _lower(name)
+        spelling = spelt.setdefault(_lower(name), name)
         if not _VALUE.fullmatch(value):
             raise _refused(f"the value of the header `{name}` holds characters that no header may hold")
-        if lower == "accept-encoding":
-            coding = False
-        lines.append((name, value.strip(" \t")))
-    if coding:
+        lines.append((spelling, value.strip(" \t")))
+    if "accept-encoding" not in spelt:
         lines.append(("Accept-Encoding", "gzip"))
     if request.body or request.method in _ANTICIPATES_CONTENT:
         lines.append(("Content-Length", str(len(request.body))))
     return lines
+
+
+def request_target(request: Request) -> str:
+    """The target as it is sent; a question mark with no query behind it is dropped."""
+    target = request.target
+    return target[:-1] if target.find("?") == len(target) - 1 else target
 
 
 def _check_first_line(request: Request) -> None:

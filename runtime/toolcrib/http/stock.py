@@ -11,7 +11,7 @@ import httpcore
 
 from toolcrib.egress import Guard
 from toolcrib.http.dialling import IDLE_MOST, IDLE_SECONDS, REPEATABLE, Dialler, keep_quiet
-from toolcrib.http.lines import answer_lines, bad_response, body_of, broken, request_lines
+from toolcrib.http.lines import answer_lines, bad_response, body_of, broken, request_lines, request_target
 from toolcrib.http.loops import PerLoop
 from toolcrib.http.messages import Bounds, HTTPError, Request, Response
 from toolcrib.http.wire import Wire
@@ -65,13 +65,11 @@ class _Pool:
         self._idle: dict[_Key, list[_Connection]] = {}
         self._wires: set[Wire] = set()
         self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
 
     def made(self) -> Wire:
         """A wire that is closed with the pool."""
-        wire = Wire()
-        self._wires.add(wire)
-        wire.gone.add_done_callback(lambda _: self._wires.discard(wire))
-        return wire
+        return Wire(self._wires)
 
     def take(self, key: _Key) -> _Connection | None:
         """The connection that was used last, if it is still good."""
@@ -85,8 +83,9 @@ class _Pool:
 
     def settle(self, key: _Key, connection: _Connection) -> None:
         """Keep a connection for the next exchange, if it can have one."""
+        good = connection.http.is_idle() and not connection.http.surplus()
         idle = self._idle.setdefault(key, [])
-        if not connection.http.is_idle() or connection.http.surplus() or len(idle) >= IDLE_MOST:
+        if self._closed or not good or len(idle) >= IDLE_MOST:
             connection.wire.hang_up()
             return
         connection.since = time.monotonic()
@@ -95,6 +94,7 @@ class _Pool:
             self._sweep = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._drop_the_old)
 
     async def aclose(self) -> None:
+        self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
         self._idle.clear()
@@ -159,7 +159,7 @@ def _raw(request: Request, bounds: Bounds) -> httpcore.Request:
         scheme=request.scheme.encode(),
         host=request.host.encode(),
         port=request.port,
-        target=request.target.encode("ascii"),
+        target=request_target(request).encode("ascii"),
     )
     timeouts = {"read": bounds.read, "write": bounds.read}
     content = request.body or None

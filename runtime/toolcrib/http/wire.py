@@ -19,14 +19,19 @@ _MUCH = 256 * 1024
 class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
     """One connection. What was sent over it comes out of `read` in order; errors come out as `HTTPError`.
 
+    Args:
+        opened: Where it stands as long as it is open.
+
     Attributes:
+        gone: Done once it is closed.
         received: Bytes of the exchange under way that came.
         told_end: Whether the end of the connection was read in this exchange.
         trouble: Why nothing more is read, once that is so.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, opened: set[Wire]) -> None:
         self._loop = asyncio.get_running_loop()
+        self._opened = opened
         self._transport: asyncio.Transport | None = None
         self._chunks: deque[bytes] = deque()
         self._waiting = 0
@@ -110,6 +115,7 @@ class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
         self._transport = transport  # type: ignore[assignment]  # what connects a stream is a Transport
+        self._opened.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Called by asyncio."""
@@ -131,6 +137,7 @@ class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
         """Called by asyncio."""
         self._ended = True
+        self._opened.discard(self)
         self._wake()
         self.gone.set_result(None)
 

@@ -7,7 +7,7 @@ is wanted at a path, which properties are known there, whether the place is mark
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, TypeGuard, TypeVar
 from urllib.parse import unquote, urldefrag, urljoin
@@ -333,3 +333,16 @@ def _of_item(schema: dict[str, JSON], index: int) -> Iterator[tuple[Path, Schema
         rest = schema.get(keyword)
         if is_schema(rest):
             yield (keyword,), rest
+
+
+def described_names(schema: Schema) -> Collection[str]:
+    """The names of the properties that a schema describes at its top."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return properties.keys() if isinstance(properties, dict) else ()
+
+
+def closed_names(schema: Schema) -> Collection[str] | None:
+    """The names that an object may have at its top, where the schema allows no others; else None."""
+    if not isinstance(schema, dict) or schema.get("additionalProperties") is not False:
+        return None
+    return None if "patternProperties" in schema else described_names(schema)

@@ -114,12 +114,9 @@ class LiveExecutor:
             await sender.aclose()
 
 
-_ANNOTATIONS: Mapping[str, Mapping[str, bool]] = {
-    **dict.fromkeys(
-        ("GET", "HEAD", "OPTIONS"), {"read_only": True, "destructive": False, "idempotent": True}
-    ),
-    **dict.fromkeys(("PUT", "DELETE"), {"idempotent": True}),
-}
+_READS: Mapping[str, bool] = {"read_only": True, "destructive": False, "idempotent": True}
+_PUTS: Mapping[str, bool] = {"idempotent": True}
+_ANNOTATIONS = {"GET": _READS, "HEAD": _READS, "OPTIONS": _READS, "PUT": _PUTS, "DELETE": _PUTS}
 
 
 def _compiled(tool: Descriptor, problems: list[Problem], vault: Vault | None, tokens: Tokens) -> Parts:

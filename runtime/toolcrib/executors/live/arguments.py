@@ -4,22 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from toolcrib.model import JSON, Descriptor
-
-
-def keys_known(tool: Descriptor) -> Collection[str] | None:
-    """The names of a tool's arguments, where its schema is closed; None where there may be others."""
-    schema = tool.input_schema
-    if not isinstance(schema, dict) or schema.get("additionalProperties") is not False:
-        return None
-    return None if "patternProperties" in schema else keys_described(tool)
-
-
-def keys_described(tool: Descriptor) -> Collection[str]:
-    """The names of the arguments that a tool's schema describes."""
-    schema = tool.input_schema
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    return properties.keys() if isinstance(properties, dict) else ()
+from toolcrib.model import JSON
 
 
 def property_schema(schema: JSON, name: str) -> JSON:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from toolcrib.executors.live.understanding import Said, one_line, what_is_said
 from toolcrib.model import JSON, Descriptor, Outcome, Result
 from toolcrib.pointers import pointer_step
 from toolcrib.rendering import Rendering, compile_value
+from toolcrib.subschemas import closed_names
 from toolcrib.text import compact
 
 Envelope = dict[str, JSON]
@@ -95,7 +96,7 @@ def compile_errors(block: Mapping[str, Any], tool: Descriptor, problems: list[Pr
         tool: Whose it is.
         problems: Receives what is wrong with its expressions, which read `args`, `status`, `headers`, `body`.
     """
-    names = _names_for(tool)
+    names = {"args": closed_names(tool.input_schema), "status": None, "headers": None, "body": None}
     entries = {}
     for key, written in block.items():
         pointer = f"/live/errors/{pointer_step(key)}"
@@ -107,19 +108,6 @@ def compile_errors(block: Mapping[str, Any], tool: Descriptor, problems: list[Pr
             Part(name, place, compile_value(value, names, problems, place)) for name, place, value in said
         )
     return Errors(entries)
-
-
-def _names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
-    schema = tool.input_schema
-    known: Collection[str] | None = None
-    if (
-        isinstance(schema, dict)
-        and schema.get("additionalProperties") is False
-        and "patternProperties" not in schema
-    ):
-        properties = schema.get("properties", {})
-        known = properties.keys() if isinstance(properties, dict) else None
-    return {"args": known, "status": None, "headers": None, "body": None}
 
 
 def _written(entry: Entry, scope: Mapping[str, Any]) -> tuple[dict[str, Any], list[JSON]]:

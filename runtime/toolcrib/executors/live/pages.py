@@ -21,6 +21,7 @@ from toolcrib.executors.live.reading import Read, Reading
 from toolcrib.executors.live.selecting import Select, compile_select
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.pointers import pointer_to
+from toolcrib.subschemas import described_names
 
 MAX_PAGES = 10
 MAX_ITEMS = 1000
@@ -329,14 +330,8 @@ def _unfit_block(block: Mapping[str, Any], written: Mapping[str, Any], tool: Des
         hint = f"leave out `as: {form}`, or `pagination`"
         yield Problem(code="unfit_pagination", message=message, pointer="/live/response/as", hint=hint)
     name = written.get("cursor_arg")
-    known = _arguments(tool)
+    known = described_names(tool.input_schema)
     if name is not None and name not in known:
         message = f"`cursor_arg` names `{name}`, and the input schema has no such argument"
         hint = did_you_mean(name, known) or "add it to `input_schema`, as text and not required"
         yield Problem(code="unknown_argument", message=message, pointer=f"{_AT}/cursor_arg", hint=hint)
-
-
-def _arguments(tool: Descriptor) -> Collection[str]:
-    schema = tool.input_schema
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    return properties.keys() if isinstance(properties, dict) else ()

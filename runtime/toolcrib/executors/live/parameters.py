@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from toolcrib.executors.live.arguments import keys_described, property_schema
+from toolcrib.executors.live.arguments import property_schema
 from toolcrib.executors.live.placing import Style, Write, quoted, write_parameter, write_value
 from toolcrib.executors.live.sources import (
     ABSENT,
@@ -16,6 +16,7 @@ from toolcrib.executors.live.sources import (
     below,
 )
 from toolcrib.model import JSON
+from toolcrib.subschemas import described_names
 
 Step: TypeAlias = "tuple[str, ...] | Write"
 """Pieces that are the same for every call, or what adds those of one parameter."""
@@ -183,7 +184,9 @@ class Left(NamedTuple):
     @property
     def described(self) -> tuple[str, ...]:
         """The names of those that the schema describes."""
-        return tuple(name for name in keys_described(self.sources.tool) if name not in self.sources.read)
+        return tuple(
+            name for name in described_names(self.sources.tool.input_schema) if name not in self.sources.read
+        )
 
     def check(self) -> None:
         """Report those that can't be parameters; asked when all else is compiled."""
@@ -201,7 +204,7 @@ class Left(NamedTuple):
 
     def writer(self) -> Write:
         """What adds them as parameters."""
-        known = {name: self.source(name) for name in keys_described(self.sources.tool)}
+        known = {name: self.source(name) for name in described_names(self.sources.tool.input_schema)}
 
         def write(arguments: Arguments, out: list[str]) -> None:
             for name, value in self.of(arguments).items():

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from toolcrib.executors.live.arguments import keys_described
 from toolcrib.executors.live.sources import Sources, below
 from toolcrib.executors.live.url import POINTER as URL
 from toolcrib.executors.live.url import Url
 from toolcrib.pointers import pointer_to
+from toolcrib.subschemas import described_names
 
 _LOOPBACK: Final = re.compile(r"127(?:\.[0-9]{1,3}){3}")
 _BODILESS: Final = ("GET", "HEAD")
@@ -57,7 +57,7 @@ def check_unused(block: dict[str, Any], sources: Sources) -> None:
     if sources.whole:
         return
     elsewhere = set(_mentioned(block))
-    for name in keys_described(sources.tool):
+    for name in described_names(sources.tool.input_schema):
         if name not in sources.read and name not in elsewhere:
             message = f"the argument `{name}` is used nowhere"
             hint = f"write `{{{{ args.{name} }}}}` where it belongs, or take it out of the schema"

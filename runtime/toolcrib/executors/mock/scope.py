@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from toolcrib.clock import format_time
 from toolcrib.model import JSON, Call, Descriptor
+from toolcrib.subschemas import closed_names
 from toolcrib.text import compact
 
 Scope = Mapping[str, JSON]
@@ -19,15 +20,7 @@ def names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
 
     The keys of `args` are known where the input schema is closed.
     """
-    schema = tool.input_schema
-    known: Collection[str] | None = None
-    if (
-        isinstance(schema, dict)
-        and schema.get("additionalProperties") is False
-        and "patternProperties" not in schema
-    ):
-        properties = schema.get("properties", {})
-        known = properties.keys() if isinstance(properties, dict) else None
+    known = closed_names(tool.input_schema)
     return {**dict.fromkeys(NAMES), "args": known, "session": ("id", "calls")}
 
 

@@ -28,7 +28,14 @@ Schema = dict[str, Any]
 
 GENERATED = "<!-- Written by docs/generate.py. -->\n"
 
-TYPES = {"string": "text", "array": "list", "object": "object", "null": "null", "boolean": "true or false"}
+TYPES = {
+    "string": "text",
+    "number": "number",
+    "array": "list",
+    "object": "object",
+    "null": "null",
+    "boolean": "true or false",
+}
 """JSON's names of types as a person says them."""
 
 
@@ -42,6 +49,13 @@ BEYOND = (
     "given twice, faults inside expressions and templates, files that are missing, regular expressions that do not "
     "compile, references that lead nowhere, examples and answers that do not fit the schemas, and rules that no "
     "call reaches."
+)
+
+LIVE_NOTE = (
+    "How it is used: [call a REST API](../how-to/call-a-rest-api.md), [authenticate](../how-to/authenticate.md), "
+    "[follow pages](../how-to/paginate.md). What it does not do: "
+    "[what toolcrib refuses](../explanation/what-toolcrib-refuses.md). Limits, attempts and kept answers are set "
+    "beside the block, by [`limits`](descriptor.md#limits)."
 )
 
 PACK_NOTE = (
@@ -63,17 +77,20 @@ OUTCOMES = (
 
 def pages() -> dict[str, str]:
     """File name -> the whole page."""
-    mock = Executors.installed().blocks()["mock"]
+    blocks = Executors.installed().blocks()
+    mock, live = blocks["mock"], blocks["live"]
     assert isinstance(mock, dict)
+    assert isinstance(live, dict)
     return {
         "descriptor.md": schema_page(
             "Descriptor",
             envelope("descriptor"),
-            f"One block for each mode follows: [mock](mock.md).\n\n{BEYOND}",
+            f"One block for each mode follows: [mock](mock.md), [live](live.md).\n\n{BEYOND}",
         ),
         "mock.md": schema_page(
             "Mode mock", mock, "Names and functions of expressions: [expressions](expressions.md)."
         ),
+        "live.md": schema_page("Mode live", live, LIVE_NOTE),
         "pack.md": schema_page("Pack", envelope("pack"), PACK_NOTE),
         "project.md": schema_page("Project", envelope("project"), PROJECT_NOTE),
         "scenario.md": schema_page("Scenario", envelope("scenario"), "Matchers: [matchers](matchers.md)."),
@@ -88,6 +105,8 @@ def schema_page(title: str, schema: Schema, more: str = "") -> str:
     parts = [f"# {title}\n", GENERATED, f"{schema['description']}\n", *([f"{more}\n"] if more else [])]
     for heading, described in objects(schema, schema):
         parts += [f"## {heading}\n"] if heading else []
+        if heading in schema.get("$defs", {}) and "description" in described:
+            parts.append(f"{described['description']}\n")
         parts.append("\n".join(table(described, schema)) + "\n")
     return "\n".join(parts)
 
@@ -101,6 +120,8 @@ def objects(schema: Schema, root: Schema, place: str = "") -> Iterator[tuple[str
         yield from objects(entry, root, inner)
         if isinstance(entry.get("items"), dict):
             yield from objects(entry["items"], root, f"{inner}[]")
+        for described in entry.get("patternProperties", {}).values():
+            yield from objects(described, root, f"{inner}.STATUS" if inner == "errors" else f"{inner}.NAME")
     for name, entry in schema.get("$defs", {}).items():
         yield from objects(entry, root, name)
 
@@ -113,7 +134,7 @@ def table(schema: Schema, root: Schema) -> Iterator[str]:
         told = resolved(entry, root)
         default = "required" if name in schema.get("required", ()) else shown(told.get("default"))
         example = shown(next(iter(told.get("examples", ())), None))
-        yield f"| `{name}` | {kind(entry, root)} | {told['description']} | {default} | {example} |"
+        yield f"| `{name}` | {kind(entry, root)} | {told.get('description', '')} | {default} | {example} |"
 
 
 def resolved(schema: Schema, root: Schema) -> Schema:
@@ -152,11 +173,10 @@ def kind(schema: Schema, root: Schema) -> str:
     types = schema.get("type", "any value")
     words = [TYPES.get(word, word) for word in ([types] if isinstance(types, str) else types)]
     items = schema.get("items")
-    return (
-        f"list of {kind(items, root)}"
-        if isinstance(items, dict) and words == ["list"]
-        else " or ".join(words)
-    )
+    if not isinstance(items, dict) or words != ["list"]:
+        return " or ".join(words)
+    each = kind(items, root)
+    return f"list of ({each})" if " or " in each else f"list of {each}"
 
 
 def alternatives(schema: Schema, root: Schema) -> Iterator[str]:

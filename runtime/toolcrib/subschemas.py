@@ -342,7 +342,8 @@ def described_names(schema: Schema) -> Collection[str]:
 
 
 def closed_names(schema: Schema) -> Collection[str] | None:
-    """The names that an object may have at its top, where the schema allows no others; else None."""
+    """The names that an object may have at its top, where the schema is sound and allows no others; else None."""
     if not isinstance(schema, dict) or schema.get("additionalProperties") is not False:
         return None
-    return None if "patternProperties" in schema else described_names(schema)
+    sound = isinstance(schema.get("properties", {}), dict)
+    return described_names(schema) if sound and "patternProperties" not in schema else None

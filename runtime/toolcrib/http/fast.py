@@ -13,7 +13,7 @@ from aiohttp import ClientSession, ClientTimeout
 from yarl import URL
 
 from toolcrib.egress import Guard
-from toolcrib.http.dialling import IDLE_MOST, REPEATABLE, Dialler, keep_quiet
+from toolcrib.http.dialling import IDLE_MOST, IDLE_SECONDS, REPEATABLE, Dialler, keep_quiet
 from toolcrib.http.fast_wire import EXCHANGE, Exchange, FastWire, GuardedConnector
 from toolcrib.http.lines import answer_lines, bad_response, body_of, broken, request_lines, request_target
 from toolcrib.http.loops import PerLoop
@@ -39,9 +39,9 @@ class _Broken(Exception):
 class _Client:
     """One owner's session in one event loop."""
 
-    def __init__(self, dialler: Dialler) -> None:
+    def __init__(self, dialler: Dialler, idle: float) -> None:
         self.active = 0
-        self.connector = GuardedConnector(dialler)
+        self.connector = GuardedConnector(dialler, idle)
         self.session = ClientSession(
             connector=self.connector,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -63,14 +63,15 @@ class _Client:
 class _Clients:
     """All sessions of one event loop."""
 
-    def __init__(self, dialler: Dialler) -> None:
+    def __init__(self, dialler: Dialler, idle: float) -> None:
         self._dialler = dialler
+        self._idle = idle
         self._clients: dict[tuple[str, tuple[str, ...]], _Client] = {}
 
     def of(self, owner: str, hosts: tuple[str, ...]) -> _Client:
         client = self._clients.get((owner, hosts))
         if client is None:
-            client = self._clients[owner, hosts] = _Client(self._dialler)
+            client = self._clients[owner, hosts] = _Client(self._dialler, self._idle)
         return client
 
     async def aclose(self) -> None:
@@ -84,12 +85,13 @@ class FastSender:
 
     Args:
         guard: The one way to a socket.
+        idle: Seconds for which a connection without work is kept.
     """
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, idle: float = IDLE_SECONDS) -> None:
         self._guard = guard
         dialler = Dialler(guard)
-        self._clients = PerLoop(lambda: _Clients(dialler))
+        self._clients = PerLoop(lambda: _Clients(dialler, idle))
         self._exact: Sender | None = None
         keep_quiet("aiohttp")
 

@@ -18,7 +18,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError
 
-from toolcrib.http.dialling import IDLE_SECONDS, Dialler
+from toolcrib.http.dialling import Dialler
 from toolcrib.http.lines import bad_response
 from toolcrib.http.messages import Bounds, Fault, HTTPError, Request
 from toolcrib.http.readiness import readable
@@ -264,10 +264,11 @@ class GuardedConnector(BaseConnector):
 
     Args:
         dialler: Opens them.
+        idle: Seconds for which one without work is kept.
     """
 
-    def __init__(self, dialler: Dialler) -> None:
-        super().__init__(keepalive_timeout=IDLE_SECONDS, limit=0)
+    def __init__(self, dialler: Dialler, idle: float) -> None:
+        super().__init__(keepalive_timeout=idle, limit=0)
         self._dialler = dialler
         self.wires: set[FastWire] = set()
 

@@ -59,9 +59,14 @@ class _Connection:
 
 
 class _Pool:
-    """The connections of one event loop."""
+    """The connections of one event loop.
 
-    def __init__(self) -> None:
+    Args:
+        patience: Seconds for which one without work is kept.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
         self._idle: dict[_Key, list[_Connection]] = {}
         self._wires: set[Wire] = set()
         self._sweep: asyncio.TimerHandle | None = None
@@ -76,7 +81,7 @@ class _Pool:
         idle = self._idle.get(key)
         while idle:
             connection = idle.pop()
-            if connection.since > time.monotonic() - IDLE_SECONDS and connection.wire.quiet():
+            if connection.since > time.monotonic() - self._patience and connection.wire.quiet():
                 return connection
             connection.wire.hang_up()
         return None
@@ -88,10 +93,11 @@ class _Pool:
         if self._closed or not good or len(idle) >= IDLE_MOST:
             connection.wire.hang_up()
             return
+        connection.wire.rest()
         connection.since = time.monotonic()
         idle.append(connection)
         if self._sweep is None:
-            self._sweep = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._drop_the_old)
+            self._sweep = asyncio.get_running_loop().call_later(self._patience, self._drop_the_old)
 
     async def aclose(self) -> None:
         self._closed = True
@@ -106,7 +112,7 @@ class _Pool:
 
     def _drop_the_old(self) -> None:
         self._sweep = None
-        oldest = time.monotonic() - IDLE_SECONDS
+        oldest = time.monotonic() - self._patience
         for key, idle in list(self._idle.items()):
             for connection in idle:
                 if connection.since <= oldest:
@@ -115,7 +121,7 @@ class _Pool:
             if not idle:
                 del self._idle[key]
         if self._idle:
-            self._sweep = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._drop_the_old)
+            self._sweep = asyncio.get_running_loop().call_later(self._patience, self._drop_the_old)
 
 
 class StockSender:
@@ -123,11 +129,12 @@ class StockSender:
 
     Args:
         guard: The one way to a socket.
+        idle: Seconds for which a connection without work is kept.
     """
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, idle: float = IDLE_SECONDS) -> None:
         self._dialler = Dialler(guard)
-        self._pools = PerLoop(_Pool)
+        self._pools = PerLoop(lambda: _Pool(idle))
         keep_quiet("httpcore")
 
     async def send(self, request: Request, bounds: Bounds, *, hosts: Collection[str], owner: str) -> Response:

@@ -12,8 +12,6 @@ from toolcrib.http.messages import Bounds, Fault, HTTPError
 from toolcrib.http.readiness import readable
 
 _START = b"HTTP/"
-_MUCH = 256 * 1024
-"""Bytes that wait to be taken before the server is kept waiting."""
 
 
 class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
@@ -34,11 +32,10 @@ class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
         self._opened = opened
         self._transport: asyncio.Transport | None = None
         self._chunks: deque[bytes] = deque()
-        self._waiting = 0
         self._waiter: asyncio.Future[None] | None = None
         self._full = False
-        self._paused = False
         self._ended = False
+        self._asked = False
         self._head_left: int | None = 0
         self._start = b""
         self.gone = self._loop.create_future()
@@ -48,10 +45,15 @@ class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
 
     def begin(self, bounds: Bounds) -> None:
         """Make ready for an exchange."""
+        self._asked = True
         self._head_left = bounds.headers
         self._start = b""
         self.received = 0
         self.told_end = False
+
+    def rest(self) -> None:
+        """Have no exchange under way: whatever comes now ends the connection."""
+        self._asked = False
 
     def head_ended(self) -> None:
         """What is read from now on is the body."""
@@ -59,7 +61,7 @@ class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
 
     def quiet(self) -> bool:
         """Whether it is open and nothing came that nobody asked for."""
-        if self._ended or self._waiting or self._transport is None or self._transport.is_closing():
+        if self._ended or self._chunks or self._transport is None or self._transport.is_closing():
             return False
         return not readable(self._transport.get_extra_info("socket").fileno())
 
@@ -118,15 +120,14 @@ class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
         self._opened.add(self)
 
     def data_received(self, data: bytes) -> None:
-        """Called by asyncio."""
+        """Called by asyncio. Whoever asked takes it in the next turn of the loop; it does not pile up."""
         self._chunks.append(data)
-        self._waiting += len(data)
+        if not self._asked:
+            self.hang_up()
+            return
         self.received += len(data)
         if len(self._start) < 5:
             self._start = (self._start + data)[:5]
-        if self._waiting > _MUCH and not self._paused and self._transport is not None:
-            self._paused = True
-            self._transport.pause_reading()
         self._wake()
 
     def eof_received(self) -> None:
@@ -155,12 +156,8 @@ class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
         if len(chunk) > most:
             self._chunks.appendleft(chunk[most:])
             chunk = chunk[:most]
-        self._waiting -= len(chunk)
         if self._head_left is not None:
             self._head_left -= len(chunk)
-        if self._paused and self._waiting <= _MUCH // 2 and self._transport is not None:
-            self._paused = False
-            self._transport.resume_reading()
         return chunk
 
     def _wake(self) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -20,7 +22,7 @@ from http_servers import (
     serving,
 )
 from toolcrib.egress import EgressRefused, Guard
-from toolcrib.http import Bounds, Fault, HTTPError, open_sender
+from toolcrib.http import Bounds, Fault, HTTPError, Request, open_sender
 from toolcrib.http.fast import FastSender
 from toolcrib.http.stock import StockSender
 
@@ -224,6 +226,58 @@ async def test_a_kept_connection_over_which_something_came_is_not_used_again(cli
         await writers[0].drain()
         assert (await send(method="POST")).body == b"ok"
         assert server.accepted == 2
+
+
+@BOTH
+async def test_a_flood_over_a_kept_connection_ends_it(client):
+    flooded = asyncio.Event()
+
+    async def answer(_reader, writer, head):
+        writer.write(raw_answer(200, (), b"ok"))
+        if head.connection == 1:
+            with contextlib.suppress(ConnectionError):
+                while not writer.is_closing():
+                    writer.write(bytes(100_000))
+                    await writer.drain()
+            flooded.set()
+
+    async with serving(answer) as server, sending(client, server) as send:
+        await send()
+        await flooded.wait()
+        assert (await send()).body == b"ok"
+        assert server.accepted == 2
+
+
+@pytest.mark.parametrize("kind", [StockSender, FastSender])
+async def test_a_kept_connection_without_work_is_closed(kind):
+    async with serving(answering(200)) as server:
+        sender = kind(Guard([f"127.0.0.1:{server.port}"]), idle=0.01)
+        request = Request("GET", "http", "127.0.0.1", server.port, "/")
+        await sender.send(request, Bounds(), hosts=("127.0.0.1",), owner="owner")
+        await server.all_closed()
+        await sender.send(request, Bounds(), hosts=("127.0.0.1",), owner="owner")
+        assert server.accepted == 2
+        await sender.aclose()
+
+
+@BOTH
+async def test_closing_closes_connections_of_other_threads_too(client):
+    async with serving(answering(200)) as server, sending(client, server) as send:
+        began, end = threading.Event(), threading.Event()
+
+        async def elsewhere():
+            await send()
+            began.set()
+            await asyncio.to_thread(end.wait)
+
+        thread = asyncio.create_task(asyncio.to_thread(asyncio.run, elsewhere()))
+        await asyncio.to_thread(began.wait)
+        assert server.open == 1
+        await send.sender.aclose()
+        await server.all_closed()
+        end.set()
+        await thread
+        await asyncio.get_running_loop().shutdown_default_executor()
 
 
 def dying(*answers: bytes):

@@ -18,7 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.errors import ExpressionError
-from toolcrib.vault import MissingSecret, UnusableSecret, Variable, Vault, check_variables, pieces_of, plain
+from toolcrib.vault import (
+    MissingSecret,
+    UnusableSecret,
+    Variable,
+    Vault,
+    check_variables,
+    pieces_of,
+    plain,
+    variables_of,
+)
 
 SECRET = "s3cr/et+w\"x y&z<'é\\q"
 
@@ -109,6 +118,15 @@ def test_pieces_give_the_text_again_or_a_problem(parts):
         assert error.code == "bad_variable"  # noqa: PT017 -- either may come
     else:
         assert "".join(piece if isinstance(piece, str) else piece.text for piece in pieces) == text
+
+
+def test_the_look_ups_of_a_value_have_their_places():
+    value = {"a/b": ["${A}", 1, {"c": "x ${B:-b} ${file:/c}"}], "d": None, "e": "plain $${E}"}
+    assert [(pointer, variable.text) for pointer, variable in variables_of(value, "/live")] == [
+        ("/live/a~1b/0", "${A}"),
+        ("/live/a~1b/2/c", "${B:-b}"),
+        ("/live/a~1b/2/c", "${file:/c}"),
+    ]
 
 
 # What is looked up.

@@ -88,11 +88,10 @@ def fault_of_name(name: str) -> NameFault | None:
     """What is wrong with the name of a header; None if nothing is."""
     if _TOKEN.fullmatch(name) is None:
         hint = "a name has letters, digits and `-`, and is never computed"
-        return NameFault("wrong_form", f"`{name}` is no name of a header", hint)
+        return NameFault(code="wrong_form", message=f"`{name}` is no name of a header", hint=hint)
     if name.lower() in _FORBIDDEN:
-        return NameFault(
-            "reserved_header", f"the header `{name}` can't be written here", _FORBIDDEN[name.lower()]
-        )
+        message = f"the header `{name}` can't be written here"
+        return NameFault(code="reserved_header", message=message, hint=_FORBIDDEN[name.lower()])
     return None
 
 

@@ -108,10 +108,10 @@ def _check_spot(fields: Fields, spots: dict[Spot, str]) -> None:
     spot = (where, name.lower() if where == "header" else name)
     if spot in spots:
         message = f"the {where} `{name}` is written twice: here and at {spots[spot]}"
-        fields.report("duplicate_credential", message, hint="leave one of them out; only one can be sent")
+        fields.tell("duplicate_credential", message, hint="leave one of them out; only one can be sent")
     fault = fault_of_name(name) if where != "query" else None
     if fault is not None and not (where == "cookie" and fault.code == "reserved_header"):
-        fields.report(fault.code, fault.message.replace("header", where), "name", hint=fault.hint)
+        fields.tell(fault.code, fault.message.replace("header", where), "name", hint=fault.hint)
     spots[spot] = fields.pointer
 
 

@@ -45,7 +45,7 @@ class Fields:
         """A key that is written as it is."""
         return str(self.block.get(key, default))
 
-    def report(
+    def tell(
         self, code: str, message: str, key: str = "", *, hint: str = "", severity: Severity = "error"
     ) -> None:
         """Add a problem of a key, or of the whole scheme."""
@@ -65,7 +65,7 @@ class Fields:
         if pieces and not looked_up:
             message = f"the secret `{key}` is written in the document, where everybody who reads it knows it"
             hint = f"put it into the environment and write `{key}: ${{{self._suggested(key)}}}`"
-            self.report("literal_secret", message, key, hint=hint, severity="warning")
+            self.tell("literal_secret", message, key, hint=hint, severity="warning")
         text = self._filled(key, place, pieces)
         if not text and not blank:
             raise MissingSecret(
@@ -91,12 +91,12 @@ class Fields:
         try:
             pieces = pieces_of(text)
         except ExpressionError as error:
-            self.report(error.code, error.message, key, hint=error.hint)
+            self.tell(error.code, error.message, key, hint=error.hint)
             return [_UNREAD]
         if any(isinstance(piece, str) and _EXPRESSION.search(piece) for piece in pieces):
             message = "authentication is the same for every call, and no expression is worked out here"
             hint = "look the value up: `${VAR}`; what differs from call to call is made by `type: python`"
-            self.report("expression_not_allowed", message, key, hint=hint)
+            self.tell("expression_not_allowed", message, key, hint=hint)
             return [_UNREAD]
         return pieces
 
@@ -106,7 +106,7 @@ class Fields:
             text = STAND_IN if None in known else "".join(map(str, known))
             fault = fault_of(text, place)
             if fault:
-                self.report("unusable_credential", f"`{key}` {fault}", key, hint="mend it, or leave it out")
+                self.tell("unusable_credential", f"`{key}` {fault}", key, hint="mend it, or leave it out")
             return text or STAND_IN
         at = f"{self.pointer}/{key}"
         text = ""

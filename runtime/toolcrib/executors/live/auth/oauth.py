@@ -224,7 +224,7 @@ def token_address(fields: Fields) -> Address | None:
     if address is None:
         message = "`token_url` is no address that tokens can be asked for at"
         hint = "write `https://host/path`, without a user name or a fragment (RFC 6749 section 3.2)"
-        fields.report("invalid_url", message, "token_url", hint=hint)
+        fields.tell("invalid_url", message, "token_url", hint=hint)
     elif "${" not in fields.choice("token_url"):
         warn_of_plain_text(address, fields, "token_url")
     return address
@@ -234,7 +234,7 @@ def warn_of_plain_text(address: Address, fields: Fields, key: str = "") -> None:
     """Warn of credentials that go to another machine without encryption."""
     if address.scheme == "http" and not is_loopback(address.host):
         message = f"credentials go to {address.host} without encryption: everybody on the way can read them"
-        fields.report("unencrypted_secret", message, key, hint="write `https://`", severity="warning")
+        fields.tell("unencrypted_secret", message, key, hint="write `https://`", severity="warning")
 
 
 def _told(response: Response) -> dict[str, JSON]:

@@ -174,6 +174,29 @@ def test_an_explanation_names_the_file_and_line_of_every_part(project, toolcrib)
     assert result.stdout.startswith("GET http://127.0.0.1:1/v1/Oslo\n")
 
 
+PAGED = """
+name: events
+input_schema: {type: object, additionalProperties: false, properties: {after: {type: string}}}
+live:
+  url: "https://api.example.com/events"
+  pagination: {style: page, param: page, size_param: per_page, size: 50, cursor_arg: after}
+"""
+
+
+def test_a_dry_run_of_pages_shows_the_first_one_that_is_asked_for(write, project, toolcrib):
+    write({"descriptors/events.tool.yaml": PAGED, "toolcrib.yaml": PROJECT.format(port=1)})
+    first = toolcrib("call", "events", "--explain", "--dry-run")
+    assert first.stdout.startswith("GET http://127.0.0.1:1/events?per_page=50&page=1\n")
+    rows = {tuple(line.split()[:2]): line for line in first.stderr.splitlines() if line}
+    assert "descriptors/events.tool.yaml:6" in rows["query", "per_page"]
+    assert rows["query", "page"].endswith("after (not given)")
+    later = toolcrib("call", "events", "after=7", "--dry-run")
+    assert later.stdout.startswith("GET http://127.0.0.1:1/events?per_page=50&page=7\n")
+    refused = toolcrib("call", "events", "after=x", "--dry-run")
+    assert "/after: it is no number that an earlier answer gave" in refused.stdout + refused.stderr
+    assert "curl" not in refused.stdout
+
+
 def test_an_explanation_comes_before_the_call(project, toolcrib):
     with answered_by(answering_json({"temp": 3})) as server:
         project(server.port)

@@ -87,9 +87,13 @@ class BoundLive:
             draft = self._draft(call)
         except Misfit as misfit:
             return {"mode": "live", "refused": _refused(call, misfit).message}
+        pages = self._parts.pages
+        first = draft if pages is None else pages.first(draft, call)
+        if isinstance(first, Result):
+            return {"mode": "live", "refused": first.message}
         if self._parts.auth is not None:
-            self._parts.auth.show(draft)
-        request = self._route.aimed(draft.finished())
+            self._parts.auth.show(first)
+        request = self._route.aimed(first.finished())
         return plan_of(self._tool, self._parts.request, request, self._world.vault, call.arguments)
 
     def _draft(self, call: Call) -> Draft:

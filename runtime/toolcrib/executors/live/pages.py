@@ -118,6 +118,13 @@ class Pages:
         collected.told |= {"count": collected.count, "items": len(collected.items), "stopped": stopped}
         return _finished(page, cursor, collected, reading, call)
 
+    def first(self, draft: Draft, call: Call) -> Draft | Result:
+        """The request for the first page; or the result of a call whose cursor is none."""
+        try:
+            return self._beginning(self._style, draft, call).draft
+        except _Broken as broken:
+            return broken.result
+
     def _beginning(self, style: Style, draft: Draft, call: Call) -> Step:
         value = None if self.cursor_arg is None else call.arguments.get(self.cursor_arg)
         try:

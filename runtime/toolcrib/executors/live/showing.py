@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol, cast
-from urllib.parse import unquote_plus
+from urllib.parse import parse_qsl, unquote_plus
 
 from toolcrib.clock import format_duration
 from toolcrib.http import Bounds, Request, Response
@@ -197,6 +197,7 @@ def _sources(tool: Descriptor, compiled: CompiledRequest, request: Request) -> I
     for part in compiled.parts:
         reads: dict[str, JSON] = {"reads": list(part.reads)} if part.reads else {}
         yield {"part": part.kind, "name": part.name, "at": origin.place(part.pointer), **reads}
+    yield from _sources_of_pages(tool, request)
     described = {part.name.lower() for part in compiled.parts if part.kind == "header"}
     for name, _value in request.headers:
         if name.lower() in _OWN_HEADERS - described:
@@ -211,6 +212,18 @@ def _sources(tool: Descriptor, compiled: CompiledRequest, request: Request) -> I
         if key == "timeout" or key.startswith("limits."):
             place = origin.settings.get(key) or origin.place(f"/{key.replace('.', '/')}")
             yield {"part": key.partition(".")[0], "name": key.removeprefix("limits."), "at": place}
+
+
+def _sources_of_pages(tool: Descriptor, request: Request) -> Iterator[JSON]:
+    pages = _block(tool).get("pagination", {})
+    sent = {name for name, _value in parse_qsl(request.target.partition("?")[2], keep_blank_values=True)}
+    for key in ("size_param", "limit_param", "param"):
+        if pages.get(key) in sent:
+            reads: dict[str, JSON] = {}
+            if key == "param" and "cursor_arg" in pages:
+                reads["reads"] = [pages["cursor_arg"]]
+            at = tool.origin.place(f"/live/pagination/{key}")
+            yield {"part": "query", "name": pages[key], "at": at, **reads}
 
 
 def _timeouts(tool: Descriptor) -> dict[str, JSON]:

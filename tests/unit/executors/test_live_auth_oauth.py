@@ -453,7 +453,7 @@ async def test_redirects_are_not_followed():
 
 
 @pytest.mark.parametrize(
-    ("value", "seconds"), [("7", 7.0), ("soon", None), ("-1", None), ("Wed, 21 Oct 2015 07:28:00", None)]
+    ("value", "seconds"), [("7", 7), ("soon", None), ("-1", None), ("Wed, 21 Oct 2015 07:28:00", 0)]
 )
 async def test_when_to_ask_again_is_told(value, seconds):
     _message, _retryable, details = await told(answering(503, {"Retry-After": value}))

@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Final
 from urllib.parse import quote_plus, urlencode
@@ -17,6 +16,7 @@ from toolcrib.executors.live.auth.credentials import STAND_IN, Fields
 from toolcrib.executors.live.auth.fixed import Spot, basic_header, set_header
 from toolcrib.executors.live.auth.tokens import Account, Token, Tokens
 from toolcrib.executors.live.draft import Draft
+from toolcrib.executors.live.retry_after import seconds_to_wait
 from toolcrib.executors.live.soundness import is_loopback
 from toolcrib.http import Fault, HTTPError, Request, Response
 from toolcrib.model import JSON
@@ -125,7 +125,7 @@ class Grant:
             message += "; redirects are not followed, so `token_url` has to name the last address"
         elif isinstance(code, str) and code in _HINTS:
             message += f"; {_HINTS[code]}"
-        wait = _retry_after(response, clock)
+        wait = seconds_to_wait(dict(response.headers), clock.now())
         if wait is not None:
             details["retry_after"] = wait
         return AuthFailed(message, retryable=status >= 500 or status in {408, 429}, details=details)
@@ -265,18 +265,6 @@ def _seconds(lifetime: JSON) -> float | None:
     except (ValueError, OverflowError):
         return None
     return max(seconds, 0.0) if math.isfinite(seconds) else None
-
-
-def _retry_after(response: Response, clock: Clock) -> float | None:
-    """The seconds after which to ask again (RFC 9110 section 10.2.3)."""
-    value = response.header("retry-after") or ""
-    if re.fullmatch("[0-9]{1,9}", value):
-        return float(value)
-    try:
-        moment = parsedate_to_datetime(value)
-        return max(0.0, (moment - clock.now()).total_seconds())
-    except (ValueError, TypeError):  # no date, or one without a zone
-        return None
 
 
 def _line(text: str) -> str:

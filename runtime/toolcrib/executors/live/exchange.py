@@ -234,7 +234,7 @@ class Exchange:
         return Result.failed(outcome, message, code=fault.value, details=details, retryable=retryable)
 
 
-_LASTING = frozenset({Fault.TLS_FAILED, Fault.UNSUPPORTED_CODING, Fault.BAD_RESPONSE})
+_LASTING = frozenset({Fault.BAD_REQUEST, Fault.TLS_FAILED, Fault.UNSUPPORTED_CODING, Fault.BAD_RESPONSE})
 """Faults that the same request meets again."""
 
 

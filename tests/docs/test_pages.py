@@ -15,7 +15,11 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     "README.md",
     "docs/tutorial.md",
-    *(f"docs/how-to/{page.name}" for page in sorted((ROOT / "docs" / "how-to").glob("*.md"))),
+    *(
+        f"docs/{folder}/{page.name}"
+        for folder in ("how-to", "explanation")
+        for page in sorted((ROOT / "docs" / folder).glob("*.md"))
+    ),
 ]
 
 

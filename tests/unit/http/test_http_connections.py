@@ -1,0 +1,332 @@
+"""Which connections both senders use again, and how they fail."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+
+import pytest
+
+from http_exchanges import BOTH, resolving, sending, settled
+from http_servers import (
+    Head,
+    answering,
+    answering_each,
+    answering_raw,
+    raw_answer,
+    serving,
+)
+from toolcrib.egress import EgressRefused, Guard
+from toolcrib.http import Bounds, Fault, HTTPError, Request
+from toolcrib.http.fast import FastSender
+from toolcrib.http.stock import StockSender
+
+PRESSED = Bounds(connect=0.1, read=0.1)
+
+
+@BOTH
+async def test_connections_are_used_again(client):
+    async with serving(answering(200, (), b"ok")) as server, sending(client, server) as send:
+        for _ in range(5):
+            await send()
+        assert (server.accepted, server.open) == (1, 1)
+        await asyncio.gather(*(send() for _ in range(20)))
+        assert server.accepted <= 20
+        assert len(server.requests) == 25
+
+
+@BOTH
+async def test_no_owner_uses_a_connection_of_another(client):
+    async with serving(answering(200)) as server, sending(client, server) as send:
+        for owner in ("one", "two", "one", "two"):
+            await send(owner=owner)
+        assert [head.connection for head in server.requests] == [1, 2, 1, 2]
+
+
+@BOTH
+async def test_other_hosts_mean_other_connections(client):
+    async with serving(answering(200)) as server, sending(client, server) as send:
+        request = send.request()
+        for hosts in (("127.0.0.1",), ("*",), ("127.0.0.1",)):
+            await send.sender.send(request, Bounds(), hosts=hosts, owner="owner")
+        assert [head.connection for head in server.requests] == [1, 2, 1]
+
+
+@BOTH
+async def test_a_hundred_connections_are_kept_and_no_more(client):
+    all_here = asyncio.Event()
+
+    async def together(_reader, writer, _head):
+        if len(server.requests) == 110:
+            all_here.set()
+        await all_here.wait()
+        writer.write(raw_answer())
+
+    async with serving(together) as server, sending(client, server) as send:
+        await asyncio.gather(*(send() for _ in range(110)))
+        await settled(lambda: server.open <= 100)
+        assert (server.accepted, server.open) == (110, 100)
+
+
+@BOTH
+async def test_a_kept_connection_that_the_server_closed_is_not_used_again(client):
+    async with serving(answering_raw(raw_answer(200, (), b"ok"))) as server, sending(client, server) as send:
+        await send(method="POST")
+        await server.all_closed()
+        assert (await send(method="POST")).body == b"ok"
+        assert server.accepted == 2
+
+
+@BOTH
+async def test_a_kept_connection_over_which_something_came_is_not_used_again(client):
+    writers = []
+
+    async def answer(_reader, writer, _head):
+        writers.append(writer)
+        writer.write(raw_answer(200, (), b"ok"))
+
+    async with serving(answer) as server, sending(client, server) as send:
+        await send(method="POST")
+        writers[0].write(raw_answer(408, (), b"evil"))
+        await writers[0].drain()
+        assert (await send(method="POST")).body == b"ok"
+        assert server.accepted == 2
+
+
+@BOTH
+async def test_a_flood_over_a_kept_connection_ends_it(client):
+    flooded = asyncio.Event()
+
+    async def answer(_reader, writer, head):
+        writer.write(raw_answer(200, (), b"ok"))
+        if head.connection == 1:
+            with contextlib.suppress(ConnectionError):
+                while not writer.is_closing():
+                    writer.write(bytes(100_000))
+                    await writer.drain()
+            flooded.set()
+
+    async with serving(answer) as server, sending(client, server) as send:
+        await send()
+        await flooded.wait()
+        assert (await send()).body == b"ok"
+        assert server.accepted == 2
+
+
+@pytest.mark.parametrize("kind", [StockSender, FastSender])
+async def test_a_kept_connection_without_work_is_closed(kind):
+    async with serving(answering(200)) as server:
+        sender = kind(Guard([f"127.0.0.1:{server.port}"]), idle=0.01)
+        request = Request("GET", "http", "127.0.0.1", server.port, "/")
+        await sender.send(request, Bounds(), hosts=("127.0.0.1",), owner="owner")
+        await server.all_closed()
+        await sender.send(request, Bounds(), hosts=("127.0.0.1",), owner="owner")
+        assert server.accepted == 2
+        await sender.aclose()
+
+
+@BOTH
+async def test_closing_closes_connections_of_other_threads_too(client):
+    async with serving(answering(200)) as server, sending(client, server) as send:
+        began, end = threading.Event(), threading.Event()
+
+        async def elsewhere():
+            await send()
+            began.set()
+            await asyncio.to_thread(end.wait)
+
+        thread = asyncio.create_task(asyncio.to_thread(asyncio.run, elsewhere()))
+        await asyncio.to_thread(began.wait)
+        assert server.open == 1
+        await send.sender.aclose()
+        await server.all_closed()
+        end.set()
+        await thread
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+
+def dying(*answers: bytes):
+    """A server that hangs up on the second request of a connection."""
+
+    async def answer(_reader, writer, head):
+        if sum(each.connection == head.connection for each in server_requests) > 1:
+            writer.close()
+        else:
+            writer.write(raw_answer(200, (), b"ok"))
+
+    server_requests: list[Head] = []
+    return answer, server_requests
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
+@BOTH
+async def test_a_request_that_met_a_dead_connection_is_sent_again_once(client, method):
+    handler, seen = dying()
+    async with serving(handler) as server, sending(client, server) as send:
+        server.requests = seen
+        await send()
+        answer = await send(method=method, body=b"twice" if method == "PUT" else b"")
+        assert answer.status == 200
+        assert [head.connection for head in seen] == [1, 1, 2]
+        assert seen[1][:2] == seen[2][:2]
+        assert seen[1].body == seen[2].body
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+@BOTH
+async def test_a_request_that_may_have_acted_is_not_sent_again(client, method):
+    handler, seen = dying()
+    async with serving(handler) as server, sending(client, server) as send:
+        server.requests = seen
+        await send()
+        with pytest.raises(HTTPError) as caught:
+            await send(method=method)
+        assert (caught.value.fault, caught.value.sent) == (Fault.CONNECTION_BROKEN, True)
+        assert len(seen) == 2
+
+
+@BOTH
+async def test_a_new_connection_that_breaks_is_not_tried_again(client):
+    handler = answering_each(answering(200), answering_raw(b""))
+    async with serving(handler) as server, sending(client, server) as send:
+        await send()
+        with pytest.raises(HTTPError) as caught:
+            await send()
+        assert (caught.value.fault, caught.value.sent) == (Fault.CONNECTION_BROKEN, True)
+        assert [head.connection for head in server.requests] == [1, 1, 2]
+
+
+@BOTH
+async def test_an_answer_that_began_is_not_asked_for_again(client):
+    handler = answering_each(answering(200), answering_raw(b"HTTP/1.1 2"))
+    async with serving(handler) as server, sending(client, server) as send:
+        await send()
+        with pytest.raises(HTTPError, match="ended before the answer was complete"):
+            await send()
+        assert len(server.requests) == 2
+
+
+LARGE = bytes(30_000_000)
+"""More than all buffers on the way can take."""
+
+
+@BOTH
+async def test_an_answer_that_comes_early_is_taken(client):
+    async def refuse(reader, writer, _head):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(raw_answer(413, {"Connection": "close"}, b"too much"))
+        await writer.drain()
+        await reader.read(1)
+        await asyncio.Event().wait()
+
+    async with serving(refuse, reads=False) as server, sending(client, server) as send:
+        answer = await send(method="POST", body=LARGE)
+        assert (answer.status, answer.body) == (413, b"too much")
+        await server.stop()
+
+
+@BOTH
+async def test_a_server_that_takes_nothing_of_a_request_is_given_up(client):
+    async def busy(_reader, writer, _head):
+        writer.transport.pause_reading()
+        await asyncio.Event().wait()
+
+    async with serving(busy, reads=False) as server, sending(client, server) as send:
+        with pytest.raises(HTTPError) as caught:
+            await send(method="POST", body=LARGE, bounds=PRESSED)
+        assert (caught.value.fault, caught.value.sent) == (Fault.READ_TIMEOUT, True)
+        assert "took nothing of the request for 0.1 s" in caught.value.message
+        await server.stop()
+
+
+@BOTH
+async def test_a_connection_that_breaks_while_a_request_is_sent(client):
+    async def breaks(reader, writer, _head):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.abort()
+
+    async with serving(breaks, reads=False) as server, sending(client, server) as send:
+        with pytest.raises(HTTPError) as caught:
+            await send(method="POST", body=LARGE)
+        assert caught.value.fault in {Fault.WRITE_FAILED, Fault.CONNECTION_BROKEN}
+        assert caught.value.sent
+
+
+@BOTH
+async def test_a_refused_connection(client):
+    async with serving(answering(200)) as server:
+        pass
+    async with sending(client, allow=[f"127.0.0.1:{server.port}"]) as send:
+        with pytest.raises(HTTPError, match="no connection to") as caught:
+            await send(scheme="http", port=server.port)
+        assert (caught.value.fault, caught.value.sent) == (Fault.CONNECT_FAILED, False)
+
+
+@BOTH
+async def test_a_name_without_an_address(client):
+    async with sending(client, host="nowhere.test", resolve=resolving()) as send:
+        with pytest.raises(HTTPError, match=r"no address was found for the name `nowhere\.test`") as caught:
+            await send(scheme="http", port=80)
+        assert (caught.value.fault, caught.value.sent) == (Fault.CONNECT_FAILED, False)
+
+
+@BOTH
+async def test_a_connection_that_does_not_come_about_in_time(client):
+    async def never(_address, _port):
+        await asyncio.Event().wait()
+
+    async with sending(client, allow=["127.0.0.1:80"], dial=never) as send:
+        with pytest.raises(HTTPError, match=r"no connection to `127.0.0.1` within 0.1 s") as caught:
+            await send(scheme="http", port=80, bounds=PRESSED)
+        assert (caught.value.fault, caught.value.sent) == (Fault.CONNECT_TIMEOUT, False)
+
+
+@BOTH
+async def test_a_look_up_counts_as_connecting(client):
+    async def never(_name, _port):
+        await asyncio.Event().wait()
+
+    async with sending(client, host="slow.test", resolve=never) as send:
+        with pytest.raises(HTTPError) as caught:
+            await send(scheme="http", port=80, bounds=PRESSED)
+        assert caught.value.fault is Fault.CONNECT_TIMEOUT
+
+
+@BOTH
+async def test_the_guard_is_asked_for_every_connection(client):
+    async with serving(answering(200)) as server, sending(client) as send:
+        for host in ("127.0.0.1", "localhost"):
+            with pytest.raises(EgressRefused):
+                await send(scheme="http", host=host, port=server.port)
+        assert server.accepted == 0
+
+
+@BOTH
+async def test_a_name_is_dialled_where_the_guard_says_and_stays_in_the_host_header(client):
+    async with (
+        serving(answering(200)) as server,
+        sending(client, server, host="api.test", resolve=resolving(api_test="127.0.0.1")) as send,
+    ):
+        await send()
+        assert server.requests[0].header("host") == f"api.test:{server.port}"
+
+
+@BOTH
+async def test_an_ipv6_address_stands_in_brackets_in_the_host_header(client):
+    async with serving(answering(200), host="::1") as server, sending(client, server, host="::1") as send:
+        await send()
+        assert server.requests[0].header("host") == f"[::1]:{server.port}"
+
+
+@BOTH
+async def test_proxies_of_the_environment_are_ignored(client, monkeypatch):
+    async with (
+        serving(answering(200, (), b"direct")) as server,
+        serving(answering(200, (), b"proxy")) as proxy,
+    ):
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "HTTPS_PROXY"):
+            monkeypatch.setenv(name, proxy.origin)
+        async with sending(client, server) as send:
+            assert (await send()).body == b"direct"
+        assert proxy.accepted == 0

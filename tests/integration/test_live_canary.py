@@ -1,0 +1,156 @@
+"""Every secret of a live tool is looked for, in every encoding, in everything that its calls put out."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import os
+import sys
+from urllib.parse import quote, quote_plus
+
+import pytest
+from http_servers import answering_by, raw_answer, serving
+from live_tools import API, CLIENTS, calling, live_tool
+from toolcrib import Outcome
+
+SECRETS = {
+    "CRIB_KEY": 'CANARY-key-"7f"/3a+b&c=d',
+    "CRIB_TOKEN": "CANARY-token-5e1f2d3c4b",
+    "CRIB_USER": "CANARY-user-9a8b7c",
+    "CRIB_PASS": "CANARY-pass-word-ü-0",
+    "CRIB_CLIENT": "CANARY-client-secret-77",
+}
+FETCHED = "CANARY-access-token-from-the-server"
+
+AUTHS = {
+    "header": "{type: apiKey, in: header, name: X-Api-Key, value: '${CRIB_TOKEN}'}",
+    "query": "{type: apiKey, in: query, name: key, value: '${CRIB_KEY}'}",
+    "cookie": "{type: apiKey, in: cookie, name: session, value: '${CRIB_TOKEN}'}",
+    "bearer": "{type: http, scheme: bearer, token: '${CRIB_TOKEN}'}",
+    "basic": "{type: http, scheme: basic, username: '${CRIB_USER}', password: '${CRIB_PASS}'}",
+    "oauth2": f"{{type: oauth2, flow: client_credentials, token_url: '{API}/token', client_id: crib, "
+    "client_secret: '${CRIB_CLIENT}'}",
+    "several": "[{type: http, scheme: bearer, token: '${CRIB_TOKEN}'},"
+    " {type: apiKey, in: query, name: key, value: '${CRIB_KEY}'}]",
+}
+BLOCK = """
+method: POST
+url: {api}/{{{{ args.way }}}}
+query: {{team: "${{CRIB_USER}}"}}
+headers: {{X-Sign: "${{CRIB_CLIENT}}"}}
+body: {{json: {{way: "{{{{ args.way }}}}", key: "${{CRIB_KEY}}"}}}}
+auth: {auth}
+"""
+WAYS = ("json", "text", "error", "problem", "html", "moved", "broken", "binary", "cut", "odd")
+
+
+def written(secret: str) -> set[str]:
+    """A secret in the ways in which it is met: plain, for URLs, as JSON writes it, in base64."""
+    raw = secret.encode()
+    forms = {secret, quote(secret, safe=""), quote_plus(secret), quote(secret)}
+    forms |= {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1]}
+    forms |= {base64.b64encode(raw).decode().rstrip("="), base64.urlsafe_b64encode(raw).decode().rstrip("=")}
+    return forms
+
+
+CANARIES = {form for secret in (*SECRETS.values(), FETCHED) for form in written(secret)} | {
+    base64.b64encode(f"{SECRETS['CRIB_USER']}:{SECRETS['CRIB_PASS']}".encode()).decode(),
+    "CANARY",
+}
+
+
+def hits(text: str) -> list[str]:
+    return sorted(form for form in CANARIES if form in text)
+
+
+def echo(head) -> bytes:
+    """An answer that repeats all of the request, in as many ways as there are paths."""
+    if head.path == "/token":
+        token = {"access_token": FETCHED, "token_type": "Bearer", "expires_in": 3600}
+        return raw_answer(200, {"Content-Type": "application/json"}, json.dumps(token).encode())
+    seen = {"headers": dict(head.headers), "target": head.target, "body": head.body.decode("latin-1")}
+    text = json.dumps(seen)
+    line = f"{head.target} {head.header('authorization') or ''}"
+    kinds = {
+        "/json": (200, "application/json", text.encode()),
+        "/text": (200, "text/plain", text.encode()),
+        "/error": (400, "application/json", json.dumps({"error": {"message": text, "code": line}}).encode()),
+        "/problem": (422, "application/problem+json", json.dumps({"title": line, "detail": text}).encode()),
+        "/html": (500, "text/html", f"<pre>{text}</pre>".encode()),
+        "/moved": (302, "text/plain", b""),
+        "/broken": (200, "application/json", text.encode() + b"{"),
+        "/binary": (200, "application/json; charset=zlib", text.encode()),
+        "/odd": (200, f"application/{quote(line)}", text.encode()),
+    }
+    if head.path == "/cut":
+        return (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\nX-Seen: "
+            + line.encode()
+            + b"\r\n\r\n"
+        )
+    status, kind, body = kinds[head.path]
+    return raw_answer(status, {"Content-Type": kind, "X-Seen": line, "Location": line.split()[0]}, body)
+
+
+@pytest.fixture(autouse=True)
+def _secrets(monkeypatch):
+    for name, secret in SECRETS.items():
+        monkeypatch.setenv(name, secret)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("kind", AUTHS)
+async def test_no_secret_is_in_anything_that_calls_put_out(kind, client, caplog):
+    text = live_tool(
+        BLOCK.format(api=API, auth=AUTHS[kind]), inputs="{type: object, properties: {way: {type: string}}}"
+    )
+    told: list[str] = []
+    with caplog.at_level(logging.DEBUG):
+        async with calling(
+            text, answering_by(echo), client=client, observer=lambda event: told.append(repr(event))
+        ) as (tools, server):
+            for way in WAYS:
+                result = await tools.call("tool", {"way": way})
+                planned = await tools.dry_run("tool", {"way": way})
+                assert result.outcome is not Outcome.INTERNAL
+                told += [json.dumps(result.as_json()), repr(result), json.dumps(planned.as_json())]
+                told += [repr(planned), str(result.raw_value)]
+                if result.outcome is not Outcome.OK:
+                    with pytest.raises(Exception) as raised:  # noqa: PT011 -- any of the errors of calls
+                        result.raise_for_outcome()
+                    told.append(str(raised.value) + repr(raised.value))
+            told += [repr(tools.world), repr(tools.world.vault), repr(tools.registry["tool"])]
+            sent = "\n".join(f"{head.target} {head.headers} {head.body!r}" for head in server.requests)
+    assert hits(sent)  # the server has had them
+    assert hits("\n".join(told)) == []
+    assert hits(caplog.text) == []
+
+
+@pytest.mark.parametrize("words", [["-v"], ["--json", "-v"], ["--dry-run"], ["--dry-run", "--json"], ["--explain"]], ids=" ".join)  # fmt: skip
+async def test_no_secret_is_in_what_the_command_line_prints_or_keeps(words, tmp_path):
+    text = live_tool(
+        BLOCK.format(api=API, auth=AUTHS["several"]),
+        inputs="{type: object, properties: {way: {type: string}}}",
+    )
+    (tmp_path / "descriptors").mkdir()
+    (tmp_path / "descriptors" / "tool.tool.yaml").write_text(text, encoding="utf-8")
+    printed = ""
+    async with serving(answering_by(echo)) as server:
+        project = f"project: p\negress: {{allow: ['127.0.0.1:{server.port}']}}\norigins: {{'{API}': '{server.origin}'}}\n"
+        (tmp_path / "toolcrib.yaml").write_text(project, encoding="utf-8")
+        for way in ("json", "error", "broken"):
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "toolcrib", "call", "tool", f"way={way}", *words,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                cwd=tmp_path,
+                env={**os.environ, "TOOLCRIB_CACHE_DIR": str(tmp_path / "cache"), "PYTHONDEVMODE": "1"},
+            )  # fmt: skip
+            out, _ = await process.communicate()
+            printed += out.decode()
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "cache").rglob("*") if path.is_file())
+    assert "***" in printed
+    assert hits(printed) == []
+    assert hits(kept.decode("latin-1")) == []

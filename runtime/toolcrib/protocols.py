@@ -117,8 +117,8 @@ class BoundTool(Protocol):
         """Run one attempt. Foreign errors become outcomes here; cancellation passes through."""
         ...
 
-    def explain(self, call: Call) -> JSON:
-        """What `execute` would do for this call, without doing it."""
+    def explain(self, call: Call) -> JSON | Result:
+        """What `execute` would do for this call, without doing it; a result where it would fail at once."""
         ...
 
 

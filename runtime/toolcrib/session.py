@@ -313,6 +313,8 @@ async def dry_run(chain: Chain, call: Call) -> Result:
     async def explained(prepared: Call) -> Result:
         shown = redact(prepared.arguments, prepared.tool.input_schema)
         plan = chain.bound.explain(prepared)
+        if isinstance(plan, Result):
+            return plan
         return Result.ok(
             {"tool": prepared.tool.name, "mode": prepared.tool.mode, "arguments": shown, "plan": plan}
         )

@@ -12,10 +12,9 @@ from toolcrib.pointers import pointer_step
 def check_reach(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
     """What is wrong with `egress` and `origins` of a project or profile that stands at `pointer`."""
     for index, entry in enumerate(said.get("egress", {}).get("allow", ())):
-        fault = _fault_of_entry(entry)
+        fault, _, hint = _fault_of_entry(entry).partition("; ")
         if fault:
             place = f"{pointer}/egress/allow/{index}"
-            hint = "write a host and its port: `127.0.0.1:8080`, `[::1]:8080`, `*.corp.example:443`"
             yield Problem(code="bad_egress", message=fault, pointer=place, hint=hint)
     for written, instead in said.get("origins", {}).items():
         place = f"{pointer}/origins/{pointer_step(written)}"
@@ -27,6 +26,7 @@ def check_reach(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
 
 
 def _fault_of_entry(entry: str) -> str:
+    """What is wrong, then the way out; empty for nothing."""
     from toolcrib.egress import Guard  # noqa: PLC0415 -- most projects allow nothing
 
     try:

@@ -303,6 +303,7 @@ def test_all_arguments_may_be_used_at_once(block):
 def test_hosts_name_that_of_the_url():
     block = {"url": "https://api.example.com/x", "hosts": ["cdn.example.com"]}
     assert faults(block) == [("host_not_named", "/live/hosts")]
+    assert faults({**block, "url": "ftp://api.example.com/x"}) == [("invalid_url", "/live/url")]
     hosts = ["API.example.com", "*.cdn.example.com"]
     assert compiled({**block, "hosts": hosts}).hosts == ("api.example.com", "*.cdn.example.com")
     assert faults({"url": "https://${HOST}/x", "hosts": hosts}) == []

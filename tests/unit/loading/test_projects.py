@@ -134,12 +134,13 @@ profiles:
 def test_what_is_no_host_with_its_port_or_no_origin_is_told_with_its_place():
     text = """
 project: p
-egress: {allow: ["127.0.0.1", "ok.example:80"]}
+egress: {allow: ["127.0.0.1", "ok.example:80", "*"]}
 origins: {"ftp://a.example": "http://b.example"}
 profiles: {dev: {egress: {allow: [":80"]}, origins: {"https://a.example": "http://b.example:99999"}}}
 """
     assert told(text) == [
         ("bad_egress", "/egress/allow/0", 3),
+        ("bad_egress", "/egress/allow/2", 3),
         ("bad_origin", "/origins/ftp:~1~1a.example", 4),
         ("bad_egress", "/profiles/dev/egress/allow/0", 5),
         ("bad_origin", "/profiles/dev/origins/https:~1~1a.example", 5),

@@ -81,16 +81,19 @@ class BoundLive:
             return self._exchange.masked(await pages.collect(call, draft, page, reading, own=own))
         return await self._exchange.answer(call, draft)
 
-    def explain(self, call: Call) -> JSON:
-        """The exact request, masked, and where each part of it was written. Nothing is sent, no token fetched."""
+    def explain(self, call: Call) -> JSON | Result:
+        """The exact request, masked, and where each part of it was written. Nothing is sent, no token fetched.
+
+        Of arguments that no request can be made of: the result of the call.
+        """
         try:
             draft = self._draft(call)
         except Misfit as misfit:
-            return {"mode": "live", "refused": _refused(call, misfit).message}
+            return _refused(call, misfit)
         pages = self._parts.pages
         first = draft if pages is None else pages.first(draft, call)
         if isinstance(first, Result):
-            return {"mode": "live", "refused": first.message}
+            return first
         if self._parts.auth is not None:
             self._parts.auth.show(first)
         request = self._route.aimed(first.finished())

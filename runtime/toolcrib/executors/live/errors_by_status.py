@@ -159,9 +159,8 @@ def _plain(envelope: Envelope) -> tuple[str, str, dict[str, JSON]]:
 
 def _redirected(status: int, location: str) -> tuple[str, str, dict[str, JSON]]:
     place = _bare(location)
-    message = (
-        f"HTTP {status}{_phrase(status)}: the answer points to {place or 'no address'}, which is not followed"
-    )
+    points = f"the answer points to {place or 'no address'}, which is not followed"
+    message = f"HTTP {status}{_phrase(status)}: {points}; `redirects` of the descriptor says how many are"
     return "redirected", message, {"status": status, **({"location": place} if place else {})}
 
 

@@ -31,8 +31,8 @@ from toolcrib.executors.live.soundness import (
     parameters_of_auth,
 )
 from toolcrib.executors.live.sources import Arguments, Misfit, Part, Sources, below
+from toolcrib.executors.live.url import NOWHERE, Url, compile_url
 from toolcrib.executors.live.url import POINTER as URL
-from toolcrib.executors.live.url import Url, compile_url
 from toolcrib.http.messages import origin_of
 from toolcrib.model import JSON, Descriptor
 from toolcrib.vault import Vault
@@ -163,7 +163,8 @@ def compile_request(
     if "body" in block:
         check_body(method, sources)
     named = tuple(host.lower() for host in block.get("hosts", ()))
-    check_hosts(named, url.host, block["url"], sources)
+    if url is not NOWHERE:
+        check_hosts(named, url.host, block["url"], sources)
     check_insecure(url, block, sources)
     _check_left(query.left, body.left, block, sources)
     return CompiledRequest(

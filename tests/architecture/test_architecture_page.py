@@ -83,9 +83,29 @@ def test_every_core_dependency_has_its_reason(page, project):
 IMPORTED_AS = {"pyyaml": "yaml", "jsonschema-rs": "jsonschema_rs"}
 
 
-def test_the_owners_of_foreign_packages_are_those_of_the_linter(page, contracts):
-    for package, owners, _reason in rows(page, "What the core depends on"):
+def allowed(contract) -> list[str]:
+    return sorted(module.removeprefix("toolcrib.") for module in contract["allowed_importers"])
+
+
+@pytest.fixture(scope="module")
+def owners(contracts):
+    """Foreign package -> the modules that may import it."""
+    protecting = [contract for contract in contracts.values() if contract["type"] == "protected"]
+    return {name: allowed(contract) for contract in protecting for name in contract["protected_modules"]}
+
+
+def test_the_owners_of_foreign_packages_are_those_of_the_linter(page, owners):
+    for package, importers, _reason in rows(page, "What the core depends on"):
         name = IMPORTED_AS.get(names(package)[0], names(package)[0])
-        contract = contracts[name]
-        allowed = [module.removeprefix("toolcrib.") for module in contract.get("allowed_importers", ())]
-        assert sorted(allowed) == names(owners), name
+        assert owners[name] == names(importers), name
+
+
+def test_the_owners_of_extras_are_those_of_the_linter(page, project, owners):
+    section = page.partition("## What the core depends on\n")[2].partition("\n## ")[0]
+    told = re.findall(r"`(\w+)`\s+\(extra\s+`(\w+)`\)\s+by\s+`(\w+)`", section)
+    assert {(extra, package) for package, extra, _owner in told} == {
+        (extra, re.split(r"[<>=~! ]", text)[0])
+        for extra, texts in project["project"]["optional-dependencies"].items()
+        for text in texts
+    }
+    assert all(owners[package] == [owner] for package, _extra, owner in told)

@@ -35,7 +35,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     source = ROOT / "runtime"
     there = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
-    assert held == {name for name in there if "__pycache__" not in name}
+    assert held == {name for name in there if not re.search(r"__pycache__|(^|/)\.", name)}
 
 
 def test_the_readme_shows_the_make_commands():

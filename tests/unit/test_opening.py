@@ -75,7 +75,7 @@ def read(*paths: str, **asked) -> Runtime:
     return runtime
 
 
-LIVE = "live: {method: GET}\n"
+EXEC = "exec: {command: x}\n"
 """A block of a mode that is not installed; `mode_not_installed` is told of it."""
 
 
@@ -156,8 +156,8 @@ toolsets: {small: [a, b]}
 profile: dev
 profiles:
   dev: {modes: {"*": mock}}
-  live: {modes: {a: live}, defaults: {timeout: 1m}}
-  small: {extends: live, toolset: small, enable: [old]}
+  exec: {modes: {a: exec}, defaults: {timeout: 1m}}
+  small: {extends: exec, toolset: small, enable: [old]}
 """
 
 
@@ -166,7 +166,7 @@ class TestProfiles:
 
     @pytest.fixture
     def project(self, write):
-        both = "name: a\nmode: live\ntimeout: 5s\nmock: {result: 1}\n" + LIVE
+        both = "name: a\nmode: exec\ntimeout: 5s\nmock: {result: 1}\n" + EXEC
         write(
             {
                 "toolcrib.yaml": PROFILES,
@@ -185,23 +185,23 @@ class TestProfiles:
         assert tools["a"].origin.settings["mode"] == "toolcrib.yaml:8 (profile dev)"
 
     def test_another_one_can_be_chosen(self, project):
-        tools = self.opened("live").registry
-        assert (tools["a"].mode, tools.cards["a"].mode) == ("live", "live")
+        tools = self.opened("exec").registry
+        assert (tools["a"].mode, tools.cards["a"].mode) == ("exec", "exec")
 
     def test_the_environment_chooses_before_the_project_and_after_the_caller(self, project, monkeypatch):
-        monkeypatch.setenv("TOOLCRIB_PROFILE", "live")
-        assert self.opened().registry["a"].mode == "live"
+        monkeypatch.setenv("TOOLCRIB_PROFILE", "exec")
+        assert self.opened().registry["a"].mode == "exec"
         assert self.opened("dev").registry["a"].mode == "mock"
 
     def test_modes_of_the_caller_come_before_those_of_the_profile(self, project):
-        assert self.opened("dev", modes={"a": "live"}).registry["a"].mode == "live"
+        assert self.opened("dev", modes={"a": "exec"}).registry["a"].mode == "exec"
 
     def test_defaults_are_for_tools_that_do_not_say_so_themselves(self, project):
-        tools = self.opened("live").registry
+        tools = self.opened("exec").registry
         assert (tools["a"].timeout, tools["b"].timeout) == (5.0, 60.0)
         assert (tools["a"].coerce, tools["b"].coerce) == ("off", "off")
         assert tools["b"].origin.settings == {
-            "timeout": "toolcrib.yaml:9 (profile live)",
+            "timeout": "toolcrib.yaml:9 (profile exec)",
             "coerce": "toolcrib.yaml:3",
         }
 
@@ -292,8 +292,8 @@ class TestEveryProfile:
         assert runtime.registry["a"].mode == "mock"
 
     def test_a_tool_without_a_block_of_the_mode(self, write):
-        text = "project: p\nsources: [tools]\nprofiles: {x: {modes: {a: live}}}\n"
-        _runtime, told = self.problems(write, text, **{"tools/b.yaml": tool("b", f"mode: mock\n{LIVE}")})
+        text = "project: p\nsources: [tools]\nprofiles: {x: {modes: {a: exec}}}\n"
+        _runtime, told = self.problems(write, text, **{"tools/b.yaml": tool("b", f"mode: mock\n{EXEC}")})
         assert ("binding_missing", "warning", "/profiles/x/modes/a") in told
 
     def test_an_unknown_toolset_offers_nothing_and_is_told(self, write):

@@ -147,7 +147,7 @@ def test_an_expression_that_can_not_be_read_is_a_usage_error(good, toolcrib):
 
 
 def test_examples_of_a_tool_that_can_not_run_here_are_not_played(write, toolcrib):
-    write({"descriptors/a.tool.yaml": "name: a\nmode: live\nlive: {url: x}\nexamples: [{args: {}}]\n"})
+    write({"descriptors/a.tool.yaml": "name: a\nmode: exec\nexec: {command: x}\nexamples: [{args: {}}]\n"})
     assert toolcrib("run").exit_code == exit_codes.NOTHING_SELECTED
 
 

@@ -34,8 +34,8 @@ examples:
   - args: {password: hunter2}
   - args: {}
     result: {token: abc123}
-mode: live
-live: {url: x, password: hunter2}
+mode: exec
+exec: {command: x, password: hunter2}
 mock: {result: {token: abc123}}
 """
 
@@ -76,9 +76,9 @@ def test_a_page_shows_all_that_is_written_and_why_a_mode_is_missing(write, toolc
     for text in (
         "rich  Everything",
         "  Second line.",
-        "live (unavailable)",
+        "exec (unavailable)",
         "available in    mock",
-        "mode `live` of `rich` is not installed",
+        "mode `exec` of `rich` is not installed",
     ):
         assert text in page
     for text in (
@@ -104,7 +104,7 @@ def test_a_tool_without_parameters_and_an_unbound_one_say_so(tools, toolcrib):
     assert "parameters: none" in page
     assert "deprecated      use echo" in page
     assert (
-        "unavailable     `later` is unbound: write a `mock:` block in descriptors/later.tool.yaml:2" in page
+        "unavailable     `later` is unbound: write a `live:` or `mock:` block in descriptors/later.tool.yaml:2" in page
     )
 
 

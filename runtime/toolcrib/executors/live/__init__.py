@@ -32,6 +32,7 @@ def _block_schema() -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Live",
         "description": "The HTTP request that answers a call.",
+        "examples": [{"url": "https://api.example.com/v1/cities/{{ args.city }}/days"}],
         "type": "object",
         "required": ["url"],
         "additionalProperties": False,

@@ -11,6 +11,7 @@ from toolcrib.clock import parse_duration
 from toolcrib.executors.live.auth import Auth
 from toolcrib.executors.live.draft import Draft
 from toolcrib.executors.live.exchange import Exchange, Route
+from toolcrib.executors.live.masking import masked
 from toolcrib.executors.live.pages import Pages
 from toolcrib.executors.live.reading import Reading
 from toolcrib.executors.live.request import CompiledRequest, Misfit
@@ -78,7 +79,7 @@ class BoundLive:
         if pages is not None:
             page = partial(self._exchange.read, call)
             reading, own = self._parts.reading, (self._parts.request.origin, self.origin)
-            return self._exchange.masked(await pages.collect(call, draft, page, reading, own=own))
+            return masked(await pages.collect(call, draft, page, reading, own=own), self._world.vault)
         return await self._exchange.answer(call, draft)
 
     def explain(self, call: Call) -> JSON | Result:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
-from urllib.parse import urljoin
 
 from toolcrib.egress import EgressRefused
 from toolcrib.executors.live.auth import Auth, AuthFailed
 from toolcrib.executors.live.draft import Draft
+from toolcrib.executors.live.masking import masked, may_tell
+from toolcrib.executors.live.hops import hop
 from toolcrib.executors.live.reading import Read, Reading
 from toolcrib.executors.live.showing import CallMasks, request_lines, response_lines
 from toolcrib.http import Bounds, Fault, HTTPError, Request, Response, Sender
@@ -21,7 +22,6 @@ from toolcrib.world import World
 _log = logging.getLogger("toolcrib.http")
 
 _UNREADABLE = frozenset({Fault.RESPONSE_TOO_LARGE, Fault.HEADERS_TOO_LARGE})
-_UNCERTAIN = frozenset({Fault.CONNECTION_BROKEN, Fault.WRITE_FAILED, Fault.BAD_RESPONSE})
 _MOVED = frozenset({301, 302, 303, 307, 308})
 _FRESHNESS = frozenset({"cache-control", "expires", "etag", "last-modified"})
 
@@ -55,9 +55,10 @@ class Route(NamedTuple):
         scheme, host, port = parse_origin(origins[request.origin])
         return request._replace(scheme=scheme, host=host, port=port)
 
-    def is_own(self, draft: Draft) -> bool:
-        """Whether a draft goes where the descriptor names it; credentials go nowhere else."""
-        return draft.origin in (self.own, self.origin)
+    @property
+    def own_origins(self) -> tuple[str, str]:
+        """The origins that are the tool's own; credentials go nowhere else."""
+        return (self.own, self.origin)
 
 
 class Exchange:
@@ -100,14 +101,15 @@ class Exchange:
             draft.headers.extend(call.kept.validators.items())
         response = await self._response(call, draft)
         if isinstance(response, Result):
-            return self.masked(response)
+            return masked(response, self._vault)
         if response.status == 304 and call.kept is not None:
             result = call.kept.result
         else:
             read = self._reading.read(response)
             now = call.context.session.clock.now
             result = self._reading.result(read, call.arguments, now) if isinstance(read, Read) else read
-            result = self.masked(result, response)
+            if may_tell(self._vault, response):
+                result = masked(result, self._vault)
         if not self._keeps or result.outcome is not Outcome.OK:
             return result
         freshness = self._freshness(call, draft, response)
@@ -118,36 +120,6 @@ class Exchange:
         response = await self._response(call, draft)
         return response if isinstance(response, Result) else self._reading.read(response)
 
-    def masked(self, result: Result, response: Response | None = None) -> Result:
-        """The result without secrets, wherever the other side has put them.
-
-        Args:
-            result: What came of a call.
-            response: Where all of it comes from, if that is known: a quick look may spare a long one.
-        """
-        vault = self._vault
-        if response is not None and not _may_tell(vault, response):
-            return result
-        parts = tuple(
-            part if part.text is None else part._replace(text=vault.hide_in_text(part.text))
-            for part in result.content
-        )
-        meta = vault.hide_in(dict(result.meta))
-        error = result.error
-        if error is not None:
-            details = vault.hide_in(dict(error.details))
-            error = error._replace(
-                message=vault.hide_in_text(error.message),
-                details=details if isinstance(details, dict) else {},
-            )
-        return result._replace(
-            value=vault.hide_in(result.value),
-            content=parts,
-            message=vault.hide_in_text(result.message),
-            error=error,
-            meta=meta if isinstance(meta, dict) else {},
-        )
-
     def _freshness(self, call: Call, draft: Draft, response: Response) -> JSON:
         if response.status != 304 and _FRESHNESS.isdisjoint(name for name, _value in response.headers):
             return None
@@ -157,17 +129,14 @@ class Exchange:
 
     async def _response(self, call: Call, draft: Draft) -> Response | Result:
         try:
-            if self._auth is None or not self._route.is_own(draft):
-                return await self._followed(call, draft)
-            return await self._proven(call, draft, self._auth)
+            if self._auth is not None and draft.origin in self._route.own_origins:
+                return await self._proven(call, draft, self._auth)
+            request = self._route.aimed(draft.finished())
+            return await self._followed(call, request, await self._sent(call, request))
         except HTTPError as error:
             return self._failed(call, error)
         except EgressRefused as error:
-            return Result.failed(
-                Outcome.DENIED,
-                f"{error.message}; {error.hint}" if error.hint else error.message,
-                code=error.code,
-            )
+            return self._denied(error)
         except AuthFailed as error:
             return Result.failed(
                 Outcome.TOOL_ERROR,
@@ -177,8 +146,11 @@ class Exchange:
                 retryable=error.retryable,
             )
 
-    async def _proven(self, call: Call, draft: Draft, auth: Auth) -> Response:
-        """With authentication; where the other side does not take it, once more with what is new."""
+    async def _proven(self, call: Call, draft: Draft, auth: Auth) -> Response | Result:
+        """With authentication; where the other side does not take it, once more with what is new.
+
+        Only an answer to the request itself asks for that: one behind a redirect comes after the request has acted.
+        """
         clock = call.context.session.clock
         bare = draft.copied()
 
@@ -186,22 +158,29 @@ class Exchange:
             return await self._sent(call, self._route.aimed(request))
 
         await auth.apply(draft, clock, fetch)
-        response = await self._followed(call, draft)
-        if response.status == 401 and await auth.renewed(clock, fetch, draft):
-            await auth.apply(bare, clock, fetch)
-            response = await self._followed(call, bare)
-        return response
-
-    async def _followed(self, call: Call, draft: Draft) -> Response:
         request = self._route.aimed(draft.finished())
         response = await self._sent(call, request)
-        for _ in range(self._route.redirects):
-            location = response.header("location") if response.status in _MOVED else None
-            following = location and _following(request, response.status, location, draft.credentials)
-            if not following:
-                break
-            request = self._route.aimed(following)
+        if response.status == 401 and await auth.renewed(clock, fetch, draft):
+            await auth.apply(bare, clock, fetch)
+            request = self._route.aimed(bare.finished())
             response = await self._sent(call, request)
+        return await self._followed(call, request, response)
+
+    async def _followed(self, call: Call, request: Request, response: Response) -> Response | Result:
+        """The answer behind the redirects that the tool follows."""
+        route = self._route
+        for _ in range(route.redirects):
+            location = response.header("location") if response.status in _MOVED else None
+            following = None if location is None else hop(request, response.status, location, route.own_origins)
+            if following is None:
+                break
+            request = route.aimed(following)
+            try:
+                response = await self._sent(call, request)
+            except HTTPError as error:  # the first request has arrived, whatever became of this one
+                raise HTTPError(error.fault, error.message, sent=True) from None
+            except EgressRefused as error:
+                return self._denied(error, acted=not self._repeatable).with_usage(call.attempt, 0.0)
         return response
 
     async def _sent(self, call: Call, request: Request) -> Response:
@@ -215,6 +194,11 @@ class Exchange:
             _tell(response_lines(response, masks))
         return response
 
+    def _denied(self, error: EgressRefused, *, acted: bool = False) -> Result:
+        message = f"{error.message}; {error.hint}" if error.hint else error.message
+        details: dict[str, JSON] = {"may_have_acted": True} if acted else {}
+        return Result.failed(Outcome.DENIED, message, code=error.code, details=details)
+
     def _failed(self, call: Call, error: HTTPError) -> Result:
         """What became of a request on its way; a request that may have arrived is not called a failure lightly."""
         acted = error.sent and not self._repeatable
@@ -225,7 +209,7 @@ class Exchange:
             outcome = Outcome.LIMIT_EXCEEDED
         elif fault is Fault.READ_TIMEOUT:
             outcome = Outcome.TIMEOUT
-        elif acted and fault in _UNCERTAIN:
+        elif acted:
             outcome = Outcome.UNKNOWN_OUTCOME
         message = f"`{call.tool.name}`: {error.message}"
         if outcome is Outcome.UNKNOWN_OUTCOME:
@@ -234,44 +218,19 @@ class Exchange:
         return Result.failed(outcome, message, code=fault.value, details=details, retryable=retryable)
 
 
+_PASSED_ON = frozenset({502, 504})
+"""What a gateway answers that has passed a request on and got nothing good back."""
+
+
+def _may_have_acted(result: Result) -> Result:
+    if result.error is None:
+        return result
+    details = {**result.error.details, "may_have_acted": True}
+    return result._replace(error=result.error._replace(details=details, retryable=False))
+
+
 _LASTING = frozenset({Fault.BAD_REQUEST, Fault.TLS_FAILED, Fault.UNSUPPORTED_CODING, Fault.BAD_RESPONSE})
 """Faults that the same request meets again."""
-
-
-def _may_tell(vault: Vault, response: Response) -> bool:
-    if vault.knows(response.body):
-        return True
-    return any(vault.knows(value.encode("latin-1")) for _name, value in response.headers)
-
-
-def _following(request: Request, status: int, location: str, credentials: set[str]) -> Request | None:
-    """The request to where an answer points (RFC 9110 section 15.4); None for what is not followed.
-
-    Credentials stay with their origin, bodies too; nothing goes from https to http.
-    """
-    try:
-        target = urljoin(request.url, location)
-        before, _hash, _fragment = target.partition("#")
-        place = before.split("/", 3)
-        scheme, host, port = parse_origin("/".join(place[:3]))
-    except ValueError:
-        return None
-    same = (scheme, host, port) == (request.scheme, request.host, request.port)
-    keeps_method = status in {307, 308} or request.method in {"GET", "HEAD"}
-    if (request.scheme == "https" and scheme != "https") or (keeps_method and request.body and not same):
-        return None
-    headers = request.headers
-    if not same:
-        left = credentials | {"authorization", "cookie", "proxy-authorization"}
-        headers = tuple(each for each in headers if each[0].lower() not in left)
-    method, body = request.method, request.body
-    if not keeps_method:
-        method, body = "GET", b""
-        headers = tuple(each for each in headers if not each[0].lower().startswith("content-"))
-    rest = "/" + place[3] if len(place) > 3 else "/"
-    if not rest.isascii() or any(character <= " " for character in rest):
-        return None
-    return Request(method, scheme, host, port, rest, headers, body)
 
 
 def _tell(lines: Iterable[str]) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Collection
 from urllib.parse import parse_qsl, quote, urljoin, urlsplit
 
 from toolcrib.executors.live.draft import Draft
+from toolcrib.executors.live.hops import CROSSING
 from toolcrib.http.messages import DEFAULT_PORTS, origin_of
 
 _TARGET = re.compile(r"\s*<([^>]*)>")
 _PARAMETER = re.compile(r'\s*;\s*([^\s=;,"<>]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*)))?')
 _SEPARATOR = re.compile(r"\s*(,|$)")
 _HOST = re.compile(r"[a-z0-9_.-]{1,253}|[0-9a-f:.]{2,45}")
-_CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization"})
 _SAFE = "/?:@!$&'()*+,;=~-._%"
 _LONGEST = 8192
 
@@ -68,8 +68,7 @@ def followed(draft: Draft, target: str, *, foreign: bool, own: Collection[str] =
     if draft.scheme == "https" and scheme != "https":
         raise LinkRefused(f"the link to the next page leads from https to {origin[0]}")
     following.scheme, following.host, following.port = scheme, host, port
-    left = draft.credentials | _CREDENTIALS
-    following.headers = [(name, value) for name, value in draft.headers if name.lower() not in left]
+    following.headers = [(name, value) for name, value in draft.headers if name.lower() in CROSSING]
     following.cookies, following.body = [], b""
     return following
 

@@ -7,6 +7,7 @@ import json
 import logging
 
 import pytest
+
 from http_servers import answering, answering_by, answering_each, answering_json, raw_answer, serving
 from live_tools import API, CLIENTS, calling, live_runtime, live_tool, open_files, others
 from toolcrib import Outcome

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
 from http_servers import (
     Handler,
     answering,
@@ -305,7 +306,7 @@ ADDRESSES = {
     "H67-private": "http://10.0.0.1/",
     "H68-name": "http://localhost/",
 }
-CASES += [Case(id, "denied", block=f"url: {url}\n", requests=0) for id, url in ADDRESSES.items()]
+CASES += [Case(name, "denied", block=f"url: {url}\n", requests=0) for name, url in ADDRESSES.items()]
 
 _SEEN: dict[str, str] = {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from http_servers import answering_json, serving
 from live_tools import API, CLIENTS, live_executors
 from toolcrib import Outcome, Runtime

@@ -185,7 +185,8 @@ class Checkup:
         unavailable = {
             tool.name: why
             for tool in registry.values()
-            if tool.name not in hidden and (why := self.runtime.unavailable(tool) or self.runtime.not_ready(tool))
+            if tool.name not in hidden
+            and (why := self.runtime.unavailable(tool) or self.runtime.not_ready(tool))
         }
         called = [
             tool for tool in registry.values() if tool.name not in hidden and tool.name not in unavailable

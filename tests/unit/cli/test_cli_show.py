@@ -104,7 +104,8 @@ def test_a_tool_without_parameters_and_an_unbound_one_say_so(tools, toolcrib):
     assert "parameters: none" in page
     assert "deprecated      use echo" in page
     assert (
-        "unavailable     `later` is unbound: write a `live:` or `mock:` block in descriptors/later.tool.yaml:2" in page
+        "unavailable     `later` is unbound: write a `live:` or `mock:` block in descriptors/later.tool.yaml:2"
+        in page
     )
 
 

@@ -171,7 +171,9 @@ class Exchange:
         route = self._route
         for _ in range(route.redirects):
             location = response.header("location") if response.status in _MOVED else None
-            following = None if location is None else hop(request, response.status, location, route.own_origins)
+            following = (
+                None if location is None else hop(request, response.status, location, route.own_origins)
+            )
             if following is None:
                 break
             request = route.aimed(following)

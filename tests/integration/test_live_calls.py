@@ -283,6 +283,102 @@ async def test_a_thousand_cancelled_calls_leave_nothing(client):
     assert open_files() <= files
 
 
+OAUTH = f"auth: {{type: oauth2, flow: client_credentials, token_url: '{API}/token', client_id: a, client_secret: b}}\n"
+
+
+async def test_a_refusal_behind_a_redirect_repeats_no_request(client):
+    def answer(head):
+        if head.path == "/token":
+            token = {"access_token": "t1-token", "token_type": "Bearer"}
+            return raw_answer(200, {"Content-Type": "application/json"}, json.dumps(token).encode())
+        if head.path == "/pay":
+            return raw_answer(303, {"Location": "/receipt"})
+        return raw_answer(401, {"Content-Type": "application/json"}, b"{}")
+
+    text = live_tool(f"method: POST\nurl: {API}/pay\nredirects: 1\n" + OAUTH)
+    async with calling(text, answering_by(answer), client=client) as (tools, server):
+        result = await tools.call("tool")
+        assert (result.outcome, result.error.code) == (Outcome.TOOL_ERROR, "http_401")
+        assert [head.path for head in server.requests] == ["/token", "/pay", "/receipt"]
+
+
+@pytest.mark.parametrize(
+    ("target", "outcome"),
+    [("http://127.0.0.1:1/x", Outcome.UNKNOWN_OUTCOME), ("http://169.254.169.254/", Outcome.DENIED)],
+)
+async def test_a_post_that_was_redirected_has_been_sent_whatever_came_then(client, target, outcome):
+    text = live_tool(f"method: POST\nurl: {API}/pay\nredirects: 1\nhosts: ['*']")
+    async with serving(answering(303, {"Location": target})) as server:
+        allowed = [f"127.0.0.1:{server.port}", "127.0.0.1:1"]
+        async with live_runtime(text, server, client=client, egress=allowed) as tools:
+            result = await tools.call("tool")
+    assert (result.outcome, result.usage.attempts) == (outcome, 1)
+    assert result.error.details["may_have_acted"] is True
+    assert not result.error.retryable
+
+
+@pytest.mark.parametrize(("method", "retryable"), [("POST", False), ("PUT", True)])
+async def test_a_gateway_that_gives_up_on_a_post_leaves_open_whether_it_acted(client, method, retryable):
+    text = live_tool(f"method: {method}\nurl: {API}/pay", more="limits: {attempts: 1}")
+    async with calling(text, answering(504), client=client) as (tools, _):
+        error = (await tools.call("tool")).error
+    assert (error.retryable, error.details.get("may_have_acted", False)) == (retryable, not retryable)
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "then"),
+    [("POST", 301, "GET"), ("POST", 302, "GET"), ("DELETE", 302, "DELETE"), ("PUT", 303, "GET"),
+     ("POST", 307, "POST"), ("HEAD", 303, "HEAD"), ("GET", 308, "GET")],
+)  # fmt: skip
+async def test_a_redirect_keeps_the_method_unless_its_status_says_otherwise(client, method, status, then):
+    text = live_tool(f"method: {method}\nurl: {API}/x\nredirects: 1")
+    answers = answering_each(answering(status, {"Location": "/y"}), answering(204))
+    async with calling(text, answers, client=client) as (tools, server):
+        await tools.call("tool")
+        assert [(head.method, head.path) for head in server.requests] == [(method, "/x"), (then, "/y")]
+
+
+async def test_only_harmless_headers_cross_to_another_origin(client):
+    inputs = "{type: object, properties: {token: {type: string, x-secret: true}}}"
+    headers = "{X-Session: '{{ args.token }}', X-Plain: literal, Accept-Language: nb}"
+    block = f"url: {API}/x\nredirects: 1\nhosts: ['*']\nheaders: {headers}"
+    async with serving(answering_json({})) as target:
+        moved = answering(302, {"Location": f"{target.origin}/there"})
+        async with serving(moved) as server:
+            allowed = [f"127.0.0.1:{server.port}", f"127.0.0.1:{target.port}"]
+            text = live_tool(block, inputs=inputs)
+            async with live_runtime(text, server, client=client, egress=allowed) as tools:
+                assert (await tools.call("tool", {"token": "s3cret-s3cret"})).outcome is Outcome.OK
+        (head,) = target.requests
+        sent = {name.lower() for name, _value in head.headers}
+        assert sent - {"host", "accept-encoding", "connection"} == {"accept", "accept-language", "user-agent"}
+
+
+async def test_a_redirect_to_the_origin_that_the_descriptor_names_is_no_other_origin(client):
+    block = f"url: {API}/x\nredirects: 1\nheaders: {{X-Key: k}}"
+    answers = answering_each(answering(302, {"Location": f"{API}/y"}), answering_json({"n": 1}))
+    async with calling(live_tool(block), answers, client=client) as (tools, server):
+        assert (await tools.call("tool")).value == {"n": 1}
+        assert [head.header("x-key") for head in server.requests] == ["k", "k"]
+
+
+async def test_every_page_has_an_idempotency_key_of_its_own(client):
+    block = f"""
+        method: POST
+        url: {API}/x
+        idempotency_key: Idempotency-Key
+        pagination: {{style: page, param: page, items: body, max_pages: 3}}
+    """
+
+    def page(head):
+        rows = json.dumps([head.query]).encode()
+        return raw_answer(200, {"Content-Type": "application/json"}, rows)
+
+    async with calling(live_tool(block), answering_by(page), client=client) as (tools, server):
+        assert (await tools.call("tool")).outcome is Outcome.OK
+        assert len({head.header("idempotency-key") for head in server.requests}) == len(server.requests) == 3
+
+
 async def test_a_call_carries_the_trace_of_its_caller(client):
     async with calling(live_tool(f"url: {API}/x"), answering_json({}), client=client) as (tools, server):
         session = tools.session()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 from toolcrib.clock import parse_duration
@@ -13,7 +12,7 @@ from toolcrib.executors.live.draft import Draft
 from toolcrib.executors.live.exchange import Exchange, Route
 from toolcrib.executors.live.masking import masked
 from toolcrib.executors.live.pages import Pages
-from toolcrib.executors.live.reading import Reading
+from toolcrib.executors.live.reading import Read, Reading
 from toolcrib.executors.live.request import CompiledRequest, Misfit
 from toolcrib.executors.live.showing import plan_of
 from toolcrib.http import Bounds, Sender
@@ -76,11 +75,15 @@ class BoundLive:
         except Misfit as misfit:
             return _refused(call, misfit)
         pages = self._parts.pages
-        if pages is not None:
-            page = partial(self._exchange.read, call)
-            reading, own = self._parts.reading, (self._parts.request.origin, self.origin)
-            return masked(await pages.collect(call, draft, page, reading, own=own), self._world.vault)
-        return await self._exchange.answer(call, draft)
+        if pages is None:
+            return await self._exchange.answer(call, self._keyed(call, draft))
+
+        async def page(following: Draft) -> Read | Result:
+            return await self._exchange.read(call, self._keyed(call, following))
+
+        own = self._route.own_origins
+        collected = await pages.collect(call, draft, page, self._parts.reading, own=own)
+        return masked(collected, self._world.vault)
 
     def explain(self, call: Call) -> JSON | Result:
         """The exact request, masked, and where each part of it was written. Nothing is sent, no token fetched.
@@ -97,15 +100,21 @@ class BoundLive:
             return first
         if self._parts.auth is not None:
             self._parts.auth.show(first)
-        request = self._route.aimed(first.finished())
+        request = self._route.aimed(self._keyed(call, first).finished())
         return plan_of(self._tool, self._parts.request, request, self._world.vault, call.arguments)
 
     def _draft(self, call: Call) -> Draft:
         draft = self._parts.request.draft(call.arguments)
-        if self._key_header:
-            draft.headers.append((self._key_header, str(uuid.uuid5(self._namespace, call.id))))
         if call.context.trace:
             draft.headers.extend(call.context.trace.items())
+        return draft
+
+    def _keyed(self, call: Call, draft: Draft) -> Draft:
+        """The draft with the key that is the same for every attempt of it, and another one for every page."""
+        if self._key_header:
+            kept = [each for each in draft.headers if each[0] != self._key_header]
+            told = f"{call.id} {draft.path}?{'&'.join(draft.query)}"
+            draft.headers = [*kept, (self._key_header, str(uuid.uuid5(self._namespace, told)))]
         return draft
 
 

@@ -108,6 +108,8 @@ class Exchange:
             read = self._reading.read(response)
             now = call.context.session.clock.now
             result = self._reading.result(read, call.arguments, now) if isinstance(read, Read) else read
+            if response.status in _PASSED_ON and not self._repeatable:
+                result = _may_have_acted(result)
             if may_tell(self._vault, response):
                 result = masked(result, self._vault)
         if not self._keeps or result.outcome is not Outcome.OK:

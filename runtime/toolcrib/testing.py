@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.clock import RealClock
 from toolcrib.engine import Runtime
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import parse
-from toolcrib.model import JSON, Call, CallContext, Descriptor, Outcome, Result, Schema, Sound
+from toolcrib.model import JSON, NOTHING, Call, CallContext, Descriptor, Outcome, Result, Schema, Sound
 from toolcrib.protocols import BoundTool, Executor
 from toolcrib.validation import check_schema, json_fault
 
@@ -39,6 +39,7 @@ class ExecutorCase:
         broken_blocks: Blocks that must be refused when they are loaded, each for another reason.
         input_schema: Of the tool; anything goes unless given.
         output_schema: Of the tool; anything goes unless given.
+        options: Of the runtime, e.g. `egress` and `origins` for a mode that reaches out to a server of the test.
     """
 
     mode: str
@@ -48,6 +49,7 @@ class ExecutorCase:
     broken_blocks: Sequence[JSON] = ()
     input_schema: Schema = True
     output_schema: Schema = True
+    options: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
 
 
 def runtime_for(case: ExecutorCase, executor: Executor, block: JSON = None) -> Runtime:
@@ -60,7 +62,7 @@ def runtime_for(case: ExecutorCase, executor: Executor, block: JSON = None) -> R
         case.mode: case.block if block is None else block,
     }
     executors = Executors({case.mode: lambda: executor})
-    return Runtime.of(parse("contract.json", document, executors), executors=executors)
+    return Runtime.of(parse("contract.json", document, executors), executors=executors, **case.options)
 
 
 class ExecutorContract:

@@ -1,10 +1,15 @@
-"""The contract of executors, fed with the mock mode and with a mode of somebody else."""
+"""The contract of executors, fed with the modes of toolcrib and with a mode of somebody else."""
 
 from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from toolcrib import Executors
+from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.testing import ExecutorCase, ExecutorContract
 
@@ -102,6 +107,72 @@ class TestMockThatFillsATemplate(MockContract):
         value={"city": "Oslo"},
         broken_blocks=[{"template": "{% include 'x' %}"}, {"template": "x", "content": [{"type": "text"}]}],
     )
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Answers with the body that was sent."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_said):
+        pass
+
+
+@pytest.fixture(scope="module")
+def echo_server():
+    """A server in a thread of its own, for calls from any event loop."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+class LiveContract(ExecutorContract):
+    """The contract of mode `live`."""
+
+    case = ExecutorCase(
+        mode="live",
+        block={"method": "POST", "url": "https://api.example.com/echo", "body": {"from": "args"}},
+        arguments={"city": "Oslo", "nested": {"list": [1, {"a": None}]}},
+        value={"city": "Oslo", "nested": {"list": [1, {"a": None}]}},
+        broken_blocks=[
+            {},
+            {"url": "https://{{ args.host }}/x"},
+            {"url": "ftp://api.example.com/x"},
+            {"url": "https://api.example.com/x", "headers": {"Host": "evil.example"}},
+            {"url": "https://api.example.com/x", "body": {"json": {}}},
+            {"url": "https://api.example.com/x", "select": "body["},
+            {"url": "https://api.example.com/x", "auth": {"type": "apiKey"}},
+            {"url": "https://api.example.com/x", "query": {"a": "${"}},
+        ],
+    )
+
+    @pytest.fixture(autouse=True)
+    def _server(self, echo_server):
+        here = f"127.0.0.1:{echo_server}"
+        reach = {"egress": [here], "origins": {"https://api.example.com": f"http://{here}"}}
+        self.case = replace(self.case, options=reach)
+
+    def executor(self):
+        return LiveExecutor(client=self.client)
+
+
+class TestLiveWithTheStockClient(LiveContract):
+    client = "stock"
+
+
+class TestLiveWithTheFastClient(LiveContract):
+    client = "fast"
 
 
 @pytest.mark.usefixtures("echo_installed")

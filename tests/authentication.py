@@ -83,8 +83,9 @@ async def fetching(server: Server, *, read: float = 5.0) -> AsyncIterator[Fetch]
     async with sending("stock", server) as exchange:
 
         async def fetch(request: Request) -> Response:
-            bounds = Bounds(read=read)
-            return await exchange.sender.send(request, bounds, hosts=(request.host,), owner="auth")
+            return await exchange.sender.send(
+                request, Bounds(read=read), hosts=(request.host,), owner="auth", repeatable=False
+            )
 
         yield fetch
 

@@ -38,9 +38,12 @@ class Sending:
             known |= {"scheme": self._server.scheme, "port": self._server.port}
         return Request(**(ASKED | known | asked))
 
-    async def __call__(self, *, bounds: Bounds = DEFAULT, owner: str = "owner", **asked: Any) -> Response:
+    async def __call__(
+        self, *, bounds: Bounds = DEFAULT, owner: str = "owner", repeatable: bool = False, **asked: Any
+    ) -> Response:
         request = self.request(**asked)
-        return await self.sender.send(request, bounds, hosts=(request.host,), owner=owner)
+        hosts = (request.host,)
+        return await self.sender.send(request, bounds, hosts=hosts, owner=owner, repeatable=repeatable)
 
 
 @asynccontextmanager

@@ -20,9 +20,6 @@ IDLE_SECONDS = 30.0
 IDLE_MOST = 100
 """How many connections without work are kept for one owner at one origin."""
 
-REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
-"""Methods that may be sent again at once where a kept connection turned out dead (RFC 9112 section 9.3.1)."""
-
 
 class Dialler:
     """Opens connections for one sender.

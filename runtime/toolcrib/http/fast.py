@@ -6,6 +6,7 @@ import inspect
 import io
 from collections.abc import Collection
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 import aiohttp
@@ -13,11 +14,11 @@ from aiohttp import ClientSession, ClientTimeout
 from yarl import URL
 
 from toolcrib.egress import Guard
-from toolcrib.http.dialling import IDLE_MOST, IDLE_SECONDS, REPEATABLE, Dialler, keep_quiet
+from toolcrib.http.dialling import IDLE_MOST, IDLE_SECONDS, Dialler, keep_quiet
 from toolcrib.http.fast_wire import EXCHANGE, Exchange, FastWire, GuardedConnector
 from toolcrib.http.lines import answer_lines, bad_response, body_of, broken, request_lines, request_target
 from toolcrib.http.loops import PerLoop
-from toolcrib.http.messages import Bounds, Fault, HTTPError, Request, Response, Sender
+from toolcrib.http.messages import Bounds, Fault, HTTPError, Request, Response, Sender, closed
 
 _VERSIONS = (aiohttp.HttpVersion11, aiohttp.HttpVersion10)
 _LARGE = 1024 * 1024
@@ -93,20 +94,31 @@ class FastSender:
         dialler = Dialler(guard)
         self._clients = PerLoop(lambda: _Clients(dialler, idle))
         self._exact: Sender | None = None
+        self._making_exact = Lock()
         keep_quiet("aiohttp")
 
-    async def send(self, request: Request, bounds: Bounds, *, hosts: Collection[str], owner: str) -> Response:
+    async def send(
+        self,
+        request: Request,
+        bounds: Bounds,
+        *,
+        hosts: Collection[str],
+        owner: str,
+        repeatable: bool = False,
+    ) -> Response:
         """As `Sender.send` says."""
         lines = request_lines(request)
+        clients = await self._clients.get()
         if not all(value.isascii() for _, value in lines):
             # aiohttp would write it in UTF-8; a header is Latin-1.
-            return await self._for_latin_1().send(request, bounds, hosts=hosts, owner=owner)
-        client = (await self._clients.get()).of(owner, tuple(hosts))
+            exact = self._for_latin_1()
+            return await exact.send(request, bounds, hosts=hosts, owner=owner, repeatable=repeatable)
+        client = clients.of(owner, tuple(hosts))
         exchange = Exchange(request, bounds, hosts)
         token = EXCHANGE.set(exchange)
         client.active += 1
         try:
-            return await _sent(client, exchange, _options(request, lines, bounds))
+            return await _sent(client, exchange, _options(request, lines, bounds), repeatable=repeatable)
         finally:
             client.active -= 1
             EXCHANGE.reset(token)
@@ -119,11 +131,12 @@ class FastSender:
             await self._exact.aclose()
 
     def _for_latin_1(self) -> Sender:
-        if self._exact is None:
-            from toolcrib.http.stock import StockSender  # noqa: PLC0415 -- few headers need it
+        from toolcrib.http.stock import StockSender  # noqa: PLC0415 -- few headers need it
 
-            self._exact = StockSender(self._guard)
-        return self._exact
+        with self._making_exact:
+            if self._exact is None:
+                self._exact = StockSender(self._guard)
+            return self._exact
 
 
 async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
@@ -151,7 +164,9 @@ def _silence(seconds: float) -> ClientTimeout:
     return ClientTimeout(total=None, sock_read=seconds, ceil_threshold=float("inf"))
 
 
-async def _sent(client: _Client, exchange: Exchange, options: dict[str, Any]) -> Response:
+async def _sent(
+    client: _Client, exchange: Exchange, options: dict[str, Any], *, repeatable: bool
+) -> Response:
     while True:
         try:
             return await _exchanged(client.session, exchange, options)
@@ -161,12 +176,12 @@ async def _sent(client: _Client, exchange: Exchange, options: dict[str, Any]) ->
         except (_Broken, aiohttp.ClientError):
             wire = exchange.wire
             if wire is None:
-                message = "the sender was closed while the connection was made"
-                raise HTTPError(Fault.CONNECT_FAILED, message, sent=False) from None
+                raise closed() from None
             if wire.trouble is not None:
                 raise wire.trouble from None
             # A kept connection was found dead before any byte of the answer came.
-            if not exchange.reused or wire.received or exchange.request.method not in REPEATABLE:
+            dead = exchange.reused and not wire.received
+            if not (dead and repeatable) or client.session.closed:
                 raise broken() from None
             exchange.anew = True
 

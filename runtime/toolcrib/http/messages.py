@@ -131,10 +131,23 @@ class HTTPError(Exception):
         self.sent = sent
 
 
+def closed() -> HTTPError:
+    """Nothing is sent any more."""
+    return HTTPError(Fault.CONNECT_FAILED, "the runtime is closed", sent=False)
+
+
 class Sender(Protocol):
     """Carries requests over connections that the egress guard dialled; it follows no redirect and keeps no cookie."""
 
-    async def send(self, request: Request, bounds: Bounds, *, hosts: Collection[str], owner: str) -> Response:
+    async def send(
+        self,
+        request: Request,
+        bounds: Bounds,
+        *,
+        hosts: Collection[str],
+        owner: str,
+        repeatable: bool = False,
+    ) -> Response:
         """One exchange. When it is cancelled, its connection is closed.
 
         Args:
@@ -142,13 +155,15 @@ class Sender(Protocol):
             bounds: What it may take.
             hosts: Globs of the hosts that may be reached.
             owner: Whose connections may be reused: no other owner's request follows on them.
+            repeatable: Whether the request may arrive twice. Then it is sent once more, on a new connection, where a
+                kept one turned out dead before any byte of the answer came (RFC 9112 section 9.3.1).
 
         Raises:
-            HTTPError: It failed.
+            HTTPError: It failed; `connect_failed` once the sender is closed.
             EgressRefused: The guard refused the connection; nothing was sent.
         """
         ...
 
     async def aclose(self) -> None:
-        """Close every connection."""
+        """Close every connection, for good: later exchanges are refused."""
         ...

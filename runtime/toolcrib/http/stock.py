@@ -10,10 +10,10 @@ from typing import NamedTuple, cast
 import httpcore
 
 from toolcrib.egress import Guard
-from toolcrib.http.dialling import IDLE_MOST, IDLE_SECONDS, REPEATABLE, Dialler, keep_quiet
+from toolcrib.http.dialling import IDLE_MOST, IDLE_SECONDS, Dialler, keep_quiet
 from toolcrib.http.lines import answer_lines, bad_response, body_of, broken, request_lines, request_target
 from toolcrib.http.loops import PerLoop
-from toolcrib.http.messages import Bounds, HTTPError, Request, Response
+from toolcrib.http.messages import Bounds, HTTPError, Request, Response, closed
 from toolcrib.http.wire import Wire
 
 _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")
@@ -63,6 +63,9 @@ class _Pool:
 
     Args:
         patience: Seconds for which one without work is kept.
+
+    Attributes:
+        closed: Whether no more of them may be made.
     """
 
     def __init__(self, patience: float) -> None:
@@ -70,7 +73,7 @@ class _Pool:
         self._idle: dict[_Key, list[_Connection]] = {}
         self._wires: set[Wire] = set()
         self._sweep: asyncio.TimerHandle | None = None
-        self._closed = False
+        self.closed = False
 
     def made(self) -> Wire:
         """A wire that is closed with the pool."""
@@ -90,7 +93,7 @@ class _Pool:
         """Keep a connection for the next exchange, if it can have one."""
         good = connection.http.is_idle() and not connection.http.surplus()
         idle = self._idle.setdefault(key, [])
-        if self._closed or not good or len(idle) >= IDLE_MOST:
+        if self.closed or not good or len(idle) >= IDLE_MOST:
             connection.wire.hang_up()
             return
         connection.wire.rest()
@@ -100,7 +103,7 @@ class _Pool:
             self._sweep = asyncio.get_running_loop().call_later(self._patience, self._drop_the_old)
 
     async def aclose(self) -> None:
-        self._closed = True
+        self.closed = True
         if self._sweep is not None:
             self._sweep.cancel()
         self._idle.clear()
@@ -137,7 +140,15 @@ class StockSender:
         self._pools = PerLoop(lambda: _Pool(idle))
         keep_quiet("httpcore")
 
-    async def send(self, request: Request, bounds: Bounds, *, hosts: Collection[str], owner: str) -> Response:
+    async def send(
+        self,
+        request: Request,
+        bounds: Bounds,
+        *,
+        hosts: Collection[str],
+        owner: str,
+        repeatable: bool = False,
+    ) -> Response:
         """As `Sender.send` says."""
         raw = _raw(request, bounds)
         pool = await self._pools.get()
@@ -147,10 +158,14 @@ class StockSender:
             try:
                 response = await _exchange(connection, request, raw, bounds)
             except _Stale:
-                if request.method not in REPEATABLE:
+                if not repeatable or pool.closed:
                     raise broken() from None
         if response is None or connection is None:
-            connection = _Connection(request, await self._dialler.open(request, bounds, hosts, pool.made))
+            wire = await self._dialler.open(request, bounds, hosts, pool.made)
+            if pool.closed:
+                wire.hang_up()
+                raise closed()
+            connection = _Connection(request, wire)
             response = await _exchange(connection, request, raw, bounds)
         pool.settle(key, connection)
         return response

@@ -528,7 +528,9 @@ async def test_the_guard_has_the_last_word():
     async with serving(answering_json(token())) as server, sending("stock") as exchange:
 
         async def fetch(request):
-            return await exchange.sender.send(request, Bounds(), hosts=(request.host,), owner="auth")
+            return await exchange.sender.send(
+                request, Bounds(), hosts=(request.host,), owner="auth", repeatable=False
+            )
 
         with pytest.raises(EgressRefused):
             await applied(ready(client(server), KEYS), VirtualClock(), fetch)

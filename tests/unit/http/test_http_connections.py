@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 
 import pytest
@@ -49,7 +50,7 @@ async def test_other_hosts_mean_other_connections(client):
     async with serving(answering(200)) as server, sending(client, server) as send:
         request = send.request()
         for hosts in (("127.0.0.1",), ("*",), ("127.0.0.1",)):
-            await send.sender.send(request, Bounds(), hosts=hosts, owner="owner")
+            await send.sender.send(request, Bounds(), hosts=hosts, owner="owner", repeatable=False)
         assert [head.connection for head in server.requests] == [1, 2, 1]
 
 
@@ -119,9 +120,9 @@ async def test_a_kept_connection_without_work_is_closed(kind):
     async with serving(answering(200)) as server:
         sender = kind(Guard([f"127.0.0.1:{server.port}"]), idle=0.01)
         request = Request("GET", "http", "127.0.0.1", server.port, "/")
-        await sender.send(request, Bounds(), hosts=("127.0.0.1",), owner="owner")
+        await sender.send(request, Bounds(), hosts=("127.0.0.1",), owner="owner", repeatable=False)
         await server.all_closed()
-        await sender.send(request, Bounds(), hosts=("127.0.0.1",), owner="owner")
+        await sender.send(request, Bounds(), hosts=("127.0.0.1",), owner="owner", repeatable=False)
         assert server.accepted == 2
         await sender.aclose()
 
@@ -146,6 +147,71 @@ async def test_closing_closes_connections_of_other_threads_too(client):
         await asyncio.get_running_loop().shutdown_default_executor()
 
 
+@pytest.mark.parametrize("headers", [(), (("X-Name", "Zo\xeb"),)])
+@BOTH
+async def test_a_closed_sender_sends_nothing(client, headers):
+    async with serving(answering(200)) as server, sending(client, server) as send:
+        await send(headers=headers)
+        await send.sender.aclose()
+        with pytest.raises(HTTPError, match="the runtime is closed") as caught:
+            await send(headers=headers, repeatable=True)
+        assert (caught.value.fault, caught.value.sent) == (Fault.CONNECT_FAILED, False)
+        assert server.accepted == 1
+
+
+@BOTH
+async def test_a_sender_that_was_never_used_and_is_closed_sends_nothing(client):
+    async with serving(answering(200)) as server, sending(client, server) as send:
+        await send.sender.aclose()
+        with pytest.raises(HTTPError, match="the runtime is closed"):
+            await send()
+        assert server.accepted == 0
+
+
+@BOTH
+async def test_a_sender_that_is_closed_while_it_dials_keeps_no_connection(client):
+    dialled, closed = asyncio.Event(), asyncio.Event()
+
+    async def dial(address, port):
+        connection = socket.create_connection((address, port))
+        connection.setblocking(False)
+        dialled.set()
+        await closed.wait()
+        return connection
+
+    async with serving(answering(200)) as server, sending(client, server, dial=dial) as send:
+        under_way = asyncio.create_task(send())
+        await dialled.wait()
+        await send.sender.aclose()
+        closed.set()
+        with pytest.raises(HTTPError, match="the runtime is closed") as caught:
+            await under_way
+        assert not caught.value.sent
+        assert server.requests == []
+
+
+@BOTH
+async def test_a_request_under_way_when_the_sender_is_closed_is_not_sent_again(client):
+    asked = asyncio.Event()
+
+    async def answer(reader, writer, _head):
+        if len(server.requests) == 1:
+            writer.write(raw_answer(200, (), b"ok"))
+            return
+        asked.set()
+        await reader.read()
+
+    async with serving(answer) as server, sending(client, server) as send:
+        await send()
+        under_way = asyncio.create_task(send(repeatable=True))
+        await asked.wait()
+        await send.sender.aclose()
+        with pytest.raises(HTTPError) as caught:
+            await under_way
+        assert (caught.value.fault, caught.value.sent) == (Fault.CONNECTION_BROKEN, True)
+        assert len(server.requests) == 2
+
+
 def dying(*answers: bytes):
     """A server that hangs up on the second request of a connection."""
 
@@ -159,21 +225,21 @@ def dying(*answers: bytes):
     return answer, server_requests
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 @BOTH
 async def test_a_request_that_met_a_dead_connection_is_sent_again_once(client, method):
     handler, seen = dying()
     async with serving(handler) as server, sending(client, server) as send:
         server.requests = seen
         await send()
-        answer = await send(method=method, body=b"twice" if method == "PUT" else b"")
+        answer = await send(method=method, body=b"twice" if method == "PUT" else b"", repeatable=True)
         assert answer.status == 200
         assert [head.connection for head in seen] == [1, 1, 2]
         assert seen[1][:2] == seen[2][:2]
         assert seen[1].body == seen[2].body
 
 
-@pytest.mark.parametrize("method", ["POST", "PATCH"])
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 @BOTH
 async def test_a_request_that_may_have_acted_is_not_sent_again(client, method):
     handler, seen = dying()
@@ -192,7 +258,7 @@ async def test_a_new_connection_that_breaks_is_not_tried_again(client):
     async with serving(handler) as server, sending(client, server) as send:
         await send()
         with pytest.raises(HTTPError) as caught:
-            await send()
+            await send(repeatable=True)
         assert (caught.value.fault, caught.value.sent) == (Fault.CONNECTION_BROKEN, True)
         assert [head.connection for head in server.requests] == [1, 1, 2]
 
@@ -203,7 +269,7 @@ async def test_an_answer_that_began_is_not_asked_for_again(client):
     async with serving(handler) as server, sending(client, server) as send:
         await send()
         with pytest.raises(HTTPError, match="ended before the answer was complete"):
-            await send()
+            await send(repeatable=True)
         assert len(server.requests) == 2
 
 

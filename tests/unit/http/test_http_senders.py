@@ -73,14 +73,11 @@ async def test_closing_ends_what_is_under_way(client):
 
 
 @BOTH
-async def test_a_sender_may_be_closed_twice_and_used_again(client):
+async def test_a_sender_may_be_closed_twice(client):
     async with serving(answering(200)) as server, sending(client, server) as send:
-        await send.sender.aclose()
         await send()
         await send.sender.aclose()
         await send.sender.aclose()
-        assert (await send()).status == 200
-        assert server.accepted == 2
 
 
 IN_TWO_LOOPS = """
@@ -110,7 +107,7 @@ request = Request("GET", "http", "127.0.0.1", port[0], "/")
 
 async def ask():
     for _ in range(2):
-        await sender.send(request, Bounds(), hosts=("127.0.0.1",), owner="owner")
+        await sender.send(request, Bounds(), hosts=("127.0.0.1",), owner="owner", repeatable=False)
 
 for _ in range(3):
     asyncio.run(ask())

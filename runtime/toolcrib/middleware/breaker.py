@@ -25,10 +25,12 @@ def layer(tool: Descriptor, bound: Reaching, commons: Commons) -> Middleware | N
     async def breaker(call: Call, call_next: CallNext) -> Result:
         clock = call.context.session.clock
         circuit = commons.slot(key, Circuit, clock)
-        wait = circuit.wait(clock.monotonic())
+        with commons.lock:
+            wait = circuit.wait(clock.monotonic())
+            probe = not wait and circuit.begin()
         if wait:
             return _open(origin, wait)
-        probe, failed = circuit.begin(), None
+        failed = None
         try:
             result = await call_next(call)
             failed = _failed(result)
@@ -37,7 +39,8 @@ def layer(tool: Descriptor, bound: Reaching, commons: Commons) -> Middleware | N
             failed = _is_late(call, clock.monotonic()) or None
             raise
         finally:
-            circuit.end(numbers, clock.monotonic(), failed=failed, probe=probe)
+            with commons.lock:
+                circuit.end(numbers, clock.monotonic(), failed=failed, probe=probe)
         return result
 
     return breaker
@@ -110,6 +113,8 @@ def _failed(result: Result) -> bool | None:
     if result.outcome in _BROKEN:
         return True
     error = result.error
+    if error is not None and error.code == "auth_failed":
+        return None  # what its details tell is how another server fared, that of the tokens
     status = error.details.get("status") if error is not None and error.retryable else None
     return isinstance(status, int) and status >= 500
 

@@ -107,6 +107,9 @@ NOTHING_SAID = [
     Result.failed(Outcome.UNAVAILABLE, "no secret"),
     Result.failed(Outcome.CANCELLED, "by itself"),
     Result.failed(Outcome.INTERNAL, "a bug"),
+    Result.failed(
+        Outcome.TOOL_ERROR, "no token", code="auth_failed", details={"status": 503}, retryable=True
+    ),
 ]
 
 

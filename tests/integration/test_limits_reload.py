@@ -82,3 +82,20 @@ def test_limits_of_a_project_are_in_force(tmp_path):
         return script.most_inside
 
     assert [most(None), most("ci")] == [2, 3]
+
+
+def test_a_relaxed_limit_of_an_origin_is_in_force_once_the_old_calls_are_over(tmp_path):
+    script = Script(takes=1)
+    write, runtime = opened(tmp_path, script, "{origin: {concurrency: 1}}")
+
+    async def run():
+        old = asyncio.ensure_future(runtime.call("tool"))
+        await script.begun.wait()
+        write(2, "{origin: {concurrency: 4}}")
+        await runtime.reload()
+        await asyncio.gather(old, runtime.call("tool"))
+        script.most_inside = 0
+        await asyncio.gather(*(runtime.call("tool") for _ in range(8)))
+
+    asyncio.run(run())
+    assert script.most_inside == 4

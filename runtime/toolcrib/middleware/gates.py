@@ -6,6 +6,7 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from threading import RLock
 
 from toolcrib.model import Bounds, Rate
 from toolcrib.protocols import Clock
@@ -15,18 +16,23 @@ _NOW = 1e-9
 
 
 class Gate:
-    """What bounds the calls of a tool, or of an origin.
+    """What bounds the calls of a tool, or of an origin, in whatever threads and event loops they are.
+
+    Args:
+        lock: Guards it, and gates that are passed together with it. `front` and `opening` take it by themselves; who
+            calls or reads anything else holds it.
 
     Attributes:
         inside: Calls that passed and are not back.
         waiting: Calls that mean to pass and have to wait, in the line of this gate or of one before it.
     """
 
-    __slots__ = ("_freed", "_line", "_passed", "inside", "waiting")
+    __slots__ = ("_freed", "_line", "_lock", "_passed", "inside", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, lock: RLock) -> None:
         self.inside = 0
         self.waiting = 0
+        self._lock = lock
         self._line: OrderedDict[asyncio.Future[None], None] = OrderedDict()
         self._passed: deque[float] = deque()
         self._freed: asyncio.Future[None] | None = None
@@ -50,7 +56,8 @@ class Gate:
     def leave(self) -> None:
         """Come back."""
         self.inside -= 1
-        _wake(self._freed)
+        if self._freed is not None and not _wake(self._freed):
+            self._call_first()
 
     def delay(self, rate: Rate | None, now: float, ahead: int = 0) -> float:
         """Seconds until the rate lets a call pass that has so many others before it; 0.0 for at once.
@@ -73,15 +80,18 @@ class Gate:
     async def front(self, clock: Clock) -> AsyncIterator[None]:
         """Stand in line; in the block nobody is before this call. Whoever leaves the block leaves no gap."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._line[turn] = None
+        with self._lock:
+            self._line[turn] = None
+            self._call_first()
         try:
-            if next(iter(self._line)) is not turn:
+            if not turn.done():
                 with clock.waiting():
                     await turn
             yield
         finally:
-            del self._line[turn]
-            _wake(next(iter(self._line), None))
+            with self._lock:
+                self._line.pop(turn, None)
+                self._call_first()
 
     async def opening(self, bounds: Bounds, clock: Clock, latest: float | None) -> float:
         """Wait at the front of the line until the call may pass.
@@ -90,31 +100,68 @@ class Gate:
             0.0; or, at once, the seconds that the rate would take where that is not before `latest`.
         """
         while True:
-            if not self._has_place(bounds):
-                await self._place(clock)
-                continue
-            now = clock.monotonic()
-            delay = self.delay(bounds.rate, now)
-            if not delay or (latest is not None and now + delay >= latest):
+            with self._lock:
+                freed = self._awaited(bounds)
+                now = clock.monotonic()
+                delay = self.delay(bounds.rate, now)
+            if freed is not None:
+                await self._place(freed, clock)
+            elif not delay or (latest is not None and now + delay >= latest):
                 return delay
-            await clock.sleep(delay)
+            else:
+                await clock.sleep(delay)
 
     def _has_place(self, bounds: Bounds) -> bool:
         return bounds.concurrency is None or self.inside < bounds.concurrency
 
-    async def _place(self, clock: Clock) -> None:
+    def _awaited(self, bounds: Bounds) -> asyncio.Future[None] | None:
+        """What is done as soon as somebody leaves; None where there is a place."""
+        if self._has_place(bounds):
+            return None
         self._freed = asyncio.get_running_loop().create_future()
+        return self._freed
+
+    async def _place(self, freed: asyncio.Future[None], clock: Clock) -> None:
         try:
             with clock.waiting():
-                await self._freed
+                await freed
         finally:
-            self._freed = None
+            with self._lock:
+                self._freed = None
+
+    def _call_first(self) -> None:
+        """Wake the first in line. Whose event loop was closed over it stands in nobody's way."""
+        while self._line:
+            first = next(iter(self._line))
+            if _wake(first):
+                return
+            del self._line[first]
 
     def _trim(self, rate: Rate) -> None:
         while len(self._passed) > rate.calls:
             self._passed.popleft()
 
 
-def _wake(waiter: asyncio.Future[None] | None) -> None:
-    if waiter is not None and not waiter.done():
+def _wake(waiter: asyncio.Future[None]) -> bool:
+    """Let a waiter go on, in its own event loop; False where that is closed."""
+    loop = waiter.get_loop()
+    if loop is _running_loop():
+        _finish(waiter)
+        return True
+    try:
+        loop.call_soon_threadsafe(_finish, waiter)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _finish(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
         waiter.set_result(None)

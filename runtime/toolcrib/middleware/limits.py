@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
+from threading import RLock
 from weakref import WeakSet
 
 from toolcrib.clock import format_duration
@@ -17,26 +19,31 @@ from toolcrib.protocols import CallNext, Middleware, Reaching
 def layer(tool: Descriptor, bound: Reaching, commons: Commons) -> Middleware:
     """The layer of a tool."""
     bounds = Bounds(tool.limits.rate, tool.limits.concurrency, tool.limits.queue)
-    saying = commons.slot(f"bounds of {bound.origin}", Sayings).add(tool.limits.origin)
+    lock = commons.lock
+    saying = commons.slot(f"bounds of {bound.origin}", partial(Sayings, lock)).add(tool.limits.origin)
+    gate = partial(Gate, lock)
     own_key, shared_key = f"gate of tool {tool.name}", f"gate of origin {bound.origin}"
 
     async def limits(call: Call, call_next: CallNext) -> Result:
         clock = call.context.session.clock
-        own = Side(tool.name, commons.slot(own_key, Gate, clock), bounds)
-        shared = Side(bound.origin, commons.slot(shared_key, Gate, clock), saying.among.strictest)
-        now = clock.monotonic()
-        if own.gate.is_open(own.bounds, now) and shared.gate.is_open(shared.bounds, now):
-            own.gate.enter(own.bounds, now)
-            shared.gate.enter(shared.bounds, now)
-        else:
-            refused = await _admitted(call, own, shared)
+        own = Side(tool.name, commons.slot(own_key, gate, clock), bounds)
+        shared = Side(bound.origin, commons.slot(shared_key, gate, clock), saying.among.strictest)
+        with lock:
+            now = clock.monotonic()
+            passes = own.gate.is_open(own.bounds, now) and shared.gate.is_open(shared.bounds, now)
+            if passes:
+                own.gate.enter(own.bounds, now)
+                shared.gate.enter(shared.bounds, now)
+        if not passes:
+            refused = await _admitted(call, own, shared, lock)
             if refused is not None:
                 return refused
         try:
             return await call_next(call)
         finally:
-            shared.gate.leave()
-            own.gate.leave()
+            with lock:
+                shared.gate.leave()
+                own.gate.leave()
 
     return limits
 
@@ -71,25 +78,42 @@ class Saying:
 class Sayings:
     """What the tools of an origin say of it.
 
-    Attributes:
-        strictest: The least of each bound, as far as anybody names one.
+    Args:
+        lock: Guards it.
     """
 
-    def __init__(self) -> None:
-        self.strictest = Bounds()
+    def __init__(self, lock: RLock) -> None:
+        self._lock = lock
         self._said: WeakSet[Saying] = WeakSet()
+        self._counted = 0
+        self._strictest = Bounds()
 
     def add(self, bounds: Bounds) -> Saying:
-        """Add one; those of tools that are gone are left out from now on."""
+        """Add one. It counts until it is gone."""
         saying = Saying(bounds, self)
-        self._said.add(saying)
+        with self._lock:
+            self._said.add(saying)
+            self._count()
+        return saying
+
+    @property
+    def strictest(self) -> Bounds:
+        """The least of each bound, as far as anybody names one."""
+        if (
+            len(self._said) != self._counted
+        ):  # some are gone: a tool has others now, and its old calls are over
+            with self._lock:
+                self._count()
+        return self._strictest
+
+    def _count(self) -> None:
         said = [each.bounds for each in self._said]
-        self.strictest = Bounds(
+        self._counted = len(said)
+        self._strictest = Bounds(
             rate=min((each.rate for each in said if each.rate), key=_calls_a_second, default=None),
             concurrency=_least(each.concurrency for each in said),
             queue=_least(each.queue for each in said),
         )
-        return saying
 
 
 def _calls_a_second(rate: Rate) -> tuple[float, int]:
@@ -100,20 +124,21 @@ def _least(numbers: Iterable[int | None]) -> int | None:
     return min((number for number in numbers if number is not None), default=None)
 
 
-async def _admitted(call: Call, own: Side, shared: Side) -> Result | None:
+async def _admitted(call: Call, own: Side, shared: Side, lock: RLock) -> Result | None:
     """Wait until the call may pass both gates, and pass them; or the result that it ends with.
 
     Only the first in the line of its tool stands in the line of the origin: it takes a place there when it can use
     it, and the tools of an origin take turns.
     """
-    refused = _hopeless(call, own, shared)
-    if refused is not None:
-        return refused
     clock = call.context.session.clock
     sides = (own, shared)
     awaited = own
-    for side in sides:
-        side.gate.waiting += 1
+    with lock:
+        refused = _hopeless(call, own, shared)
+        if refused is not None:
+            return refused
+        for side in sides:
+            side.gate.waiting += 1
     try:
         async with own.gate.front(clock):
             delay = await own.gate.opening(own.bounds, clock, call.deadline)
@@ -124,15 +149,17 @@ async def _admitted(call: Call, own: Side, shared: Side) -> Result | None:
                 delay = await shared.gate.opening(shared.bounds, clock, call.deadline)
                 if delay:
                     return _too_soon(shared, delay)
-                for side in sides:
-                    side.gate.enter(side.bounds, clock.monotonic())
+                with lock:
+                    for side in sides:
+                        side.gate.enter(side.bounds, clock.monotonic())
                 return None
     except asyncio.CancelledError as error:
         gave_up(error, attempts=0, queue=awaited.name)
         raise
     finally:
-        for side in sides:
-            side.gate.waiting -= 1
+        with lock:
+            for side in sides:
+                side.gate.waiting -= 1
 
 
 def _hopeless(call: Call, own: Side, shared: Side) -> Result | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from threading import RLock
 
 import pytest
 from hypothesis import given, settings
@@ -323,13 +324,14 @@ def test_the_state_of_a_clock_goes_with_it():
 
 
 def test_of_several_sayings_the_strictest_counts_as_long_as_somebody_says_it():
-    sayings = Sayings()
+    sayings = Sayings(RLock())
     kept = sayings.add(Bounds(Rate(60, 60.0), 20, None))
     strict = sayings.add(Bounds(Rate(1, 2.0), None, 5))
     sayings.add(Bounds())
     assert sayings.strictest == Bounds(Rate(1, 2.0), 20, 5)
     del strict
     gc.collect()
+    assert sayings.strictest == Bounds(Rate(60, 60.0), 20, None)
     again = sayings.add(Bounds(Rate(1, 1.0), 30, None))
     assert sayings.strictest == Bounds(Rate(1, 1.0), 20, None)
     assert (kept.among, again.among) == (sayings, sayings)
@@ -397,7 +399,7 @@ def test_neither_places_nor_rates_are_ever_exceeded_and_arrival_is_order(
 @given(RATES, st.lists(st.floats(0, 5), max_size=20), st.integers(0, 12))
 def test_a_rate_tells_beforehand_how_long_it_takes(rate, pauses, ahead):
     """What is foretold to the last one of a line is what comes about."""
-    gate, now, bounds = Gate(), 0.0, Bounds(rate)
+    gate, now, bounds = Gate(RLock()), 0.0, Bounds(rate)
     for pause in pauses:
         now += max(pause, gate.delay(rate, now))
         gate.enter(bounds, now)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from toolcrib.egress import EgressRefused
 from toolcrib.executors.live.auth import Auth, AuthFailed
 from toolcrib.executors.live.draft import Draft
-from toolcrib.executors.live.masking import masked, may_tell
 from toolcrib.executors.live.hops import hop
+from toolcrib.executors.live.masking import masked, may_tell
 from toolcrib.executors.live.reading import Read, Reading
 from toolcrib.executors.live.showing import CallMasks, request_lines, response_lines
 from toolcrib.http import Bounds, Fault, HTTPError, Request, Response, Sender

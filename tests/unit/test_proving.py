@@ -107,7 +107,8 @@ def test_what_loading_said_of_a_fixed_answer_is_not_said_again():
 
 
 def test_a_mock_is_proved_although_another_mode_is_in_force():
-    text = HEAD + "mode: live\nlive: {url: x}\nmock: {result: {days: \"{{ args['city'] }}\"}}"
+    mock = "mock: {result: {days: \"{{ args['city'] }}\"}}"
+    text = f"{HEAD}mode: live\nlive: {{url: https://example.com}}\n{mock}"
     assert codes_of(text) == [("reply_breaks_schema", "/mock")]
 
 

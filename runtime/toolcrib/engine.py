@@ -83,6 +83,9 @@ class Runtime:
             egress: `host:port` that tools may reach although the address is private, loopback or otherwise
                 special, besides what the project allows.
             origins: Origin as descriptors write it -> the one that is called instead; before those of the project.
+
+        Raises:
+            ConfigurationError: An entry of `egress` or `origins` is none.
         """
         self.executors = executors or Executors.installed()
         self.settings: Settings | None = None
@@ -94,7 +97,9 @@ class Runtime:
             middleware_named(item) if isinstance(item, str) else item for item in middleware
         )
         self._observer = observer
-        self._reach = (tuple(egress), dict(origins))
+        self._reach = (egress if isinstance(egress, str) else tuple(egress), dict(origins))
+        if any(self._reach):
+            _world_of(*self._reach)
         self._world: World | None = None
         self._shelf = Shelf(registry)
         self._session_ids = itertools.count(1)
@@ -149,7 +154,8 @@ class Runtime:
             UnknownMode: `mode` or a glob of `modes` asks for one that is neither installed nor written anywhere.
                 Where the profile does, that is a problem, and no tool is offered.
             ConfigurationError: `mode` and the glob `*` of `modes` ask for different modes; there is no such
-                profile; two paths are projects; or `strict`, and a glob of `modes` fits no tool.
+                profile; two paths are projects; an entry of `egress` or `origins` is none; or `strict`, and a
+                glob of `modes` fits no tool.
         """
         other = modes.get("*", mode)
         if mode is not None and mode != other:
@@ -382,16 +388,11 @@ class Runtime:
     def world(self) -> World:
         """What the modes may reach, as the project, its profile and the caller put it in force."""
         if self._world is None:
-            from toolcrib.world import World  # noqa: PLC0415 -- a mock reaches nothing
-
             egress, origins = self._reach
             settings = self.settings
             if settings is not None:
                 egress, origins = (*settings.egress, *egress), {**settings.origins, **origins}
-            try:
-                self._world = World.of(egress, origins)
-            except ValueError as error:
-                raise ConfigurationError(str(error)) from None
+            self._world = _world_of(egress, origins)
         return self._world
 
     def unavailable(self, tool: Descriptor) -> str:
@@ -576,6 +577,17 @@ def _loop_is_running() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def _world_of(egress: Iterable[str], origins: Mapping[str, str]) -> World:
+    from toolcrib.world import World  # noqa: PLC0415 -- a mock reaches nothing
+
+    if isinstance(egress, str):
+        raise ConfigurationError("`egress` is a list of entries", hint=f'write `egress=["{egress}"]`')
+    try:
+        return World.of(egress, origins)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 def _not_bound(tool: Descriptor, why: str) -> Unavailable:

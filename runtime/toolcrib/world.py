@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
-from toolcrib.egress import Guard
+from toolcrib.egress import Guard, read_host
 from toolcrib.http.messages import origin_of, parse_origin
 from toolcrib.model import NOTHING
 from toolcrib.vault import Vault
@@ -35,14 +36,45 @@ class World(NamedTuple):
         """The world of a project: `host:port` entries, and origins in place of others, each as it was written.
 
         Raises:
-            ValueError: One of them is none.
+            ValueError: One of them is none; the message says how to write it.
         """
-        return cls(Guard(egress), Vault(), {_normal(key): _normal(value) for key, value in origins.items()})
+        normal = {normal_origin(key): normal_origin(value) for key, value in origins.items()}
+        return cls(Guard(egress), Vault(), normal)
 
     def instead_of(self, origin: str) -> str:
         """The origin that is called where a descriptor names this one, which is in its normal form."""
         return self.origins.get(origin, origin)
 
 
-def _normal(origin: str) -> str:
-    return origin_of(*parse_origin(origin))
+def normal_origin(text: str) -> str:
+    """An origin as requests tell it: in lower case, IPv6 addresses in their short form, no port that goes without saying.
+
+    One slash may stand behind it, as browsers show origins.
+
+    Raises:
+        ValueError: It is no origin; the message says how to write one, behind its last semicolon.
+    """
+    try:
+        scheme, host, port = parse_origin(text)
+        read = read_host(host)
+    except ValueError:
+        raise ValueError(f"{_fault_of(text)}; {_ORIGINS_ARE}") from None
+    # Names stay as they are: `api.example.com.` is asked for with its dot.
+    return origin_of(scheme, read.name if ":" in host or not host.isascii() else host, port)
+
+
+_ORIGINS_ARE = "an origin is a scheme, a host and perhaps a port: `http://127.0.0.1:8080`"
+
+
+def _fault_of(text: str) -> str:
+    if "@" in text:
+        return "an origin names no user"
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return f"`{text}` is no origin"
+    if parts.netloc and parts.path.strip("/"):
+        return f"`{text}` is no origin: an origin has no path"
+    if parts.netloc and (parts.query or parts.fragment):
+        return f"`{text}` is no origin: an origin has no query"
+    return f"`{text}` is no origin"

@@ -388,3 +388,37 @@ def test_usage_counts_the_attempt_and_the_time_on_the_clock():
 
 def test_what_an_executor_counted_as_attempts_is_kept():
     assert refusal(fake(always(Result.ok(1).with_usage(3, 0.0))), "tool").usage.attempts == 3
+
+
+@pytest.mark.parametrize(
+    ("reach", "message"),
+    [
+        ({"egress": "127.0.0.1:80"}, 'write `egress=["127.0.0.1:80"]`'),
+        ({"egress": ["x", "y"]}, "`x` names no host and port; write"),
+        ({"origins": {"https://a.example": "http://b.example/c"}}, "an origin has no path; an origin is"),
+        ({"origins": {"https://a.example/v1": "http://b.example"}}, "an origin has no path; an origin is"),
+        (
+            {"origins": {"https://u:hunter2@a.example": "http://b.example"}},
+            "an origin names no user; an origin is",
+        ),
+    ],
+)
+def test_what_a_caller_lets_tools_reach_is_checked_at_once(reach, message, folder):
+    for make in (lambda: runtime_of(GREET, **reach), lambda: Runtime.open(folder / "descriptors", **reach)):
+        with pytest.raises(ConfigurationError) as caught:
+            make()
+        assert message in str(caught.value)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_origins_are_known_in_every_spelling():
+    origins = {
+        "HTTPS://API.example.com:443/": "http://[0:0:0:0:0:0:0:1]:80/",
+        "http://[::0001]:8080": "http://127.0.0.1:1",
+        "https://b\u00fccher.example": "http://127.0.0.1:2",
+    }
+    world = runtime_of(GREET, origins=origins).world
+    assert world.instead_of("https://api.example.com") == "http://[::1]"
+    assert world.instead_of("http://[::1]:8080") == "http://127.0.0.1:1"
+    assert world.instead_of("https://xn--bcher-kva.example") == "http://127.0.0.1:2"
+    assert world.instead_of("https://other.example") == "https://other.example"

@@ -115,6 +115,7 @@ def test_values_of_a_query_in_the_url_are_encoded():
         ("http://example.com:80", "http://example.com", "/"),
         ("http://127.0.0.1:8080/x", "http://127.0.0.1:8080", "/x"),
         ("http://[::1]:8080/x", "http://[::1]:8080", "/x"),
+        ("http://[0:0:0:0:0:0:0:1]/x", "http://[::1]", "/x"),
         ("http://[2001:DB8::1]", "http://[2001:db8::1]", "/"),
         ("https://example.com.", "https://example.com.", "/"),
         ("https://my_host/x", "https://my_host", "/x"),

@@ -71,6 +71,15 @@ def hints(text):
     return [problem.hint for problem in raised.value.problems]
 
 
+def faults(text):
+    """Everything that is wrong."""
+    try:
+        parsed(text)
+    except DocumentError as error:
+        return error.problems
+    return ()
+
+
 def test_every_key_of_a_project_arrives():
     project = parsed(WHOLE, "agent/toolcrib.yaml")
     assert (project.name, project.description) == ("weather-agent", "The tools of our weather agent.")
@@ -145,6 +154,35 @@ profiles: {dev: {egress: {allow: [":80"]}, origins: {"https://a.example": "http:
         ("bad_egress", "/profiles/dev/egress/allow/0", 5),
         ("bad_origin", "/profiles/dev/origins/https:~1~1a.example", 5),
     ]
+
+
+@pytest.mark.parametrize(
+    ("origins", "reasons"),
+    [
+        ('{"https://a.example/": "http://127.0.0.1:1/"}', []),
+        ('{"HTTPS://A.example:443": "http://[0:0:0:0:0:0:0:1]:1"}', []),
+        ('{"https://a.example": "http://127.0.0.1/v1"}', ["an origin has no path"]),
+        (
+            '{"https://a.example/v1": "http://127.0.0.1?x"}',
+            ["an origin has no path", "an origin has no query"],
+        ),
+        ('{"https://a.example": "http://u:hunter2@b.example"}', ["an origin names no user"]),
+        ('{"https://a.example": "http://[::1"}', ["`http://[::1` is no origin"]),
+        ('{"https://a.example": "http://a_b..example"}', ["`http://a_b..example` is no origin"]),
+    ],
+)
+def test_origins_are_written_in_many_ways_and_refused_with_the_reason(origins, reasons):
+    found = faults(f"project: p\norigins: {origins}\n")
+    assert {each.code for each in found} <= {"bad_origin"}
+    assert len(found) == len(reasons)
+    assert all(each.message.endswith(reason) for each, reason in zip(found, reasons, strict=True))
+    assert all(each.hint.startswith("an origin is") and "hunter2" not in str(each) for each in found)
+
+
+def test_an_entry_of_egress_is_told_once_whatever_it_holds():
+    (problem,) = faults('project: p\negress: {allow: ["a; b:80"]}\n')
+    assert problem.message == "`a; b` is no host"
+    assert problem.hint.count("write") == 1
 
 
 def test_a_project_needs_a_name_and_nothing_else():

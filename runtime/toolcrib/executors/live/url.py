@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote_plus
 
+from toolcrib.egress import read_host
 from toolcrib.executors.live.placing import (
     Style,
     Write,
@@ -222,12 +223,12 @@ def _origin(scheme: str, authority: str, sources: Sources) -> tuple[str, str, in
 
 
 def _host_and_port(authority: str) -> tuple[str | None, str]:
-    """The host in lower case, None where it is none; and what is written as port."""
+    """The host in lower case, an IPv6 address in its short form, None where it is none; and what is written as port."""
     if authority.startswith("["):
         inner, closing, rest = authority[1:].partition("]")
         if not closing or (rest and not rest.startswith(":")) or not _is_ipv6(inner):
             return None, ""
-        return inner.lower(), rest[1:]
+        return read_host(inner).name, rest[1:]
     host, _colon, port = authority.partition(":")
     host = host.lower()
     return (host if _NAME.fullmatch(host) is not None else None), port

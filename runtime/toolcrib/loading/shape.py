@@ -103,6 +103,8 @@ class Shape:
         """
         if fault.keyword == "pattern":
             return self._form(fault)
+        if fault.keyword == "additionalProperties":
+            return self._name(fault)
         alone = fault.keyword == "oneOf"
         if not alone and (_CODES.get(fault.keyword) not in _OF_FORMS or not fault.hint):
             return None
@@ -120,6 +122,14 @@ class Shape:
                 return Problem(
                     code="wrong_form", message=f"{message}; got {fault.got}", pointer=fault.pointer
                 )
+        return None
+
+    def _name(self, fault: Fault) -> Problem | None:
+        """A key that has none of the forms that keys have here."""
+        for site in self._index.at(fault.path[:-1]):
+            message = site.get("errorMessage")
+            if isinstance(message, str) and site.get("patternProperties") is not None:
+                return _told(fault)._replace(hint=message)
         return None
 
     def _without_later_keys(self, value: JSON) -> tuple[JSON, list[Problem]]:

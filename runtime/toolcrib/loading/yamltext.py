@@ -249,7 +249,9 @@ class _Builder:
             return self.new_key(event, text)
         kind = "null" if value is None else "a boolean" if isinstance(value, bool) else "a number"
         message = f"the key `{clipped(text)}` is {kind}; keys are texts"
-        self.report(event, "non_string_key", message, self.path(text), hint=f'write `"{clipped(text)}"`')
+        self.report(
+            event, "non_string_key", message, self.path(text), hint=f'put it in quotes: `"{clipped(text)}":`'
+        )
         return _DROPPED
 
     def refuse_container_key(self, event: Any) -> None:

@@ -219,6 +219,12 @@ def test_messages_name_both_lines_of_a_key_and_the_way_out():
         assert problem.hint == "keep one of them"
 
 
+def test_the_hint_for_a_key_that_is_no_text_quotes_it():
+    _, (problem,) = parse_documents("a.yaml", "errors:\n  404: x\n")
+    assert (problem.code, problem.line) == ("non_string_key", 2)
+    assert problem.hint == 'put it in quotes: `"404":`'
+
+
 def test_an_expression_in_quotes_is_not_blamed_for_an_error_beside_it():
     assert told("a.yaml", 'a: "b: {{ x }}" c\n') == ["invalid_yaml 1:17 "]
 

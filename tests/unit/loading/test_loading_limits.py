@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from in_memory import problems_of, runtime_of
+from in_memory import loaded, problems_of, runtime_of
 from toolcrib.model import Backoff, Bounds, Breaker, Limits, Rate
 
 
@@ -72,7 +72,18 @@ WRONG = [
 
 @pytest.mark.parametrize(("text", "pointer", "code"), WRONG)
 def test_what_is_wrong_is_told_with_its_place(text, pointer, code):
-    assert problems_of(f"name: t\nmock: {{result: 1}}\nlimits: {text}\n") == [(code, pointer)]
+    assert problems_of(f"name: t\ndescription: No block.\nlimits: {text}\n") == [(code, pointer)]
+
+
+def test_limits_of_a_tool_that_reaches_nothing_are_told():
+    (problem,) = loaded("name: t\nlimits: {rate: 1/1s, cache: 3}\nmock: {result: 1}\n").problems
+    assert (problem.code, problem.severity, problem.pointer, problem.line) == (
+        "needless_key",
+        "warning",
+        "/limits",
+        2,
+    )
+    assert "only `mock`" in problem.message
 
 
 def test_what_is_written_below_limits_is_known_by_name():

@@ -10,6 +10,7 @@ from typing import Any
 from toolcrib.errors import DocumentError, NotReady, Problem
 from toolcrib.executors.live.auth import Tokens, compile_auth
 from toolcrib.executors.live.bound import BoundLive, Parts
+from toolcrib.executors.live.needless import needless_keys
 from toolcrib.executors.live.pages import compile_pages
 from toolcrib.executors.live.reading import compile_reading
 from toolcrib.executors.live.request import compile_request
@@ -83,7 +84,7 @@ class LiveExecutor:
         """Expressions, variables, paths and schemes compile and fit each other. Nothing is looked up."""
         problems: list[Problem] = []
         _compiled(descriptor, problems, None, self._tokens)
-        return problems
+        return [*problems, *needless_keys(descriptor)]
 
     def bind(self, descriptor: Descriptor) -> BoundLive:
         """Compile the block and look its secrets up.

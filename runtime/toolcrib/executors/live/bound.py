@@ -11,6 +11,7 @@ from toolcrib.executors.live.auth import Auth
 from toolcrib.executors.live.draft import Draft
 from toolcrib.executors.live.exchange import Exchange, Route
 from toolcrib.executors.live.masking import masked
+from toolcrib.executors.live.needless import is_repeatable
 from toolcrib.executors.live.pages import Pages
 from toolcrib.executors.live.reading import Read, Reading
 from toolcrib.executors.live.request import CompiledRequest, Misfit
@@ -62,7 +63,7 @@ class BoundLive:
         self._namespace = uuid.uuid4()
         self._route = _route_of(block, tool, parts, world)
         self.origin = self._route.origin
-        self.repeatable = bool(annotations.idempotent or annotations.read_only or self._key_header)
+        self.repeatable = is_repeatable(tool)
         keeps = annotations.read_only and tool.limits.cache > 0 and request.method in {"GET", "HEAD"}
         self._exchange = Exchange(
             sender, self._route, auth, parts.reading, world.vault, repeatable=self.repeatable, keeps=keeps

@@ -153,20 +153,19 @@ def compile_request(
     headers = _headers(block, body, sources)
     cookies = compile_cookies(block.get("cookies", {}), sources)
     query = _query(block, url, sources)
+    if "body" in block:
+        check_body(method, sources)
+    hosts = _hosts(block, url, sources)
+    check_insecure(url, block, sources)
+    _check_left(query.left, body.left, block, sources)
     parts = (
         *(Part("path", segment.written, URL, segment.reads) for segment in url.segments),
         *query.parts,
         *headers.parts,
         *(cookie.part for cookie in cookies),
         *body.parts,
+        *_left_parts(query, body),
     )
-    if "body" in block:
-        check_body(method, sources)
-    named = tuple(host.lower() for host in block.get("hosts", ()))
-    if url is not NOWHERE:
-        check_hosts(named, url.host, block["url"], sources)
-    check_insecure(url, block, sources)
-    _check_left(query.left, body.left, block, sources)
     return CompiledRequest(
         method,
         url,
@@ -174,9 +173,17 @@ def compile_request(
         headers=headers,
         cookies=steps_of(cookie.step for cookie in cookies),
         body=body,
-        hosts=named or (url.host,),
-        parts=(*parts, *_left_parts(query, body)),
+        hosts=hosts,
+        parts=parts,
     )
+
+
+def _hosts(block: dict[str, Any], url: Url, sources: Sources) -> tuple[str, ...]:
+    """The hosts that are named, or else that of the url."""
+    named = tuple(host.lower() for host in block.get("hosts", ()))
+    if url is not NOWHERE:
+        check_hosts(named, url.host, block["url"], sources)
+    return named or (url.host,)
 
 
 def _query(block: dict[str, Any], url: Url, sources: Sources) -> _Query:

@@ -139,6 +139,7 @@ def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
         "namespace": origin.namespace,
         "alias": alias if alias != tool.name else "",
         "mode": mode_of(runtime, tool) + _set_by(tool, "mode"),
+        "live": _request(tool),
         "available in": ", ".join(mode for mode, why in availability.items() if not why),
         "deprecated": tool.deprecated
         if isinstance(tool.deprecated, str)
@@ -162,6 +163,12 @@ def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
     reasons = [*availability.values(), "" if tool.mode in availability else runtime.unavailable(tool)]
     for why in filter(None, dict.fromkeys(reasons)):
         yield "unavailable", why
+
+
+def _request(tool: Descriptor) -> str:
+    """Method and url of a live tool, as they are written; empty for any other."""
+    block: Any = redact(tool.bindings.get("live"))
+    return f"{block.get('method', 'GET')} {block['url']}" if block is not None else ""
 
 
 def _limits(tool: Descriptor) -> Iterator[str]:

@@ -175,3 +175,20 @@ def test_why_a_tool_is_not_offered_is_told_once(write, toolcrib):
     write({"toolcrib.yaml": "project: p\ndisable: [rich]\n", "descriptors/rich.tool.yaml": RICH})
     shown = toolcrib("show", "rich").stdout
     assert shown.count("`rich` is disabled in toolcrib.yaml:2") == 1
+
+
+def test_a_page_tells_the_request_of_a_live_tool_as_it_is_written(write, toolcrib):
+    schema = "input_schema: {type: object, required: [city], properties: {city: {type: string}}}"
+    get = f"name: get\n{schema}\n" + "live: {url: 'https://api.example.com/v1/{{ args.city }}?k=${KEY}'}\n"
+    post = "name: post\nlive: {method: POST, url: 'https://${HOST}/v1'}\nmock: {result: 1}\nmode: mock\nlimits: {rate: 1/1s}\n"
+    write({"descriptors/a.tool.yaml": f"{get}---\n{post}"})
+    assert (
+        "  live            GET https://api.example.com/v1/{{ args.city }}?k=${KEY}\n"
+        in toolcrib("show", "get").stdout
+    )
+    page = toolcrib("show", "post").stdout
+    assert "  mode            mock\n  live            POST https://${HOST}/v1\n" in page
+    assert "  limits          rate 1/1s\n" in page
+    document = json.loads(toolcrib("show", "post", "--json").stdout)
+    assert document["bindings"]["live"] == {"method": "POST", "url": "https://${HOST}/v1"}
+    assert document["limits"]["rate"] == "1/1s"

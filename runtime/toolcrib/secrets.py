@@ -225,7 +225,7 @@ class SeenSecrets:
 
     def hide_in_text(self, text: str) -> str:
         """The text with `***` in place of what was seen."""
-        if text in self._scalars:
+        if self._sees(text):
             return HIDDEN
         if self._written is None:
             self._written = [*_as_written(self._scalars)]
@@ -234,16 +234,30 @@ class SeenSecrets:
         return text
 
     def hide_in(self, value: JSON) -> JSON:
-        """A deep copy of a value with `***` in place of what was seen, also in keys."""
-        if not self._scalars:
-            return value
-        if isinstance(value, dict):
-            return {self.hide_in_text(key): self.hide_in(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self.hide_in(item) for item in value]
+        """A deep copy of a value with `***` in place of what was seen, also in keys.
+
+        A value nested too deeply for a result is hidden from there on; the copy is too deep as well.
+        """
+        return self._copied(value, 0) if self._sees_any() else value
+
+    def _copied(self, value: JSON, depth: int) -> JSON:
+        """The copy of what stands in `depth` containers."""
         if isinstance(value, str):
             return self.hide_in_text(value)
-        return HIDDEN if _is_number(value) and str(value) in self._scalars else value
+        if isinstance(value, dict | list):
+            if depth > _DEPTH:
+                return HIDDEN
+            if isinstance(value, list):
+                return [self._copied(item, depth + 1) for item in value]
+            return {self.hide_in_text(key): self._copied(item, depth + 1) for key, item in value.items()}
+        return HIDDEN if _is_number(value) and self._sees(str(value)) else value
+
+    def _sees(self, text: str) -> bool:
+        """Whether a whole text was seen."""
+        return text in self._scalars
+
+    def _sees_any(self) -> bool:
+        return bool(self._scalars)
 
 
 def _as_written(secrets: Iterable[str]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gc
 import html
@@ -28,6 +29,7 @@ from toolcrib.vault import (
     plain,
     variables_of,
 )
+from toolcrib.vault.masking import one_call
 
 SECRET = "s3cr/et+w\"x y&z<'é\\q"
 
@@ -438,6 +440,69 @@ def test_a_numbered_escape_may_be_a_secret():
     assert not Vault({}).knows(b"\\u0041")
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"100%41",
+        b"&#104;&#117;nter2",
+        b"\\x68unter2",
+        "hunter2".encode("utf-16"),
+        b'{"nested": "{\\"a\\": \\"hunter2\\"}"}',
+        b"hunter2",
+        b"aHVudGVyMg",
+    ],
+)
+def test_the_quick_look_misses_nothing(raw):
+    assert masking("hunter2").knows(raw)
+
+
+def test_the_quick_look_spares_what_most_answers_have():
+    vault = masking("hunter2", 'key-"7f/c+d')
+    assert not vault.knows(b'{"name": "50% & more", "path": "a\\/b", "line": "a\\nb", "odd": "\\"%"}')
+
+
+def test_escapes_of_another_text_do_not_hide_a_secret_with_signs():
+    vault = masking('key-"7f"/3a')
+    nested = json.dumps(json.dumps({"a": 'key-"7f"/3a'}))
+    assert vault.knows(nested.encode())
+    assert "7f" not in vault.hide_in_text(nested)
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "utf-16", "utf-16-be", "latin-1"])
+@pytest.mark.parametrize("secret", ["hunter2-and-more", "pässwörd-geheim"])
+@pytest.mark.parametrize("around", [("", ""), ("GIF89a\x01\x02", "\x03"), ("a text ", "\n")])
+def test_secrets_are_found_in_bytes_of_any_kind(secret, charset, around):
+    vault = masking(secret)
+    assert vault.is_in(secret.join(around).encode(charset))
+    assert not vault.is_in("nothing of it".join(around).encode(charset))
+
+
+@pytest.mark.parametrize("around", [b"%b", b"\x01\x02%b\xff\x00"])
+def test_escaped_secrets_are_found_in_bytes_of_any_kind(around):
+    vault = masking("hunter2-and-more")
+    for escaped in (b"%68%75%6e", b"&#104;&#117;&#110;", b"\\u0068\\u0075\\u006e", b"\\x68\\x75\\x6e"):
+        assert vault.is_in(around % (escaped + b"ter2-and-more"))
+        assert not vault.is_in(around % (escaped + b"ter3-and-more"))
+    assert vault.is_in(around % base64.b64encode(b"u:hunter2-and-more"))
+    assert not Vault({}).is_in(around % b"hunter2-and-more")
+
+
+def test_a_large_image_is_looked_through_without_its_escapes_being_undone():
+    image = bytes(range(256)) * 20_000
+    assert not masking("hunter2", "pässwörd").is_in(image)
+    assert masking("hunter2").is_in(image + b"hunter2" + image)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["h\0u\0n\0t\0e\0r\0Ä", "hunterä", "hunterÃ\x84", "hunter\ufffd"],
+    ids=["nul", "host", "utf8", "latin1"],
+)
+def test_a_secret_is_hidden_where_its_charset_or_case_was_lost(text):
+    vault = masking("hunterÄ")
+    assert vault.hide_in_text(f"at {text}.") == "at ***."
+
+
 def test_nothing_and_the_mask_itself_are_no_secrets():
     vault = masking("", "***")
     assert vault.known == frozenset()
@@ -468,6 +533,49 @@ def test_what_passes_stays_once_it_is_registered_for_good():
     for number in range(500):
         vault.register(f"signature-{number:04}", passing=True)
     assert vault.hide_in_text("a-token") == "***"
+
+
+def test_what_passes_is_masked_until_its_call_ends():
+    vault = Vault({})
+    with one_call():
+        for number in range(1000):
+            vault.register(f"signature-{number:04}", passing=True)
+        vault.register("for-good")
+        assert vault.hide_in_text("x signature-0000 y") == "x *** y"
+        assert vault.hide_in({"signature-0001": [5, "signature-0002"]}) == {"***": [5, "***"]}
+        assert vault.knows(b"a signature-0003")
+        with one_call():
+            assert vault.hide_in_text("x signature-0004 y") == "x *** y"
+    assert vault.hide_in_text("signature-0000 for-good") == "signature-0000 ***"
+    assert vault.known == {"for-good"}
+
+
+async def test_calls_at_once_do_not_forget_what_passes_in_each_other():
+    vault = Vault({})
+    all_registered = asyncio.Barrier(300)
+
+    async def call(number):
+        with one_call():
+            vault.register(f"12345{number:03}", passing=True)
+            await all_registered.wait()
+            return vault.hide_in([int(f"12345{number:03}"), f"12345{number:03}"]), len(vault._known())
+
+    told = await asyncio.gather(*map(call, range(300)))
+    assert told == [(["***", "***"], 1)] * 300
+
+
+def test_values_are_copied_as_deep_as_results_may_be():
+    vault = masking("hunter2")
+    for depth in (100, 101, 900):
+        value = "hunter2"
+        for _ in range(depth):
+            value = [value]
+        copy = vault.hide_in(value)
+        levels = 0
+        while isinstance(copy, list):
+            (copy,) = copy
+            levels += 1
+        assert (copy, levels) == ("***", min(depth, 101))
 
 
 def test_long_texts_and_secrets_take_linear_time():

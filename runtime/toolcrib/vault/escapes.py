@@ -12,7 +12,7 @@ ENTITIES: Final = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
 _NAMED: Final = {name: character for character, name in ENTITIES.items()}
 _SHORT: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 
-_SAME: Final = {"+": " ", "\\": ""}
+_SAME: Final = {"+": " ", "\\": "", "\0": ""}
 
 # Escapes may be escaped again, up to three times over: `%252F`, `\\"`. Repetitions are bounded, so that no text can
 # make the search slow.
@@ -41,6 +41,7 @@ _ESCAPE: Final = re.compile(
     r"|&#0{0,4}(?P<decimal>[0-9]{1,7});"
     rf"|&#[xX]0{{0,4}}(?P<hexadecimal>{_HEX}{{1,6}});"
     r"|(?P<plus>\+)"
+    r"|(?P<nul>\0)"
 )
 
 
@@ -75,8 +76,8 @@ class Unescaped(NamedTuple):
 def without_escapes(text: str) -> Unescaped:
     """Undo every escape.
 
-    Two characters can't be told from escapes, and are the same however they are written: a `+` is a blank, as in
-    forms, and a backslash is nothing.
+    Some characters can't be told from escapes, and are the same however they are written: a `+` is a blank, as in
+    forms; a backslash is nothing, and so is NUL, of which UTF-16 read as UTF-8 is full.
     """
     pieces: list[str] = []
     places: list[int] = []

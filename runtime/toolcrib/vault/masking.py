@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
 from toolcrib.secrets import HIDDEN, SeenSecrets
 from toolcrib.vault.escapes import without_escapes
 from toolcrib.vault.spelling import Spelling
 
-_ESCAPES: Final = re.compile(r"[%\\\\&]")
+_ESCAPES: Final = re.compile(r"[%\\\\&\0]")
+
+_PERCENT: Final = re.compile(rb"%[0-9a-fA-F]{2}")
+_ROW_OF_ESCAPES: Final = re.compile(rb"(?:[%&\\][#ux]?[0-9a-zA-Z]{2,8};?){3}")
+"""What bytes that are no text have by chance less often than one escape alone."""
+
+_CONTROL: Final = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")
 
 _PASSING: Final = 128
 """How many secrets are remembered of the kind that is made anew."""
+
+_OWN: Final[ContextVar[dict[str, Spelling] | None]] = ContextVar("secrets of this call", default=None)
+
+
+@contextmanager
+def one_call() -> Iterator[None]:
+    """What is registered within as passing is masked until its end, and by nobody else."""
+    token = _OWN.set({**(_OWN.get() or {})})
+    try:
+        yield
+    finally:
+        _OWN.reset(token)
 
 
 class Masks(SeenSecrets):
@@ -22,29 +43,35 @@ class Masks(SeenSecrets):
         super().__init__()
         self._passing: dict[str, None] = {}
         self._spellings: dict[str, Spelling] = {}
+        self._in_logs = False
 
     def register(self, secret: str, *, passing: bool = False) -> None:
         """Mask this text from now on. The empty text is none.
 
         Args:
             secret: One of less than four characters is known only where it is a whole value.
-            passing: Whether others will follow it, as with signatures and tokens; of these, only those that were
-                registered last are remembered.
+            passing: Whether others will follow it, as with signatures and tokens: it is remembered until the end of
+                the call that registers it (see `one_call`). Outside of a call only the last of these are.
         """
         if secret in {"", HIDDEN} or (secret in self._scalars and secret not in self._passing):
             return
-        if passing:
+        own = _OWN.get() if passing else None
+        if own is not None:
+            own[secret] = own.get(secret) or Spelling(secret)
+        elif passing:
             self._passing.pop(secret, None)
             self._passing[secret] = None
+            self._scalars.add(secret)
             if len(self._passing) > _PASSING:
                 self._forget(next(iter(self._passing)))
         else:
             self._passing.pop(secret, None)
-        self._scalars.add(secret)
-        if len(self._scalars) == 1:
+            self._scalars.add(secret)
+        if not self._in_logs:
             from toolcrib.vault.logs import mask_logs_of  # noqa: PLC0415 -- a run without secrets logs as it is
 
             mask_logs_of(self)
+            self._in_logs = True
 
     def _forget(self, secret: str) -> None:
         del self._passing[secret]
@@ -52,21 +79,31 @@ class Masks(SeenSecrets):
         self._spellings = {key: each for key, each in self._spellings.items() if key != secret}
 
     def knows(self, raw: bytes) -> bool:
-        r"""Whether a secret may stand in these bytes, in any encoding: quick, for bodies that most often have none.
+        r"""Whether a secret may stand in these bytes of a text in UTF-8: quick, as most often there is none.
 
-        An escape with a number (`\u0041`, `\x41`) may be a part of one; then the answer is yes.
+        An escape with a number (`%41`, `&#65;`, `\u0041`, `\x41`) may be a part of one, and so may NUL, which texts in
+        UTF-16 are full of; then the answer is yes.
         """
-        if not self._scalars:
+        known = self._known()
+        return bool(known) and (_is_escaped(raw) or _has_needle(raw, known))
+
+    def is_in(self, raw: bytes) -> bool:
+        """Whether a secret stands in these bytes, which may be of any kind: a text, an image, an archive."""
+        known = self._known()
+        if not known:
             return False
-        if b"\\u" in raw or b"\\x" in raw:
-            return True
-        return any(needle in raw for spelling in self._known().values() for needle in spelling.needles)
+        bare = raw.translate(None, b"\0")
+        escaped = _is_escaped(bare) if _CONTROL.search(bare) is None else _ROW_OF_ESCAPES.search(bare)
+        if not escaped and not _has_needle(bare, known):
+            return False
+        text = bare.decode("latin-1")
+        return self.hide_in_text(text) != text
 
     def hide_in_text(self, text: str) -> str:
         """The text with `***` in place of every secret."""
-        if text in self._scalars:
+        if self._sees(text):
             return HIDDEN
-        known = self._known().values()
+        known = self._known()
         spans = [span for each in known for writing in each.writings for span in writing.spans_in(text)]
         if known and _ESCAPES.search(text) is not None:
             plain = without_escapes(text)
@@ -76,14 +113,41 @@ class Masks(SeenSecrets):
             spans += [plain.before(*span) for span in found]
         return _without(text, spans) if spans else text
 
-    def _known(self) -> dict[str, Spelling]:
+    def _known(self) -> Collection[Spelling]:
         """The spelling of each secret."""
         if len(self._spellings) != len(self._scalars):
             known = self._spellings
             self._spellings = {
                 secret: known.get(secret) or Spelling(secret) for secret in tuple(self._scalars)
             }
-        return self._spellings
+        own = _OWN.get()
+        if not own:
+            return self._spellings.values()
+        more = [each for secret, each in own.items() if secret not in self._scalars]
+        return [*self._spellings.values(), *more]
+
+    def _sees(self, text: str) -> bool:
+        return text in self._scalars or text in (_OWN.get() or ())
+
+    def _sees_any(self) -> bool:
+        return bool(self._scalars or _OWN.get())
+
+
+def _is_escaped(raw: bytes) -> bool:
+    """Whether a text has escapes with numbers. One character is found much faster than several."""
+    if b"\0" in raw:
+        return True
+    if b"\\" in raw and (b"\\u" in raw or b"\\x" in raw):
+        return True
+    return (b"&" in raw and b"&#" in raw) or (b"%" in raw and _PERCENT.search(raw) is not None)
+
+
+def _has_needle(raw: bytes, known: Collection[Spelling]) -> bool:
+    for spelling in known:
+        for needle in spelling.needles:
+            if needle in raw:
+                return True
+    return False
 
 
 def _without(text: str, spans: list[tuple[int, int]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -13,6 +14,9 @@ _TELLING: Final = 4
 """Characters from which on a secret is looked for within texts, as in `SeenSecrets`."""
 
 _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
+
+_PLAIN: Final = re.compile("[A-Za-z0-9]*")
+"""Characters that every encoding of texts leaves as they are."""
 
 
 class Writing(NamedTuple):
@@ -50,7 +54,7 @@ class Spelling:
         secret = self._secret
         if len(secret) < _TELLING:
             return ()
-        whole = (*_as_it_is(secret), *_base64(secret), *_escaped(secret))
+        whole = (*_as_it_is(secret), *_misread(secret), *_base64(secret), *_escaped(secret))
         writings = [*map(Writing, whole), *_within_base64(secret)]
         return tuple({writing.text: writing for writing in reversed(writings)}.values())
 
@@ -62,13 +66,11 @@ class Spelling:
 
     @cached_property
     def needles(self) -> tuple[bytes, ...]:
-        """What a body that holds the secret has somewhere, escapes with numbers aside."""
-        texts = [writing.text for writing in self.writings] or [self._secret, *_escaped(self._secret)]
-        shortest: list[str] = []
-        for text in sorted(texts, key=len):
-            if not any(found in text for found in shortest):
-                shortest.append(text)
-        return tuple(text.encode() for text in shortest)
+        """What a body that holds the secret has somewhere, escapes with numbers aside: letters and digits."""
+        texts = [self._secret]
+        if self.writings:
+            texts += [self._secret.lower(), *(writing.text for writing in _within_base64(self._secret))]
+        return tuple({max(_PLAIN.findall(text), key=len).encode(): None for text in texts})
 
 
 def _as_it_is(secret: str) -> Iterator[str]:
@@ -80,6 +82,15 @@ def _as_it_is(secret: str) -> Iterator[str]:
         for quoted in (quote(secret, safe=safe), quote_plus(secret, safe=safe)):
             yield quoted
             yield _in_lower_hex(quoted)
+
+
+def _misread(secret: str) -> Iterator[str]:
+    """The secret as a host, which has no case, and as others make of it who take one charset for another."""
+    yield secret.lower()
+    if not secret.isascii():
+        yield secret.encode().decode("latin-1")
+        if max(secret) <= "\xff":
+            yield secret.encode("latin-1").decode("utf-8", "replace")
 
 
 def _in_lower_hex(quoted: str) -> str:

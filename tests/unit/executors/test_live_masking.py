@@ -1,0 +1,63 @@
+"""Results of live tools without the secrets that the other side has put into them."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from live_answers import answer
+from toolcrib import Content, Outcome, Result
+from toolcrib.executors.live.masking import masked, may_tell
+from toolcrib.vault import Vault
+
+
+@pytest.fixture
+def vault():
+    known = Vault({})
+    known.register("hunter2-pässwörd")
+    return known
+
+
+def test_texts_values_and_failures_are_masked(vault):
+    told = "it was hunter2-pässwörd"
+    result = Result.failed(
+        Outcome.TOOL_ERROR, told, details={"seen": told}, content=(Content("text", text=told),)
+    ).with_meta(seen=told)
+    hidden = masked(result, vault)
+    assert hidden.message == hidden.error.message == hidden.content[0].text == "it was ***"
+    assert hidden.error.details == hidden.meta == {"seen": "it was ***"}
+
+
+def test_bytes_that_hold_a_secret_are_withheld(vault):
+    good = Content("image", data=base64.b64encode(b"GIF89a\x00\x01").decode(), mime_type="image/gif")
+    bad = Content(
+        "image", data=base64.b64encode("GIF \x01hunter2-pässwörd".encode()).decode(), mime_type="image/gif"
+    )
+    result = Result.ok({"size": 3}, content=(good, bad)).with_meta(warnings=["another"])
+    hidden = masked(result, vault)
+    told = "the content (image/gif, 23 bytes) was withheld: it holds a secret"
+    assert hidden.content == (good, Content("text", text=told))
+    assert hidden.meta["warnings"] == ["another", told]
+    assert masked(result._replace(content=(good,)), vault).meta == {"warnings": ["another"]}
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind"),
+    [
+        ("hunter2-pässwörd".encode("utf-16"), "text/plain; charset=utf-16"),
+        ("hunter2-pässwörd".encode("utf-16-le"), "text/plain; charset=utf-16le"),
+        ("hunter2-pässwörd".encode("latin-1"), "text/plain; charset=iso-8859-1"),
+        (b"%68unter2", "text/plain"),
+        (b"&#104;unter2", "text/html; charset=utf-8"),
+        (b"plain hunter2", "application/json"),
+    ],
+)
+def test_the_quick_look_knows_charsets_and_escapes(vault, raw, kind):
+    assert may_tell(vault, answer(raw, kind))
+    assert not may_tell(vault, answer(b'{"a": "50% \\n"}', "application/json; charset=utf-8"))
+
+
+def test_the_quick_look_sees_headers(vault):
+    assert may_tell(vault, answer(b"{}", headers=(("x-seen", "a hunter2-p\xe4ssw\xf6rd"),)))
+    assert not may_tell(vault, answer(b"{}", headers=(("x-seen", "a"), ("x-more", "b"))))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from toolcrib.clock import RealClock, format_duration
@@ -31,7 +33,7 @@ def layer(tool: Descriptor, bound: Reaching, commons: Commons) -> Middleware | N
 
     async def retry(call: Call, call_next: CallNext) -> Result:
         clock = call.context.session.clock
-        budget = commons.slot(key, Budget, clock)
+        budget = commons.slot(key, partial(Budget, commons.lock), clock)
         budget.earn(limits.retry_budget, clock.monotonic())
         result = await call_next(call)
         if not _may_pass(result):
@@ -45,26 +47,32 @@ class Budget:
     """How many attempts of an origin may be repetitions: a share of its calls, and a reserve for quiet times.
 
     In any time that is at most the share of the calls that began, the reserve, and what came back of it.
+
+    Args:
+        lock: Guards it.
     """
 
-    __slots__ = ("_left", "_since")
+    __slots__ = ("_left", "_lock", "_since")
 
-    def __init__(self) -> None:
+    def __init__(self, lock: RLock) -> None:
+        self._lock = lock
         self._left = RESERVE
         self._since: float | None = None
 
     def earn(self, share: float, now: float) -> None:
         """A call begins."""
-        since = now if self._since is None else self._since
-        self._left = min(RESERVE, self._left + share + (now - since) / RESERVE_COMES_BACK)
-        self._since = now
+        with self._lock:
+            since = now if self._since is None else self._since
+            self._left = min(RESERVE, self._left + share + (now - since) / RESERVE_COMES_BACK)
+            self._since = now
 
     def spend(self) -> bool:
         """Take one repetition; False where none is left."""
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
+        with self._lock:
+            if self._left < 1:
+                return False
+            self._left -= 1
+            return True
 
 
 _PASSING = frozenset({Outcome.TRANSPORT_ERROR, Outcome.TOOL_ERROR})

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from random import Random
+from threading import RLock
 
 import pytest
 from hypothesis import given
@@ -230,7 +231,7 @@ def test_each_virtual_clock_has_a_budget_of_its_own():
 )
 def test_repetitions_are_never_more_than_share_and_reserve(share, steps):
     """Each step is a call, some repetitions that it asks for, and a time until the next."""
-    budget, now, spent = Budget(), 0.0, 0
+    budget, now, spent = Budget(RLock()), 0.0, 0
     for begun, (wanted, pause) in enumerate(steps, 1):
         budget.earn(share, now)
         spent += sum(budget.spend() for _ in range(wanted))

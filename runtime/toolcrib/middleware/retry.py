@@ -155,8 +155,9 @@ class _Attempts:
         if error is None or self._stopped_by in {"", "attempts"}:
             return result
         message, seconds = error.message, _retry_after(result)
-        if seconds and self._stopped_by == "deadline":
-            message = f"{message}; retry after {format_duration(seconds)}"
+        told = f"retry after {format_duration(seconds)}"
+        if seconds and self._stopped_by == "deadline" and told not in message:
+            message = f"{message}; {told}"
         details: dict[str, JSON] = {**error.details, "retry": self._stopped_by}
         return result._replace(message=message, error=error._replace(message=message, details=details))
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from live_answers import JSON_TYPE, answer, result_of
 from toolcrib import Outcome
+from toolcrib.clock import format_duration
 from toolcrib.executors.live.understanding import MOST
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -198,7 +199,7 @@ def test_an_expression_may_give_a_number_as_code_or_message():
 def test_retry_after_is_told_in_seconds(told, seconds):
     error = failure(503, headers=(("retry-after", told),))
     assert error.details == {"status": 503, "retry_after": seconds}
-    assert error.message == f"HTTP 503 Service Unavailable; retry after {seconds} s"
+    assert error.message == f"HTTP 503 Service Unavailable; retry after {format_duration(seconds)}"
 
 
 @pytest.mark.parametrize("told", ["", "-5", "1.5", "soon", "5, 10", "\u0663\u0660", "Mon, 99 Foo 2026 00:00:00 GMT", "Sun, 01 Mar 99999999 12:00:00 GMT", "x" * 10_000])  # fmt: skip
@@ -219,7 +220,7 @@ def test_retry_after_stands_behind_a_written_message():
         headers=(("retry-after", "9"),),
         block={"errors": {"429": {"message": "Slow down", "details": {"a": 1}}}},
     )
-    assert error.message == "Slow down; retry after 9 s"
+    assert error.message == "Slow down; retry after 9s"
     assert error.details == {"status": 429, "a": 1, "retry_after": 9}
 
 

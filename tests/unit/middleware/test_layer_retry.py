@@ -132,6 +132,13 @@ def test_a_wait_that_does_not_fit_the_deadline_is_not_begun():
     assert result.usage == (1, 0.0)
 
 
+def test_a_wait_that_the_message_tells_is_not_told_again():
+    said = failed(429, retry_after=60)
+    error = said.error._replace(message="slow down; retry after 1m")
+    result = call(reaching(Script(said._replace(message=error.message, error=error))))
+    assert result.message == "slow down; retry after 1m"
+
+
 def test_a_backoff_that_does_not_fit_the_deadline_is_not_begun_either():
     script = Script(failed(503), takes=4.5)
     result = call(reaching(script, "timeout: 5s\nlimits: {backoff: {first: 1h, longest: 1h}}"))

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from toolcrib.clock import format_duration
 from toolcrib.errors import ExpressionError, Problem
 from toolcrib.executors.live.retry_after import seconds_to_wait
 from toolcrib.executors.live.understanding import Said, one_line, what_is_said
@@ -71,7 +72,7 @@ class Errors:
         wait = _wait(envelope, now)
         if wait is not None:
             details["retry_after"] = wait
-            message += f"; retry after {wait} s"
+            message += f"; retry after {format_duration(wait)}"
         failed = Result.failed(
             Outcome.TOOL_ERROR,
             message,

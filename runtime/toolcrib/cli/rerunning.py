@@ -35,7 +35,11 @@ def keep_running(round_of: Callable[[], Seen | None]) -> NoReturn:
         coming = changes(lambda: seen, clock=RealClock())
         while True:
             click.echo("waiting for changes; Ctrl-C ends", err=True)
-            _tell_changes(runner.run(_next(coming)))
+            try:
+                paths = runner.run(_next(coming))
+            except asyncio.CancelledError:  # of a Ctrl-C while `run` begins, which it forgets
+                raise KeyboardInterrupt from None
+            _tell_changes(paths)
             try:
                 seen = round_of() or seen
             except ToolcribError as error:

@@ -124,7 +124,7 @@ class Document:
         return problem.at(self.source, line, column)
 
     def _pointer_as_written(self, pointer: str, *, missing: bool) -> str:
-        """Where a part came from; its nearest ancestor where nothing stands. A missing key may end the pointer."""
+        """Where a part came from; its nearest ancestor where nothing stands. A key that an object misses may end it."""
         for moves in reversed(self._moves):
             pointer = _came_from(pointer, moves)
         there: JSON = self._written
@@ -136,7 +136,7 @@ class Document:
                 there = there[int(step)]
             else:
                 longer = f"{known}/{pointer_step(step)}"
-                return pointer if missing and longer == pointer else known
+                return pointer if missing and longer == pointer and isinstance(there, dict) else known
             known = f"{known}/{pointer_step(step)}"
         return pointer
 

@@ -73,7 +73,8 @@ class Runtime:
 
         Args:
             registry: The tools.
-            executors: The modes; the installed ones unless given.
+            executors: The modes; the installed ones unless given. They are closed with the runtime, so two runtimes
+                have their own each.
             middleware: Layers around every call, outermost first; a text names one that an installed
                 distribution offers (entry-point group `toolcrib.middleware`).
             observer: Receives `CallStarted` and `CallFinished` of every call, and what a reload changes.

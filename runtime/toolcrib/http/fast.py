@@ -104,7 +104,7 @@ class FastSender:
         *,
         hosts: Collection[str],
         owner: str,
-        repeatable: bool = False,
+        repeatable: bool,
     ) -> Response:
         """As `Sender.send` says."""
         lines = request_lines(request)

@@ -146,7 +146,7 @@ class Sender(Protocol):
         *,
         hosts: Collection[str],
         owner: str,
-        repeatable: bool = False,
+        repeatable: bool,
     ) -> Response:
         """One exchange. When it is cancelled, its connection is closed.
 

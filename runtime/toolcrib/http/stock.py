@@ -147,7 +147,7 @@ class StockSender:
         *,
         hosts: Collection[str],
         owner: str,
-        repeatable: bool = False,
+        repeatable: bool,
     ) -> Response:
         """As `Sender.send` says."""
         raw = _raw(request, bounds)

@@ -106,7 +106,8 @@ class LiveExecutor:
     def _sender(self, world: World) -> Sender:
         held = self._senders.get(id(world.guard))
         if held is None:
-            held = self._senders[id(world.guard)] = (world, open_sender(world.guard, client=self._client))
+            made = open_sender(world.guard, client=self._client)
+            held = self._senders.setdefault(id(world.guard), (world, made))  # another thread may have been quicker
         return held[1]
 
     async def aclose(self) -> None:

@@ -157,7 +157,7 @@ class Exchange:
         bare = draft.copied()
 
         async def fetch(request: Request) -> Response:
-            return await self._sent(call, self._route.aimed(request))
+            return await self._sent(call, self._route.aimed(request), repeatable=False)
 
         await auth.apply(draft, clock, fetch)
         request = self._route.aimed(draft.finished())
@@ -187,13 +187,17 @@ class Exchange:
                 return self._denied(error, acted=not self._repeatable).with_usage(call.attempt, 0.0)
         return response
 
-    async def _sent(self, call: Call, request: Request) -> Response:
+    async def _sent(self, call: Call, request: Request, *, repeatable: bool | None = None) -> Response:
+        """One request; of a token, which may be worth only one, nothing is sent twice."""
         route, masks = self._route, None
+        again = self._repeatable if repeatable is None else repeatable
         if _log.isEnabledFor(logging.DEBUG):
             masks = CallMasks(self._vault, call.arguments, call.tool.input_schema)
             _tell(request_lines(request, masks))
         with call.context.session.clock.outside():
-            response = await self._sender.send(request, self._bounds, hosts=route.hosts, owner=route.owner)
+            response = await self._sender.send(
+                request, self._bounds, hosts=route.hosts, owner=route.owner, repeatable=again
+            )
         if masks is not None:
             _tell(response_lines(response, masks))
         return response

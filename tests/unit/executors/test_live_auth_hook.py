@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
+import sys
 from textwrap import dedent
 
 import pytest
 
-from authentication import applied, draft, failed, no_exchange, ready
-from toolcrib import VirtualClock
+from authentication import applied, draft, failed, no_exchange, ready, tried
+from http_servers import answering_json, raw_answer
+from live_tools import API, calling, live_tool
+from toolcrib import Outcome, VirtualClock
+from toolcrib.errors import NotReady
 from toolcrib.executors.live.auth import Outgoing
 from toolcrib.vault import Vault
 
@@ -171,20 +176,59 @@ async def test_what_is_returned_is_judged(hook, returned, words):
     ("text", "function", "words"),
     [
         ("sign = 5", "sign", "is no function"),
-        ("x = 1", "sign", "can't be imported (AttributeError)"),
-        ("raise RuntimeError('hunter2')", "sign", "can't be imported (RuntimeError)"),
-        ("def sign(:", "sign", "can't be imported (SyntaxError)"),
+        ("x = 1", "sign", "can't be imported (AttributeError"),
+        ("raise RuntimeError('hunter2')", "sign", "can't be imported (RuntimeError"),
+        ("def sign(:", "sign", "can't be imported (SyntaxError"),
     ],
 )
-async def test_what_is_no_function_fails_each_call(hook, text, function, words):
+def test_without_a_function_no_tool_is_ready(hook, text, function, words):
     scheme = hook(text, function)
-    error = await failed(ready(scheme), VirtualClock())
-    assert words in error.message
-    assert "hunter2" not in error.message
-    assert error.details == {"hook": scheme["call"]}
+    with pytest.raises(NotReady) as raised:
+        ready(scheme)
+    assert f"the hook `{scheme['call']}` {words}" in str(raised.value)
+    assert raised.value.code == "missing_hook"
+    assert "hunter2" not in str(raised.value)
+    assert tried(scheme) == (None, [])
 
 
-async def test_what_is_not_there_is_told_with_the_way_out():
-    error = await failed(ready({"type": "python", "call": "no_such_module_anywhere:sign"}), VirtualClock())
-    assert "can't be imported (ModuleNotFoundError)" in error.message
-    assert "PYTHONPATH" in error.message
+def test_what_is_not_there_is_told_with_the_way_out():
+    with pytest.raises(NotReady, match=r"can't be imported \(ModuleNotFoundError(.|\n)*PYTHONPATH"):
+        ready({"type": "python", "call": "no_such_module_anywhere:sign"})
+
+
+async def test_a_call_whose_function_is_not_there_is_unavailable_until_it_is(hook):
+    scheme = hook("x = 1")
+    text = live_tool(f"url: {API}/x\nauth: {scheme}")
+    async with calling(text, answering_json("good")) as (tools, server):
+        for _ in range(3):
+            result = await tools.call("tool")
+            assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "missing_hook")
+            assert "tools.yaml:6" in result.message
+        sys.modules[scheme["call"].partition(":")[0]].sign = lambda _request: {}
+        assert (await tools.call("tool")).value == "good"
+    assert len(server.requests) == 1
+
+
+async def test_what_a_function_returned_is_hidden_in_each_of_many_calls_at_once(hook):
+    scheme = hook(
+        """
+        import itertools
+        numbers = itertools.count(100_000)
+        def sign(request):
+            return {"headers": {"X-Signature": f"sig-{next(numbers)}", "X-Nonce": f"nonce-{next(numbers)}"}}
+        """
+    )
+    all_arrived = asyncio.Barrier(100)
+
+    async def echo(_reader, writer, head):
+        await all_arrived.wait()
+        seen = {"seen": f"{head.header('x-signature')} {head.header('x-nonce')}"}
+        body = json.dumps(seen).encode()
+        writer.write(raw_answer(200, {"Content-Type": "application/json"}, body))
+        await writer.drain()
+
+    text = live_tool(f"url: {API}/x\nauth: {scheme}", more="limits: {concurrency: 100}")
+    async with calling(text, echo) as (tools, _server):
+        results = await asyncio.gather(*(tools.call("tool") for _ in range(100)))
+        assert [result.value for result in results] == [{"seen": "*** ***"}] * 100
+        assert tools.world.vault.known == frozenset()

@@ -19,6 +19,7 @@ from toolcrib.executors.live.showing import plan_of
 from toolcrib.http import Bounds, Sender
 from toolcrib.http.messages import parse_origin
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
+from toolcrib.vault.masking import one_call
 from toolcrib.world import World
 
 
@@ -71,6 +72,10 @@ class BoundLive:
 
     async def execute(self, call: Call) -> Result:
         """One attempt; of a tool with pages, all of them."""
+        with one_call():
+            return await self._attempt(call)
+
+    async def _attempt(self, call: Call) -> Result:
         try:
             draft = self._draft(call)
         except Misfit as misfit:

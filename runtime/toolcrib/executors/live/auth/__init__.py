@@ -47,7 +47,7 @@ class Several:
 
 def compile_auth(
     block: Mapping[str, Any],
-    tool: Descriptor,  # noqa: ARG001 -- every part of a block is compiled so
+    tool: Descriptor,
     problems: list[Problem],
     vault: Vault | None,
     pointer: str = "/live/auth",
@@ -69,6 +69,7 @@ def compile_auth(
 
     Raises:
         MissingSecret: A secret is not there, or can't be sent.
+        NotReady: A hook is not there.
     """
     auth = block.get("auth")
     if auth is None:
@@ -79,7 +80,7 @@ def compile_auth(
     for index, scheme in enumerate([auth] if alone else auth):
         place = pointer if alone else f"{pointer}/{index}"
         fields = Fields(scheme, place, problems, vault)
-        compiled = _compiled(fields, tokens or Tokens())
+        compiled = _compiled(fields, tool, tokens or Tokens())
         _check_spot(fields, spots)
         if compiled is not None:
             schemes.append(compiled)
@@ -89,13 +90,13 @@ def compile_auth(
     return schemes[0] if len(schemes) == 1 else Several(schemes)
 
 
-def _compiled(fields: Fields, tokens: Tokens) -> Fixed | OAuth | HookAuth | None:
+def _compiled(fields: Fields, tool: Descriptor, tokens: Tokens) -> Fixed | OAuth | HookAuth | None:
     kind = fields.choice("type")
     if kind == "apiKey":
         return api_key(fields)
     if kind == "http":
         return basic(fields) if fields.choice("scheme") == "basic" else bearer(fields)
-    return oauth2(fields, tokens) if kind == "oauth2" else python(fields)
+    return oauth2(fields, tokens) if kind == "oauth2" else python(fields, tool)
 
 
 def _check_spot(fields: Fields, spots: dict[Spot, str]) -> None:

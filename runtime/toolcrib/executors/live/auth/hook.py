@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from importlib import import_module
 from inspect import isawaitable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from toolcrib.errors import NotReady
 from toolcrib.executors.live.auth.contract import AuthFailed, Fetch
 from toolcrib.executors.live.auth.credentials import Fields, fault_of
 from toolcrib.executors.live.auth.fixed import set_header
 from toolcrib.executors.live.draft import Draft
 from toolcrib.executors.live.headers import fault_of_name
-from toolcrib.model import JSON
+from toolcrib.model import JSON, Descriptor
 from toolcrib.protocols import Clock
 from toolcrib.vault import Vault
 
@@ -39,6 +40,12 @@ Hook = Callable[[Outgoing], Any]
 """Returns, or is awaited for, `{"headers": {name: value}, "query": {name: value}}`; each may be left out."""
 
 
+class MissingHook(NotReady):
+    """There is no such function."""
+
+    code = "missing_hook"
+
+
 class HookAuth:
     """Asks a function what to add to each request.
 
@@ -48,19 +55,22 @@ class HookAuth:
 
     hosts: tuple[str, ...] = ()
 
-    def __init__(self, path: str, vault: Vault) -> None:
+    def __init__(self, path: str, vault: Vault, place: str) -> None:
+        """Import the function.
+
+        Raises:
+            MissingHook: There is none.
+        """
         self._path = path
         self._vault = vault
-        self._hook = _loaded(path)
+        self._hook = _loaded(path, place)
 
     async def apply(self, draft: Draft, clock: Clock, fetch: Fetch) -> None:  # noqa: ARG002 -- it asks nobody
         """Add what the function returns.
 
         Raises:
-            AuthFailed: It is not there, failed, or returned something else.
+            AuthFailed: It failed, or returned something else.
         """
-        if isinstance(self._hook, AuthFailed):
-            raise self._hook
         request = draft.finished()
         view = Outgoing(request.method, request.url, request.headers, request.body)
         with clock.outside():
@@ -120,21 +130,26 @@ class HookAuth:
         return AuthFailed(f"the hook `{self._path}` failed at {place}: {kind}", details=details)
 
 
-def _loaded(path: str) -> Hook | AuthFailed:
-    """The function, or the failure of every call where there is none."""
+def _loaded(path: str, place: str) -> Hook:
     module, _colon, name = path.partition(":")
-    details: dict[str, JSON] = {"hook": path}
     try:
         hook = reduce(getattr, name.split("."), import_module(module))
     except Exception as error:  # noqa: BLE001 -- the code of a module may raise anything
-        kind = type(error).__name__
+        message = f"the hook `{path}` can't be imported ({type(error).__name__}; {place})"
         hint = "it is imported as a Python program would: is it installed, or on PYTHONPATH?"
-        return AuthFailed(f"the hook `{path}` can't be imported ({kind}); {hint}", details=details)
+        raise MissingHook(message, hint=hint) from None
     if not callable(hook):
-        return AuthFailed(f"the hook `{path}` is no function", details=details)
-    return hook
+        message = f"the hook `{path}` is no function ({place})"
+        raise MissingHook(message, hint="name one as `package.module:function`")
+    return cast("Hook", hook)
 
 
-def python(fields: Fields) -> HookAuth | None:
-    """`{type: python, call: "package.module:function"}`; nothing is imported while it is only checked."""
-    return None if fields.vault is None else HookAuth(fields.choice("call"), fields.vault)
+def python(fields: Fields, tool: Descriptor) -> HookAuth | None:
+    """`{type: python, call: "package.module:function"}`; nothing is imported while it is only checked.
+
+    Raises:
+        MissingHook: There is no such function.
+    """
+    if fields.vault is None:
+        return None
+    return HookAuth(fields.choice("call"), fields.vault, tool.origin.place(f"{fields.pointer}/call"))

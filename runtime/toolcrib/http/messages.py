@@ -11,7 +11,7 @@ KIB = 1024
 
 
 class Request(NamedTuple):
-    """A request, encoded for the wire.
+    """A request, encoded for the wire. Its `repr` shows method, origin and path: the rest may be secret.
 
     Attributes:
         method: In upper case.
@@ -30,6 +30,9 @@ class Request(NamedTuple):
     target: str
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"Request({self.method} {self.origin}{self.target.partition('?')[0]})"
 
     @property
     def origin(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 import socket
@@ -14,6 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from http_servers import answering_json
+from live_answers import answer, reading_of
+from live_tools import API, calling, live_tool
+from toolcrib.executors.live.draft import Draft
 from toolcrib.executors.live.showing import (
     BODY_FILE,
     MOST,
@@ -353,3 +358,57 @@ def test_long_and_binary_bodies_are_shortened_after_secrets_are_hidden(vault):
     assert binary == "< [image/png, 2 bytes]"
     *_, untyped = exchange_lines(request(), Response(200, (), b"\x89\0"), vault)
     assert untyped == "< [of no type, 2 bytes]"
+
+
+def test_the_repr_of_requests_shows_nothing_that_may_be_secret():
+    made = Draft(
+        "POST",
+        "https",
+        "api.example.com",
+        443,
+        "/a",
+        ["q=hunter2"],
+        [("X", "hunter2")],
+        ["c=hunter2"],
+        b"hunter2",
+    )
+    assert repr(made) == "Draft(POST https://api.example.com/a)"
+    assert repr(made.finished()) == f"{made.finished()}" == "Request(POST https://api.example.com/a)"
+
+
+def test_a_host_that_is_a_secret_is_hidden_though_it_has_lost_its_case():
+    masks = Vault({})
+    masks.register("Kq7mZ2xWv9TbLp")
+    lines = [*request_lines(Request("GET", "http", "kq7mz2xwv9tblp.example", 80, "/"), masks)]
+    assert lines == ["> GET / HTTP/1.1", "> Host: ***.example"]
+
+
+@pytest.mark.parametrize(
+    ("body", "shown_as"),
+    [
+        (b'{"user": {"email": "bob@corp.example", "id": 1}}', '{"user":{"email":"***","id":1}}'),
+        (b'\xef\xbb\xbf{"user": {"email": "bob@corp.example"}}', '{"user":{"email":"***"}}'),
+        (b'{"user": {"email": "bob@corp.example"', "***"),
+        (b"[" * 5000 + b'"bob@corp.example"' + b"]" * 5000, "***"),
+        (b"plain text", "plain text"),
+    ],
+)
+def test_what_redact_names_is_hidden_in_what_came_back(body, shown_as):
+    reading = reading_of({"response": {"redact": ["user.email"]}})
+    lines = response_lines(answer(body), Vault({}), reading.redacted)
+    assert [*lines] == ["< 200", "< content-type: application/json", "<", f"< {shown_as}"]
+
+
+def test_items_of_a_list_are_hidden_in_what_came_back():
+    reading = reading_of({"response": {"redact": ["*"]}})
+    assert [*response_lines(answer(b"[41, 42]"), Vault({}), reading.redacted)][-1] == '< ["***","***"]'
+    assert [*response_lines(answer(b"[41, 42]"), Vault({}), reading_of({}).redacted)][-1] == "< [41, 42]"
+
+
+async def test_logs_do_not_show_what_redact_names(caplog):
+    text = live_tool(f"url: {API}/x\nresponse: {{redact: [user.email]}}")
+    with caplog.at_level(logging.DEBUG):
+        async with calling(text, answering_json({"user": {"email": "bob@corp.example"}})) as (tools, _server):
+            assert (await tools.call("tool")).value == {"user": {"email": "***"}}
+    assert '< {"user":{"email":"***"}}' in caplog.text
+    assert "bob@corp" not in caplog.text

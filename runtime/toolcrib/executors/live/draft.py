@@ -9,9 +9,9 @@ from toolcrib.http import Request
 from toolcrib.http.messages import origin_of
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Draft:
-    """The parts of a request, each in its own encoding already.
+    """The parts of a request, each in its own encoding already. Its `repr` shows method, origin and path.
 
     Attributes:
         method: In upper case.
@@ -36,6 +36,9 @@ class Draft:
     cookies: list[str] = field(default_factory=list)
     body: bytes = b""
     credentials: set[str] = field(default_factory=set)
+
+    def __repr__(self) -> str:
+        return f"Draft({self.method} {self.origin}{self.path})"
 
     @property
     def origin(self) -> str:

@@ -199,7 +199,7 @@ class Exchange:
                 request, self._bounds, hosts=route.hosts, owner=route.owner, repeatable=again
             )
         if masks is not None:
-            _tell(response_lines(response, masks))
+            _tell(response_lines(response, masks, self._reading.redacted))
         return response
 
     def _denied(self, error: EgressRefused, *, acted: bool = False) -> Result:

@@ -10,7 +10,7 @@ from toolcrib.errors import Problem
 from toolcrib.executors.live.budget import Budget, compile_budget
 from toolcrib.executors.live.errors_by_status import Envelope, Errors, compile_errors
 from toolcrib.executors.live.media import Form, Unreadable, read_any_body, read_body
-from toolcrib.executors.live.redacting import Steps, compile_paths, redacted
+from toolcrib.executors.live.redacting import Steps, compile_paths, redacted, redacted_body
 from toolcrib.executors.live.selecting import Select, compile_select
 from toolcrib.executors.live.sizes import parse_size
 from toolcrib.http import Bounds, Response
@@ -67,6 +67,10 @@ class Reading:
     def failed(self, status: int) -> bool:
         """Whether an answer with this status is a failure: an error, or a redirect that was not followed."""
         return status >= 300
+
+    def redacted(self, text: str) -> str:
+        """A body as it was sent, without what `redact` names."""
+        return redacted_body(text, self._paths) if self._paths else text
 
     def read(self, response: Response) -> Read | Result:
         """The body by content type; `invalid_result` where it is not what was promised.

@@ -79,6 +79,16 @@ def redacted(value: JSON, paths: Iterable[Steps]) -> JSON:
     return value
 
 
+def redacted_body(text: str, paths: Iterable[Steps]) -> str:
+    """A body as it was sent, with `***` at the paths; JSON is written anew."""
+    text = text.removeprefix("\ufeff")
+    try:
+        value = json_in(text)
+        return _redacted_text(text, paths) if value is None else _ENCODER.encode(redacted(value, paths))
+    except RecursionError:
+        return HIDDEN
+
+
 def _redacted_text(text: str, paths: Iterable[Steps]) -> str:
     if _LIKE_JSON.match(text) is None:
         return text

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import parse_qsl, unquote_plus
 
@@ -260,19 +260,29 @@ def _limits(tool: Descriptor) -> dict[str, JSON]:
 def request_lines(request: Request, vault: Masks) -> Iterator[str]:
     """What is sent, each line after `> `; the body shortened."""
     yield f"> {request.method} {_address(request.target, vault)} HTTP/1.1"
-    yield f"> Host: {request.origin.partition('://')[2]}"
+    yield f"> Host: {vault.hide_in_text(request.origin.partition('://')[2])}"
     yield from (f"> {name}: {value}" for name, value in _headers(request.headers, vault))
     yield from _body_lines(">", request.body, _kind(request.headers), vault)
 
 
-def response_lines(response: Response, vault: Masks) -> Iterator[str]:
-    """What came back, each line after `< `; the body shortened."""
+def response_lines(
+    response: Response, vault: Masks, redact: Callable[[str], str] | None = None
+) -> Iterator[str]:
+    """What came back, each line after `< `; the body shortened.
+
+    Args:
+        response: The answer.
+        vault: What knows secrets.
+        redact: Hides what else of its body nobody may see.
+    """
     yield f"< {response.status}"
     yield from (f"< {name}: {value}" for name, value in _headers(response.headers, vault))
-    yield from _body_lines("<", response.body, _kind(response.headers), vault)
+    yield from _body_lines("<", response.body, _kind(response.headers), vault, redact)
 
 
-def _body_lines(mark: str, body: bytes, kind: str, vault: Masks) -> Iterator[str]:
+def _body_lines(
+    mark: str, body: bytes, kind: str, vault: Masks, redact: Callable[[str], str] | None = None
+) -> Iterator[str]:
     if not body:
         return
     yield mark
@@ -280,7 +290,7 @@ def _body_lines(mark: str, body: bytes, kind: str, vault: Masks) -> Iterator[str
     if text is None:
         yield f"{mark} [{kind or 'of no type'}, {len(body):,} bytes]"
         return
-    masked = _body(text, kind, vault)
+    masked = _body(text if redact is None else redact(text), kind, vault)
     yield from (f"{mark} {line}".rstrip() for line in masked[:SHORT].splitlines())
     if len(masked) > SHORT:
         yield f"{mark} [{len(masked) - SHORT:,} more characters]"

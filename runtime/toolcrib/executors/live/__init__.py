@@ -107,7 +107,8 @@ class LiveExecutor:
         held = self._senders.get(id(world.guard))
         if held is None:
             made = open_sender(world.guard, client=self._client)
-            held = self._senders.setdefault(id(world.guard), (world, made))  # another thread may have been quicker
+            # Another thread may have been quicker.
+            held = self._senders.setdefault(id(world.guard), (world, made))
         return held[1]
 
     async def aclose(self) -> None:

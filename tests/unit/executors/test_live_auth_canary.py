@@ -143,8 +143,8 @@ async def test_a_token_that_was_given_is_nowhere_to_be_read(lines):
     async with serving(answering_json(given)) as server, fetching(server) as fetch:
         auth = ready(schemes(server)[7], vault)
         made = await applied(auth, clock, fetch)
-        told = [inside(auth), repr(vault), vault.hide_in_text(repr(made.finished()))]
-        assert ASCII["ACCESS"] in repr(made.finished())
+        told = [inside(auth), repr(vault), repr(made), repr(made.finished())]
+        assert ASCII["ACCESS"] in str(made.headers)
         for written in (*encodings(ASCII["ACCESS"]), *encodings(ASCII["REFRESH"])):
             logging.getLogger("toolcrib").warning("echo %s", written)
             told.append(json.dumps(vault.hide_in({"a": [written]})))
@@ -184,3 +184,19 @@ def test_what_is_wrong_with_a_document_is_told_without_its_secrets():
         hits("\n".join(told), {**SECRETS, **{f"{name} in ASCII": value for name, value in ASCII.items()}})
         == []
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "value", "hidden"),
+    [
+        ("https://a.example/${PART}/token", "hunter2", {"hunter2"}),
+        ("${PART}", "https://a.example/token", set()),
+        ("${PART}", "https://a.example/token?key=hunter2", {"key=hunter2"}),
+        ("https://a.example/token?key=${PART}", "hunter2", {"hunter2"}),
+    ],
+)
+def test_what_is_looked_up_behind_the_host_of_the_tokens_is_masked(url, value, hidden):
+    vault = Vault({"PART": value})
+    scheme = {"type": "oauth2", "flow": "client_credentials", "token_url": url, "client_id": "crib"}
+    ready({**scheme, "client_secret": "${S:-none}"}, vault)
+    assert vault.known - {"crib:none"} == hidden

@@ -317,7 +317,8 @@ def test_hosts_name_that_of_the_url():
         ("http://api.example.com/?key=${KEY}", {}, True),
         ("http://127.0.0.1.evil.example/", {"headers": {"X": "${KEY}"}}, True),
         ("https://api.example.com/", {"headers": {"X": "${KEY}"}}, False),
-        ("http://api.example.com/${KEY}", {}, False),
+        ("http://api.example.com/${KEY}", {}, True),
+        ("${BASE_URL}/x", {}, False),
         ("http://api.example.com/", {"headers": {"X": "${KEY}"}, "auth": {"type": "http"}}, False),
         ("http://localhost:8080/", {"headers": {"X": "${KEY}"}}, False),
         ("http://api.localhost/", {"headers": {"X": "${KEY}"}}, False),
@@ -326,7 +327,8 @@ def test_hosts_name_that_of_the_url():
     ],
 )
 def test_secrets_without_encryption_are_a_warning(url, block, warned):
-    _request, problems = tried({"url": url, **block}, vault=Vault({"KEY": "k"}))
+    environment = {"KEY": "k", "BASE_URL": "http://api.example.com/team"}
+    _request, problems = tried({"url": url, **block}, vault=Vault(environment))
     assert [(problem.code, problem.pointer, problem.severity) for problem in problems] == (
         [("unencrypted_secret", "/live/url", "warning")] if warned else []
     )

@@ -200,6 +200,40 @@ def test_what_is_no_url_is_found_when_the_tool_is_loaded(url, code):
     assert faults({"url": url}) == [(code, "/live/url")]
 
 
+@pytest.mark.parametrize(
+    ("url", "value", "hidden"),
+    [
+        ("https://a.example/${PART}/x", "hunter2", "hunter2"),
+        ("https://a.example/bot${PART}/x", "hunter2/3333", "hunter2/3333"),
+        ("https://a.example${PART}", "/hunter2/", "hunter2"),
+        ("${BASE:-https://a.example/}${PART}", "hunter2", "hunter2"),
+        ("${PART}/v1", "https://a.example/team", None),
+        ("${PART}", "https://a.example/", None),
+        ("https://${PART}/v1", "hunter2.example/team", None),
+        ("https://hunter2:${PART}/v1", "8080", None),
+        ("${PART}://hunter2/v1", "http", None),
+        ("${PART_SECRET}", "https://a.example/hunter2/3333", "hunter2/3333"),
+        ("https://${PART_SECRET}/x", "hunter2.example", None),
+        ("${keyring:a/b}", "https://a.example/hunter2", "hunter2"),
+        ("https://a.example/${PART:-hunter2}", "", None),
+    ],
+)
+def test_what_is_looked_up_behind_the_host_is_masked(url, value, hidden):
+    class Keyring:
+        def get_password(self, _service, _user):
+            return value
+
+    vault = Vault({"PART": value, "PART_SECRET": value}, keyring=Keyring())
+    assert tried({"url": url}, vault=vault)[1] == []
+    assert vault.known == ({hidden} if hidden else frozenset())
+
+
+def test_a_value_that_makes_no_url_is_not_shown():
+    (problem,) = tried({"url": "${BASE}/x"}, vault=Vault({"BASE": "hunter2"}))[1]
+    assert "hunter2" not in str(problem)
+    assert "`${BASE}/x` is no absolute url" in problem.message
+
+
 def test_a_password_in_a_url_is_not_shown():
     (problem,) = tried({"url": "https://user:hunter2@example.com/x"})[1]
     assert "hunter2" not in str(problem)

@@ -210,6 +210,12 @@ class Sources:
         except MissingSecret as error:
             raise error.at(at) from None
 
+    def hide(self, secret: str) -> None:
+        """Mask a part of what was looked up."""
+        self.secrets = self.secrets or bool(secret)
+        if self._vault is not None:
+            self._vault.register(secret)
+
     def joined(self, parts: list[str | Source], at: str) -> Source:
         """A text of several pieces; each argument in it has to be there."""
         sources = [part for part in parts if isinstance(part, Source)]

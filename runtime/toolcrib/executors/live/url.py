@@ -20,6 +20,7 @@ from toolcrib.executors.live.placing import (
 from toolcrib.executors.live.sources import Arguments, Misfit, Piece, Source, Sources, text_within
 from toolcrib.http.messages import DEFAULT_PORTS
 from toolcrib.rendering.braces import Body
+from toolcrib.secrets import is_secret_name
 from toolcrib.vault import Variable
 
 POINTER: Final = "/live/url"
@@ -27,6 +28,7 @@ POINTER: Final = "/live/url"
 Make: TypeAlias = Callable[[Arguments], str]
 
 _SHAPE: Final = re.compile(r"([^:/?#]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(#.*)?", re.DOTALL)
+_ORIGIN: Final = re.compile(r"[^:/?#]*://[^/?#]*")
 _MARK: Final = re.compile("\0([0-9]+)\0")
 _UNFIT: Final = re.compile(r"[\x00-\x20\x7f-\xa0\\{}]")
 _PORT: Final = re.compile(r"[0-9]{1,5}", re.ASCII)
@@ -96,7 +98,7 @@ def compile_url(text: str, sources: Sources) -> Url:
         return NOWHERE
     match = _SHAPE.fullmatch(skeleton)
     if match is None:
-        _refuse_shape(skeleton, sources)
+        _refuse_shape(skeleton, text, sources)
         return NOWHERE
     scheme, authority, path, query, fragment = match.groups()
     origin = _origin(scheme, authority, sources)
@@ -163,6 +165,9 @@ class _Skeleton:
         value = self._sources.looked_up(variable, POINTER, secret=False)
         if variable.default is None and not self._sources.looks_up:
             value = _stand_in(self._text, after)
+        if value != variable.default:
+            named = variable.source == "keyring" or is_secret_name(variable.name)
+            self._sources.hide(secret_part(self._text, value, whole=named))
         if _UNFIT.search(value) is not None or "?" in value or "#" in value:
             message = f"what `{variable.text}` stands for can't be a part of the address: it holds a blank, a brace, `?`, `#` or the like"
             hint = "it may hold scheme, host, port and path; the query is written behind it"
@@ -173,6 +178,22 @@ class _Skeleton:
         self._text += value
 
 
+def secret_part(before: str, value: str, *, whole: bool = False) -> str:
+    """What must be masked of a value that is looked up for a url: what stands behind the origin; empty for nothing.
+
+    Args:
+        before: What the url has before it.
+        value: The value.
+        whole: Whether the path of a value that holds the host, too, is secret; its query is in any case.
+    """
+    url = before + value
+    origin = _ORIGIN.match(url)
+    begins = origin.end() if origin is not None else len(url)
+    if whole or begins <= len(before):
+        return url[max(begins, len(before)) :].strip("/")
+    return url.partition("?")[2]
+
+
 def _stand_in(before: str, after: list[Piece]) -> str:
     """A text that makes sense in the place of a value that is not looked up yet."""
     if before:
@@ -181,12 +202,11 @@ def _stand_in(before: str, after: list[Piece]) -> str:
     return "https" if follows.startswith("://") else "https://variable.invalid"
 
 
-def _refuse_shape(skeleton: str, sources: Sources) -> None:
+def _refuse_shape(skeleton: str, written: str, sources: Sources) -> None:
     if skeleton.startswith("\0"):
         _refuse_computed_origin(sources)
         return
-    shown = _MARK.sub("{{ ... }}", skeleton)
-    message = f"`{shown}` is no absolute url" if len(shown) < 200 else "this is no absolute url"
+    message = f"`{written}` is no absolute url" if len(written) < 200 else "this is no absolute url"
     sources.tell("invalid_url", message, POINTER, "write `https://host/path`")
 
 

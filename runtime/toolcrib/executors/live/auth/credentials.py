@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from toolcrib.errors import ExpressionError, Problem, Severity
 from toolcrib.executors.live.placing import cookie_fault
+from toolcrib.executors.live.url import secret_part
 from toolcrib.vault import MissingSecret, UnusableSecret, Variable, Vault, pieces_of, plain
 
 Place: TypeAlias = Literal["header", "query", "cookie", "basic", "form", "address"]
@@ -79,7 +80,7 @@ class Fields:
         return text
 
     def text(self, key: str, place: Place) -> str:
-        """A text that is only secret as far as it is looked up; an address only from its query on.
+        """A text that is only secret as far as it is looked up; an address only behind its host.
 
         Raises:
             MissingSecret: Something in it is not there, or can't be sent.
@@ -112,8 +113,13 @@ class Fields:
         text = ""
         try:
             for piece in pieces:
-                secret = place != "address" or "?" in text
-                text += plain(piece) if isinstance(piece, str) else self.vault.look_up(piece, secret=secret)
+                if isinstance(piece, str):
+                    text += plain(piece)
+                    continue
+                value = self.vault.look_up(piece, secret=place != "address")
+                if place == "address" and value != piece.default:
+                    self.vault.register(secret_part(text, value))
+                text += value
         except MissingSecret as error:
             raise error.at(at) from None
         fault = fault_of(text, place)

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import sys
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 import pytest
 
@@ -22,6 +22,7 @@ SECRETS = {
     "CRIB_USER": "CANARY-user-9a8b7c",
     "CRIB_PASS": "CANARY-pass-word-ü-0",
     "CRIB_CLIENT": "CANARY-client-secret-77",
+    "CRIB_PATH": "CANARY-in-the-path-Üx3",
 }
 FETCHED = "CANARY-access-token-from-the-server"
 
@@ -38,22 +39,34 @@ AUTHS = {
 }
 BLOCK = """
 method: POST
-url: {api}/{{{{ args.way }}}}
+url: {api}/{{{{ args.way }}}}/${{CRIB_PATH}}
 query: {{team: "${{CRIB_USER}}"}}
 headers: {{X-Sign: "${{CRIB_CLIENT}}"}}
 body: {{json: {{way: "{{{{ args.way }}}}", key: "${{CRIB_KEY}}"}}}}
 auth: {auth}
 """
-WAYS = ("json", "text", "error", "problem", "html", "moved", "broken", "binary", "cut", "odd")
+WAYS = [
+    *("json", "text", "error", "problem", "html", "moved", "broken", "binary", "cut", "odd"),
+    *("utf16", "latin", "percent", "entities", "bytes", "image", "deep"),
+]
 
 
 def written(secret: str) -> set[str]:
-    """A secret in the ways in which it is met: plain, for URLs, as JSON writes it, in base64."""
+    """A secret in the ways in which it is met: plain, for URLs, as JSON writes it, in base64, escaped altogether."""
     raw = secret.encode()
     forms = {secret, quote(secret, safe=""), quote_plus(secret), quote(secret)}
     forms |= {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1]}
     forms |= {base64.b64encode(raw).decode().rstrip("="), base64.urlsafe_b64encode(raw).decode().rstrip("=")}
+    forms |= {percent(secret), entities(secret), raw.decode("latin-1"), "\0".join(secret), secret.lower()}
     return forms
+
+
+def percent(text: str) -> str:
+    return "".join(f"%{byte:02x}" for byte in text.encode())
+
+
+def entities(text: str) -> str:
+    return "".join(f"&#{ord(character)};" for character in text)
 
 
 CANARIES = {form for secret in (*SECRETS.values(), FETCHED) for form in written(secret)} | {
@@ -68,30 +81,39 @@ def hits(text: str) -> list[str]:
 
 def echo(head) -> bytes:
     """An answer that repeats all of the request, in as many ways as there are paths."""
-    if head.path == "/token":
+    way = head.path.split("/")[1]
+    if way == "token":
         token = {"access_token": FETCHED, "token_type": "Bearer", "expires_in": 3600}
         return raw_answer(200, {"Content-Type": "application/json"}, json.dumps(token).encode())
     seen = {"headers": dict(head.headers), "target": head.target, "body": head.body.decode("latin-1")}
     text = json.dumps(seen)
     line = f"{head.target} {head.header('authorization') or ''}"
+    plain = f"{unquote(line)} {seen}"
     kinds = {
-        "/json": (200, "application/json", text.encode()),
-        "/text": (200, "text/plain", text.encode()),
-        "/error": (400, "application/json", json.dumps({"error": {"message": text, "code": line}}).encode()),
-        "/problem": (422, "application/problem+json", json.dumps({"title": line, "detail": text}).encode()),
-        "/html": (500, "text/html", f"<pre>{text}</pre>".encode()),
-        "/moved": (302, "text/plain", b""),
-        "/broken": (200, "application/json", text.encode() + b"{"),
-        "/binary": (200, "application/json; charset=zlib", text.encode()),
-        "/odd": (200, f"application/{quote(line)}", text.encode()),
+        "json": (200, "application/json", text.encode()),
+        "text": (200, "text/plain", text.encode()),
+        "error": (400, "application/json", json.dumps({"error": {"message": text, "code": line}}).encode()),
+        "problem": (422, "application/problem+json", json.dumps({"title": line, "detail": text}).encode()),
+        "html": (500, "text/html", f"<pre>{text}</pre>".encode()),
+        "moved": (302, "text/plain", b""),
+        "broken": (200, "application/json", text.encode() + b"{"),
+        "binary": (200, "application/json; charset=zlib", text.encode()),
+        "utf16": (200, "application/json; charset=utf-16", text.encode("utf-16")),
+        "latin": (200, "text/plain; charset=iso-8859-1", plain.encode("latin-1")),
+        "percent": (200, "text/plain", percent(plain).encode()),
+        "entities": (200, "text/html", entities(plain).encode()),
+        "bytes": (200, "application/octet-stream", plain.encode("utf-16")),
+        "image": (200, "image/gif", b"GIF89a\x00\x01" + plain.encode() + b"\xff\x00"),
+        "deep": (200, "application/json", b"[" * 900 + json.dumps(plain).encode() + b"]" * 900),
+        "odd": (200, f"application/{quote(line)}", text.encode()),
     }
-    if head.path == "/cut":
+    if way == "cut":
         return (
             b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\nX-Seen: "
             + line.encode()
             + b"\r\n\r\n"
         )
-    status, kind, body = kinds[head.path]
+    status, kind, body = kinds[way]
     return raw_answer(
         status, {"Content-Type": kind, "X-Seen": line, "Location": line.split(maxsplit=1)[0]}, body
     )
@@ -120,6 +142,9 @@ async def test_no_secret_is_in_anything_that_calls_put_out(kind, client, caplog)
                 assert result.outcome is not Outcome.INTERNAL
                 told += [json.dumps(result.as_json()), repr(result), json.dumps(planned.as_json())]
                 told += [repr(planned), str(result.raw_value)]
+                told += [
+                    base64.b64decode(part.data).decode("latin-1") for part in result.content if part.data
+                ]
                 if result.outcome is not Outcome.OK:
                     with pytest.raises(Exception) as raised:
                         result.raise_for_outcome()
@@ -143,7 +168,7 @@ async def test_no_secret_is_in_what_the_command_line_prints_or_keeps(words, tmp_
     async with serving(answering_by(echo)) as server:
         project = f"project: p\negress: {{allow: ['127.0.0.1:{server.port}']}}\norigins: {{'{API}': '{server.origin}'}}\n"
         (tmp_path / "toolcrib.yaml").write_text(project, encoding="utf-8")
-        for way in ("json", "error", "broken"):
+        for way in ("json", "error", "broken", "utf16", "percent", "image"):
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "toolcrib", "call", "tool", f"way={way}", *words,
                 stdout=asyncio.subprocess.PIPE,

@@ -57,7 +57,7 @@ def test_a_long_header_is_read_once():
 
 DRAFT = Draft(
     "GET", "https", "api.test", 443, "/v1/things", ["q=a"], [("X-Key", "k"), ("Accept", "a"), ("Authorization", "b")],
-    ["session=1"], b"", {"x-key"},
+    ["session=1"], b"",
 )  # fmt: skip
 
 
@@ -203,7 +203,7 @@ def test_a_link_elsewhere_denies_the_call():
 
 def test_named_hosts_may_be_reached_without_credentials():
     links = {"/things": ([1], "https://cdn.test/b"), "/b": ([2], "https://api.test/c"), "/c": ([3], None)}
-    draft = draft_of(headers=[("X-Key", "k"), ("Accept", "a")], credentials={"x-key"})
+    draft = draft_of(headers=[("X-Key", "k"), ("Accept", "a")])
     done = collect({"style": "link"}, linked(links), block={"hosts": ["api.test", "cdn.test"]}, draft=draft)
     assert done.value["items"] == [1, 2, 3]
     assert [each.origin for each in done.requests] == [

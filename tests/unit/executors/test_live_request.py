@@ -69,7 +69,6 @@ def test_drafts_share_nothing_that_can_be_changed():
     first.query.append("x")
     first.headers.append(("x", "y"))
     first.cookies.append("x")
-    first.credentials.add("x")
     again = request.draft({})
     assert (again.query, again.cookies, again.headers[0], len(again.headers)) == (
         ["a=1"],
@@ -77,24 +76,6 @@ def test_drafts_share_nothing_that_can_be_changed():
         ("B", "2"),
         3,
     )
-    assert again.credentials == {"authorization", "cookie"}
-
-
-def test_headers_with_secrets_stay_with_their_origin():
-    block = {
-        "headers": {
-            "X-Key": "${KEY}",
-            "X-Plain": "a",
-            "X-Mixed": "k ${KEY} {{ args.a }}",
-            "X-List": ["${KEY}", "b"],
-        }
-    }
-    assert drafted(block, {"a": "1"}, environment={"KEY": "k"}).credentials == {
-        "x-key",
-        "x-mixed",
-        "x-list",
-        "authorization",
-    }
 
 
 def test_parts_say_where_they_are_written_and_what_they_read():

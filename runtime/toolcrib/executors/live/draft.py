@@ -23,7 +23,6 @@ class Draft:
         headers: (name, value) in order; names as they were written.
         cookies: `name=value` pieces, in order.
         body: What is sent.
-        credentials: Lower-case names of the headers that must not cross to another origin.
     """
 
     method: str
@@ -35,7 +34,6 @@ class Draft:
     headers: list[tuple[str, str]] = field(default_factory=list)
     cookies: list[str] = field(default_factory=list)
     body: bytes = b""
-    credentials: set[str] = field(default_factory=set)
 
     def __repr__(self) -> str:
         return f"Draft({self.method} {self.origin}{self.path})"
@@ -52,7 +50,6 @@ class Draft:
             query=[*self.query],
             headers=[*self.headers],
             cookies=[*self.cookies],
-            credentials={*self.credentials},
         )
 
     def finished(self) -> Request:

@@ -43,11 +43,10 @@ _FORBIDDEN: Final = {
 
 
 class Header(NamedTuple):
-    """A compiled header: its step, where it is written, and whether a secret is in it."""
+    """A compiled header: its step, and where it is written."""
 
     step: HeaderStep
     part: Part
-    secret: bool
 
 
 class NameFault(NamedTuple):
@@ -98,14 +97,14 @@ def fault_of_name(name: str) -> NameFault | None:
 def _header(name: str, source: Source, sources: Sources) -> Header:
     part = Part("header", name, source.at, source.reads)
     if source.constant:
-        return Header(_fixed_header(name, source, sources), part, source.secret)
+        return Header(_fixed_header(name, source, sources), part)
 
     def add(arguments: Arguments, out: list[Pair]) -> None:
         text = header_text(source, arguments)
         if text is not None:
             out.append((name, text))
 
-    return Header(add, part, source.secret)
+    return Header(add, part)
 
 
 def _fixed_header(name: str, source: Source, sources: Sources) -> tuple[Pair, ...]:

@@ -14,7 +14,6 @@ from toolcrib.errors import Problem
 from toolcrib.executors.live.bodies import NONE, Body, compile_body
 from toolcrib.executors.live.draft import Draft
 from toolcrib.executors.live.headers import (
-    Header,
     HeaderStep,
     check_accept,
     check_name,
@@ -61,13 +60,11 @@ class _Headers(NamedTuple):
         steps: What adds them.
         parts: Where they are written.
         typed: Whether the media type of the body is among them.
-        credentials: Lower-case names of those that must not cross to another origin.
     """
 
     steps: tuple[HeaderStep, ...]
     parts: tuple[Part, ...]
     typed: bool
-    credentials: frozenset[str]
 
 
 class CompiledRequest:
@@ -102,7 +99,6 @@ class CompiledRequest:
         self._cookies = cookies
         self._body = body.make
         self._typed = headers.typed
-        self._credentials = headers.credentials | ({"cookie"} if cookies else set())
 
     def draft(self, arguments: Arguments) -> Draft:
         """The request of one call, to which authentication and pages may add.
@@ -128,7 +124,6 @@ class CompiledRequest:
             headers,
             filled(self._cookies, arguments),
             body,
-            set(self._credentials),
         )
 
 
@@ -215,12 +210,7 @@ def _headers(block: dict[str, Any], body: Body, sources: Sources) -> _Headers:
     if "accept" in block:
         check_accept(block["accept"], sources)
         parts.append(Part("header", "Accept", "/live/accept"))
-    return _Headers(steps_of(steps), tuple(parts), "content-type" in written, _credentials(headers))
-
-
-def _credentials(headers: list[Header]) -> frozenset[str]:
-    secret = {header.part.name.lower() for header in headers if header.secret}
-    return frozenset(secret | {"authorization"})
+    return _Headers(steps_of(steps), tuple(parts), "content-type" in written)
 
 
 def _check_named_twice(block: dict[str, Any], body: Body, written: dict[str, Part], sources: Sources) -> None:

@@ -57,7 +57,6 @@ class Fixed:
             start = f"{self._name}="
             draft.cookies = [piece for piece in draft.cookies if not piece.startswith(start)]
             draft.cookies.append(start + value)
-            draft.credentials.add("cookie")
 
 
 def set_header(draft: Draft, name: str, value: str) -> None:
@@ -65,7 +64,6 @@ def set_header(draft: Draft, name: str, value: str) -> None:
     lower = name.lower()
     draft.headers = [header for header in draft.headers if header[0].lower() != lower]
     draft.headers.append((name, value))
-    draft.credentials.add(lower)
 
 
 def api_key(fields: Fields) -> Fixed:

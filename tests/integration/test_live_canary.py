@@ -12,7 +12,7 @@ from urllib.parse import quote, quote_plus, unquote
 
 import pytest
 
-from http_servers import answering_by, raw_answer, serving
+from http_servers import answering_by, answering_json, raw_answer, serving
 from live_tools import API, CLIENTS, calling, live_tool
 from toolcrib import Outcome
 
@@ -182,3 +182,16 @@ async def test_no_secret_is_in_what_the_command_line_prints_or_keeps(words, tmp_
     assert "***" in printed
     assert hits(printed) == []
     assert hits(kept.decode("latin-1")) == []
+
+
+@pytest.mark.parametrize(
+    "more", ["", "pagination: {style: cursor, items: body.data, next: body.next, param: after}"]
+)
+async def test_of_a_secret_at_the_end_of_a_message_that_is_cut_nothing_is_told(more):
+    text = live_tool(f"url: {API}/x\nauth: {AUTHS['bearer']}\n{more}")
+    for before in range(4020, 4056, 4):
+        body = {"message": "a " * (before // 2) + SECRETS["CRIB_TOKEN"] + " b" * 100}
+        async with calling(text, answering_json(body, 400)) as (tools, _server):
+            result = await tools.call("tool")
+        assert "truncated" in result.message
+        assert "CAN" not in json.dumps(result.as_json())

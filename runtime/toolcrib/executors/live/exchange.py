@@ -10,7 +10,7 @@ from toolcrib.egress import EgressRefused
 from toolcrib.executors.live.auth import Auth, AuthFailed
 from toolcrib.executors.live.draft import Draft
 from toolcrib.executors.live.hops import hop
-from toolcrib.executors.live.masking import masked, may_tell
+from toolcrib.executors.live.masking import masked, masked_read, may_tell
 from toolcrib.executors.live.reading import Read, Reading
 from toolcrib.executors.live.showing import CallMasks, request_lines, response_lines
 from toolcrib.http import Bounds, Fault, HTTPError, Request, Response, Sender
@@ -105,7 +105,7 @@ class Exchange:
         if response.status == 304 and call.kept is not None:
             result = call.kept.result
         else:
-            read = self._reading.read(response)
+            read = self._read(response)
             now = call.context.session.clock.now
             result = self._reading.result(read, call.arguments, now) if isinstance(read, Read) else read
             if response.status in _PASSED_ON and not self._repeatable:
@@ -120,7 +120,14 @@ class Exchange:
     async def read(self, call: Call, draft: Draft) -> Read | Result:
         """What is read of the answer to one page."""
         response = await self._response(call, draft)
-        return response if isinstance(response, Result) else self._reading.read(response)
+        return response if isinstance(response, Result) else self._read(response)
+
+    def _read(self, response: Response) -> Read | Result:
+        """What is read of an answer; of a failure without secrets, since what is told of it may be cut."""
+        read = self._reading.read(response)
+        if isinstance(read, Result) or not self._reading.failed(response.status):
+            return read
+        return masked_read(read, self._vault) if may_tell(self._vault, response) else read
 
     def _freshness(self, call: Call, draft: Draft, response: Response) -> JSON:
         if response.status != 304 and _FRESHNESS.isdisjoint(name for name, _value in response.headers):

@@ -6,6 +6,7 @@ from base64 import b64decode
 from typing import Final
 
 from toolcrib.executors.live.media import media_type
+from toolcrib.executors.live.reading import Read
 from toolcrib.http import Response
 from toolcrib.model import Content, Result
 from toolcrib.vault import Vault
@@ -19,6 +20,13 @@ def may_tell(vault: Vault, response: Response) -> bool:
     if charset not in _UTF8 or vault.knows(response.body):
         return True
     return vault.knows("\n".join([value for _name, value in response.headers]).encode("latin-1"))
+
+
+def masked_read(read: Read, vault: Vault) -> Read:
+    """What was read of an answer, without secrets: half a secret would not be known for one."""
+    envelope = read.envelope
+    hidden = {key: vault.hide_in(envelope[key]) for key in ("headers", "body")}
+    return read._replace(envelope={**envelope, **hidden})
 
 
 def masked(result: Result, vault: Vault) -> Result:

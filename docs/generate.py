@@ -212,6 +212,49 @@ def function_page() -> str:
     return "\n".join([*heading, *rows]) + "\n"
 
 
+FINER = (
+    "`error.code` is the outcome, or finer: the tool's own code, a code of the descriptor's `errors`, or one of "
+    "these of tools that reach out. A failure that may have acted has `details.may_have_acted`."
+)
+
+FINER_CODES = (
+    (
+        "http_404",
+        "tool_error",
+        "The API answered with this status, and neither `errors` nor the answer has a code.",
+    ),
+    ("redirected", "tool_error", "The API points elsewhere, and `redirects` does not follow."),
+    ("auth_failed", "tool_error", "No token could be had."),
+    ("not_json", "invalid_result", "JSON was promised, and the answer is none."),
+    ("bad_text", "invalid_result", "The answer is no text in its charset."),
+    ("unsupported_charset", "invalid_result", "The answer is in a charset that is not read."),
+    ("select_failed", "invalid_result", "`select` can't be worked out over the answer."),
+    ("missing_secret", "unavailable", "Something that `${...}` names is not there."),
+    ("unusable_secret", "unavailable", "A secret can't be sent, for a line break within it."),
+    ("missing_hook", "unavailable", "The Python hook of `auth` can't be imported."),
+    ("host_not_named", "denied", "Neither `url` nor `hosts` names the host."),
+    ("address_refused", "denied", "The address is not public, and `egress.allow` does not name it."),
+    ("bad_address", "denied", "What is to be reached is no host with a port."),
+    ("link_refused", "denied", "The link to the next page leads elsewhere."),
+    ("read_timeout", "timeout", "The server was silent for longer than `timeouts.read`."),
+    ("rate_limited", "limit_exceeded", "The rate allows no call before the deadline."),
+    ("response_too_large", "limit_exceeded", "The answer is larger than `response.max_size`."),
+    ("headers_too_large", "limit_exceeded", "The headers of the answer pass 64 KiB."),
+    ("result_too_large", "limit_exceeded", "The value passes `response.budget` and can't be shortened."),
+    ("queue_full", "overloaded", "Too many calls wait for a place."),
+    ("circuit_open", "overloaded", "The origin failed too often in a row."),
+    ("connect_failed", "transport_error", "No connection could be made."),
+    ("connect_timeout", "transport_error", "No connection was made within `timeouts.connect`."),
+    ("tls_failed", "transport_error", "The certificate does not hold, or TLS could not be agreed on."),
+    ("write_failed", "transport_error", "The request could not be sent to its end."),
+    ("connection_broken", "transport_error", "The connection ended before the answer did."),
+    ("bad_response", "transport_error", "What came is no HTTP."),
+    ("unsupported_coding", "transport_error", "The answer is compressed in a way that is not undone."),
+    ("bad_request", "transport_error", "The request can't be written as HTTP; nothing was sent."),
+)
+"""The codes of calls that reach out, the outcome that they come under, and when."""
+
+
 def arguments(function: Function) -> str:
     """How many arguments a function takes after the value, and whether they are named fields."""
     least, most = function.least - 1, None if function.most is None else function.most - 1
@@ -235,6 +278,8 @@ def outcome_page() -> str:
         when = "The tool answered, and the answer fits its schema." if cls is None else first_line(cls)
         name = "" if cls is None else f"`{cls.__name__}`"
         lines.append(f"| `{outcome}` | {when} | {name} | {OF_OUTCOME[outcome]} |")
+    lines += [f"\n{FINER}\n", "| code | outcome | when |", "|---|---|---|"]
+    lines += [f"| `{code}` | `{outcome}` | {when} |" for code, outcome, when in FINER_CODES]
     return "\n".join(lines) + "\n"
 
 

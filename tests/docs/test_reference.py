@@ -13,6 +13,7 @@ import toolcrib
 from docs.problem_codes import codes_in
 from toolcrib.errors import ExpressionError
 from toolcrib.executors.mock.scope import NAMES
+from toolcrib.http import Fault
 from toolcrib.matching import compile_matcher
 from toolcrib.matching.operators import OPERATORS
 from toolcrib.rendering import compile_value
@@ -111,3 +112,8 @@ def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as code hosts make them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_page_of_outcomes_has_every_way_in_which_an_exchange_fails(root):
+    page = (root / "docs/reference/outcomes.md").read_text(encoding="utf-8")
+    assert [fault for fault in Fault if f"| `{fault}` |" not in page] == []

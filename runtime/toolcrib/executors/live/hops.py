@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
-from urllib.parse import urljoin
+from typing import NamedTuple
+from urllib.parse import quote, urljoin, urlsplit
 
 from toolcrib.http import Request
-from toolcrib.http.messages import origin_of, parse_origin
+from toolcrib.http.messages import DEFAULT_PORTS, origin_of
 
 CROSSING = frozenset({"accept", "accept-language", "user-agent"})
 """Headers that may cross to another origin. Of all others nobody knows whom they are meant for."""
 
 _READING = frozenset({"GET", "HEAD"})
+_HOST = re.compile(r"[a-z0-9_.-]{1,253}|[0-9a-f:.]{2,45}")
+_SAFE = "/?:@!$&'()*+,;=~-._%"
+_LONGEST = 8192
 
 
 def hop(request: Request, status: int, location: str, own: Collection[str]) -> Request | None:
@@ -29,11 +34,12 @@ def hop(request: Request, status: int, location: str, own: Collection[str]) -> R
     Returns:
         None for what is not followed.
     """
-    place = _place(request, location)
-    if place is None:
+    if not location.isascii() or any(character <= " " or character == "\x7f" for character in location):
         return None
-    scheme, host, port, target = place
-    origin = origin_of(scheme, host, port)
+    try:
+        origin, scheme, host, port, path, query = pointed_at(request.url, location)
+    except ValueError:
+        return None
     same = origin == request.origin or {origin, request.origin} <= set(own)
     if request.scheme == "https" and scheme != "https" and not same:
         return None
@@ -45,19 +51,45 @@ def hop(request: Request, status: int, location: str, own: Collection[str]) -> R
         if method not in _READING or body:
             return None
         headers = tuple(each for each in headers if each[0].lower() in CROSSING)
-    return Request(method, scheme, host, port, target, headers, body)
+    return Request(method, scheme, host, port, f"{path}?{query}" if query else path, headers, body)
 
 
-def _place(request: Request, location: str) -> tuple[str, str, int, str] | None:
-    """Scheme, host, port and target of where an answer points; None where that is no address of http."""
-    if not location.isascii() or any(character <= " " or character == "\x7f" for character in location):
-        return None
+class Place(NamedTuple):
+    """Where an answer points.
+
+    Attributes:
+        origin: As text.
+        scheme: `http` or `https`.
+        host: Lower case, without brackets.
+        port: The port.
+        path: Percent-encoded, beginning with `/`.
+        query: Percent-encoded; empty for none.
+    """
+
+    origin: str
+    scheme: str
+    host: str
+    port: int
+    path: str
+    query: str
+
+
+def pointed_at(base: str, location: str) -> Place:
+    """Where a location of an answer leads, absolute or relative to the address that was asked; no fragment.
+
+    Raises:
+        ValueError: It is no address that may be called; its text goes on behind the name of the thing.
+    """
+    if len(location) > _LONGEST:
+        raise ValueError(f"has more than {_LONGEST:,} characters")
     try:
-        address, _hash, _fragment = urljoin(request.url, location).partition("#")
-        before, divider, after = address.partition("//")
-        authority, slash, rest = after.partition("/")
-        authority, question, query = authority.partition("?")
-        scheme, host, port = parse_origin(f"{before}{divider}{authority}")
+        parts = urlsplit(urljoin(base, location))
+        scheme, host = parts.scheme, (parts.hostname or "").lower()
+        port = DEFAULT_PORTS.get(scheme, 0) if parts.port is None else parts.port
+        path, query = quote(parts.path or "/", safe=_SAFE), quote(parts.query, safe=_SAFE)
     except ValueError:
-        return None
-    return scheme, host, port, f"/{question}{query}{slash if question else ''}{rest}"
+        raise ValueError("is no address") from None
+    known = scheme in DEFAULT_PORTS and _HOST.fullmatch(host) is not None
+    if not known or "@" in parts.netloc or not path.startswith("/"):
+        raise ValueError("is no address of http or https")
+    return Place(origin_of(scheme, host, port), scheme, host, port, path, query)

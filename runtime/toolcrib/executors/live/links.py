@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from urllib.parse import parse_qsl, quote, urljoin, urlsplit
+from urllib.parse import parse_qsl
 
 from toolcrib.executors.live.draft import Draft
-from toolcrib.executors.live.hops import CROSSING
-from toolcrib.http.messages import DEFAULT_PORTS, origin_of
+from toolcrib.executors.live.hops import CROSSING, pointed_at
 
 _TARGET = re.compile(r"\s*<([^>]*)>")
 _PARAMETER = re.compile(r'\s*;\s*([^\s=;,"<>]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*)))?')
 _SEPARATOR = re.compile(r"\s*(,|$)")
-_HOST = re.compile(r"[a-z0-9_.-]{1,253}|[0-9a-f:.]{2,45}")
-_SAFE = "/?:@!$&'()*+,;=~-._%"
-_LONGEST = 8192
 
 
 class LinkRefused(Exception):
@@ -57,16 +53,18 @@ def followed(draft: Draft, target: str, *, foreign: bool, own: Collection[str] =
     Raises:
         LinkRefused: It leads elsewhere, or is no link.
     """
-    origin, path, query = _parts(draft, target)
+    try:
+        origin, scheme, host, port, path, query = pointed_at(draft.finished().url, target.strip())
+    except ValueError as error:
+        raise LinkRefused(f"the link to the next page {error}") from None
     following = draft.copied()
-    following.path, following.query = path, query
-    if origin[0] == draft.origin or origin[0] in own:
+    following.path, following.query = path, [piece for piece in query.split("&") if piece]
+    if origin == draft.origin or origin in own:
         return following
-    scheme, host, port = origin[1:]
     if not foreign:
-        raise LinkRefused(f"the link to the next page leads to another origin, {origin[0]}")
+        raise LinkRefused(f"the link to the next page leads to another origin, {origin}")
     if draft.scheme == "https" and scheme != "https":
-        raise LinkRefused(f"the link to the next page leads from https to {origin[0]}")
+        raise LinkRefused(f"the link to the next page leads from https to {origin}")
     following.scheme, following.host, following.port = scheme, host, port
     following.headers = [(name, value) for name, value in draft.headers if name.lower() in CROSSING]
     following.cookies, following.body = [], b""
@@ -77,28 +75,3 @@ def parameter_of(draft: Draft, name: str) -> str | None:
     """The last value that a parameter has in the query of a request; None where it has none."""
     values = [value for key, value in parse_qsl("&".join(draft.query), keep_blank_values=True) if key == name]
     return values[-1] if values else None
-
-
-def _parts(draft: Draft, target: str) -> tuple[tuple[str, str, str, int], str, list[str]]:
-    """Origin (as text and in parts), path and query of a link; the fragment is left out."""
-    if len(target) > _LONGEST:
-        raise LinkRefused(f"the link to the next page has more than {_LONGEST:,} characters")
-    try:
-        parts = urlsplit(urljoin(draft.finished().url, target.strip()))
-        scheme, host = parts.scheme, (parts.hostname or "").lower()
-        port = DEFAULT_PORTS.get(scheme, 0) if parts.port is None else parts.port
-        path, query = quote(parts.path or "/", safe=_SAFE), quote(parts.query, safe=_SAFE)
-    except ValueError:
-        raise LinkRefused("the link to the next page is no address") from None
-    if (
-        scheme not in DEFAULT_PORTS
-        or _HOST.fullmatch(host) is None
-        or "@" in parts.netloc
-        or not path.startswith("/")
-    ):
-        raise LinkRefused("the link to the next page is no address of http or https")
-    return (
-        (origin_of(scheme, host, port), scheme, host, port),
-        path,
-        [piece for piece in query.split("&") if piece],
-    )

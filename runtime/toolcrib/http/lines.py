@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from toolcrib.http.coding import Body
-from toolcrib.http.messages import DEFAULT_PORTS, Bounds, Fault, HTTPError, Request
+from toolcrib.http.messages import DEFAULT_PORTS, HOST, Bounds, Fault, HTTPError, Request
 
 SENDER_WRITES = frozenset({"content-length", "host"})
 """Headers that follow from the rest of a request; a second opinion about them is how requests are smuggled."""
@@ -33,7 +33,6 @@ _ANTICIPATES_CONTENT = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _METHOD = re.compile(r"[A-Z]{1,32}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _RAW_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HOST = re.compile(r"[a-z0-9_.-]{1,253}|[0-9a-f:.]{2,45}")
 _TARGET = re.compile(r"/[!-\"$-~]*")  # visible ASCII but `#`
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _RAW_VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
@@ -76,7 +75,7 @@ def _check_first_line(request: Request) -> None:
         raise _refused("the method is no word in upper case")
     if request.scheme not in DEFAULT_PORTS:
         raise _refused("the scheme is neither http nor https")
-    if not _HOST.fullmatch(request.host):
+    if not HOST.fullmatch(request.host):
         raise _refused("the host is no name or address in lower-case ASCII")
     if not _TARGET.fullmatch(request.target):
         raise _refused("path and query are not percent-encoded, or do not begin with `/`")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -46,6 +47,9 @@ class Request(NamedTuple):
 
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
+
+HOST = re.compile(r"[a-z0-9_.-]{1,253}|[0-9a-f:.]{2,45}")
+"""A host as it is sent: a name, or an address without brackets, in lower case."""
 
 
 def origin_of(scheme: str, host: str, port: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import cast
 
 import httpcore
 
@@ -116,7 +117,7 @@ class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
-        self._transport = transport  # type: ignore[assignment]  # what connects a stream is a Transport
+        self._transport = cast("asyncio.Transport", transport)  # a stream is connected by one
         self._opened.add(self)
 
     def data_received(self, data: bytes) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from typing import NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
 from toolcrib.http import Request
-from toolcrib.http.messages import DEFAULT_PORTS, origin_of
+from toolcrib.http.messages import DEFAULT_PORTS, HOST, origin_of
 
 CROSSING = frozenset({"accept", "accept-language", "user-agent"})
 """Headers that may cross to another origin. Of all others nobody knows whom they are meant for."""
 
 _READING = frozenset({"GET", "HEAD"})
-_HOST = re.compile(r"[a-z0-9_.-]{1,253}|[0-9a-f:.]{2,45}")
 _SAFE = "/?:@!$&'()*+,;=~-._%"
 _LONGEST = 8192
 
@@ -89,7 +87,7 @@ def pointed_at(base: str, location: str) -> Place:
         path, query = quote(parts.path or "/", safe=_SAFE), quote(parts.query, safe=_SAFE)
     except ValueError:
         raise ValueError("is no address") from None
-    known = scheme in DEFAULT_PORTS and _HOST.fullmatch(host) is not None
+    known = scheme in DEFAULT_PORTS and HOST.fullmatch(host) is not None
     if not known or "@" in parts.netloc or not path.startswith("/"):
         raise ValueError("is no address of http or https")
     return Place(origin_of(scheme, host, port), scheme, host, port, path, query)

@@ -165,7 +165,13 @@ class Session:
         kept: T = self._slots[key]
         return kept
 
-    def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Coroutine[Any, Any, Result]:
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, JSON] | None = None,
+        *,
+        trace: Mapping[str, str] = NOTHING,
+    ) -> Coroutine[Any, Any, Result]:
         """Call a tool: `await session.call(...)`.
 
         Every way in which a call can end is a Result; only programming mistakes raise.
@@ -173,13 +179,14 @@ class Session:
         Args:
             name: Name of the tool.
             arguments: JSON values by name; None is the empty object.
+            trace: Trace headers to pass on (W3C trace context).
 
         Raises:
             ClosedRuntime: The runtime was closed.
             ConfigurationError: `name` is no text.
             asyncio.CancelledError: The caller's task was cancelled.
         """
-        return self._call(name, arguments, self._context)
+        return self._call(name, arguments, self._context._replace(trace=trace) if trace else self._context)
 
     def call_at_once(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result | None:
         """`call` without an event loop, for a call that never waits; None, and no call, for one that may.
@@ -208,16 +215,25 @@ class Session:
         return chain is not None and chain.direct is not None
 
     async def stream(
-        self, name: str, arguments: Mapping[str, JSON] | None = None
+        self,
+        name: str,
+        arguments: Mapping[str, JSON] | None = None,
+        *,
+        trace: Mapping[str, str] = NOTHING,
     ) -> AsyncIterator[Progress | Partial | Result]:
         """Call a tool and watch it: what arrives before the result, then exactly one Result.
 
         Leaving the loop early cancels the call.
+
+        Args:
+            name: Name of the tool.
+            arguments: JSON values by name; None is the empty object.
+            trace: Trace headers to pass on (W3C trace context).
         """
         import asyncio  # noqa: PLC0415 -- a call that never waits needs none of it
 
         arrived: asyncio.Queue[Progress | Partial | None] = asyncio.Queue()
-        context = self._context._replace(emit=arrived.put_nowait)
+        context = self._context._replace(emit=arrived.put_nowait, trace=trace)
         task = asyncio.ensure_future(self._call(name, arguments, context))
         task.add_done_callback(lambda _task: arrived.put_nowait(None))
         try:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from toolcrib.egress import Guard, read_host
 from toolcrib.http.messages import origin_of, parse_origin
 from toolcrib.model import NOTHING
+from toolcrib.servers import Catalogue, Server, Verdict
 from toolcrib.vault import Vault
+
+Judge = Callable[[Server, Catalogue | None], Verdict]
+"""Says what a lock has against a server: before it is started (no catalogue), and whenever it has listed its tools."""
+
+
+def accept_all(_server: Server, _catalogue: Catalogue | None) -> Verdict:
+    """The judge where nothing is locked."""
+    return Verdict()
 
 
 class World(NamedTuple):
@@ -20,11 +29,15 @@ class World(NamedTuple):
         vault: The one way to a secret; knows what must be masked.
         origins: Origin as descriptors write it -> the origin that is meant instead: `https://api.example.com`
             -> `http://127.0.0.1:8080`.
+        servers: The MCP servers, by name.
+        judge: What a lock says of them.
     """
 
     guard: Guard
     vault: Vault
     origins: Mapping[str, str] = NOTHING
+    servers: Mapping[str, Server] = NOTHING
+    judge: Judge = accept_all
 
     @classmethod
     def ordinary(cls) -> World:

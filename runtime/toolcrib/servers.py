@@ -1,0 +1,107 @@
+"""MCP servers, as a project or a client's `mcpServers` file names them, and what they offer.
+
+All of it is plain data, so that an index can keep it: `Server(*tuple(server))` is the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Literal, NamedTuple
+
+from toolcrib.model import JSON, NOTHING
+
+SEPARATOR = "__"
+"""Stands between the name of a server and that of its tool: `time__get_current_time`."""
+
+
+class Server(NamedTuple):
+    """One server: how it is reached, and what of it is offered.
+
+    Texts stand here as they were written: `${VAR}` in them is looked up when the server is started.
+
+    Attributes:
+        name: Names it; stands before `__` in the names of its imported tools.
+        transport: `stdio` (a process of ours), `http` (streamable HTTP) or `sse` (HTTP as it was before 2025-03-26).
+        command: What is started; of `stdio`.
+        args: What it is started with.
+        env: All that its environment holds, besides what a process can't do without (`PATH`, `HOME` ...).
+        cwd: Its working directory; relative ones are relative to `root`.
+        url: Where it is; of `http` and `sse`.
+        headers: Sent with every request to it.
+        auth: What proves who asks, as `live` writes it; None for nothing.
+        era: Which protocol is spoken: `auto` asks, `handshake` (up to 2025-11-25), `modern` (from 2026-07-28).
+        start_timeout: Seconds until it must have answered the first question.
+        idle_timeout: Seconds after which a call is given up of which nothing was heard; 0 for no such bound.
+        scope: `runtime`: one for all calls of a runtime; `session`: one for each session, and so for each scenario.
+        elicitation: `package.module:function` that answers when it asks the user something; empty: it is refused.
+        sampling: The same for when it asks for a model.
+        imports: Whether all its tools are offered, as `name__tool`.
+        only: Globs of tools, by its own names for them: the others are neither offered nor called.
+        skipped: Globs of tools that are left out (`except` in documents).
+        root: The folder of the file that names it.
+        places: `""` and keys of the server, such as `command` -> `file:line`.
+    """
+
+    name: str
+    transport: Literal["stdio", "http", "sse"] = "stdio"
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = NOTHING
+    cwd: str = ""
+    url: str = ""
+    headers: Mapping[str, str] = NOTHING
+    auth: JSON = None
+    era: Literal["auto", "handshake", "modern"] = "auto"
+    start_timeout: float = 30.0
+    idle_timeout: float = 0.0
+    scope: Literal["runtime", "session"] = "runtime"
+    elicitation: str = ""
+    sampling: str = ""
+    imports: bool = False
+    only: tuple[str, ...] = ("*",)
+    skipped: tuple[str, ...] = ()
+    root: str = "."
+    places: Mapping[str, str] = NOTHING
+
+    def offers(self, tool: str) -> bool:
+        """Whether a tool, by the server's own name for it, may be listed and called."""
+        taken = any(fnmatchcase(tool, glob) for glob in self.only)
+        return taken and not any(fnmatchcase(tool, glob) for glob in self.skipped)
+
+    def place(self, key: str = "") -> str:
+        """`file:line` of one of its keys, or of the server where that one is not written."""
+        return self.places.get(key) or self.places.get("", "")
+
+
+class Catalogue(NamedTuple):
+    """What a server offers, as it said itself.
+
+    Attributes:
+        server: Name of the server, as the project has it.
+        tools: The server's name for a tool -> its definition, as it came over the wire (`name`, `title`,
+            `description`, `inputSchema`, `outputSchema`, `annotations`, `icons`, `_meta`), in the order of listing.
+        refused: Name, or `#3` for a tool without a usable one -> why it can't be offered.
+        remarks: What else was wrong with the list: `it gave the cursor "x" twice`.
+        info: What it says of itself: `name`, `version`, `title`, `instructions`, `protocol`; what it does not say
+            is left out.
+    """
+
+    server: str
+    tools: Mapping[str, dict[str, Any]] = NOTHING
+    refused: Mapping[str, str] = NOTHING
+    remarks: tuple[str, ...] = ()
+    info: Mapping[str, str] = NOTHING
+
+
+class Verdict(NamedTuple):
+    """What a lock says of what a server offers.
+
+    Attributes:
+        refused: The server's name for a tool -> why it may not be called, in words for whoever can act on it. The key
+            `*` stands for every tool of the server.
+        warnings: What is told, and changes nothing.
+    """
+
+    refused: Mapping[str, str] = NOTHING
+    warnings: tuple[str, ...] = ()

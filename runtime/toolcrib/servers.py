@@ -5,7 +5,8 @@ All of it is plain data, so that an index can keep it: `Server(*tuple(server))` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple
 
@@ -105,3 +106,73 @@ class Verdict(NamedTuple):
 
     refused: Mapping[str, str] = NOTHING
     warnings: tuple[str, ...] = ()
+
+
+LONGEST_NAME = 128
+"""Characters of a tool's name at most, as descriptors have it."""
+
+SAID_OF_TOOLS = ("title", "description", "inputSchema", "outputSchema", "annotations", "icons")
+"""What of a tool's definition goes into its descriptor. A server can't name a mode, a block or a permission."""
+
+_FOREIGN_CHARACTERS = re.compile("[^A-Za-z0-9_.-]")
+
+
+def names_of(
+    server: Server, tools: Iterable[str], taken: Collection[str] = ()
+) -> tuple[dict[str, str], list[str]]:
+    """The names under which tools of a server are offered here: `time__get_current_time`.
+
+    A character that a descriptor's name can't have becomes `_`, and what is longer than 128 characters is cut. Where
+    two tools come to the same name, the one that needed no change keeps it and the others get `_2`, `_3` ... in the
+    order of their own names, so it does not matter in which order the server lists them.
+
+    Args:
+        server: Its filters decide which tools are named at all.
+        tools: The server's own names.
+        taken: Names that are not free, such as those of another server's tools.
+
+    Returns:
+        The server's own name -> the name here, in the order given; and a remark on every name that was taken.
+    """
+    given = [tool for tool in dict.fromkeys(tools) if server.offers(tool)]
+    plain = {tool: _plain_name(server.name, tool) for tool in given}
+    unchanged = {tool for tool in given if plain[tool] == server.name + SEPARATOR + tool}
+    used, found, remarks = set(taken), dict[str, str](), list[str]()
+    for tool in sorted(given, key=lambda tool: (tool not in unchanged, tool)):
+        name = next(name for name in _numbered(plain[tool]) if name not in used)
+        used.add(name)
+        found[tool] = name
+        if name != plain[tool]:
+            whose = f"the tool `{tool}` of the server `{server.name}`"
+            remarks.append(f"{whose} is `{name}` here, because `{plain[tool]}` is another tool already")
+    return {tool: found[tool] for tool in given}, remarks
+
+
+def _plain_name(server: str, tool: str) -> str:
+    name = _FOREIGN_CHARACTERS.sub("_", server + SEPARATOR + tool)
+    return (name if name[0].isalpha() or name[0] == "_" else f"_{name}")[:LONGEST_NAME]
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    number = 2
+    while True:
+        end = f"_{number}"
+        yield name[: LONGEST_NAME - len(end)] + end
+        number += 1
+
+
+def document_of(server: Server, definition: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The descriptor of an imported tool, as it is fed to loading: MCP's spellings, and the block `mcp`.
+
+    Of the definition only `SAID_OF_TOOLS` is taken over, and none of it that is null. What stands beside a tool in
+    its `_meta` changes from one listing to the next, and is no part of the tool.
+
+    Args:
+        server: Whose tool it is.
+        definition: The tool, as the server lists it.
+        name: Its name here, as `names_of` gives it.
+    """
+    said = {key: definition[key] for key in SAID_OF_TOOLS if definition.get(key) is not None}
+    block = {"server": server.name, "tool": definition["name"]}
+    return {"name": name, **said, "mode": "mcp", "mcp": block}

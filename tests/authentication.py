@@ -10,9 +10,9 @@ from urllib.parse import parse_qsl
 from http_exchanges import sending
 from http_servers import Head, Server
 from toolcrib import Descriptor, Problem
-from toolcrib.executors.live.auth import Auth, AuthFailed, Fetch, Tokens, compile_auth
-from toolcrib.executors.live.draft import Draft
+from toolcrib.auth import Auth, AuthFailed, Fetch, Tokens, compile_auth
 from toolcrib.http import Bounds, Request, Response
+from toolcrib.http.draft import Draft
 from toolcrib.protocols import Clock
 from toolcrib.vault import Vault
 
@@ -26,7 +26,7 @@ def tried(
     whole = {"url": URL, "auth": auth, **block}
     problems: list[Problem] = []
     tool = Descriptor("tool", bindings={"live": whole})
-    return compile_auth(whole, tool, problems, vault, tokens=tokens), problems
+    return compile_auth(whole, "/live", tool.origin.place, problems, vault, tokens=tokens), problems
 
 
 def faults(auth: Any, environment: Mapping[str, str] | None = None, **block: Any) -> list[tuple[str, str]]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolcrib import Descriptor, Problem
-from toolcrib.executors.live.draft import Draft
 from toolcrib.executors.live.request import CompiledRequest, Misfit, compile_request
 from toolcrib.http import Request
+from toolcrib.http.draft import Draft
 from toolcrib.loading.files import MemoryFiles
 from toolcrib.model import Origin
 from toolcrib.vault import Vault

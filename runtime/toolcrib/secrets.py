@@ -58,6 +58,7 @@ _ENDINGS: Final = (
     "token",
 )
 _MEMBERS: Final = ("properties", "patternProperties", "additionalProperties", "prefixItems", "items")
+_ORIGIN: Final = re.compile(r"[^:/?#]*://[^/?#]*")
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -72,6 +73,22 @@ def is_secret_name(name: str) -> bool:
     if not _WORDS.isdisjoint(words):
         return True
     return "".join(words).endswith(_ENDINGS)
+
+
+def secret_part(before: str, value: str, *, whole: bool = False) -> str:
+    """What must be masked of a value that is looked up for a url: what stands behind the origin; empty for nothing.
+
+    Args:
+        before: What the url has before it.
+        value: The value.
+        whole: Whether the path of a value that holds the host, too, is secret; its query is in any case.
+    """
+    url = before + value
+    origin = _ORIGIN.match(url)
+    begins = origin.end() if origin is not None else len(url)
+    if whole or begins <= len(before):
+        return url[max(begins, len(before)) :].strip("/")
+    return url.partition("?")[2]
 
 
 def is_secret_schema(schema: Schema) -> bool:

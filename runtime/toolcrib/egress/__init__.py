@@ -8,7 +8,7 @@ spelling, are judged without a look-up. What is not public is refused unless the
 from toolcrib.egress.addresses import fault_of
 from toolcrib.egress.dialling import Dial, Resolve, Unreachable
 from toolcrib.egress.guard import EgressRefused, Guard, Resolved
-from toolcrib.egress.hosts import Host, read_allowed, read_glob, read_host
+from toolcrib.egress.hosts import Host, is_loopback, read_allowed, read_glob, read_host
 
 __all__ = [
     "Dial",
@@ -19,6 +19,7 @@ __all__ = [
     "Resolved",
     "Unreachable",
     "fault_of",
+    "is_loopback",
     "read_allowed",
     "read_glob",
     "read_host",

@@ -13,6 +13,7 @@ _LONGEST = 253
 _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PORT = re.compile(r"[0-9]{1,5}")
+_LOOPBACK = re.compile(r"127(?:\.[0-9]{1,3}){3}")
 _PORTS = range(1, 65536)
 
 
@@ -53,6 +54,14 @@ def read_host(text: str) -> Host:
     if _NUMBER.fullmatch(labels[-1]):
         return Host(_ipv4(text, labels), literal=True)
     return Host(name, literal=False)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, as it is written, is this machine."""
+    name = host.removesuffix(".")
+    return (
+        name in ("localhost", "::1") or name.endswith(".localhost") or _LOOPBACK.fullmatch(name) is not None
+    )
 
 
 def _in_ascii(text: str) -> str:

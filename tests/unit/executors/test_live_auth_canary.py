@@ -14,7 +14,7 @@ import pytest
 from authentication import applied, failed, fetching, ready, shown, tried
 from http_servers import answering_each, answering_json, serving
 from toolcrib import VirtualClock
-from toolcrib.executors.live.auth import Tokens
+from toolcrib.auth import Tokens
 from toolcrib.vault import MissingSecret, Vault
 
 CANARY = 'c4n/ry+"{}\\é&=='
@@ -92,7 +92,7 @@ def inside(auth):
     seen, waiting, texts = set(), [auth], []
     while waiting:
         each = waiting.pop()
-        if id(each) in seen or not type(each).__module__.startswith("toolcrib.executors.live.auth"):
+        if id(each) in seen or not type(each).__module__.startswith("toolcrib.auth"):
             continue
         seen.add(id(each))
         texts.append(f"{each!r} {each}")

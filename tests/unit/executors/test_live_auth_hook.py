@@ -14,8 +14,8 @@ from authentication import applied, draft, failed, no_exchange, ready, tried
 from http_servers import answering_json, raw_answer
 from live_tools import API, calling, live_tool
 from toolcrib import Outcome, VirtualClock
+from toolcrib.auth import Outgoing
 from toolcrib.errors import NotReady
-from toolcrib.executors.live.auth import Outgoing
 from toolcrib.vault import Vault
 
 _numbers = itertools.count()

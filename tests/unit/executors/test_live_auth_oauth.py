@@ -22,9 +22,9 @@ from http_servers import (
     serving,
 )
 from toolcrib import VirtualClock
+from toolcrib.auth import AuthFailed, Tokens
 from toolcrib.clock import RealClock
 from toolcrib.egress import EgressRefused
-from toolcrib.executors.live.auth import AuthFailed, Tokens
 from toolcrib.http import Bounds, Response
 from toolcrib.vault import Vault
 

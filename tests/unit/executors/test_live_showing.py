@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from http_servers import answering_json
 from live_answers import answer, reading_of
 from live_tools import API, calling, live_tool
-from toolcrib.executors.live.draft import Draft
 from toolcrib.executors.live.showing import (
     BODY_FILE,
     MOST,
@@ -30,6 +29,7 @@ from toolcrib.executors.live.showing import (
     shown,
 )
 from toolcrib.http import Request, Response
+from toolcrib.http.draft import Draft
 from toolcrib.vault import Vault
 
 SECRET = "s3cret/value+1="

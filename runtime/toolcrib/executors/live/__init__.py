@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from toolcrib.auth import Tokens, compile_auth
+from toolcrib.auth import schema as auth_schema
 from toolcrib.errors import DocumentError, NotReady, Problem
-from toolcrib.executors.live.auth import Tokens, compile_auth
 from toolcrib.executors.live.bound import BoundLive, Parts
 from toolcrib.executors.live.needless import needless_keys
 from toolcrib.executors.live.pages import compile_pages
@@ -21,7 +22,7 @@ from toolcrib.world import World
 
 __all__ = ["BoundLive", "LiveExecutor"]
 
-_SECTIONS = ("request", "auth", "response", "pagination")
+_SECTIONS = ("request", "response", "pagination")
 
 
 @cache
@@ -40,11 +41,21 @@ def _block_schema() -> Schema:
         "properties": {},
         "$defs": {},
     }
-    for section in _SECTIONS:
-        part = json.loads(folder.joinpath(f"{section}.json").read_text(encoding="utf-8"))
+    request, response, pagination = (
+        json.loads(folder.joinpath(f"{section}.json").read_text(encoding="utf-8")) for section in _SECTIONS
+    )
+    for part in (request, _auth_section(), response, pagination):
         schema["properties"] |= part["properties"]
         schema["$defs"] |= part.get("$defs", {})
     return schema
+
+
+def _auth_section() -> dict[str, Any]:
+    auth = auth_schema()
+    return {
+        "properties": {"auth": {key: value for key, value in auth.items() if key != "$defs"}},
+        "$defs": auth["$defs"],
+    }
 
 
 class LiveExecutor:
@@ -127,7 +138,7 @@ def _compiled(tool: Descriptor, problems: list[Problem], vault: Vault | None, to
     block: Any = tool.bindings["live"]
     return Parts(
         compile_request(block, tool, problems, vault),
-        compile_auth(block, tool, problems, vault, tokens=tokens),
+        compile_auth(block, "/live", tool.origin.place, problems, vault, tokens=tokens),
         compile_reading(block, tool, problems),
         compile_pages(block, tool, problems),
     )

@@ -6,9 +6,8 @@ import uuid
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
+from toolcrib.auth import Auth
 from toolcrib.clock import parse_duration
-from toolcrib.executors.live.auth import Auth
-from toolcrib.executors.live.draft import Draft
 from toolcrib.executors.live.exchange import Exchange, Route
 from toolcrib.executors.live.masking import masked
 from toolcrib.executors.live.needless import is_repeatable
@@ -17,6 +16,7 @@ from toolcrib.executors.live.reading import Read, Reading
 from toolcrib.executors.live.request import CompiledRequest, Misfit
 from toolcrib.executors.live.showing import plan_of
 from toolcrib.http import Bounds, Sender
+from toolcrib.http.draft import Draft
 from toolcrib.http.messages import parse_origin
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.vault.masking import one_call

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from toolcrib.clock import format_duration
 from toolcrib.errors import ExpressionError, Problem
-from toolcrib.executors.live.retry_after import seconds_to_wait
 from toolcrib.executors.live.understanding import Said, one_line, what_is_said
+from toolcrib.http.retry_after import seconds_to_wait
 from toolcrib.model import JSON, Descriptor, Outcome, Result
 from toolcrib.pointers import pointer_step
 from toolcrib.rendering import Rendering, compile_value

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from toolcrib.executors.live.parameters import Step
-from toolcrib.executors.live.placing import cookie_fault, cookie_text, header_fault, header_text
+from toolcrib.executors.live.placing import cookie_text, header_text
 from toolcrib.executors.live.scalars import kind_of, scalar_text
 from toolcrib.executors.live.sources import Arguments, Misfit, Part, Source, Sources, below
+from toolcrib.http.headers import cookie_fault, fault_of_name, header_fault, is_token
 from toolcrib.model import JSON
 
 HEADERS: Final = "/live/headers"
@@ -22,39 +22,12 @@ AddHeader: TypeAlias = Callable[[Arguments, "list[Pair]"], None]
 HeaderStep: TypeAlias = "tuple[Pair, ...] | AddHeader"
 """Headers that are the same for every call, or what adds one; it raises Misfit."""
 
-_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-"""A name (RFC 9110 section 5.6.2)."""
-
-_SENT_BY_US: Final = "it is written from the request itself when it is sent; leave it out"
-
-_FORBIDDEN: Final = {
-    **dict.fromkeys(
-        ["host", "content-length", "transfer-encoding", "accept-encoding", "expect", "content-encoding"],
-        _SENT_BY_US,
-    ),
-    **dict.fromkeys(
-        ["connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "http2-settings"],
-        "it speaks of one connection, which is not the descriptor's; leave it out",
-    ),
-    "proxy-authorization": "no proxy is spoken to; leave it out",
-    "cookie": "write `cookies: {name: value}`",
-}
-"""Lower-case name -> why a block can't write it (framing and hop by hop: RFC 9110 sections 7.6.1, 8.6, 10.1)."""
-
 
 class Header(NamedTuple):
     """A compiled header: its step, and where it is written."""
 
     step: HeaderStep
     part: Part
-
-
-class NameFault(NamedTuple):
-    """What is wrong with a name: code and message of the problem, and the way out."""
-
-    code: str
-    message: str
-    hint: str
 
 
 def compile_headers(block: dict[str, JSON], sources: Sources) -> list[Header]:
@@ -81,17 +54,6 @@ def check_name(name: str, at: str, sources: Sources) -> None:
     fault = fault_of_name(name)
     if fault is not None:
         sources.tell(fault.code, fault.message, at, fault.hint)
-
-
-def fault_of_name(name: str) -> NameFault | None:
-    """What is wrong with the name of a header; None if nothing is."""
-    if _TOKEN.fullmatch(name) is None:
-        hint = "a name has letters, digits and `-`, and is never computed"
-        return NameFault(code="wrong_form", message=f"`{name}` is no name of a header", hint=hint)
-    if name.lower() in _FORBIDDEN:
-        message = f"the header `{name}` can't be written here"
-        return NameFault(code="reserved_header", message=message, hint=_FORBIDDEN[name.lower()])
-    return None
 
 
 def _header(name: str, source: Source, sources: Sources) -> Header:
@@ -133,7 +95,7 @@ def compile_cookies(block: dict[str, JSON], sources: Sources) -> list[Cookie]:
     cookies = []
     for name, value in block.items():
         at = below(COOKIES, name)
-        if _TOKEN.fullmatch(name) is None:
+        if not is_token(name):
             message = f"`{name}` is no name of a cookie"
             sources.tell(
                 "wrong_form",

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection
 from urllib.parse import parse_qsl
 
-from toolcrib.executors.live.draft import Draft
 from toolcrib.executors.live.hops import CROSSING, pointed_at
+from toolcrib.http.draft import Draft
 
 _TARGET = re.compile(r"\s*<([^>]*)>")
 _PARAMETER = re.compile(r'\s*;\s*([^\s=;,"<>]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*)))?')

@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection
 from typing import Any, NamedTuple, Protocol
 
-from toolcrib.executors.live.draft import Draft
 from toolcrib.executors.live.links import followed, next_link, parameter_of
 from toolcrib.executors.live.selecting import Select
+from toolcrib.http.draft import Draft
 from toolcrib.model import JSON
 
 _LONGEST = 4096

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from toolcrib.errors import Problem, did_you_mean
-from toolcrib.executors.live.draft import Draft
 from toolcrib.executors.live.links import LinkRefused
 from toolcrib.executors.live.page_styles import (
     CountedStyle,
@@ -19,6 +18,7 @@ from toolcrib.executors.live.page_styles import (
 )
 from toolcrib.executors.live.reading import Read, Reading
 from toolcrib.executors.live.selecting import Select, compile_select
+from toolcrib.http.draft import Draft
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.pointers import pointer_to
 from toolcrib.subschemas import described_names

@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 
 from toolcrib.executors.live.scalars import kind_of, scalar_text
 from toolcrib.executors.live.sources import ABSENT, Arguments, Source, needed, text_within
+from toolcrib.http.headers import COOKIE_SAFE, header_fault
 from toolcrib.model import JSON
 
 Write: TypeAlias = Callable[[Arguments, list[str]], None]
@@ -24,9 +25,6 @@ _DELIMITED_BY: Final = {"spaceDelimited": " ", "pipeDelimited": "|"}
 
 _PLAIN_SEGMENT: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_NOT_IN_HEADER: Final = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
-_COOKIE_SAFE: Final = "!#$&'()*+-./:<=>?@[]^_`{|}~"
-"""What RFC 6265 section 4.1.1 lets stand in a cookie's value, without `%`, which begins what is encoded."""
 
 
 class Style(NamedTuple):
@@ -228,18 +226,6 @@ def _clean(text: str, source: Source) -> str:
     return text
 
 
-def header_fault(text: str) -> str:
-    """What is wrong with the value of a header; empty if nothing is. The value is not in it."""
-    match = _NOT_IN_HEADER.search(text)
-    if match is None:
-        return ""
-    if match[0] in "\r\n":
-        return "holds a line break, which can't stand in a header"
-    if match[0] < " " or match[0] == "\x7f":
-        return "holds a control character, which can't stand in a header"
-    return "holds a character beyond Latin-1, which can't stand in a header"
-
-
 def cookie_text(source: Source, arguments: Arguments) -> str | None:
     """The value of a cookie: arguments percent-encoded, the rest as it is written; None for none.
 
@@ -264,15 +250,6 @@ def _encoded_for_cookie(value: JSON, source: Source) -> str:
     if text is None:
         raise source.misfit(f"is {kind_of(value)}, and a cookie takes one value")
     try:
-        return quote(text, safe=_COOKIE_SAFE)
+        return quote(text, safe=COOKIE_SAFE)
     except UnicodeEncodeError:
         raise source.misfit("holds a lone surrogate, which can't be sent") from None
-
-
-def cookie_fault(text: str) -> str:
-    """What is wrong with a cookie's value that is sent as it is written; empty if nothing is."""
-    if quote(text, safe=_COOKIE_SAFE + "%", errors="replace") == text:
-        return ""
-    return (
-        "holds what ends a cookie's value: a blank, quote, comma, semicolon, backslash, control or non-ASCII"
-    )

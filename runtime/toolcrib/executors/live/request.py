@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 from toolcrib import __version__
 from toolcrib.errors import Problem
 from toolcrib.executors.live.bodies import NONE, Body, compile_body
-from toolcrib.executors.live.draft import Draft
 from toolcrib.executors.live.headers import (
     HeaderStep,
     check_accept,
@@ -32,6 +31,7 @@ from toolcrib.executors.live.soundness import (
 from toolcrib.executors.live.sources import Arguments, Misfit, Part, Sources, below
 from toolcrib.executors.live.url import NOWHERE, Url, compile_url
 from toolcrib.executors.live.url import POINTER as URL
+from toolcrib.http.draft import Draft
 from toolcrib.http.messages import origin_of
 from toolcrib.model import JSON, Descriptor
 from toolcrib.vault import Vault

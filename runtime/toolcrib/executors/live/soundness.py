@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from toolcrib.egress import is_loopback
 from toolcrib.executors.live.sources import Sources, below
 from toolcrib.executors.live.url import POINTER as URL
 from toolcrib.executors.live.url import Url
 from toolcrib.pointers import pointer_to
 from toolcrib.subschemas import described_names
 
-_LOOPBACK: Final = re.compile(r"127(?:\.[0-9]{1,3}){3}")
 _BODILESS: Final = ("GET", "HEAD")
 _READS_ARGUMENTS: Final = ("auth", "errors", "pagination", "response")
 _MENTION: Final = re.compile(r"\bargs(?:\.([A-Za-z_][A-Za-z0-9_]*)|\[\s*\\?['\"](.*?)\\?['\"]\s*\])")
@@ -42,14 +42,6 @@ def check_insecure(url: Url, block: dict[str, Any], sources: Sources) -> None:
             f"what is looked up goes to `{url.host}` without encryption: everybody on the way can read it"
         )
         sources.tell("unencrypted_secret", message, URL, "write `https://`", severity="warning")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host, as it is written, is this machine."""
-    name = host.removesuffix(".")
-    return (
-        name in ("localhost", "::1") or name.endswith(".localhost") or _LOOPBACK.fullmatch(name) is not None
-    )
 
 
 def check_unused(block: dict[str, Any], sources: Sources) -> None:

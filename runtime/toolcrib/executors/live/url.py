@@ -20,7 +20,7 @@ from toolcrib.executors.live.placing import (
 from toolcrib.executors.live.sources import Arguments, Misfit, Piece, Source, Sources, text_within
 from toolcrib.http.messages import DEFAULT_PORTS
 from toolcrib.rendering.braces import Body
-from toolcrib.secrets import is_secret_name
+from toolcrib.secrets import is_secret_name, secret_part
 from toolcrib.vault import Variable
 
 POINTER: Final = "/live/url"
@@ -28,7 +28,6 @@ POINTER: Final = "/live/url"
 Make: TypeAlias = Callable[[Arguments], str]
 
 _SHAPE: Final = re.compile(r"([^:/?#]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(#.*)?", re.DOTALL)
-_ORIGIN: Final = re.compile(r"[^:/?#]*://[^/?#]*")
 _MARK: Final = re.compile("\0([0-9]+)\0")
 _UNFIT: Final = re.compile(r"[\x00-\x20\x7f-\xa0\\{}]")
 _PORT: Final = re.compile(r"[0-9]{1,5}", re.ASCII)
@@ -176,22 +175,6 @@ class _Skeleton:
         if value.endswith("/") and after and isinstance(after[0], str) and after[0].startswith("/"):
             value = value.removesuffix("/")
         self._text += value
-
-
-def secret_part(before: str, value: str, *, whole: bool = False) -> str:
-    """What must be masked of a value that is looked up for a url: what stands behind the origin; empty for nothing.
-
-    Args:
-        before: What the url has before it.
-        value: The value.
-        whole: Whether the path of a value that holds the host, too, is secret; its query is in any case.
-    """
-    url = before + value
-    origin = _ORIGIN.match(url)
-    begins = origin.end() if origin is not None else len(url)
-    if whole or begins <= len(before):
-        return url[max(begins, len(before)) :].strip("/")
-    return url.partition("?")[2]
 
 
 def _stand_in(before: str, after: list[Piece]) -> str:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping
-from functools import reduce
-from importlib import import_module
 from inspect import isawaitable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from toolcrib.errors import NotReady
-from toolcrib.executors.live.auth.contract import AuthFailed, Fetch
-from toolcrib.executors.live.auth.credentials import Fields, fault_of
-from toolcrib.executors.live.auth.fixed import set_header
-from toolcrib.executors.live.draft import Draft
-from toolcrib.executors.live.headers import fault_of_name
-from toolcrib.model import JSON, Descriptor
+from toolcrib.auth.contract import AuthFailed, Fetch
+from toolcrib.auth.credentials import Fields, fault_of
+from toolcrib.auth.fixed import set_header
+from toolcrib.hooks import load_hook
+from toolcrib.http.draft import Draft
+from toolcrib.http.headers import fault_of_name
+from toolcrib.model import JSON
 from toolcrib.protocols import Clock
 from toolcrib.vault import Vault
 
@@ -40,12 +38,6 @@ Hook = Callable[[Outgoing], Any]
 """Returns, or is awaited for, `{"headers": {name: value}, "query": {name: value}}`; each may be left out."""
 
 
-class MissingHook(NotReady):
-    """There is no such function."""
-
-    code = "missing_hook"
-
-
 class HookAuth:
     """Asks a function what to add to each request.
 
@@ -63,7 +55,7 @@ class HookAuth:
         """
         self._path = path
         self._vault = vault
-        self._hook = _loaded(path, place)
+        self._hook: Hook = load_hook(path, place)
 
     async def apply(self, draft: Draft, clock: Clock, fetch: Fetch) -> None:  # noqa: ARG002 -- it asks nobody
         """Add what the function returns.
@@ -130,26 +122,16 @@ class HookAuth:
         return AuthFailed(f"the hook `{self._path}` failed at {place}: {kind}", details=details)
 
 
-def _loaded(path: str, place: str) -> Hook:
-    module, _colon, name = path.partition(":")
-    try:
-        hook = reduce(getattr, name.split("."), import_module(module))
-    except Exception as error:  # noqa: BLE001 -- the code of a module may raise anything
-        message = f"the hook `{path}` can't be imported ({type(error).__name__}; {place})"
-        hint = "it is imported as a Python program would: is it installed, or on PYTHONPATH?"
-        raise MissingHook(message, hint=hint) from None
-    if not callable(hook):
-        message = f"the hook `{path}` is no function ({place})"
-        raise MissingHook(message, hint="name one as `package.module:function`")
-    return cast("Hook", hook)
-
-
-def python(fields: Fields, tool: Descriptor) -> HookAuth | None:
+def python(fields: Fields, place: Callable[[str], str]) -> HookAuth | None:
     """`{type: python, call: "package.module:function"}`; nothing is imported while it is only checked.
+
+    Args:
+        fields: Its keys.
+        place: Pointer -> `file:line`.
 
     Raises:
         MissingHook: There is no such function.
     """
     if fields.vault is None:
         return None
-    return HookAuth(fields.choice("call"), fields.vault, tool.origin.place(f"{fields.pointer}/call"))
+    return HookAuth(fields.choice("call"), fields.vault, place(f"{fields.pointer}/call"))

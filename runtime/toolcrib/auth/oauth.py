@@ -10,15 +10,15 @@ from functools import partial
 from typing import Final
 from urllib.parse import quote_plus, urlencode
 
-from toolcrib.executors.live.auth.addresses import Address, address_of
-from toolcrib.executors.live.auth.contract import AuthFailed, Fetch
-from toolcrib.executors.live.auth.credentials import STAND_IN, Fields
-from toolcrib.executors.live.auth.fixed import Spot, basic_header, set_header
-from toolcrib.executors.live.auth.tokens import Account, Token, Tokens
-from toolcrib.executors.live.draft import Draft
-from toolcrib.executors.live.retry_after import seconds_to_wait
-from toolcrib.executors.live.soundness import is_loopback
+from toolcrib.auth.addresses import Address, address_of
+from toolcrib.auth.contract import AuthFailed, Fetch
+from toolcrib.auth.credentials import STAND_IN, Fields
+from toolcrib.auth.fixed import Spot, basic_header, set_header
+from toolcrib.auth.tokens import Account, Token, Tokens
+from toolcrib.egress import is_loopback
 from toolcrib.http import Fault, HTTPError, Request, Response
+from toolcrib.http.draft import Draft
+from toolcrib.http.retry_after import seconds_to_wait
 from toolcrib.model import JSON
 from toolcrib.protocols import Clock
 from toolcrib.secrets import HIDDEN, is_secret_name

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from toolcrib.errors import ExpressionError, Problem, Severity
-from toolcrib.executors.live.placing import cookie_fault
-from toolcrib.executors.live.url import secret_part
+from toolcrib.http.headers import cookie_fault
+from toolcrib.secrets import secret_part
 from toolcrib.vault import MissingSecret, UnusableSecret, Variable, Vault, pieces_of, plain
 
 Place: TypeAlias = Literal["header", "query", "cookie", "basic", "form", "address"]

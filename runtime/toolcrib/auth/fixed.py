@@ -5,9 +5,9 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TypeAlias
 
-from toolcrib.executors.live.auth.contract import Fetch
-from toolcrib.executors.live.auth.credentials import Fields
-from toolcrib.executors.live.draft import Draft
+from toolcrib.auth.contract import Fetch
+from toolcrib.auth.credentials import Fields
+from toolcrib.http.draft import Draft
 from toolcrib.protocols import Clock
 from toolcrib.secrets import HIDDEN
 

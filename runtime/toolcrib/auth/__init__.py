@@ -1,26 +1,27 @@
-"""`auth`: what proves who sends the requests of a tool. Named as OpenAPI's security schemes."""
+"""`auth`: what proves who sends the requests of a tool or to a server. Named as OpenAPI's security schemes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 from urllib.parse import unquote_plus
 
+from toolcrib.auth.addresses import address_of
+from toolcrib.auth.contract import Auth, AuthFailed, Fetch
+from toolcrib.auth.credentials import Fields
+from toolcrib.auth.fixed import Fixed, Spot, api_key, basic, bearer
+from toolcrib.auth.hook import HookAuth, Outgoing, python
+from toolcrib.auth.oauth import OAuth, oauth2, warn_of_plain_text
+from toolcrib.auth.tokens import Tokens
 from toolcrib.errors import Problem
-from toolcrib.executors.live.auth.addresses import address_of
-from toolcrib.executors.live.auth.contract import Auth, AuthFailed, Fetch
-from toolcrib.executors.live.auth.credentials import Fields
-from toolcrib.executors.live.auth.fixed import Fixed, Spot, api_key, basic, bearer
-from toolcrib.executors.live.auth.hook import HookAuth, Outgoing, python
-from toolcrib.executors.live.auth.oauth import OAuth, oauth2, warn_of_plain_text
-from toolcrib.executors.live.auth.tokens import Tokens
-from toolcrib.executors.live.draft import Draft
-from toolcrib.executors.live.headers import fault_of_name
-from toolcrib.model import Descriptor
+from toolcrib.http.draft import Draft
+from toolcrib.http.headers import fault_of_name
 from toolcrib.protocols import Clock
 from toolcrib.vault import Vault
 
-__all__ = ["Auth", "AuthFailed", "Fetch", "Outgoing", "Tokens", "compile_auth"]
+__all__ = ["Auth", "AuthFailed", "Fetch", "Outgoing", "Tokens", "compile_auth", "schema"]
 
 
 class Several:
@@ -45,58 +46,68 @@ class Several:
         return any([await scheme.renewed(clock, fetch, used) for scheme in self._schemes])
 
 
+@cache
+def schema() -> dict[str, Any]:
+    """JSON Schema of what an `auth` may be, with its `$defs`; their names begin with `auth_`. Not to be changed."""
+    from importlib.resources import files  # noqa: PLC0415 -- slow to import; no call needs the schema
+
+    read: dict[str, Any] = json.loads(files(__package__).joinpath("schema.json").read_text(encoding="utf-8"))
+    return read
+
+
 def compile_auth(
     block: Mapping[str, Any],
-    tool: Descriptor,
+    pointer: str,
+    place: Callable[[str], str],
     problems: list[Problem],
     vault: Vault | None,
-    pointer: str = "/live/auth",
     *,
     tokens: Tokens | None = None,
 ) -> Auth | None:
     """Compile the `auth` of a block.
 
     Args:
-        block: The whole block of the mode; it fits its schema.
-        tool: Whose block it is.
+        block: What holds it, with `url`, `headers`, `cookies` and `query`, each of which may be left out; what they
+            fill can't be a credential's place. It fits its schema.
+        pointer: Where the block stands in its document: `/live`.
+        place: Pointer -> `file:line`.
         problems: Receives every fault.
         vault: Where secrets are looked up; None to check only.
-        pointer: Where `auth` stands in the descriptor.
-        tokens: Shared by the tools of an executor, so that the same credentials get one token; its own unless given.
+        tokens: Shared by all that asks for tokens, so that the same credentials get one token; its own unless given.
 
     Returns:
         None where the block has no `auth`, or is only checked.
 
     Raises:
         MissingSecret: A secret is not there, or can't be sent.
-        NotReady: A hook is not there.
+        MissingHook: A hook is not there.
     """
     auth = block.get("auth")
     if auth is None:
         return None
+    at = f"{pointer}/auth"
     alone = isinstance(auth, Mapping)
     schemes: list[Auth] = []
-    spots = dict(_spots_of(block))
+    spots = dict(_spots_of(block, pointer))
     for index, scheme in enumerate([auth] if alone else auth):
-        place = pointer if alone else f"{pointer}/{index}"
-        fields = Fields(scheme, place, problems, vault)
-        compiled = _compiled(fields, tool, tokens or Tokens())
+        fields = Fields(scheme, at if alone else f"{at}/{index}", problems, vault)
+        compiled = _compiled(fields, place, tokens or Tokens())
         _check_spot(fields, spots)
         if compiled is not None:
             schemes.append(compiled)
-    _check_url(block, Fields({}, pointer, problems, vault))
+    _check_url(block, Fields({}, at, problems, vault))
     if vault is None or not schemes:
         return None
     return schemes[0] if len(schemes) == 1 else Several(schemes)
 
 
-def _compiled(fields: Fields, tool: Descriptor, tokens: Tokens) -> Fixed | OAuth | HookAuth | None:
+def _compiled(fields: Fields, place: Callable[[str], str], tokens: Tokens) -> Fixed | OAuth | HookAuth | None:
     kind = fields.choice("type")
     if kind == "apiKey":
         return api_key(fields)
     if kind == "http":
         return basic(fields) if fields.choice("scheme") == "basic" else bearer(fields)
-    return oauth2(fields, tokens) if kind == "oauth2" else python(fields, tool)
+    return oauth2(fields, tokens) if kind == "oauth2" else python(fields, place)
 
 
 def _check_spot(fields: Fields, spots: dict[Spot, str]) -> None:
@@ -116,16 +127,16 @@ def _check_spot(fields: Fields, spots: dict[Spot, str]) -> None:
     spots[spot] = fields.pointer
 
 
-def _spots_of(block: Mapping[str, Any]) -> Iterator[tuple[Spot, str]]:
+def _spots_of(block: Mapping[str, Any], pointer: str) -> Iterator[tuple[Spot, str]]:
     """The places that the rest of the block fills, each with its pointer."""
     for key, where in (("headers", "header"), ("cookies", "cookie"), ("query", "query")):
         names = block.get(key, {})
         if key != "query" or "from" not in names:
             for name in names:
-                yield (where, name.lower() if where == "header" else name), f"/live/{key}"
+                yield (where, name.lower() if where == "header" else name), f"{pointer}/{key}"
     _path, _mark, query = str(block.get("url", "")).partition("?")
     for piece in filter(None, query.split("&")):
-        yield ("query", unquote_plus(piece.partition("=")[0])), "/live/url"
+        yield ("query", unquote_plus(piece.partition("=")[0])), f"{pointer}/url"
 
 
 def _check_url(block: Mapping[str, Any], fields: Fields) -> None:

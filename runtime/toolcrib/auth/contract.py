@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeAlias
 
-from toolcrib.executors.live.draft import Draft
 from toolcrib.http import Request, Response
+from toolcrib.http.draft import Draft
 from toolcrib.model import JSON, NOTHING
 from toolcrib.protocols import Clock
 

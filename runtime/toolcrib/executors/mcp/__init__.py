@@ -1,0 +1,1 @@
+"""Mode `mcp`: tools of MCP servers, started and called as the project names them."""

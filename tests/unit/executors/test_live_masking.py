@@ -8,8 +8,9 @@ import pytest
 
 from live_answers import answer
 from toolcrib import Content, Outcome, Result
-from toolcrib.executors.live.masking import masked, may_tell
+from toolcrib.executors.live.masking import may_tell
 from toolcrib.vault import Vault
+from toolcrib.vault.results import masked
 
 
 @pytest.fixture

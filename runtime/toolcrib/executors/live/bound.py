@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from toolcrib.auth import Auth
 from toolcrib.clock import parse_duration
 from toolcrib.executors.live.exchange import Exchange, Route
-from toolcrib.executors.live.masking import masked
 from toolcrib.executors.live.needless import is_repeatable
 from toolcrib.executors.live.pages import Pages
 from toolcrib.executors.live.reading import Read, Reading
@@ -20,6 +19,7 @@ from toolcrib.http.draft import Draft
 from toolcrib.http.messages import parse_origin
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.vault.masking import one_call
+from toolcrib.vault.results import masked
 from toolcrib.world import World
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from toolcrib.auth import Auth, AuthFailed
 from toolcrib.egress import EgressRefused
 from toolcrib.executors.live.hops import hop
-from toolcrib.executors.live.masking import masked, masked_read, may_tell
+from toolcrib.executors.live.masking import masked_read, may_tell
 from toolcrib.executors.live.reading import Read, Reading
 from toolcrib.executors.live.showing import CallMasks, request_lines, response_lines
 from toolcrib.http import Bounds, Fault, HTTPError, Request, Response, Sender
@@ -17,6 +17,7 @@ from toolcrib.http.draft import Draft
 from toolcrib.http.messages import parse_origin
 from toolcrib.model import JSON, Call, Outcome, Result
 from toolcrib.vault import Vault
+from toolcrib.vault.results import masked
 from toolcrib.world import World
 
 _log = logging.getLogger("toolcrib.http")

@@ -8,13 +8,14 @@ from enum import Enum
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from toolcrib.errors import ExpressionError, Problem, Severity
-from toolcrib.executors.live.arguments import Watch, property_schema
+from toolcrib.executors.live.arguments import property_schema
 from toolcrib.executors.live.scalars import scalar_text
 from toolcrib.model import JSON, Descriptor
 from toolcrib.pointers import pointer_step, pointer_to
 from toolcrib.rendering import Expression, compile_expression
 from toolcrib.rendering.braces import Body, split
 from toolcrib.rendering.values import list_of_names
+from toolcrib.rendering.watch import Watch
 from toolcrib.subschemas import closed_names
 from toolcrib.text import compact
 from toolcrib.vault import MissingSecret, Variable, Vault, pieces_of, plain

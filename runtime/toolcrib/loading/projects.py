@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +23,7 @@ from toolcrib.loading.toolsets import toolsets_of
 from toolcrib.model import JSON, NOTHING, Origin, Toolset
 from toolcrib.pointers import pointer_step
 from toolcrib.protocols import Kinds
+from toolcrib.servers import Server
 from toolcrib.text import canonical
 
 __all__ = [
@@ -89,6 +90,7 @@ class Profile:
         limits: Key of `limits`, with dots, -> value as it is written.
         egress: `host:port` that tools may reach although the address is special.
         origins: Origin as descriptors write it -> the one that is called instead.
+        lock: What becomes of a remote tool that changed: `warn` or `block`; empty to leave that alone.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Profile:
     limits: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     egress: tuple[str, ...] = ()
     origins: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    lock: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +123,9 @@ class Project:
         limits: Key of `limits`, with dots, -> value as it is written.
         egress: `host:port` that tools may reach although the address is special.
         origins: Origin as descriptors write it -> the one that is called instead.
+        servers: MCP servers by name: those of `files`, with what `servers` says laid over them.
+        files: The files that `servers_from` names, as a person names them.
+        lock: What becomes of a remote tool that changed: `warn` or `block`; empty where nothing is said.
         profile: Name of the profile that is in force unless another is chosen; empty for none.
         profiles: By name.
         broken: Whether the file has errors, so that this says less than was meant.
@@ -137,6 +143,9 @@ class Project:
     limits: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     egress: tuple[str, ...] = ()
     origins: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    servers: Mapping[str, Server] = field(default_factory=lambda: NOTHING)
+    files: tuple[str, ...] = ()
+    lock: str = ""
     profile: str = ""
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
     broken: bool = False
@@ -170,7 +179,11 @@ class Project:
 
 
 def one_project(
-    source: str, documents: Sequence[Document], problems: Sequence[Problem], shape: Shape
+    source: str,
+    documents: Sequence[Document],
+    problems: Sequence[Problem],
+    shape: Shape,
+    note: Callable[[str], None] = lambda _path: None,
 ) -> tuple[Project, list[Problem]]:
     """The project that one file describes, as far as the file is sound, and everything that is wrong with it.
 
@@ -179,9 +192,10 @@ def one_project(
         documents: What was read of it.
         problems: What was wrong with its text.
         shape: The project schema, compiled.
+        note: Is told of each file that the project names servers from, before it is read.
     """
     document, told = only_document(source, documents, problems, "project", "write `project: my-project`")
-    project, faults = parse_project(document, shape) if document is not None else (None, [])
+    project, faults = parse_project(document, shape, note) if document is not None else (None, [])
     if project is None:
         project = Project(name="", root=_folder_of(source), sources=(), origin=Origin(source=source))
     told += faults
@@ -209,8 +223,10 @@ def second_project_file(source: str, first: str) -> Problem:
     )
 
 
-def parse_project(document: Document, shape: Shape) -> tuple[Project | None, list[Problem]]:
-    """Read `toolcrib.yaml`.
+def parse_project(
+    document: Document, shape: Shape, note: Callable[[str], None] = lambda _path: None
+) -> tuple[Project | None, list[Problem]]:
+    """Read `toolcrib.yaml`, and the files that it names servers from.
 
     Returns:
         What of it is sound, and all problems, placed. None where it is no mapping at all. Where a problem is
@@ -221,9 +237,13 @@ def parse_project(document: Document, shape: Shape) -> tuple[Project | None, lis
         return None, [document.place(problem) for problem in problems]
     kept = sound(value, problems, shape)
     problems = [*problems, *check_project(kept, value)]
-    return _built(_with_names(kept, value), document, value), [
-        document.place(problem) for problem in problems
-    ]
+    project = _built(_with_names(kept, value), document, value)
+    if "servers" in kept or "servers_from" in kept:
+        from toolcrib.loading.servers import servers_of_project  # noqa: PLC0415 -- many projects have none
+
+        servers, files, faults = servers_of_project(kept, document, project.root, note)
+        project, problems = replace(project, servers=servers, files=files), [*problems, *faults]
+    return project, [document.place(problem) for problem in problems]
 
 
 def _with_names(said: Mapping[str, Any], written: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -259,6 +279,7 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
         limits=MappingProxyType(spread(said.get("limits", {}))),
         egress=_allowed(said),
         origins=_origins(said),
+        lock=said.get("lock", ""),
         profile=said.get("profile", ""),
         profiles=MappingProxyType(
             {name: _profile(name, entry) for name, entry in said.get("profiles", {}).items()}
@@ -285,6 +306,7 @@ def _profile(name: str, said: Mapping[str, Any]) -> Profile:
         limits=MappingProxyType(spread(said.get("limits", {}))),
         egress=_allowed(said),
         origins=_origins(said),
+        lock=said.get("lock", ""),
     )
 
 
@@ -357,13 +379,15 @@ def _by(chosen_by: str) -> str:
 def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
     modes: dict[str, str] = {}
     defaults = dict(project.defaults)
-    toolset = ""
+    toolset, lock = "", project.lock
     limits: Mapping[str, JSON] = project.limits
     egress, origins = project.egress, dict(project.origins)
     where = _Places(project)
     places = {f"defaults.{key}": where.of_project("defaults", key) for key in defaults}
     places |= {f"origins.{key}": where.of_project("origins", key) for key in origins}
     places |= {f"limits.{key}": where.of_project("limits", *key.split(".")) for key in limits}
+    places |= {f"servers.{name}": server.place() for name, server in project.servers.items()}
+    places |= {"lock": where.of_project("lock")} if lock else {}
     switches = [((glob,), False, where.of_project("disable", at)) for at, glob in enumerate(project.disable)]
     for part in project.lineage(profile):
         modes = {**part.modes, **{glob: mode for glob, mode in modes.items() if glob not in part.modes}}
@@ -376,6 +400,8 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
         places |= {f"modes.{glob}": where.of_profile(part, "modes", glob) for glob in part.modes}
         places |= {f"defaults.{key}": where.of_profile(part, "defaults", key) for key in part.defaults}
         places |= {"toolset": where.of_profile(part, "toolset")} if part.toolset else {}
+        lock = part.lock or lock
+        places |= {"lock": where.of_profile(part, "lock")} if part.lock else {}
         for key, globs in (("disable", part.disable), ("enable", part.enable)):
             switches += [
                 ((glob,), key == "enable", where.of_profile(part, key, at)) for at, glob in enumerate(globs)
@@ -394,6 +420,8 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
         egress,
         origins,
         dict(limits),
+        {name: tuple(server) for name, server in project.servers.items()},
+        lock,
     )
 
 

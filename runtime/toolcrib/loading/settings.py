@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.model import JSON, NOTHING, Descriptor
+
+if TYPE_CHECKING:
+    from toolcrib.servers import Server
 
 PROFILE_VARIABLE = "TOOLCRIB_PROFILE"
 """The environment variable that names a profile where the command line or the code names none."""
@@ -28,11 +31,13 @@ class Settings(NamedTuple):
         toolset: Name of the toolset that is offered; empty for all tools.
         tools: Tool globs of that toolset.
         places: `modes.<glob>`, `defaults.<key>`, `toolset`, `origins.<origin>`, `limits.<key>` -> where it was
-            written: `toolcrib.yaml:12 (profile ci)`.
+            written: `toolcrib.yaml:12 (profile ci)`; also `servers.<name>` and `lock`.
         egress: `host:port` that tools may reach although the address is special.
         origins: Origin as descriptors write it -> the one that is called instead.
         limits: Key of `limits`, with dots (`breaker.failures`), -> value as it is written, for tools that do not
             say so themselves.
+        servers: Name of an MCP server -> `tuple(server)`; `servers_in` makes servers of them.
+        lock: What becomes of a remote tool that changed: `warn` or `block`; empty where nothing is said.
     """
 
     profile: str
@@ -46,9 +51,11 @@ class Settings(NamedTuple):
     egress: tuple[str, ...] = ()
     origins: Mapping[str, str] = NOTHING
     limits: Mapping[str, JSON] = NOTHING
+    servers: Mapping[str, tuple[Any, ...]] = NOTHING
+    lock: str = ""
 
 
-NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {}, (), {}, {})
+NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {}, (), {}, {}, {}, "")
 """What is in force outside projects."""
 
 
@@ -91,13 +98,26 @@ def apply_settings(tool: Descriptor, settings: Settings) -> Descriptor:
     return tool._replace(**changes, origin=origin._replace(settings={**origin.settings, **told}))
 
 
+def servers_in(settings: Settings) -> dict[str, Server]:
+    """The MCP servers that are in force, by name."""
+    if not settings.servers:
+        return {}
+    from toolcrib.servers import Server  # noqa: PLC0415 -- most projects name none
+
+    return {name: Server(*plain) for name, plain in settings.servers.items()}
+
+
 def same_reach(one: Settings | None, other: Settings | None) -> bool:
-    """Whether two settings let tools reach the same."""
+    """Whether two settings let tools reach the same: hosts, origins, and servers under the same lock."""
     return _reach(one) == _reach(other)
 
 
-def _reach(settings: Settings | None) -> tuple[object, object]:
-    return ((), {}) if settings is None else (tuple(settings.egress), dict(settings.origins))
+def _reach(settings: Settings | None) -> tuple[object, ...]:
+    if settings is None:
+        return _reach(NO_SETTINGS)
+    # Where a server is written does not matter to what it is.
+    servers = {name: plain[:-1] for name, plain in settings.servers.items()}
+    return tuple(settings.egress), dict(settings.origins), servers, settings.lock
 
 
 def first_fit(name: str, globs: Iterable[str]) -> str | None:

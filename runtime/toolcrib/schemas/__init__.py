@@ -34,7 +34,7 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
     ),
     "pack": frozenset(),
     "scenario": frozenset({"agent", "cases", "faults", "state", "store", "vars"}),
-    "project": frozenset({"agents", "policy", "servers"}),
+    "project": frozenset({"agents", "policy"}),
 }
 """Keys that are reserved and have no effect yet; a document that uses one is refused."""
 

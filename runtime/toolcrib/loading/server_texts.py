@@ -1,0 +1,166 @@
+"""The texts of a server: look-ups, addresses, headers, names of variables. Values are never shown, for they may be secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Protocol
+
+from toolcrib.errors import Problem, Severity
+from toolcrib.http.messages import parse_origin
+from toolcrib.loading.marks import clipped
+from toolcrib.secrets import is_secret_name
+from toolcrib.vault import Variable, check_variables, pieces_of
+
+
+class _Spot(Protocol):
+    def problem(self, code: str, message: str, hint: str = "", severity: Severity = "error") -> Problem: ...
+
+
+class _Where(Protocol):
+    def __call__(self, key: str = "", *steps: str | int) -> _Spot: ...
+
+
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A field name (RFC 9110, section 5.6.2)."""
+
+_OF_THE_PROTOCOL: Final = frozenset(
+    {
+        "accept",
+        "connection",
+        "content-length",
+        "content-type",
+        "host",
+        "last-event-id",
+        "mcp-method",
+        "mcp-name",
+        "mcp-protocol-version",
+        "mcp-session-id",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Written by the transport (MCP, "Streamable HTTP") or the connection."""
+
+_UNSENDABLE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def check_texts(said: Mapping[str, Any], where: _Where) -> Iterator[Problem]:
+    """What is wrong with the texts that go to a process."""
+    for key in ("command", "cwd"):
+        if key in said:
+            yield from _check_text(said[key], where(key))
+    for index, text in enumerate(said.get("args", ())):
+        yield from _check_text(text, where("args", index))
+    for name, text in said.get("env", {}).items():
+        spot = where("env", name)
+        if not name or "=" in name or "\0" in name:
+            message = f"`{clipped(name)}` is no name of an environment variable"
+            yield spot.problem("wrong_form", message, "a name is not empty and holds no `=`")
+        yield from _check_text(text, spot)
+        yield from _check_literal(name, text, spot)
+    if "command" in said and not said.get("args"):
+        yield from _check_program(said["command"], where("command"))
+
+
+def _check_text(text: str, spot: _Spot) -> Iterator[Problem]:
+    for problem in check_variables(text, ""):
+        yield spot.problem(problem.code, problem.message, problem.hint)
+    if "\0" in text:
+        yield spot.problem("wrong_form", "the text holds a NUL, which no process can be given")
+
+
+def _check_program(command: str, spot: _Spot) -> Iterator[Problem]:
+    """A whole command line in place of the program is a common slip, and no program is called so."""
+    first, _, rest = command.strip().partition(" ")
+    if rest and not re.search(r"[/\\]|\$\{", command.split(" -", maxsplit=1)[0]):
+        message = f"`{clipped(command)}` is a command line; `command` is the program alone"
+        yield spot.problem(
+            "wrong_form",
+            message,
+            f"write `command: {clipped(first)}`, and the rest in `args`, one text for each argument",
+        )
+
+
+def check_headers(headers: Mapping[str, str], where: _Where) -> Iterator[Problem]:
+    """What is wrong with the headers of a server."""
+    known: dict[str, str] = {}
+    for name, text in headers.items():
+        spot = where("headers", name)
+        other = known.setdefault(name.lower(), name)
+        if not _HEADER.fullmatch(name):
+            yield spot.problem("wrong_form", f"`{clipped(name)}` is no name of a header")
+        elif name.lower() in _OF_THE_PROTOCOL:
+            message = f"the header `{name}` belongs to the connection or to MCP, and can't be written"
+            yield spot.problem("reserved_header", message, "leave it out")
+        elif other != name:
+            message = f"the header `{name}` is written twice, once as `{other}`"
+            yield spot.problem("duplicate_header", message, "leave out one of them")
+        if _UNSENDABLE.search(text):
+            message = f"the header `{clipped(name)}` holds a line break or control character"
+            yield spot.problem("unusable_credential", message, "write it on one line")
+        for problem in check_variables(text, ""):
+            yield spot.problem(problem.code, problem.message, problem.hint)
+        yield from _check_literal(name, text, spot)
+
+
+def _check_literal(name: str, text: str, spot: _Spot) -> Iterator[Problem]:
+    if text and is_secret_name(name) and "${" not in text:
+        message = (
+            f"the secret `{clipped(name)}` is written in the document, where everybody who reads it knows it"
+        )
+        variable = re.sub(r"\W", "_", name, flags=re.ASCII).upper()
+        yield spot.problem(
+            "literal_secret",
+            message,
+            f"put it into the environment and write `${{{variable}}}`",
+            "warning",
+        )
+
+
+def check_url(url: str, spot: _Spot) -> Iterator[Problem]:
+    """What is wrong with the address of a server; what is looked up is not known yet."""
+    faults = check_variables(url, "")
+    for problem in faults:
+        yield spot.problem(problem.code, problem.message, problem.hint)
+    fault = None if faults else _fault_of_url(url)
+    if fault is not None:
+        message, hint = fault
+        yield spot.problem("invalid_url", message, hint)
+
+
+_ADDRESS: Final = "write `https://host/mcp`"
+_LOOKED_UP: Final = "x"
+
+
+def _fault_of_url(url: str) -> tuple[str, str] | None:
+    pieces = pieces_of(url)
+    known = "".join(_LOOKED_UP if isinstance(piece, Variable) else piece for piece in pieces)
+    if "{{" in known:
+        return (
+            "the url holds an expression `{{`, and nothing is computed here",
+            "write the url, or `${VAR}` in it",
+        )
+    if re.search(r"[\x00-\x20\x7f]", known):
+        return "the url holds a blank or control character", "write a blank as `%20`"
+    if isinstance(pieces[0], Variable):
+        return None
+    scheme, _, rest = known.partition("://")
+    if scheme.lower() not in {"http", "https"} or not rest:
+        seen = f", and this one begins with `{clipped(scheme)}:`" if "://" in known else ""
+        return f"the url of a server begins with `https://` or `http://`{seen}", _ADDRESS
+    authority = re.split(r"[/?#\\]", rest, maxsplit=1)[0]
+    if "@" in authority:
+        return "the url holds credentials", "put them into `auth` or `headers`"
+    if "#" in rest:
+        return "the url has a fragment (`#`), which is never sent", "leave it out"
+    try:
+        parse_origin(f"{scheme}://{_with_a_port(authority)}")
+    except ValueError:
+        return f"`{clipped(authority)}` is no host with perhaps a port", _ADDRESS
+    return None
+
+
+def _with_a_port(authority: str) -> str:
+    """The host and port, with a number for a port that is looked up."""
+    return re.sub(rf":[0-9]*{_LOOKED_UP}[0-9]*$", ":80", authority)

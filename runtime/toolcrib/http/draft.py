@@ -35,6 +35,21 @@ class Draft:
     cookies: list[str] = field(default_factory=list)
     body: bytes = b""
 
+    @classmethod
+    def of(cls, request: Request) -> Draft:
+        """The parts of a request that is finished, to be changed and finished again."""
+        path, _mark, query = request.target.partition("?")
+        headers = [header for header in request.headers if header[0].lower() != "cookie"]
+        cookies = [value for name, value in request.headers if name.lower() == "cookie"]
+        return cls(
+            *request[:4],
+            path,
+            query.split("&") if query else [],
+            headers,
+            [piece.strip() for value in cookies for piece in value.split(";")],
+            request.body,
+        )
+
     def __repr__(self) -> str:
         return f"Draft({self.method} {self.origin}{self.path})"
 

@@ -11,22 +11,25 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from toolcrib.binding import Binder
 from toolcrib.clock import RealClock
-from toolcrib.errors import ClosedRuntime, ConfigurationError, DocumentError, NotReady, Problem
+from toolcrib.errors import ClosedRuntime, ConfigurationError, DocumentError, Problem, did_you_mean
 from toolcrib.executors import Executors
 from toolcrib.in_force import idle_modes, in_force
-from toolcrib.middleware import Observer, build_chain, chain_of, middleware_named, outer_layers, reaches
+from toolcrib.loading.settings import NO_SETTINGS
+from toolcrib.middleware import Observer, middleware_named
 from toolcrib.model import JSON, NOTHING, Descriptor, Outcome, Partial, Progress, Result
 from toolcrib.protocols import Clock, Middleware
 from toolcrib.registry import Registry, how_many
+from toolcrib.servers import MODE, Catalogue, Server
 from toolcrib.session import Chain, Session, Shelf, Unavailable
-from toolcrib.starting import Asked, start, start_again
+from toolcrib.starting import Asked, Started, start, start_again, start_over
 from toolcrib.stock import Stock
 from toolcrib.validation.faults import shorten
 
@@ -35,16 +38,19 @@ if TYPE_CHECKING:
     import logging
     from pathlib import Path
 
+    from toolcrib.discovery import Discovery
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
     from toolcrib.loading.reader import Loaded
     from toolcrib.loading.scenarios import Scenario
     from toolcrib.loading.settings import Settings
     from toolcrib.loading.trail import Seen
-    from toolcrib.middleware.commons import Commons
+    from toolcrib.lock import Lock
     from toolcrib.queries import Hidden
     from toolcrib.reloading import ReloadReport, ToolEvent
-    from toolcrib.world import World
+    from toolcrib.world import Judge, World
+
+T = TypeVar("T")
 
 
 class Runtime:
@@ -68,6 +74,7 @@ class Runtime:
         stock: Stock | None = None,
         egress: Iterable[str] = (),
         origins: Mapping[str, str] = NOTHING,
+        servers: Mapping[str, Server] = NOTHING,
     ) -> None:
         """Hold a registry; `Runtime.open` reads one from files.
 
@@ -84,6 +91,7 @@ class Runtime:
             egress: `host:port` that tools may reach although the address is private, loopback or otherwise
                 special, besides what the project allows.
             origins: Origin as descriptors write it -> the one that is called instead; before those of the project.
+            servers: MCP servers that descriptors may name, and whose tools may be imported, by name.
 
         Raises:
             ConfigurationError: An entry of `egress` or `origins` is none.
@@ -92,12 +100,15 @@ class Runtime:
         self.settings: Settings | None = None
         self.closed = False
         self.call_numbers = itertools.count(1)
+        self._given = registry
+        if servers:
+            registry, stock = start_over(registry, stock, servers, self.executors)
         self._stock = Stock(registry) if stock is None else stock
         self._asked: Asked | None = None
-        self._middleware = tuple(
-            middleware_named(item) if isinstance(item, str) else item for item in middleware
-        )
+        layers = tuple(middleware_named(item) if isinstance(item, str) else item for item in middleware)
+        self._binder = Binder(self.executors, layers, observer, lambda: self.world)
         self._observer = observer
+        self._discovery: Discovery | None = None
         self._reach = (egress if isinstance(egress, str) else tuple(egress), dict(origins))
         if any(self._reach):
             _world_of(*self._reach)
@@ -105,7 +116,7 @@ class Runtime:
         self._shelf = Shelf(registry)
         self._session_ids = itertools.count(1)
         self._runner: asyncio.Runner | None = None
-        self._reloading: asyncio.Lock | None = None
+        self._taking: set[asyncio.Task[None]] = set()
         self._watcher: asyncio.Task[None] | None = None
         self._main = self.session(id="main", clock=clock, seed=seed)
 
@@ -126,6 +137,7 @@ class Runtime:
         seed: int = 0,
         egress: Iterable[str] = (),
         origins: Mapping[str, str] = NOTHING,
+        servers: Mapping[str, Server] = NOTHING,
     ) -> Runtime:
         """Read tools, packs and scenarios from disk, and hold what is good.
 
@@ -149,6 +161,7 @@ class Runtime:
             egress: `host:port` that tools may reach although the address is private, loopback or otherwise
                 special, besides what the project allows.
             origins: Origin as descriptors write it -> the one that is called instead; before those of the project.
+            servers: MCP servers besides those that files name; one of the same name counts more.
 
         Raises:
             DocumentError: `strict`, and something is wrong with the documents.
@@ -170,6 +183,7 @@ class Runtime:
             modes=modes if mode is None else {**modes, "*": mode},
             indexed=index and executors is None,
             watched=watch,
+            servers=servers,
         )
         runtime = cls.reading(
             asked,
@@ -246,8 +260,20 @@ class Runtime:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with the documents; the tools in them are not in the registry."""
-        return self._stock.problems
+        """What is wrong with the documents, whose tools are not in the registry; and servers that can't be asked."""
+        if self._discovery is None:
+            return self._stock.problems
+        return (*self._stock.problems, *self._discovery.problems(self.servers))
+
+    @property
+    def servers(self) -> Mapping[str, Server]:
+        """The MCP servers, by name."""
+        return self._stock.servers
+
+    @property
+    def lock_file(self) -> str:
+        """Where it stands what the servers offered when they were locked; empty where there are none."""
+        return self._stock.lock_file
 
     @property
     def project(self) -> Project | None:
@@ -286,13 +312,15 @@ class Runtime:
                 hint="write `await runtime.call(...)` there",
             )
         result = self.call_at_once(name, arguments)
-        if result is not None:
-            return result
+        return self._run(self.call(name, arguments)) if result is None else result
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something in the event loop that is kept for code without one."""
         if self._runner is None:
             from asyncio import Runner  # noqa: PLC0415 -- a call that never waits needs none of it
 
             self._runner = Runner()
-        return self._runner.run(self.call(name, arguments))
+        return self._runner.run(work)
 
     def call_at_once(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result | None:
         """Call a tool that never waits in the default session. See `Session.call_at_once`."""
@@ -352,38 +380,20 @@ class Runtime:
 
     def chain_of_hidden(self, tool: Descriptor, hidden: Hidden) -> Chain:
         """What the calls of a tool run through that is not offered: each says why."""
-        return self._chain_of(tool, Unavailable(hidden.message, code=hidden.code, place=hidden.place))
+        return self._binder.of_hidden(tool, hidden)
 
     def _chain(self, tool: Descriptor) -> Chain:
-        reason = self._missing(tool)
-        executor = self.executors.get(tool.mode) if tool.mode is not None and not reason else None
-        if executor is None:
-            return self._chain_of(tool, Unavailable(reason))
-        try:
-            if hasattr(executor, "world"):
-                executor.world = self.world
-            bound = executor.bind(tool)
-        except NotReady as error:
-            return self._chain_of(tool, Unavailable(str(error), code=error.code), lasting=False)
-        except DocumentError as error:
-            return self._chain_of(tool, _not_bound(tool, str(error)))
-        except Exception as error:  # noqa: BLE001 -- a mode may be anybody's code
-            _log().error("a bug in mode `%s` at binding `%s`", tool.mode, tool.name, exc_info=error)
-            return self._chain_of(tool, _not_bound(tool, f"{type(error).__name__}; the log has the trace"))
-        commons = self._commons if reaches(bound) else None
-        around = chain_of(tool, bound, user=self._middleware, observer=self._observer, commons=commons)
-        return Chain(tool, bound, *around)
+        server = self.awaited(tool.name)
+        if server is None:
+            return self._binder.chain(tool)
+        return self._binder.unable(tool, self._unheard(tool.name, server), lasting=False)
 
-    @cached_property
-    def _commons(self) -> Commons:
-        from toolcrib.middleware.commons import Commons  # noqa: PLC0415 -- mocked tools share nothing
-
-        return Commons()
-
-    def _chain_of(self, tool: Descriptor, bound: Unavailable, *, lasting: bool = True) -> Chain:
-        """The layers that watch stand around a tool that can't run; those that prepare its call do not."""
-        layers = [layer for _name, layer in outer_layers(self._middleware, self._observer)]
-        return Chain(tool, bound, build_chain(layers, bound.execute), lasting=lasting)
+    def _unheard(self, name: str, server: str) -> Unavailable:
+        """Why a tool can't be called of which only its server knows what it takes."""
+        down = self._discovery.down.get(server) if self._discovery is not None else None
+        if down is None:
+            return Unavailable(f"the server `{server}` of `{name}` was not asked yet what it offers")
+        return Unavailable(str(down), code=down.code)
 
     @property
     def world(self) -> World:
@@ -394,11 +404,34 @@ class Runtime:
             if settings is not None:
                 egress, origins = (*settings.egress, *egress), {**settings.origins, **origins}
             self._world = _world_of(egress, origins)
+            if self.servers:
+                self._world = self._world._replace(servers=self.servers, judge=self._judge())
         return self._world
+
+    def _judge(self) -> Judge:
+        """What the lock says of the servers, as the profile wants it answered."""
+        from toolcrib.world import accept_all  # noqa: PLC0415 -- few runtimes have servers
+
+        lock = self._lock()
+        return accept_all if lock is None else lock.judge(self.lock_policy)
+
+    def _lock(self) -> Lock | None:
+        """What is locked, as the file says it now."""
+        if not self.lock_file:
+            return None
+        from toolcrib.lock import read_lock  # noqa: PLC0415 -- as above
+
+        return read_lock(self.lock_file)[0]
+
+    @property
+    def lock_policy(self) -> Literal["warn", "block"]:
+        """What becomes of tools that are not what was locked."""
+        said = self.settings.lock if self.settings is not None else ""
+        return "block" if said == "block" else "warn"
 
     def unavailable(self, tool: Descriptor) -> str:
         """Why a tool can't be called as things are, and what to write; empty if it can."""
-        return self.registry.why_hidden(tool.name) or self._missing(tool)
+        return self.registry.why_hidden(tool.name) or self._binder.missing(tool)
 
     def not_ready(self, tool: Descriptor) -> str:
         """What a tool that reaches out lacks now, such as a secret; empty if nothing. It is bound to find out."""
@@ -409,20 +442,12 @@ class Runtime:
         """Whether the mode in force touches something outside: a server, a process."""
         return tool.mode is not None and hasattr(self.executors.get(tool.mode), "world")
 
-    def _missing(self, tool: Descriptor) -> str:
-        if tool.mode is None:
-            blocks = " or ".join(f"`{mode}:`" for mode in self.executors.modes)
-            return f"`{tool.name}` is unbound: write a {blocks} block in {tool.origin.place()}"
-        if tool.mode not in tool.bindings:
-            there = ", ".join(f"`{mode}`" for mode in tool.bindings) or "none"
-            return (
-                f"`{tool.name}` has no `{tool.mode}:` block ({tool.origin.place()}); its modes are: {there}"
-            )
-        missing = self.executors.missing(tool.mode)
-        return f"mode `{tool.mode}` of `{tool.name}` {missing}" if missing else ""
-
     def not_found(self, name: str, registry: Registry) -> Result:
         """The result of a call to a tool that is not there: near misses, and whether its file was refused."""
+        server = self.awaited(name)
+        if server is not None:
+            unheard = self._unheard(name, server)
+            return Result.failed(Outcome.UNAVAILABLE, unheard.reason, code=unheard.code)
         near = registry.near(name)
         message = f"there is no tool `{shorten(name)}`"
         refused = self._stock.refused
@@ -454,32 +479,160 @@ class Runtime:
             ConfigurationError: The runtime was not opened from files; or what is in force now can't be set up
                 (then everything stays as it was).
         """
-        from toolcrib.loading.settings import same_reach  # noqa: PLC0415 -- few runtimes reload
-        from toolcrib.reloading import compare, report_of  # noqa: PLC0415 -- as above
+        from toolcrib.reloading import report_of  # noqa: PLC0415 -- few runtimes reload
 
-        asked = self._asked
-        if asked is None:
+        if self._asked is None:
             raise ConfigurationError(
                 "this runtime can't reload: it was not read from disk",
                 hint="open it with `Runtime.open(...)`",
             )
-        import asyncio  # noqa: PLC0415 -- as above
-
-        self._reloading = self._reloading or asyncio.Lock()
-        async with self._reloading:
+        async with self._changing:
             started = RealClock().monotonic()
             self.check_open()
-            before, seen = self.registry, self._stock.seen
-            now = await asyncio.to_thread(start_again, asked, self.executors, self._stock)
-            events = compare(before, now.registry)
-            self._shelf.swap(now.registry.after(before), {})
-            if not same_reach(self.settings, now.settings):
-                self._world = None  # else connections and tokens stay
-            self._stock, self.settings = now.stock, now.settings
-            self._tell(events)
+            seen, servers = self._stock.seen, self.servers
+            events = await self._read_again()
+            if self._discovery is not None:
+                self._discovery.forget(self.servers, servers)
             files = seen.changed() if seen is not None else ()
             duration = RealClock().monotonic() - started
-            return report_of(self.registry, events, now.stock.problems, files, duration)
+            report = report_of(self.registry, events, self._stock.problems, files, duration)
+        if self._discovery is not None:
+            await self.discover()
+        return report
+
+    @cached_property
+    def _changing(self) -> asyncio.Lock:
+        """Held by whoever puts other tools in force."""
+        import asyncio  # noqa: PLC0415 -- few runtimes change
+
+        return asyncio.Lock()
+
+    async def _read_again(self) -> Sequence[ToolEvent]:
+        """Read everything again, and put it in force all at once."""
+        import asyncio  # noqa: PLC0415 -- as above
+
+        from toolcrib.loading.settings import same_reach  # noqa: PLC0415 -- as above
+        from toolcrib.reloading import compare  # noqa: PLC0415 -- as above
+
+        before = self.registry
+        now = await asyncio.to_thread(self._started_again)
+        events = compare(before, now.registry)
+        self._shelf.swap(now.registry.after(before), {})
+        same = same_reach(self.settings, now.settings) and now.stock.servers == self.servers
+        self._stock = now.stock
+        if self._asked is not None:
+            self.settings = now.settings
+        if not same:
+            self._world = None  # else connections and tokens stay
+        self._tell(events)
+        return events
+
+    def _started_again(self) -> Started:
+        offered = self._discovery.offered if self._discovery is not None else NOTHING
+        if self._asked is None:
+            started = start_over(self._given, self._stock, self.servers, self.executors, offered)
+            return Started(self.executors, started[1], started[0], NO_SETTINGS)
+        return start_again(self._asked, self.executors, self._stock, offered)
+
+    async def discover(self, *names: str) -> tuple[Problem, ...]:
+        """Ask MCP servers what they offer, and put it in force. The observer is told which tools appear.
+
+        `async with` and a call that needs it do so by themselves; what is locked needs no asking.
+
+        Args:
+            names: The servers; all of which it is not known yet, where none is named.
+
+        Returns:
+            A warning for each server that could not be asked.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: There is no such server.
+        """
+        if not names and not self.undiscovered:
+            return ()
+        from toolcrib.discovery import Discovery  # noqa: PLC0415 -- few runtimes have servers
+
+        async with self._changing:
+            self.check_open()
+            wanted = names or self.undiscovered
+            self._discovery = self._discovery or Discovery()
+            if await self._discovery.ask(wanted, self.catalogue):
+                await self._read_again()
+            return tuple(self._discovery.problems(self.servers))
+
+    def _offers(self, server: str, catalogue: Catalogue) -> None:
+        """Hear what a server offers now; where that is not what is in force, it is put in force soon."""
+        import asyncio  # noqa: PLC0415 -- as above
+
+        if catalogue.tools == self._known(server) or server not in self.servers:
+            return
+        task = asyncio.get_running_loop().create_task(self._take(server, catalogue))
+        self._taking.add(task)
+        task.add_done_callback(self._taking.discard)
+
+    def _known(self, server: str) -> Mapping[str, Any] | None:
+        """The tools of a server as they are in force; None where nothing is known of it."""
+        if self._discovery is not None and server in self._discovery.offered:
+            return self._discovery.offered[server].tools
+        lock = self._lock()
+        locked = None if lock is None else lock.catalogues.get(server)
+        return None if locked is None else locked.tools
+
+    async def _take(self, server: str, catalogue: Catalogue) -> None:
+        from toolcrib.discovery import Discovery  # noqa: PLC0415 -- as above
+
+        async with self._changing:
+            if self.closed or catalogue.tools == self._known(server) or self._is_frozen(server):
+                return
+            self._discovery = self._discovery or Discovery()
+            self._discovery.offered[server] = catalogue
+            await self._read_again()
+
+    def _is_frozen(self, server: str) -> bool:
+        """Whether what is locked stays in force, whatever the server says."""
+        lock = self._lock() if self.lock_policy == "block" else None
+        return lock is not None and server in lock.catalogues
+
+    @property
+    def undiscovered(self) -> Collection[str]:
+        """The servers that must be asked before it is known which tools there are, and what they take; sorted."""
+        stock = self._stock
+        if not stock.unlisted and not stock.waiting:
+            return ()
+        from toolcrib.discovery import all_awaited  # noqa: PLC0415 -- as above
+
+        return all_awaited(stock, self.registry)
+
+    def awaited(self, name: str) -> str | None:
+        """The server that must be asked before a tool can be called; None for none."""
+        stock = self._stock
+        if not stock.unlisted and not stock.waiting:
+            return None
+        from toolcrib.discovery import awaited  # noqa: PLC0415 -- as above
+
+        return awaited(stock, self.registry, name)
+
+    async def catalogue(self, server: str) -> Catalogue:
+        """What an MCP server offers; it is started if it does not run.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: There is no such server, or nothing here speaks to servers.
+            ServerDown: It can't be started or reached.
+        """
+        self.check_open()
+        if server not in self.servers:
+            near = did_you_mean(server, self.servers)
+            known = ", ".join(f"`{name}`" for name in self.servers) or "none"
+            hint = near or f"the servers are: {known}"
+            raise ConfigurationError(f"there is no server `{server}`", code="unknown_server", hint=hint)
+        executor: Any = self.executors.get(MODE)
+        if executor is None:
+            raise ConfigurationError(f"mode `{MODE}` {self.executors.missing(MODE)}")
+        executor.world, executor.changed = self.world, self._offers
+        catalogue: Catalogue = await executor.catalogue(server)
+        return catalogue
 
     def _tell(self, events: Iterable[ToolEvent]) -> None:
         if self._observer is not None:
@@ -520,6 +673,10 @@ class Runtime:
         async for report in self.watch():
             _log().info("reloaded: %s", report)
 
+    async def released(self, session_id: str) -> None:
+        """A session is over: what the modes hold for it alone is given back."""
+        await self.executors.release(session_id)
+
     async def aclose(self) -> None:
         """Give back what the executors hold. A later call raises ClosedRuntime."""
         self.closed = True
@@ -529,6 +686,8 @@ class Runtime:
             self._watcher.cancel()
             await asyncio.wait([self._watcher])
             self._watcher = None
+        for task in self._taking:
+            task.cancel()
         await self.executors.aclose()
 
     def close(self) -> None:
@@ -543,6 +702,8 @@ class Runtime:
         self._runner = None
 
     async def __aenter__(self) -> Self:
+        for problem in await self.discover():
+            _log().warning("%s", problem)
         if self._asked is not None and self._asked.watched:
             import asyncio  # noqa: PLC0415 -- as above
 
@@ -555,6 +716,9 @@ class Runtime:
         await self.aclose()
 
     def __enter__(self) -> Self:
+        if self.undiscovered:
+            for problem in self._run(self.discover()):
+                _log().warning("%s", problem)
         return self
 
     def __exit__(
@@ -589,7 +753,3 @@ def _world_of(egress: Iterable[str], origins: Mapping[str, str]) -> World:
         return World.of(egress, origins)
     except ValueError as error:
         raise ConfigurationError(str(error)) from None
-
-
-def _not_bound(tool: Descriptor, why: str) -> Unavailable:
-    return Unavailable(f"`{tool.name}` can't be bound in mode `{tool.mode}`: {why}", code="not_bound")

@@ -4,6 +4,7 @@ ToolcribError                   code, hint; never raised itself
 ├── DocumentError               .problems: everything wrong with the documents that were read
 ├── ExpressionError             an expression or template failed (.pointer says where in its document)
 ├── NotReady                    what a tool needs is not there now: a secret, an extra
+│   └── ServerDown              an MCP server can't be started or reached
 ├── ConfigurationError          how the runtime is used is wrong
 │   ├── UnknownMode             a mode that is neither installed nor written anywhere
 │   └── ClosedRuntime           a call after the runtime was closed
@@ -143,6 +144,12 @@ class NotReady(ToolcribError):
     """A mode can't bind a tool now: a secret or an extra that it needs is not there. The next call tries again."""
 
     code = "not_ready"
+
+
+class ServerDown(NotReady):
+    """An MCP server can't be started or reached now, or may not be."""
+
+    code = "server_down"
 
 
 class ConfigurationError(ToolcribError):

@@ -5,16 +5,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from toolcrib.errors import ConfigurationError, Problem, did_you_mean
+from toolcrib.importing import Brought, is_of_unlisted, server_of, with_servers
 from toolcrib.in_force import known_modes
 from toolcrib.loading.documents import read_documents
 from toolcrib.loading.finding import PROJECT_FILES
 from toolcrib.loading.folders import real_path
-from toolcrib.loading.linking import link
+from toolcrib.loading.linking import link, tools_of
 from toolcrib.loading.namespaces import in_namespace
 from toolcrib.loading.project_checks import not_known
 from toolcrib.loading.projects import (
@@ -31,12 +33,13 @@ from toolcrib.loading.requirements import check_requirements
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.sources import Source, load
 from toolcrib.loading.trail import Trail
-from toolcrib.model import Toolset
+from toolcrib.model import NOTHING, Toolset
 from toolcrib.pointers import pointer_step
 from toolcrib.protocols import Kinds
 from toolcrib.queries import Card, idle_globs, idle_toolset_globs
 from toolcrib.registry import Registry, without_duplicates
 from toolcrib.reloading import Before, keep_last_good
+from toolcrib.servers import LOCK_FILE, Catalogue, Server
 from toolcrib.stock import Stock, in_order
 
 DEFAULT_PATHS = ("descriptors", "packs")
@@ -47,15 +50,25 @@ ATTEMPTS = 3
 listed already, one reading would find nothing. Who writes without a pause is not waited for."""
 
 
-def read_stock(paths: Sequence[str], also: Sequence[str], kinds: Kinds, before: Stock | None = None) -> Stock:
+def read_stock(
+    paths: Sequence[str],
+    also: Sequence[str],
+    kinds: Kinds,
+    before: Stock | None = None,
+    *,
+    servers: Mapping[str, Server] = NOTHING,
+    offered: Mapping[str, Catalogue] = NOTHING,
+) -> Stock:
     """Read everything that some paths hold, and put it together.
 
     Args:
-        paths: Folders, packs, files, projects; none for the project that the working directory lies in, or else
-            its folders `descriptors` and `packs`.
+        paths: Folders, packs, files, projects, files that name MCP servers; none for the project that the working
+            directory lies in, or else its folders `descriptors` and `packs`.
         also: Read besides, in any case.
         kinds: What the modes say of their blocks.
         before: What was in force until now: what is broken now keeps its last good version.
+        servers: MCP servers besides those that are named in files.
+        offered: Name of a server -> what it offers now, where it was asked; it counts more than what is locked.
 
     Raises:
         ConfigurationError: Two of the paths are projects.
@@ -64,7 +77,10 @@ def read_stock(paths: Sequence[str], also: Sequence[str], kinds: Kinds, before: 
         trail = Trail()
         chosen = _Chosen(kinds, trail, before)
         chosen.add(paths, also)
+        chosen.servers.update(servers)
         loaded = load(chosen.sources, kinds, trail)
+        brought = _with_servers(loaded, chosen, offered)
+        loaded = brought.loaded
         if before is None or trail.closed().unchanged():
             break
     loaded = replace(loaded, problems=(*chosen.problems, *loaded.problems))
@@ -80,32 +96,79 @@ def read_stock(paths: Sequence[str], also: Sequence[str], kinds: Kinds, before: 
             project_error=chosen.error,
             sources=tuple(source.path for source in chosen.sources),
             seen=trail.closed(),
+            servers=MappingProxyType(chosen.servers),
+            lock_file=chosen.lock_file if chosen.servers else "",
+            unlisted=brought.unlisted,
+            waiting=brought.waiting,
         ),
     )
+
+
+def _with_servers(loaded: Loaded, chosen: _Chosen, offered: Mapping[str, Catalogue]) -> Brought:
+    """What was read, with what the servers offer as far as that is known: from them, or from what is locked."""
+    if not chosen.servers:
+        return Brought(loaded)
+    from toolcrib.lock import read_lock  # noqa: PLC0415 -- as above
+
+    chosen.trail.file(chosen.lock_file)
+    lock, problems = read_lock(chosen.lock_file)
+    known = {name: catalogue for name, catalogue in lock.catalogues.items() if name in chosen.servers}
+    loaded = replace(loaded, problems=(*loaded.problems, *problems))
+    return with_servers(loaded, chosen.servers, {**known, **offered}, chosen.kinds)
 
 
 class _Chosen:
     """What is to be read: the sources that paths and a project name."""
 
     def __init__(self, kinds: Kinds, trail: Trail, before: Stock | None) -> None:
-        self._kinds = kinds
-        self._trail = trail
+        self.kinds = kinds
+        self.trail = trail
         self._before = before if before is not None and not before.project_error else None
         self.project: Project | None = None
         self.file = ""
         self.error = ""
         self.sources: list[Source] = []
         self.problems: list[Problem] = []
+        self.servers: dict[str, Server] = {}
+        self._beside = ""
+
+    @property
+    def lock_file(self) -> str:
+        """Where it stands what the servers offered when they were locked."""
+        return os.path.join(
+            os.path.dirname(self.file or self._beside),  # noqa: PTH120
+            LOCK_FILE,
+        )
 
     def add(self, paths: Sequence[str], also: Sequence[str]) -> None:
         """The paths, or what is found where there are none; then what is read besides. Nothing twice."""
         if not paths:
             self._add_found(needed=not also)
         for path in (*paths, *also):
+            if self._add_servers_of(path):
+                continue
             file = self._project_at(path)
             if file is None or not self._add_project(file):
                 self.sources.append(Source(path))
-        self.sources = _without_doubles(self.sources, self._trail)
+        self.sources = _without_doubles(self.sources, self.trail)
+
+    def _add_servers_of(self, path: str) -> bool:
+        """Whether the path is a file that names MCP servers."""
+        if not path.endswith(".json"):
+            return False
+        from toolcrib.loading.servers import (  # noqa: PLC0415 -- few paths name servers
+            is_servers_file,
+            read_servers_file,
+        )
+
+        if not is_servers_file(path):
+            return False
+        self.trail.file(path)
+        self._beside = self._beside or path
+        servers, problems = read_servers_file(path)
+        self.servers.update(servers)
+        self.problems += problems
+        return True
 
     def _add_found(self, *, needed: bool) -> None:
         for folder in _places_to_look():
@@ -119,23 +182,23 @@ class _Chosen:
 
     def _is_there(self, path: str) -> bool:
         if not (os.path.isdir(path) or _is_barred(path)):
-            self._trail.file(path)
+            self.trail.file(path)
         return os.path.isdir(path) or _is_barred(path)  # it may have come just before it was noted
 
     def _is_absent(self, path: str) -> bool:
         if not (os.path.exists(path) or _is_barred(path)):
-            self._trail.file(path)
+            self.trail.file(path)
         return not (os.path.exists(path) or _is_barred(path))  # as above
 
     def _project_at(self, path: str) -> str | None:
         """The project file that a path names, or that the folder has."""
         if os.path.basename(path) in PROJECT_FILES:
-            self._trail.file(path)
+            self.trail.file(path)
             if os.path.isfile(path) or self._was_it(path):
                 return path
         files = [os.path.normpath(os.path.join(path, name)) for name in PROJECT_FILES]
         for file in files:
-            self._trail.file(file)
+            self.trail.file(file)
         return project_file(path) or next(filter(self._was_it, files), None)
 
     def _was_it(self, file: str) -> bool:
@@ -149,10 +212,10 @@ class _Chosen:
             raise ConfigurationError(message, hint="name one of them, and the folders of the other")
         self.file = file
         for name in PROJECT_FILES:
-            self._trail.file(Path(file).with_name(name))
-        self._trail.file(file)
-        shape = Shape("project", self._kinds)
-        project, problems = one_project(file, *read_documents(Path(file), file), shape)
+            self.trail.file(Path(file).with_name(name))
+        self.trail.file(file)
+        shape = Shape("project", self.kinds)
+        project, problems = one_project(file, *read_documents(Path(file), file), shape, self.trail.file)
         problems += [second_project_file(other, file) for other in other_project_files(file)]
         self.problems += problems
         error = next((problem for problem in problems if problem.severity == "error"), None)
@@ -167,6 +230,7 @@ class _Chosen:
         if found is None:
             return False
         self.project = found
+        self.servers.update(found.servers)
         for entry in found.sources:
             self._add_entry(entry, found)
         return True
@@ -249,12 +313,15 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
         kinds: What the modes say of their blocks.
         stock: What is known besides; its registry, scenarios and problems are replaced.
     """
+    unlisted = stock.unlisted if stock is not None else ()
     tools, duplicates = without_duplicates(loaded.tools)
     registry = Registry(tools)
     problems = [*loaded.problems, *duplicates, *check_requirements(loaded.packs, loaded.refused_packs)]
     scenarios = []
     for scenario in loaded.scenarios:
         full = in_namespace(scenario, registry.cards)
+        if unlisted and any(name not in registry and server_of(name, unlisted) for name in tools_of(full)):
+            continue  # until it is known what the servers offer
         faults = link(full, registry, kinds, loaded.refused, loaded.unread)
         problems += faults
         if not any(fault.severity == "error" for fault in faults):
@@ -281,13 +348,19 @@ def check_settings(stock: Stock, kinds: Kinds) -> list[Problem]:
     Every profile is judged, also those that are not in force: what is wrong is told before it is needed.
     """
     cards = stock.registry.cards
-    problems = idle_toolset_globs(cards, stock.toolsets)
+
+    def settled(globs: Iterable[str]) -> list[str]:
+        """Those that can't stand for a tool of which it is not known yet whether a server offers it."""
+        return [glob for glob in globs if not is_of_unlisted(glob, stock.unlisted)]
+
+    toolsets_now = [each._replace(tools=tuple(settled(each.tools))) for each in stock.toolsets]
+    problems = idle_toolset_globs(cards, toolsets_now)
     project = stock.project
     if project is None:
         return problems
     place = project.origin.place
     for index, glob in enumerate(project.disable):
-        problems += idle_globs(cards, [glob], of="`disable`", place=place(f"/disable/{index}"))
+        problems += idle_globs(cards, settled([glob]), of="`disable`", place=place(f"/disable/{index}"))
     toolsets = {toolset.name for toolset in stock.toolsets}
     known = known_modes(stock.registry, kinds)
     for name, profile in project.profiles.items():
@@ -297,13 +370,15 @@ def check_settings(stock: Stock, kinds: Kinds) -> list[Problem]:
         for glob, mode in profile.modes.items():
             pointer = f"{base}/modes/{pointer_step(glob)}"
             faults += _faults_of_mode(cards, glob, mode, known, pointer)
-            problems += idle_globs(cards, [glob], of="`modes`", place=place(pointer))
+            problems += idle_globs(cards, settled([glob]), of="`modes`", place=place(pointer))
         problems += [
             fault.at(project.origin.source, *project.origin.locate(fault.pointer)) for fault in faults
         ]
         for key, globs in (("disable", profile.disable), ("enable", profile.enable)):
             for index, glob in enumerate(globs):
-                problems += idle_globs(cards, [glob], of=f"`{key}`", place=place(f"{base}/{key}/{index}"))
+                problems += idle_globs(
+                    cards, settled([glob]), of=f"`{key}`", place=place(f"{base}/{key}/{index}")
+                )
     return problems
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from toolcrib.errors import Problem
 from toolcrib.model import JSON, Call, Descriptor, Result, Schema, Sound
@@ -154,9 +154,12 @@ class Reaching(BoundTool, Protocol):
 class Executor(Protocol):
     """A mode. One module and one entry point (group `toolcrib.executors`, name = the mode).
 
-    Two more members may be there: an attribute `world` is given what may be reached (`toolcrib.world.World`) before
+    More members may be there: an attribute `world` is given what may be reached (`toolcrib.world.World`) before
     each `bind`; a method `annotations(block)` says what a block means for the tool's annotations (`read_only`,
-    `destructive`, `idempotent`, `open_world`), where the descriptor says nothing itself.
+    `destructive`, `idempotent`, `open_world`), where the descriptor says nothing itself; a method `remote(name, block)`
+    names the server and the tool that a block stands for, whose description, schemas and annotations are the
+    descriptor's where it says nothing itself; a coroutine function `release(session_id)` is awaited when a session
+    is over.
     """
 
     @property
@@ -182,6 +185,20 @@ class Executor(Protocol):
         ...
 
 
+class Remote(NamedTuple):
+    """A tool of a server that a descriptor stands for.
+
+    Attributes:
+        server: Name of the server, as the project has it.
+        tool: The server's name for the tool.
+        fixed: Arguments that the descriptor sets, so that nobody else does.
+    """
+
+    server: str
+    tool: str
+    fixed: frozenset[str] = frozenset()
+
+
 class Kinds(Protocol):
     """What loading has to know of modes; the engine supplies it."""
 
@@ -200,4 +217,8 @@ class Kinds(Protocol):
 
     def annotations_of(self, mode: str, block: JSON) -> Mapping[str, bool]:
         """What a mode's block says a tool does to the world; a block whose shape is wrong says nothing."""
+        ...
+
+    def remote_of(self, mode: str, name: str, block: JSON) -> Remote | None:
+        """The tool of a server that a block of the tool `name` stands for; None where it stands for itself."""
         ...

@@ -12,6 +12,12 @@ from typing import Any, Literal, NamedTuple
 
 from toolcrib.model import JSON, NOTHING
 
+LOCK_FILE = "toolcrib.lock"
+"""The file that keeps what servers offered when they were locked; it lies beside the one that names them."""
+
+MODE = "mcp"
+"""The mode in which tools of servers are called."""
+
 SEPARATOR = "__"
 """Stands between the name of a server and that of its tool: `time__get_current_time`."""
 
@@ -175,4 +181,4 @@ def document_of(server: Server, definition: Mapping[str, Any], name: str) -> dic
     """
     said = {key: definition[key] for key in SAID_OF_TOOLS if definition.get(key) is not None}
     block = {"server": server.name, "tool": definition["name"]}
-    return {"name": name, **said, "mode": "mcp", "mcp": block}
+    return {"name": name, **said, "mode": MODE, MODE: block}

@@ -119,6 +119,18 @@ class Owner(Protocol):
         """The result of a call to a tool that is not there."""
         ...
 
+    def awaited(self, name: str) -> str | None:
+        """The server that must be asked before a tool can be called; None for none."""
+        ...
+
+    async def discover(self, *names: str) -> object:
+        """Ask servers what they offer, and put it in force."""
+        ...
+
+    async def released(self, session_id: str) -> None:
+        """A session is over: what it alone held is given back."""
+        ...
+
 
 class Session:
     """Calls with a memory of their own. Made by `Runtime.session`.
@@ -165,6 +177,10 @@ class Session:
         kept: T = self._slots[key]
         return kept
 
+    async def aclose(self) -> None:
+        """Give back what this session alone holds: the servers that were started for it."""
+        await self._runtime.released(self.id)
+
     def call(
         self,
         name: str,
@@ -197,7 +213,7 @@ class Session:
         """
         self._runtime.check_open()
         chain = self._chain(_name(name))
-        if chain is not None and chain.direct is None:
+        if self._runtime.awaited(name) if chain is None else chain.direct is None:
             return None
         try:
             self._call(name, arguments, self._context).send(None)
@@ -255,7 +271,7 @@ class Session:
             ClosedRuntime: The runtime was closed.
         """
         self._runtime.check_open()
-        chain = self._chain(_name(name))
+        chain = await self._found(_name(name))
         if chain is None:
             return self._runtime.not_found(name, self.registry)
         if isinstance(chain.bound, Unavailable):
@@ -265,7 +281,7 @@ class Session:
     async def _call(self, name: str, arguments: Mapping[str, JSON] | None, context: CallContext) -> Result:
         if self._runtime.closed:
             self._runtime.check_open()
-        chain = (type(name) is str and self._shelf.chains.get(name)) or self._chain(_name(name))
+        chain = (type(name) is str and self._shelf.chains.get(name)) or await self._found(_name(name))
         if chain is None:
             return self._runtime.not_found(name, self.registry)
         self.calls += 1
@@ -292,6 +308,17 @@ class Session:
                 raise
             result = ended
         return result.with_usage(attempts_of(result), self._monotonic() - started)
+
+    async def _found(self, name: str) -> Chain | None:
+        """The chain of a tool, after its server was asked what it takes, where only that one knows."""
+        chain = self._chain(name)
+        if chain is not None and chain.lasting:
+            return chain
+        server = self._runtime.awaited(name)
+        if server is None:
+            return chain
+        await self._runtime.discover(server)
+        return self._chain(name)
 
     def _chain(self, name: str) -> Chain | None:
         shelf = self._shelf
@@ -349,19 +376,20 @@ class Unavailable:
 
     Attributes:
         reason: Why.
+        code: Finer than the outcome; None for the outcome's own.
     """
 
     waits = False
 
     def __init__(self, reason: str, *, code: str | None = None, place: str = "") -> None:
         self.reason = reason
-        self._code = code
+        self.code = code
         self._details: dict[str, JSON] = {"at": place} if place else {}
 
     async def execute(self, _call: Call) -> Result:
         """Say why."""
         return Result.failed(
-            Outcome.UNAVAILABLE, self.reason, code=self._code, details=self._details or NOTHING
+            Outcome.UNAVAILABLE, self.reason, code=self.code, details=self._details or NOTHING
         )
 
     def explain(self, _call: Call) -> JSON:

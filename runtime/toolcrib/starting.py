@@ -11,6 +11,7 @@ from toolcrib.index import Index, Recalled, default_index, key_of, profiles_of
 from toolcrib.loading.settings import Settings, chosen_profile
 from toolcrib.model import NOTHING
 from toolcrib.registry import Registry
+from toolcrib.servers import Catalogue, Server
 from toolcrib.stock import Stock
 
 
@@ -24,6 +25,7 @@ class Asked(NamedTuple):
         modes: Tool glob -> mode.
         indexed: Whether an index may be read and written.
         watched: Whether files are watched while the runtime is used as `async with`.
+        servers: MCP servers besides those that are named in files.
     """
 
     paths: tuple[str, ...] = ()
@@ -32,6 +34,7 @@ class Asked(NamedTuple):
     modes: Mapping[str, str] = NOTHING
     indexed: bool = True
     watched: bool = False
+    servers: Mapping[str, Server] = NOTHING
 
 
 class Started(NamedTuple):
@@ -60,7 +63,7 @@ def start(asked: Asked, executors: Executors | None = None) -> Started:
     Raises:
         ConfigurationError: Two of the paths are projects, or there is no such profile or mode.
     """
-    index = default_index() if asked.indexed and executors is None else None
+    index = default_index() if asked.indexed and executors is None and not asked.servers else None
     key = key_of(asked.paths, asked.also) if index is not None else None
     if index is None or key is None:
         return _read(asked, executors or Executors.installed())
@@ -71,18 +74,52 @@ def start(asked: Asked, executors: Executors | None = None) -> Started:
     return _read(asked, Executors.installed(), index, key)
 
 
-def start_again(asked: Asked, executors: Executors, before: Stock) -> Started:
+def start_again(
+    asked: Asked, executors: Executors, before: Stock, offered: Mapping[str, Catalogue] = NOTHING
+) -> Started:
     """Read again what was asked for before: what is broken now keeps its last good version.
 
     Args:
         asked: What to read, and what to put in force.
         executors: The modes.
         before: What was in force until now.
+        offered: Name of an MCP server -> what it offers now, where it was asked.
 
     Raises:
         ConfigurationError: Two of the paths are projects, or there is no such profile or mode.
     """
-    return _read(asked, executors, before=before)
+    return _read(asked, executors, before=before, offered=offered)
+
+
+def start_over(
+    given: Registry,
+    stock: Stock | None,
+    servers: Mapping[str, Server],
+    executors: Executors,
+    offered: Mapping[str, Catalogue] = NOTHING,
+) -> tuple[Registry, Stock]:
+    """The tools that a program gave, with those of servers that it gave.
+
+    Args:
+        given: The tools.
+        stock: What else is known; its registry is replaced.
+        servers: The servers, by name.
+        executors: The modes.
+        offered: Name of a server -> what it offers, where it was asked.
+    """
+    from toolcrib.importing import with_servers  # noqa: PLC0415 -- few runtimes have servers
+    from toolcrib.loading.reader import Loaded  # noqa: PLC0415 -- as above
+
+    brought = with_servers(Loaded(tools=tuple(given.values())), servers, offered, executors)
+    registry = Registry(brought.loaded.tools)
+    stock = (stock or Stock(registry))._replace(
+        registry=registry,
+        problems=brought.loaded.problems,
+        servers=servers,
+        unlisted=brought.unlisted,
+        waiting=brought.waiting,
+    )
+    return registry, stock
 
 
 def _recalled(asked: Asked, recalled: Recalled, settings: Settings) -> Started:
@@ -95,19 +132,27 @@ def _read(
     executors: Executors,
     index: Index | None = None,
     key: bytes = b"",
+    *,
     before: Stock | None = None,
+    offered: Mapping[str, Catalogue] = NOTHING,
 ) -> Started:
     from toolcrib.loading.projects import settings_of  # noqa: PLC0415 -- a start from an index reads no documents
     from toolcrib.opening import read_stock  # noqa: PLC0415 -- as above
 
-    stock = read_stock(asked.paths, asked.also, executors, before)
-    if index is not None and not executors.broken:
+    stock = read_stock(asked.paths, asked.also, executors, before, servers=asked.servers, offered=offered)
+    if index is not None and not executors.broken and _is_whole(stock):
         profiles = profiles_of(stock)
         listings = listings_of(stock, profiles, executors)
         index.keep(key, stock, executors.targets, profiles, listings=listings)
     settings = settings_of(stock.project, *chosen_profile(asked.profile))
     # A reload that can't be put in force leaves everything as it was.
     return _started(asked, executors, stock, settings, insists=before is not None)
+
+
+def _is_whole(stock: Stock) -> bool:
+    """Whether files alone say what there is: of what a server is to be asked, an index can't say when it changes."""
+    named = stock.project.servers if stock.project is not None else NOTHING
+    return not stock.unlisted and not stock.waiting and stock.servers == named
 
 
 def _started(

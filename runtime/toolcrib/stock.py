@@ -14,6 +14,19 @@ if TYPE_CHECKING:
     from toolcrib.loading.projects import Project
     from toolcrib.loading.scenarios import Scenario
     from toolcrib.loading.trail import Seen
+    from toolcrib.servers import Server
+
+
+class Waiting(NamedTuple):
+    """A descriptor whose schema is not known before its server was asked.
+
+    Attributes:
+        server: Which one.
+        mode: The mode whose block names the server; in another one the descriptor does not wait.
+    """
+
+    server: str
+    mode: str
 
 
 class Stock(NamedTuple):
@@ -32,6 +45,10 @@ class Stock(NamedTuple):
         sources: What was read, in order, as it was named.
         ignored: Files that a glob of `ignore` leaves out.
         seen: What was looked at; None where that can't be followed (what came from memory).
+        servers: The MCP servers, by name.
+        lock_file: Where it stands what these offered when they were locked; empty where there are none.
+        unlisted: Servers whose tools are imported, and not known yet.
+        waiting: Name of a tool -> the server and the mode for which it waits: what that one says is not known yet.
     """
 
     registry: Registry
@@ -46,6 +63,10 @@ class Stock(NamedTuple):
     sources: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     seen: Seen | None = None
+    servers: Mapping[str, Server] = NOTHING
+    lock_file: str = ""
+    unlisted: tuple[str, ...] = ()
+    waiting: Mapping[str, Waiting] = NOTHING
 
     @property
     def project(self) -> Project | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import aclosing, nullcontext
 from typing import Any
 
 import click
@@ -96,17 +96,26 @@ def tell(result: Result, *, as_json: bool, worded: bool) -> int:
 async def _answer(
     runtime: Runtime, name: str, arguments: dict[str, JSON], *, explain: bool, dry_run: bool
 ) -> Result:
-    async with runtime:
+    # Not entered: that would start every MCP server, and one tool is called.
+    async with aclosing(runtime):
         if dry_run or explain:
             planned = await runtime.dry_run(name, arguments)
             if explain:
                 _tell_plan(planned)
             if dry_run:
                 return planned
-        async for event in runtime.stream(name, arguments):
-            if isinstance(event, Result):
-                return event
-            _tell_event(event)
+        result = await _called(runtime, name, arguments)
+        if result.outcome is Outcome.NOT_FOUND and runtime.undiscovered:
+            await runtime.discover()  # so that near misses are told
+            result = await _called(runtime, name, arguments)
+        return result
+
+
+async def _called(runtime: Runtime, name: str, arguments: dict[str, JSON]) -> Result:
+    async for event in runtime.stream(name, arguments):
+        if isinstance(event, Result):
+            return event
+        _tell_event(event)
     raise AssertionError("a stream ends with a result")
 
 

@@ -9,7 +9,7 @@ import click
 from toolcrib.cli.options import Reading
 from toolcrib.cli.printing import plural
 from toolcrib.engine import Runtime
-from toolcrib.errors import ToolcribError
+from toolcrib.errors import Problem, ToolcribError
 from toolcrib.loading.projects import Profile
 from toolcrib.model import NOTHING
 from toolcrib.queries import Card
@@ -22,13 +22,36 @@ def open_runtime(
 ) -> Runtime:
     """The runtime over what the command line names. Its problems are the verb's to tell."""
     asked = Asked(
-        paths=tuple(paths),
+        paths=(*paths, *reading.servers),
         also=tuple(reading.packs),
         profile=reading.profile,
         modes=modes,
         indexed=reading.indexed,
     )
     return Runtime.reading(asked, seed=seed)
+
+
+def open_and_ask(
+    reading: Reading, paths: Iterable[str] = (), *, modes: Mapping[str, str] = NOTHING, seed: int = 0
+) -> Runtime:
+    """`open_runtime`, and the MCP servers were asked of which it is not known yet what they offer.
+
+    They do not run any longer. One that could not be asked is told on stderr.
+    """
+    runtime = open_runtime(reading, paths, modes=modes, seed=seed)
+    if runtime.undiscovered:
+        import asyncio  # noqa: PLC0415 -- few runtimes have servers
+
+        for problem in asyncio.run(_asked(runtime)):
+            click.echo(escape_terminal(str(problem)), err=True)
+    return runtime
+
+
+async def _asked(runtime: Runtime) -> tuple[Problem, ...]:
+    try:
+        return await runtime.discover()
+    finally:
+        await runtime.executors.aclose()
 
 
 def known_tools(reading: Reading, *, hidden: bool = False) -> list[Card]:

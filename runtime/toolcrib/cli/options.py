@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -19,11 +19,13 @@ class Reading(NamedTuple):
         packs: Packs, folders and files to read besides.
         profile: Name of the profile; None for the one that the environment or the project names.
         indexed: Whether an index may be read and written.
+        servers: Files that name MCP servers, whose tools are taken instead of those of a project.
     """
 
     packs: tuple[str, ...] = ()
     profile: str | None = None
     indexed: bool = True
+    servers: tuple[str, ...] = ()
 
 
 def profile_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -53,6 +55,14 @@ _OPTIONS = (
         help="Put this profile of the project in force; else the one that TOOLCRIB_PROFILE or the project names.",
     ),
     click.option(
+        "--mcp",
+        "servers",
+        multiple=True,
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False),
+        help="Take the tools of the MCP servers that this file names (`mcpServers`, as in `.mcp.json`), and no project.",
+    ),
+    click.option(
         "--no-index",
         is_flag=True,
         help="Read every file anew, and keep nothing of it for the next start.",
@@ -67,22 +77,25 @@ def reading_options(function: F) -> F:
     """
 
     @wraps(function)
-    def command(*args: Any, packs: tuple[str, ...], profile: str | None, no_index: bool, **rest: Any) -> Any:
+    def command(*args: Any, **rest: Any) -> Any:
         parent = click.get_current_context().parent
         before = parent.obj if parent is not None and isinstance(parent.obj, Reading) else Reading()
-        return function(*args, reading=_together(before, packs, profile, no_index=no_index), **rest)
+        said = {key: rest.pop(key) for key in ("packs", "profile", "servers", "no_index")}
+        return function(*args, reading=_together(before, said), **rest)
 
     for option in reversed(_OPTIONS):
         option(command)
     return cast(F, command)
 
 
-def _together(before: Reading, packs: tuple[str, ...], profile: str | None, *, no_index: bool) -> Reading:
+def _together(before: Reading, said: Mapping[str, Any]) -> Reading:
     """What is said after the verb, put together with what is said before it."""
+    profile: str | None = said.get("profile")
     return Reading(
-        packs=(*before.packs, *packs),
+        packs=(*before.packs, *(said.get("packs") or ())),
         profile=before.profile if profile is None else profile,
-        indexed=before.indexed and not no_index,
+        indexed=before.indexed and not said.get("no_index"),
+        servers=(*before.servers, *(said.get("servers") or ())),
     )
 
 
@@ -90,13 +103,7 @@ def _reading_of(ctx: click.Context | None) -> Reading:
     """What a command line that is still being written says so far."""
     if ctx is None:
         return Reading()
-    said = ctx.params
-    return _together(
-        _reading_of(ctx.parent),
-        said.get("packs") or (),
-        said.get("profile"),
-        no_index=bool(said.get("no_index")),
-    )
+    return _together(_reading_of(ctx.parent), ctx.params)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import click
 
-from toolcrib.cli.opening import open_runtime
+from toolcrib.cli.opening import open_and_ask
 from toolcrib.cli.options import Reading
 from toolcrib.engine import Runtime
 from toolcrib.loading.scenarios import Scenario, examples_of
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
             click.BadParameter: The expression can't be read.
             ConfigurationError: The runtime can't be set up, or a scenario comes to too many runs.
         """
-        runtime = open_runtime(self.reading, self.paths)
+        runtime = open_and_ask(self.reading, self.paths)
         tools = [
             tool
             for tool in runtime.registry.values()

@@ -9,14 +9,14 @@ import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.list import mode_of
-from toolcrib.cli.opening import open_runtime, tell_refusals
+from toolcrib.cli.opening import open_and_ask, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options, tool_argument
 from toolcrib.cli.parameters import parameter_rows
 from toolcrib.cli.printing import json_text, outline, table, tell_failure, terminal_width
 from toolcrib.clock import format_duration
 from toolcrib.engine import Runtime
 from toolcrib.loading.limits import said_of, written
-from toolcrib.model import JSON, Descriptor, Schema
+from toolcrib.model import JSON, Descriptor, Icon, Schema
 from toolcrib.secrets import redact
 from toolcrib.text import compact, escape_terminal
 
@@ -31,7 +31,7 @@ def command(ctx: click.Context, *, name: str, as_json: bool, reading: Reading) -
 
     Where it is from, its parameters and result, its modes and why one can't run here.
     """
-    runtime = open_runtime(reading)
+    runtime = open_and_ask(reading)
     tell_refusals(runtime)
     tool = runtime.registry.get(runtime.registry.named_by_alias(name) or name)
     if tool is None:
@@ -73,6 +73,7 @@ def _document(runtime: Runtime, tool: Descriptor) -> dict[str, Any]:
         "tags": list(tool.tags),
         "labels": dict(tool.labels),
         "annotations": tool.annotations._asdict(),
+        "icons": [icon.as_json() for icon in tool.icons],
         "unavailable": runtime.unavailable(tool) or None,
         "modes": {mode: {"unavailable": why or None} for mode, why in _availability(runtime, tool).items()},
         "input_schema": tool.input_schema,
@@ -154,6 +155,7 @@ def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
         "version": tool.version,
         "author": tool.author,
         "help": tool.help_url,
+        "icons": ", ".join(_in_short(icon) for icon in tool.icons),
         "timeout": format_duration(tool.timeout) + _set_by(tool, "timeout"),
         "limits": ", ".join(_limits(tool)),
         "coercion": tool.coerce + _set_by(tool, "coerce"),
@@ -163,6 +165,13 @@ def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
     reasons = [*availability.values(), "" if tool.mode in availability else runtime.unavailable(tool)]
     for why in filter(None, dict.fromkeys(reasons)):
         yield "unavailable", why
+
+
+def _in_short(icon: Icon) -> str:
+    """An icon in a few words; of a picture that is written out, its beginning."""
+    src = icon.src if len(icon.src) <= 80 else f"{icon.src[:79]}…"
+    more = " ".join(filter(None, (icon.mime_type, *icon.sizes, icon.theme)))
+    return f"{src} ({more})" if more else src
 
 
 def _request(tool: Descriptor) -> str:

@@ -12,7 +12,7 @@ from importlib import import_module
 
 from toolcrib.errors import Problem
 from toolcrib.model import JSON, Descriptor, Schema
-from toolcrib.protocols import Executor
+from toolcrib.protocols import Executor, Remote
 
 GROUP = "toolcrib.executors"
 
@@ -116,10 +116,29 @@ class Executors:
             return {}
         return annotations
 
+    def remote_of(self, mode: str, name: str, block: JSON) -> Remote | None:
+        """The tool of a server that a block of the tool `name` stands for; None where it stands for itself."""
+        said = getattr(self.get(mode), "remote", None)
+        if said is None or not isinstance(block, dict):
+            return None
+        try:
+            remote: Remote | None = said(name, block)
+        except Exception as error:  # noqa: BLE001 -- as above
+            self._give_up(mode, f"it can't say what a block stands for: {_said(error)}")
+            return None
+        return remote
+
     @property
     def empty_handed(self) -> bool:
         """Whether no executor that was made has anything to give back, as it says by `keeps_nothing`."""
         return all(getattr(executor, "keeps_nothing", False) for executor in self._made.values())
+
+    async def release(self, session_id: str) -> None:
+        """A session is over: what the modes hold for it alone is given back."""
+        for executor in self._made.values():
+            release = getattr(executor, "release", None)
+            if release is not None:
+                await release(session_id)
 
     async def aclose(self) -> None:
         """Close every executor that was made; each is made anew when used again.

@@ -92,7 +92,17 @@ def encode(
     return Head(key, around, stock.seen, parts).encoded(b"".join(blobs))
 
 
-_OF_REST = ("problems", "refused", "project_file", "project_error", "toolsets", "sources", "ignored")
+_OF_REST = (
+    "problems",
+    "refused",
+    "project_file",
+    "project_error",
+    "toolsets",
+    "sources",
+    "ignored",
+    "servers",
+    "lock_file",
+)
 """What is needed whenever tools are called or listed, and small."""
 
 

@@ -12,7 +12,7 @@ from toolcrib.loading.documents import Document
 from toolcrib.loading.limits import check_limits, idle_limits, limits_of, spread
 from toolcrib.loading.shape import TOO_MANY, Shape
 from toolcrib.loading.soundness import sound
-from toolcrib.model import JSON, Annotations, Descriptor, Example, Origin, Schema
+from toolcrib.model import JSON, Annotations, Descriptor, Example, Icon, Origin, Schema
 from toolcrib.protocols import Files, Kinds
 from toolcrib.schemas import KNOWN_MODES, envelope
 from toolcrib.text import canonical, compact
@@ -202,6 +202,8 @@ def _build(value: dict[str, Any], origin: Origin, kinds: Kinds) -> Descriptor:
         said = kinds.annotations_of(mode, block)
         if said:
             plain["annotations"] = Annotations(**{**said, **value.get("annotations", {})})
+        if "input_schema" not in plain and kinds.remote_of(mode, plain["name"], block) is not None:
+            plain["input_schema"] = True  # until it is known what the server says
     return Descriptor(**plain, bindings=bindings, origin=origin)
 
 
@@ -219,8 +221,13 @@ def _example(entry: Mapping[str, Any]) -> Example:
     return Example(args=entry["args"], result=entry.get("result"), has_result="result" in entry)
 
 
+def _icon(entry: Mapping[str, Any]) -> Icon:
+    return Icon(**{**entry, "sizes": tuple(entry.get("sizes", ()))})
+
+
 _READERS: dict[str, Any] = {
     "annotations": lambda entry: Annotations(**entry),
+    "icons": lambda entries: tuple(_icon(entry) for entry in entries),
     "examples": lambda entries: tuple(_example(entry) for entry in entries),
     "timeout": parse_duration,
     "limits": limits_of,

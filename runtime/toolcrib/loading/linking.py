@@ -59,7 +59,7 @@ def _placed(problem: Problem, scenario: Scenario) -> Problem:
 
 
 def _refused(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Problem]:
-    for name, pointer in _named(scenario).items():
+    for name, pointer in tools_of(scenario).items():
         if name in refused and name not in tools:
             problem = refused[name]
             message = f"the tool `{name}` was refused: {problem.code} in {problem.source}:{problem.line}"
@@ -68,7 +68,7 @@ def _refused(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Pro
             yield Problem(code="refused_tool", message=message, pointer=pointer, hint=hint)
 
 
-def _named(scenario: Scenario) -> dict[str, str]:
+def tools_of(scenario: Scenario) -> dict[str, str]:
     """The tools that a scenario names -> where it does so first."""
     kind, order = scenario.verify.order or ("any", ())
     places = [

@@ -54,11 +54,10 @@ async def run_scenario(
         registry=registry_for(runtime.registry, scenario),
     )
     run = _Run(session, scenario, update=update)
-    passed = True
-    for step in scenario.steps:
-        passed = await run.together(step) if isinstance(step, Parallel) else await run.step(step)
-        if not passed:
-            break
+    try:
+        passed = await run.to_the_end()
+    finally:
+        await session.aclose()
     verify = scenario.verify
     failures = run.verified() if passed and (verify.calls or verify.order is not None) else ()
     return ScenarioReport(
@@ -95,6 +94,13 @@ class _Run:
         if scenario.values:
             self._scope["matrix"] = dict(scenario.values)
         self.log = Log(session.registry)
+
+    async def to_the_end(self) -> bool:
+        """Run the steps, up to the first that is not as it says; whether there is none."""
+        for step in self._scenario.steps:
+            if not (await self.together(step) if isinstance(step, Parallel) else await self.step(step)):
+                return False
+        return True
 
     async def step(self, step: Step) -> bool:
         """Call, keep what came of it, compare; whether all was as the step says."""

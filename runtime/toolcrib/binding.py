@@ -1,0 +1,103 @@
+"""From a descriptor to what its calls run through: the mode's binding, with the layers around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from toolcrib.errors import DocumentError, NotReady
+from toolcrib.executors import Executors
+from toolcrib.middleware import Observer, build_chain, chain_of, outer_layers, reaches
+from toolcrib.model import Descriptor
+from toolcrib.protocols import Middleware
+from toolcrib.session import Chain, Unavailable
+
+if TYPE_CHECKING:
+    import logging
+
+    from toolcrib.middleware.commons import Commons
+    from toolcrib.queries import Hidden
+    from toolcrib.world import World
+
+
+class Binder:
+    """Binds the tools of one runtime.
+
+    Args:
+        executors: The modes.
+        middleware: Layers around every call, outermost first.
+        observer: Receives the events of every call.
+        world: What may be reached, as it is in force now.
+    """
+
+    def __init__(
+        self,
+        executors: Executors,
+        middleware: Sequence[Middleware],
+        observer: Observer | None,
+        world: Callable[[], World],
+    ) -> None:
+        self._executors = executors
+        self._middleware = middleware
+        self._observer = observer
+        self._world = world
+
+    def chain(self, tool: Descriptor) -> Chain:
+        """What the calls of a tool run through; of one that can't be bound, what says why."""
+        reason = self.missing(tool)
+        executor = self._executors.get(tool.mode) if tool.mode is not None and not reason else None
+        if executor is None:
+            return self.unable(tool, Unavailable(reason))
+        try:
+            if hasattr(executor, "world"):
+                executor.world = self._world()
+            bound = executor.bind(tool)
+        except NotReady as error:
+            return self.unable(tool, Unavailable(str(error), code=error.code), lasting=False)
+        except DocumentError as error:
+            return self.unable(tool, _not_bound(tool, str(error)))
+        except Exception as error:  # noqa: BLE001 -- a mode may be anybody's code
+            _log().error("a bug in mode `%s` at binding `%s`", tool.mode, tool.name, exc_info=error)
+            return self.unable(tool, _not_bound(tool, f"{type(error).__name__}; the log has the trace"))
+        commons = self._commons if reaches(bound) else None
+        around = chain_of(tool, bound, user=self._middleware, observer=self._observer, commons=commons)
+        return Chain(tool, bound, *around)
+
+    @cached_property
+    def _commons(self) -> Commons:
+        from toolcrib.middleware.commons import Commons  # noqa: PLC0415 -- mocked tools share nothing
+
+        return Commons()
+
+    def of_hidden(self, tool: Descriptor, hidden: Hidden) -> Chain:
+        """What the calls of a tool run through that is not offered: each says why."""
+        return self.unable(tool, Unavailable(hidden.message, code=hidden.code, place=hidden.place))
+
+    def unable(self, tool: Descriptor, bound: Unavailable, *, lasting: bool = True) -> Chain:
+        """The layers that watch stand around a tool that can't run; those that prepare its call do not."""
+        layers = [layer for _name, layer in outer_layers(self._middleware, self._observer)]
+        return Chain(tool, bound, build_chain(layers, bound.execute), lasting=lasting)
+
+    def missing(self, tool: Descriptor) -> str:
+        """Why a tool can't be bound in its mode, and what to write; empty if it can."""
+        if tool.mode is None:
+            blocks = " or ".join(f"`{mode}:`" for mode in self._executors.modes)
+            return f"`{tool.name}` is unbound: write a {blocks} block in {tool.origin.place()}"
+        if tool.mode not in tool.bindings:
+            there = ", ".join(f"`{mode}`" for mode in tool.bindings) or "none"
+            return (
+                f"`{tool.name}` has no `{tool.mode}:` block ({tool.origin.place()}); its modes are: {there}"
+            )
+        missing = self._executors.missing(tool.mode)
+        return f"mode `{tool.mode}` of `{tool.name}` {missing}" if missing else ""
+
+
+def _not_bound(tool: Descriptor, why: str) -> Unavailable:
+    return Unavailable(f"`{tool.name}` can't be bound in mode `{tool.mode}`: {why}", code="not_bound")
+
+
+def _log() -> logging.Logger:
+    import logging  # noqa: PLC0415 -- a command that has nothing to log starts without it
+
+    return logging.getLogger("toolcrib")

@@ -1,0 +1,76 @@
+"""What the servers of a runtime were asked, and what they answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from toolcrib.errors import Problem, ServerDown
+from toolcrib.importing import server_of
+from toolcrib.servers import Catalogue, Server
+
+if TYPE_CHECKING:
+    from toolcrib.registry import Registry
+    from toolcrib.stock import Stock
+
+Ask = Callable[[str], Awaitable[Catalogue]]
+"""Starts a server, if it does not run, and returns what it offers; raises ServerDown."""
+
+
+class Discovery:
+    """The answers of the servers, as long as they hold good.
+
+    Attributes:
+        offered: Name of a server -> what it offers.
+        down: Name of a server that could not be asked -> why.
+    """
+
+    def __init__(self) -> None:
+        self.offered: dict[str, Catalogue] = {}
+        self.down: dict[str, ServerDown] = {}
+
+    async def ask(self, names: Iterable[str], ask: Ask) -> bool:
+        """Ask some servers at once what they offer, and return whether anything is known now that was not."""
+        before = dict(self.offered)
+
+        async def one(name: str) -> None:
+            self.down.pop(name, None)
+            try:
+                self.offered[name] = await ask(name)
+            except ServerDown as error:
+                self.down[name] = error
+
+        await asyncio.gather(*map(one, names))
+        return self.offered != before
+
+    def forget(self, servers: Mapping[str, Server], before: Mapping[str, Server]) -> None:
+        """Drop the answers of servers that are not what they were."""
+        for name in [name for name in {*self.offered, *self.down} if servers.get(name) != before.get(name)]:
+            self.offered.pop(name, None)
+            self.down.pop(name, None)
+
+    def problems(self, servers: Mapping[str, Server]) -> list[Problem]:
+        """A warning for each server that could not be asked."""
+        return [_problem(servers[name], error) for name, error in self.down.items() if name in servers]
+
+
+def awaited(stock: Stock, registry: Registry, name: str) -> str | None:
+    """The server that must be asked before a tool of this name can be called; None for none."""
+    waiting = stock.waiting.get(name)
+    if waiting is not None:
+        card = registry.cards.get(name)
+        return waiting.server if card is not None and card.mode == waiting.mode else None
+    return None if name in registry else server_of(name, stock.unlisted)
+
+
+def all_awaited(stock: Stock, registry: Registry) -> Collection[str]:
+    """The servers that must be asked before it is known which tools there are, and what they take."""
+    named = (awaited(stock, registry, name) for name in stock.waiting)
+    return sorted({*stock.unlisted, *(server for server in named if server is not None)})
+
+
+def _problem(server: Server, error: ServerDown) -> Problem:
+    source, _, line = server.place().rpartition(":")
+    problem = Problem(code=error.code, message=error.message, hint=error.hint, severity="warning")
+    return problem.at(source, int(line) if line.isdigit() else 1, 1)

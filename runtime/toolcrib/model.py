@@ -245,6 +245,27 @@ class Annotations(NamedTuple):
     open_world: bool = True
 
 
+class Icon(NamedTuple):
+    """A picture that clients may show beside a tool; the meaning of MCP's icons (2025-11-25, Icon).
+
+    Attributes:
+        src: Where it is: an `https:`, `http:` or `data:` URI.
+        mime_type: Its media type, where `src` does not say it; empty for unsaid.
+        sizes: Sizes in which it can be shown: `48x48`, or `any`; none for all.
+        theme: `light` or `dark`, the background that it is made for; empty for any.
+    """
+
+    src: str
+    mime_type: str = ""
+    sizes: tuple[str, ...] = ()
+    theme: str = ""
+
+    def as_json(self) -> dict[str, JSON]:
+        """The icon as a JSON object; what it does not say is left out."""
+        told: dict[str, JSON] = {"src": self.src, "mime_type": self.mime_type, "sizes": list(self.sizes)}
+        return {key: value for key, value in (told | {"theme": self.theme}).items() if value}
+
+
 class Rate(NamedTuple):
     """So many calls in any stretch of so many seconds."""
 
@@ -416,6 +437,7 @@ class Descriptor(NamedTuple):
 
     Attributes:
         name: Unique in a registry.
+        icons: Pictures that clients may show.
         input_schema: JSON Schema of the arguments; a closed empty object unless given.
         output_schema: JSON Schema of the result; None accepts any JSON value.
         mode: The mode in force; None for an unbound tool.
@@ -439,6 +461,7 @@ class Descriptor(NamedTuple):
     labels: Mapping[str, str] = NOTHING
     category: str = ""
     annotations: Annotations = Annotations()
+    icons: tuple[Icon, ...] = ()
     input_schema: Schema = _CLOSED
     output_schema: Schema | None = None
     mode: str | None = None

@@ -90,6 +90,7 @@ _ORDER = (
     "labels",
     "category",
     "annotations",
+    "icons",
     "input_schema",
     "output_schema",
     "mode",
@@ -132,7 +133,7 @@ def _short(tool: Descriptor, key: str) -> str:
         return ", ".join(name for name in holds if not (value.read_only and name == "destructive")) or "none"
     if key in {"input_schema", "output_schema"}:
         return _schema_in_short(value)
-    if key == "examples":
+    if key in {"examples", "icons"}:
         return str(len(value))
     if isinstance(value, tuple):
         return ", ".join(value)

@@ -4,7 +4,7 @@
     PromptKit's flat forms  inputSchema, mockResponse, endpoint ...; mock_result, http, timeout_ms ...
     parameter list          parameters: [{name, type, required, ...}]
     function definition     parameters: {JSON Schema}; {type: function, function: {...}}
-    MCP tool                name, inputSchema, annotations: {readOnlyHint ...}
+    MCP tool                name, inputSchema, annotations: {readOnlyHint ...}, icons, _meta, execution
 
 There is one mechanism: each foreign key is turned into our keys, and every other key passes through
 to be judged like our own. Where a part came from is kept, so problems point into the file as written.
@@ -13,6 +13,7 @@ to be judged like our own. Where a part came from is kept, so problems point int
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from toolcrib.errors import ExpressionError, Problem, did_you_mean
@@ -24,6 +25,8 @@ from toolcrib.loading.marks import pointer_of
 from toolcrib.model import JSON, Origin
 from toolcrib.protocols import Files
 from toolcrib.rendering import as_written
+from toolcrib.schemas import envelope
+from toolcrib.validation import Validator
 
 _HINTS = {
     "readOnlyHint": "read_only",
@@ -31,6 +34,8 @@ _HINTS = {
     "idempotentHint": "idempotent",
     "openWorldHint": "open_world",
 }
+
+_ICON = {"src": "src", "mimeType": "mime_type", "mime_type": "mime_type", "sizes": "sizes", "theme": "theme"}
 
 _PARAMETER_KEYS = {
     "default": "default",
@@ -315,13 +320,29 @@ class _Form:
         return True
 
     def annotations(self, item: JSON, place: str) -> bool:
-        """MCP's hints under our names."""
-        if not isinstance(item, dict) or not any(key in _HINTS for key in item):
+        """MCP's hints under our names; a title among them that is not the tool's is kept in the metadata."""
+        if not isinstance(item, dict) or not any(key in _HINTS or key == "title" for key in item):
             return False
         for key, value in item.items():
-            path = ("title",) if key == "title" else ("annotations", _HINTS.get(key, key))
-            if path != ("title",) or "title" not in self._value:
-                self.put(path, value, place + pointer_of((key,)))
+            where = place + pointer_of((key,))
+            if key != "title":
+                self.put(("annotations", _HINTS.get(key, key)), value, where)
+            elif "title" not in self._value:
+                self.put(("title",), value, where)
+            elif value != self._value["title"]:
+                self.put(("metadata", "annotations", "title"), value, where)
+        return True
+
+    def icons(self, item: JSON, place: str) -> bool:
+        """MCP's icons under our names. Where one of them says more than ours can, all are kept in the metadata."""
+        if not isinstance(item, list):
+            return False
+        icons = [icon for icon in item if isinstance(icon, dict)]
+        ours = [own for icon in icons if (own := _own_icon(icon)) is not None]
+        if ours:
+            self.put(("icons",), [*ours], place)
+        if len(icons) < len(item) or sum(map(len, ours)) < sum(map(len, icons)):
+            self.put(("metadata", "icons"), item, place)
         return True
 
     def metadata(self, key: str) -> Callable[[JSON, str], bool]:
@@ -405,18 +426,31 @@ FOREIGN: dict[str, _Turn] = {
     "http": _Form.http,
     "parameters": _Form.parameters,
     "_meta": _keep("_meta"),
-    "icons": _keep("icons"),
+    "execution": _keep("execution"),
 }
 """Keys that only other systems have: one of them beside `name` makes a document foreign."""
 
 SHARED: dict[str, _Turn] = {
     "annotations": _Form.annotations,
+    "icons": _Form.icons,
     "mode": _Form.mode,
     "output_schema": _Form.output_schema,
     "strict": _keep("strict"),
     "type": lambda _form, item, _place: item == "function",
 }
 """Keys that need turning only in a document that is foreign."""
+
+
+def _own_icon(icon: dict[str, JSON]) -> dict[str, JSON] | None:
+    """What our form can hold of an icon; None where that is no icon."""
+    parts = {_ICON[key]: value for key, value in icon.items() if key in _ICON}
+    kept = {key: value for key, value in parts.items() if _icon_part(key).is_valid(value)}
+    return kept if "src" in kept else None
+
+
+@cache
+def _icon_part(key: str) -> Validator:
+    return Validator(envelope("descriptor")["properties"]["icons"]["items"]["properties"][key])
 
 
 def _has_size(part: JSON) -> bool:

@@ -10,6 +10,7 @@ from toolcrib import Executors, Runtime
 from toolcrib.loading.compatible import normalise
 from toolcrib.loading.documents import parse_documents
 from toolcrib.loading.sources import load, parse, parse_files
+from toolcrib.model import Icon
 from toolcrib.rendering import as_written, compile_value
 
 MANIFEST = """
@@ -390,12 +391,44 @@ def test_a_bare_mcp_tool_keeps_its_hints():
             "outputSchema": {"type": "object"},
             "annotations": {"title": "Other", "readOnlyHint": True, "openWorldHint": False},
             "_meta": {"a": 1},
-            "icons": [{"src": "x"}],
+            "execution": {"taskSupport": "optional"},
+            "icons": [{"src": "https://x.example/i.png", "mimeType": "image/png", "sizes": ["48x48"]}],
         },
         "a.json",
     )
     assert (tool.title, tool.annotations.read_only, tool.annotations.open_world) == ("T", True, False)
-    assert tool.metadata == {"_meta": {"a": 1}, "icons": [{"src": "x"}]}
+    assert tool.icons == (Icon("https://x.example/i.png", "image/png", ("48x48",)),)
+    assert tool.metadata == {
+        "_meta": {"a": 1},
+        "execution": {"taskSupport": "optional"},
+        "annotations": {"title": "Other"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("icons", "ours"),
+    [
+        ([{"src": "javascript:alert(1)"}], ()),
+        ([{"src": "x"}, {"src": "data:image/png;base64,AA=="}], (Icon("data:image/png;base64,AA=="),)),
+        ([{"src": "https://x.example/i", "sizes": "48x48"}], (Icon("https://x.example/i"),)),
+        ([{"src": "https://x.example/i", "alt": "a picture"}], (Icon("https://x.example/i"),)),
+        ([{"src": "https://x.example/i", "theme": "blue"}, 7], (Icon("https://x.example/i"),)),
+    ],
+)
+def test_icons_that_say_more_than_ours_can_are_kept_as_they_are_besides(icons, ours):
+    tool = only({"name": "t", "inputSchema": SCHEMA, "icons": icons}, "a.json")
+    assert (tool.icons, tool.metadata) == (ours, {"icons": icons})
+
+
+@pytest.mark.parametrize("icons", [[], [{"src": "https://x.example/i", "theme": "dark"}]])
+def test_icons_that_ours_can_say_leave_nothing_in_the_metadata(icons):
+    tool = only({"name": "t", "inputSchema": SCHEMA, "icons": icons}, "a.json")
+    assert ([icon.as_json() for icon in tool.icons], tool.metadata) == (icons, {})
+
+
+def test_a_title_among_annotations_is_the_title_without_any_hint():
+    tool = only({"name": "t", "inputSchema": SCHEMA, "annotations": {"title": "T"}}, "a.json")
+    assert (tool.title, tool.metadata) == ("T", {})
 
 
 def test_hints_alone_make_a_document_foreign():

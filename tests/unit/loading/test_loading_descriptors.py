@@ -7,7 +7,7 @@ import pytest
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.sources import parse
-from toolcrib.model import NOTHING, Annotations, Descriptor, Example
+from toolcrib.model import NOTHING, Annotations, Descriptor, Example, Icon
 from toolcrib.schemas import LATER_KEYS, envelope
 
 KINDS = Executors({"mock": MockExecutor})
@@ -53,6 +53,10 @@ EFFECTS = {
     "annotations": (
         "{read_only: true, open_world: false}",
         lambda tool: tool.annotations == Annotations(read_only=True, open_world=False),
+    ),
+    "icons": (
+        "[{src: 'https://example.com/i.png', sizes: [48x48]}]",
+        lambda tool: tool.icons == (Icon("https://example.com/i.png", sizes=("48x48",)),),
     ),
     "input_schema": ("{type: object}", lambda tool: tool.input_schema == {"type": "object"}),
     "output_schema": ("{type: integer}", lambda tool: tool.output_schema == {"type": "integer"}),

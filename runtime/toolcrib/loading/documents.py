@@ -171,15 +171,15 @@ def _came_from(pointer: str, moves: Mapping[str, str]) -> str:
 
 
 def parse_documents(
-    source: str, text: str | bytes, *, whole: bool = False
+    source: str, text: str | bytes, *, whole: bool = False, json: bool | None = None
 ) -> tuple[list[Document], list[Problem]]:
     """The documents of a text that are without error, and everything that is wrong with the others.
 
     A `source` that ends in `.json` is read as JSON, where a list stands for its elements unless it is
-    asked for as a `whole`; any other name as YAML, where `---` divides documents. Problems come placed:
-    file, line and column.
+    asked for as a `whole`; any other name as YAML, where `---` divides documents, unless it is said which
+    of the two it is. Problems come placed: file, line and column.
     """
-    as_json = _is_json(source)
+    as_json = _is_json(source) if json is None else json
     problems = Problems()
     decoded, found = _read(text, problems, as_json=as_json, whole=whole)
     shared = _Text(decoded, as_json=as_json, whole=whole)

@@ -1,122 +1,41 @@
-"""MCP servers, as `servers` of a project writes them: what is wrong with that, and what comes of it.
-
-A server may be written in several places: a file of some client says most of it, and the project lays a few keys
-over that. So a server is first a `Written`, which knows for each key where it stands.
-"""
+"""MCP servers out of files: `servers` and `servers_from` of a project, and the files of MCP clients."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any
 
-from toolcrib.clock import parse_duration
-from toolcrib.errors import Problem, Severity
+from toolcrib.errors import Problem
+from toolcrib.loading.client_files import is_servers_file, looks_like_servers_file, read_client_file
 from toolcrib.loading.documents import Document
 from toolcrib.loading.marks import clipped
-from toolcrib.loading.server_texts import check_headers, check_texts, check_url
-from toolcrib.pointers import pointer_step
-from toolcrib.servers import LONGEST_NAME, SEPARATOR, Server
+from toolcrib.loading.written_servers import (
+    Locate,
+    Spot,
+    Written,
+    check,
+    check_name,
+    check_prefixes,
+    laid_over,
+    merged,
+    server_of,
+    written_at,
+)
+from toolcrib.servers import Server
 
-Locate = Callable[[str], tuple[int, int]]
-"""From JSON Pointers to lines and columns; 0 where unknown."""
-
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-_BY_NAME: Final = ("env", "headers", "timeouts")
-"""Keys that are laid over each other entry by entry."""
-
-_OF_PROCESSES: Final = ("command", "args", "env", "cwd")
-_OF_ADDRESSES: Final = ("url", "headers", "auth")
-
-
-class Spot(NamedTuple):
-    """Where something is written.
-
-    Attributes:
-        source: The file, as it was named.
-        pointer: JSON Pointer within its document.
-        locate: Finds lines in that document.
-    """
-
-    source: str
-    pointer: str
-    locate: Locate
-
-    def below(self, *steps: str | int) -> Spot:
-        """A part of it."""
-        return self._replace(pointer=self.pointer + "".join(f"/{pointer_step(step)}" for step in steps))
-
-    def place(self) -> str:
-        """`file:line`."""
-        line, _column = self.locate(self.pointer)
-        return f"{self.source}:{line or 1}"
-
-    def problem(self, code: str, message: str, hint: str = "", severity: Severity = "error") -> Problem:
-        """A problem of what is written here."""
-        line, column = self.locate(self.pointer)
-        return Problem(code, message, self.pointer, hint, severity, self.source, line or 1, column or 1)
+__all__ = [
+    "is_servers_file",
+    "looks_like_servers_file",
+    "parse_servers",
+    "read_servers_file",
+    "servers_of_project",
+]
 
 
-class Written(NamedTuple):
-    """What is written of a server.
-
-    Attributes:
-        name: Names it.
-        said: Its keys, as `servers` has them. Their shape is right.
-        spots: `""`, the keys, and `env.NAME` -> where each stands.
-        root: The folder that its paths are relative to.
-    """
-
-    name: str
-    said: Mapping[str, Any]
-    spots: Mapping[str, Spot]
-    root: str
-
-    def spot(self, key: str = "", *steps: str | int) -> Spot:
-        """Where a part of it stands; the server itself where that one is not written."""
-        if steps and f"{key}.{steps[0]}" in self.spots:
-            return self.spots[f"{key}.{steps[0]}"].below(*steps[1:])
-        if key in self.spots:
-            return self.spots[key].below(*steps)
-        return self.spots[""]
-
-
-def written_at(name: str, said: Mapping[str, Any], spot: Spot, root: str) -> Written:
-    """A server that stands at one place, with all of its keys."""
-    spots = {"": spot, **{key: spot.below(key) for key in said}}
-    for key in _BY_NAME:
-        spots |= {f"{key}.{each}": spot.below(key, each) for each in said.get(key, ())}
-    return Written(name, said, spots, root)
-
-
-def written_servers(
-    said: Mapping[str, Any], source: str, locate: Locate, root: str, pointer: str = "/servers"
-) -> dict[str, Written]:
-    """The servers that a document writes under a key, by name. Their shape is right."""
-    top = Spot(source, pointer, locate)
-    return {name: written_at(name, entry, top.below(name), root) for name, entry in said.items()}
-
-
-def laid_over(lower: Written, upper: Written) -> Written:
-    """A server with another saying over it, key by key; `env`, `headers` and `timeouts` entry by entry.
-
-    What says `url` takes the place of all that says how to start a process, and the other way round.
-    """
-    gone: Sequence[str] = ()
-    if "url" in upper.said:
-        gone = _OF_PROCESSES
-    elif "command" in upper.said:
-        gone = (*_OF_ADDRESSES, "transport")
-    kept = {key: value for key, value in lower.said.items() if key not in gone}
-    said = {**kept, **upper.said}
-    for key in _BY_NAME:
-        if key in kept and key in upper.said:
-            said[key] = {**kept[key], **upper.said[key]}
-    below = {key: spot for key, spot in lower.spots.items() if key.partition(".")[0] not in gone}
-    root = upper.root if {"command", "cwd"} & upper.said.keys() else lower.root
-    return Written(upper.name, said, {**below, **upper.spots}, root)
+def _no_line(_pointer: str, *, key: bool = False) -> tuple[int, int]:  # noqa: ARG001 -- a `Locate`
+    return 0, 0
 
 
 def parse_servers(
@@ -124,7 +43,7 @@ def parse_servers(
     source: str = "<memory>",
     *,
     root: str = ".",
-    locate: Locate = lambda _pointer: (0, 0),
+    locate: Locate = _no_line,
     pointer: str = "/servers",
     below: Mapping[str, Written] | None = None,
 ) -> tuple[dict[str, Server], list[Problem]]:
@@ -141,158 +60,35 @@ def parse_servers(
     Returns:
         The servers that are sound, in the order of writing; and all problems, placed.
     """
-    written = dict(below or {})
-    for name, upper in written_servers(said, source, locate, root, pointer).items():
+    written, problems = dict(below or {}), list[Problem]()
+    top = Spot(source, pointer, locate)
+    for name, entry in said.items():
+        upper = written_at(name, entry, top.below(name), root)
+        problems += check_name(upper.spot(), name)
         written[name] = laid_over(written[name], upper) if name in written else upper
-    problems = [problem for name in said for problem in check_name(written[name].spots[""], name)]
-    servers = {}
+    servers, faults = _sound(written)
+    return servers, [*problems, *faults]
+
+
+def read_servers_file(path: str) -> tuple[dict[str, Server], list[Problem]]:
+    """The servers that the file of some client names, and everything that is wrong with it. All are imported.
+
+    What has no meaning here is told as a notice. A server that is switched off there is left out.
+    """
+    written, problems = read_client_file(path)
+    servers, faults = _sound(written)
+    return servers, [*problems, *faults]
+
+
+def _sound(written: Mapping[str, Written]) -> tuple[dict[str, Server], list[Problem]]:
+    """The servers without errors, and all problems."""
+    servers, problems = {}, []
     for name, each in written.items():
         faults = list(check(each))
         problems += faults
         if not any(fault.severity == "error" for fault in faults):
-            servers[name] = built(each)
+            servers[name] = server_of(each)
     return servers, [*problems, *check_prefixes(written)]
-
-
-def built(written: Written) -> Server:
-    """The server that is written; it has no faults."""
-    said = written.said
-    imports = said.get("import", False)
-    chosen: Mapping[str, Any] = imports if isinstance(imports, dict) else {}
-    timeouts = {key: parse_duration(text) for key, text in said.get("timeouts", {}).items()}
-    usual: Literal["http", "stdio"] = "http" if "url" in said else "stdio"
-    return Server(
-        written.name,
-        transport=said.get("transport", usual),
-        command=said.get("command", ""),
-        args=tuple(said.get("args", ())),
-        env=dict(said.get("env", {})),
-        cwd=said.get("cwd", ""),
-        url=said.get("url", ""),
-        headers=dict(said.get("headers", {})),
-        auth=said.get("auth"),
-        era=said.get("era", "auto"),
-        start_timeout=timeouts.get("start", 30.0),
-        idle_timeout=timeouts.get("idle", 0.0),
-        scope=said.get("scope", "runtime"),
-        elicitation=said.get("elicitation", ""),
-        sampling=said.get("sampling", ""),
-        imports=imports is not False,
-        only=tuple(chosen.get("only", ("*",))),
-        skipped=tuple(chosen.get("except", ())),
-        root=whole_path(written.root),
-        places={key: spot.place() for key, spot in written.spots.items()},
-    )
-
-
-def whole_path(folder: str) -> str:
-    """A folder by its whole path; as it was named where the working directory is gone."""
-    try:
-        return os.path.abspath(folder)  # noqa: PTH100 -- links stay as they are
-    except FileNotFoundError:
-        return folder
-
-
-def check_name(spot: Spot, name: str) -> Iterator[Problem]:
-    """A name that a project writes must be able to stand in names of tools as it is."""
-    if _NAME.fullmatch(name):
-        return
-    message = f"`{clipped(name)}` is no name of a server"
-    fit = prefix_of(name)[:64]
-    hint = "a name begins with a letter or `_` and goes on with letters, digits, `_`, `-`, at most 64 in all"
-    yield spot.problem("wrong_form", message, f"{hint}: `{fit}`" if _NAME.fullmatch(fit) else hint)
-
-
-def prefix_of(name: str) -> str:
-    """What the names of a server's tools begin with."""
-    fit = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
-    return fit if fit[:1].isalpha() or fit.startswith("_") else f"_{fit}"
-
-
-def check_prefixes(written: Mapping[str, Written]) -> Iterator[Problem]:
-    """What is to be told of names of servers that clients take, and that names of tools can't have."""
-    first: dict[str, str] = {}
-    for name, each in written.items():
-        prefix = prefix_of(name)
-        other = first.setdefault(prefix, name)
-        if other != name:
-            message = f"the tools of `{clipped(name)}` would have the names of those of `{clipped(other)}`"
-            hint = f"rename one of the two servers; else the second tool of a name `{prefix}{SEPARATOR}...` gets `_2`"
-            yield each.spot().problem("server_name", message, hint, "warning")
-        elif prefix != name or len(name) > LONGEST_NAME // 2:
-            message = f"the tools of `{clipped(name)}` are called `{clipped(prefix)}{SEPARATOR}...` here"
-            yield each.spot().problem("server_name", message, severity="notice")
-
-
-def check(written: Written) -> Iterator[Problem]:
-    """Everything that is wrong with a server beyond its shape."""
-    yield from _check_kind(written)
-    yield from check_texts(written.said, written.spot)
-    if "url" in written.said:
-        yield from check_url(written.said["url"], written.spot("url"))
-    yield from check_headers(written.said.get("headers", {}), written.spot)
-    if written.said.get("transport") == "sse" and written.said.get("era") == "modern":
-        message = "`transport: sse` was gone before the `modern` era began"
-        yield written.spot("era").problem("contradiction", message, "leave out one of the two")
-    start = written.said.get("timeouts", {}).get("start")
-    if start is not None and not 0 < parse_duration(start) <= _LONGEST_START:
-        message = f"a start takes longer than 0s and at most 10m, and this one is `{start}`"
-        yield written.spot("timeouts", "start").problem(
-            "out_of_range", message, "write at most 10m, or leave it out for 30s"
-        )
-
-
-_LONGEST_START: Final = 600.0
-
-
-def _check_kind(written: Written) -> Iterator[Problem]:
-    """Whether it is one of the two kinds of servers, and all of its keys are of that kind."""
-    said, transport = written.said, written.said.get("transport")
-    if "command" in said and "url" in said:
-        message = "`command` starts a server and `url` reaches one that runs, and both are written"
-        yield written.spot("url").problem("wrong_combination", message, "leave out one of them")
-        return
-    if "command" not in said and "url" not in said:
-        message = "a server has `command`, which is started, or `url`, where it is reached; there is neither"
-        hint = "write one of them"
-        if not said.keys() & {*_OF_PROCESSES, *_OF_ADDRESSES}:
-            hint += f", or name a file of `{clipped(written.name)}` in `servers_from`"
-        yield written.spot().problem("missing_key", message, hint)
-        return
-    starts = "command" in said
-    kind, needless = ("that is started", _OF_ADDRESSES) if starts else ("with a `url`", _OF_PROCESSES)
-    for key in needless:
-        if key in said:
-            message = f"`{key}` has no effect on a server {kind}"
-            hint = _INSTEAD.get(key, "leave it out")
-            yield written.spot(key).problem("needless_key", message, hint)
-    if transport is not None and starts != (transport == "stdio"):
-        message = f"`transport: {transport}` does not go with `{'command' if starts else 'url'}`"
-        hint = "leave it out" if starts else "write `http` or `sse`"
-        yield written.spot("transport").problem("contradiction", message, hint)
-
-
-_INSTEAD: Final[Mapping[str, str]] = {
-    "args": "what the server needs goes into its `url` or `headers`",
-    "env": "what the server needs goes into its `url` or `headers`",
-    "headers": "what the server needs goes into its `args` or `env`",
-    "auth": "a credential goes into the `env` of a server that is started",
-}
-
-
-def merged(several: Iterable[Mapping[str, Written]]) -> tuple[dict[str, Written], list[Problem]]:
-    """The servers of several files: of two of one name that of the later file counts, which is told."""
-    found: dict[str, Written] = {}
-    problems = []
-    for servers in several:
-        for name, written in servers.items():
-            if name in found and found[name].said != written.said:
-                message = f"`{clipped(name)}` is also in {found[name].spot().place()}; this one counts"
-                problems.append(
-                    written.spot().problem("duplicate_name", message, "remove one of them", "warning")
-                )
-            found[name] = written
-    return found, problems
 
 
 def servers_of_project(
@@ -306,16 +102,34 @@ def servers_of_project(
         folder: The folder of the project, as it was named.
         note: Is told of each file before it is read.
     """
-    below: dict[str, Written] = {}
-    files, problems = list[str](), list[Problem]()
     named = said.get("servers_from", ())
-    if named:
-        from toolcrib.loading.server_files import written_in_files  # noqa: PLC0415 -- few projects name files
-
-        below, files, problems = written_in_files(
-            named, Spot(document.source, "/servers_from", document.position), folder, note
-        )
-    servers, faults = parse_servers(
+    spot = Spot(document.source, "/servers_from", document.position)
+    spots = (
+        {named: spot} if isinstance(named, str) else {name: spot.below(at) for at, name in enumerate(named)}
+    )
+    files, problems, several = list[str](), list[Problem](), []
+    for name, place in spots.items():
+        fault = _fault_of_path(name)
+        if fault is not None:
+            problems.append(place.problem(*fault))
+            continue
+        path = os.path.normpath(os.path.join(folder, os.path.expanduser(name)))  # noqa: PTH111, PTH118
+        note(path)
+        files.append(path)
+        written, faults = read_client_file(path, place)
+        several.append(written)
+        problems += faults
+    below, faults = merged(several)
+    servers, others = parse_servers(
         said.get("servers", {}), document.source, root=folder, locate=document.position, below=below
     )
-    return MappingProxyType(servers), tuple(files), [*problems, *faults]
+    return MappingProxyType(servers), tuple(files), [*problems, *faults, *others]
+
+
+def _fault_of_path(path: str) -> tuple[str, str, str] | None:
+    if not path.isprintable():
+        return "wrong_form", f"`{clipped(path)}` is no path: it holds a control character", ""
+    if "${" in path:
+        message = f"`{clipped(path)}` holds `${{`, and nothing is looked up here"
+        return "variable_not_allowed", message, "write the path itself; `~/` is the home folder"
+    return None

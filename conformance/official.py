@@ -1,0 +1,183 @@
+"""The official suite: the tools profile scenario by scenario, and the whole requirement sets against what is expected."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import environments
+from processes import Ran, run
+from sections import Section
+
+REVISIONS = ("2025-11-25", "2026-07-28")
+
+Side = Literal["server", "client"]
+
+_SERVER_TOOLS = (
+    "tools-list", "tools-call-simple-text", "tools-call-image", "tools-call-audio", "tools-call-embedded-resource",
+    "tools-call-mixed-content", "tools-call-error", "tools-call-with-progress", "server-sse-multiple-streams",
+    "dns-rebinding-protection", "json-schema-2020-12",
+)  # fmt: skip
+
+TOOLS_PROFILE: Mapping[tuple[Side, str], tuple[str, ...]] = {
+    ("server", "2025-11-25"): ("server-initialize", "ping", "server-session-lifecycle", *_SERVER_TOOLS),
+    ("server", "2026-07-28"): (
+        *_SERVER_TOOLS, "http-header-validation", "http-custom-header-server-validation",
+        "input-required-result-unsupported-methods",
+    ),
+    ("client", "2025-11-25"): (
+        "initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry",
+        "json-schema-2020-12-preservation",
+    ),
+    ("client", "2026-07-28"): (
+        "tools_call", "request-metadata", "http-standard-headers", "http-custom-headers", "http-invalid-tool-headers",
+        "json-schema-ref-no-deref", "sep-2322-client-request-state", "json-schema-2020-12-preservation",
+    ),
+}  # fmt: skip
+"""What can be asked of a server that has tools and nothing else, and of a client that calls them."""
+
+TIMED = "sse-retry"
+"""Measures how soon a client comes back, so nothing else runs beside it."""
+
+HEAD = ("status", "scenario", "checks passed")
+
+EXPECTED = environments.HERE / "expected.toml"
+
+
+class Expected(NamedTuple):
+    """What is known of a whole requirement set.
+
+    Attributes:
+        floor: At least so many checks pass.
+        failing: `scenario: check` -> why it fails.
+    """
+
+    floor: int
+    failing: Mapping[str, str]
+
+
+class Checks(NamedTuple):
+    """What the suite found in one scenario: check -> its message, by how the check ended."""
+
+    passed: tuple[str, ...]
+    failed: Mapping[str, str]
+    warned: Mapping[str, str]
+
+
+def expected() -> dict[tuple[Side, str], Expected]:
+    """The expectations that are kept beside this file."""
+    document = tomllib.loads(EXPECTED.read_text(encoding="utf-8"))
+    return {
+        (side, revision): Expected(
+            part["floor"], dict(_reasons(part.get("failing", {}), document["reasons"]))
+        )
+        for side in ("server", "client")
+        for revision, part in document[side].items()
+    }
+
+
+def tools_profile(side: Side, revision: str, target: Sequence[str], scenarios: Sequence[str]) -> Section:
+    """Run scenarios one by one. `target` is what the suite is told of the server or client that it drives."""
+    rows, faults = [], []
+    for scenario in scenarios:
+        ran, found = _suite(
+            side, target, ["--scenario", scenario, "--spec-version", revision], f"{revision}-{scenario}"
+        )
+        checks = found.get(scenario, Checks((), {}, {}))
+        status = "FAIL" if ran.code or checks.failed else "ok" if checks.passed else "VOID"
+        rows.append((status, scenario, str(len(checks.passed))))
+        if status != "ok":
+            faults += _faults_of(scenario, status, ran, checks)
+    return Section(f"MCP {side}, tools profile, {revision}", HEAD, rows, faults)
+
+
+def requirement_set(side: Side, revision: str, target: Sequence[str]) -> Section:
+    """Run all that a revision requires, and hold it against what is expected, check by check."""
+    known = expected()[side, revision]
+    ran, found = _suite(side, target, ["--requirements", revision], f"{revision}-full")
+    passed = sum(len(checks.passed) for checks in found.values())
+    failed = {
+        f"{name}: {check}": text for name, checks in found.items() for check, text in checks.failed.items()
+    }
+    faults = [
+        f"{key} fails, and nothing says why: {text}"
+        for key, text in failed.items()
+        if key not in known.failing
+    ]
+    faults += [
+        f"{key} does not fail any more: take it out of {EXPECTED.name}"
+        for key in known.failing
+        if key not in failed
+    ]
+    if passed < known.floor:
+        faults.append(
+            f"{passed} checks passed, at least {known.floor} must: {ran.err[-2000:] or ran.out[-2000:]}"
+        )
+    rows = [(_word(checks), name, str(len(checks.passed))) for name, checks in sorted(found.items())]
+    note = f"{passed} checks passed (at least {known.floor} must), {len(failed)} failed, {len(known.failing)} of them expected"
+    return Section(f"MCP {side}, whole requirement set, {revision}", HEAD, rows, faults, note)
+
+
+def _word(checks: Checks) -> str:
+    return "fails" if checks.failed else "ok" if checks.passed else "void"
+
+
+def _reasons(groups: Mapping[str, Sequence[str]], reasons: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for group, keys in groups.items():
+        for key in keys:
+            yield key, reasons[group]
+
+
+def _suite(
+    side: Side, target: Sequence[str], options: Sequence[str], label: str
+) -> tuple[Ran, dict[str, Checks]]:
+    """One run of the suite, and what it wrote of each scenario."""
+    results = environments.BUILD / "results" / f"{side}-{label}"
+    shutil.rmtree(results, ignore_errors=True)
+    results.mkdir(parents=True)
+    command = [
+        environments.node(),
+        environments.entry("@modelcontextprotocol/conformance"),
+        side,
+        *target,
+        *options,
+    ]
+    command += ["--timeout", "60000", "--output-dir", str(results)]
+    ran = run(command, env=environments.bare_environment(), cwd=results, timeout=600)
+    (results / "said.log").write_text(f"{ran.out}\n{ran.err}", encoding="utf-8")
+    return ran, {
+        _scenario_of(file.parent.relative_to(results), side): _checks_of(
+            json.loads(file.read_text(encoding="utf-8"))
+        )
+        for file in results.rglob("checks.json")
+    }
+
+
+def _scenario_of(folder: Path, side: Side) -> str:
+    """The scenario that a folder is named after: `server-ping-2026-11-21T10-18-15-649Z`."""
+    name = re.sub(r"-\d{4}-\d\d-\d\dT[\d-]+Z$", "", folder.as_posix())
+    return name.removeprefix("server-") if side == "server" else name
+
+
+def _checks_of(written: list[dict[str, Any]]) -> Checks:
+    def texts(status: str) -> dict[str, str]:
+        return {check["id"]: check.get("errorMessage", "") for check in written if check["status"] == status}
+
+    return Checks(
+        tuple(check["id"] for check in written if check["status"] == "SUCCESS"),
+        texts("FAILURE"),
+        texts("WARNING"),
+    )
+
+
+def _faults_of(scenario: str, status: str, ran: Ran, checks: Checks) -> list[str]:
+    if checks.failed:
+        return [f"{scenario}: {check}: {text}" for check, text in checks.failed.items()]
+    if status == "VOID":
+        return [f"{scenario}: nothing was checked"]
+    return [f"{scenario}: the suite ended with {ran.code}: {(ran.err or ran.out)[-2000:]}"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from toolcrib.errors import Problem, ServerDown
@@ -31,7 +31,10 @@ class Discovery:
         self.down: dict[str, ServerDown] = {}
 
     async def ask(self, names: Iterable[str], ask: Ask) -> bool:
-        """Ask some servers at once what they offer, and return whether anything is known now that was not."""
+        """Ask some servers at once what they offer, and return whether anything is known now that was not.
+
+        One that has said so is not asked again.
+        """
         before = dict(self.offered)
 
         async def one(name: str) -> None:
@@ -41,14 +44,16 @@ class Discovery:
             except ServerDown as error:
                 self.down[name] = error
 
-        await asyncio.gather(*map(one, names))
+        await asyncio.gather(*(one(name) for name in names if name not in before))
         return self.offered != before
 
-    def forget(self, servers: Mapping[str, Server], before: Mapping[str, Server]) -> None:
-        """Drop the answers of servers that are not what they were."""
-        for name in [name for name in {*self.offered, *self.down} if servers.get(name) != before.get(name)]:
+    def forget(self, servers: Mapping[str, Server], before: Mapping[str, Server]) -> bool:
+        """Drop the answers of servers that are not what they were, and return whether there were any."""
+        gone = {name for name in {*self.offered, *self.down} if servers.get(name) != before.get(name)}
+        for name in gone:
             self.offered.pop(name, None)
             self.down.pop(name, None)
+        return bool(gone)
 
     def problems(self, servers: Mapping[str, Server]) -> list[Problem]:
         """A warning for each server that could not be asked."""
@@ -64,10 +69,10 @@ def awaited(stock: Stock, registry: Registry, name: str) -> str | None:
     return None if name in registry else server_of(name, stock.unlisted)
 
 
-def all_awaited(stock: Stock, registry: Registry) -> Collection[str]:
+def all_awaited(stock: Stock, registry: Registry) -> tuple[str, ...]:
     """The servers that must be asked before it is known which tools there are, and what they take."""
     named = (awaited(stock, registry, name) for name in stock.waiting)
-    return sorted({*stock.unlisted, *(server for server in named if server is not None)})
+    return tuple(sorted({*stock.unlisted, *(server for server in named if server is not None)}))
 
 
 def _problem(server: Server, error: ServerDown) -> Problem:

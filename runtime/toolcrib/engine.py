@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import cached_property
 from types import TracebackType
@@ -491,8 +491,8 @@ class Runtime:
             self.check_open()
             seen, servers = self._stock.seen, self.servers
             events = await self._read_again()
-            if self._discovery is not None:
-                self._discovery.forget(self.servers, servers)
+            if self._discovery is not None and self._discovery.forget(self.servers, servers):
+                events = [*events, *await self._read_again()]
             files = seen.changed() if seen is not None else ()
             duration = RealClock().monotonic() - started
             report = report_of(self.registry, events, self._stock.problems, files, duration)
@@ -540,7 +540,7 @@ class Runtime:
         `async with` and a call that needs it do so by themselves; what is locked needs no asking.
 
         Args:
-            names: The servers; all of which it is not known yet, where none is named.
+            names: The servers, which are asked if they were not before; all that must be, where none is named.
 
         Returns:
             A warning for each server that could not be asked.
@@ -555,9 +555,8 @@ class Runtime:
 
         async with self._changing:
             self.check_open()
-            wanted = names or self.undiscovered
             self._discovery = self._discovery or Discovery()
-            if await self._discovery.ask(wanted, self.catalogue):
+            if await self._discovery.ask(names or self.undiscovered, self.catalogue):
                 await self._read_again()
             return tuple(self._discovery.problems(self.servers))
 
@@ -595,7 +594,7 @@ class Runtime:
         return lock is not None and server in lock.catalogues
 
     @property
-    def undiscovered(self) -> Collection[str]:
+    def undiscovered(self) -> tuple[str, ...]:
         """The servers that must be asked before it is known which tools there are, and what they take; sorted."""
         stock = self._stock
         if not stock.unlisted and not stock.waiting:

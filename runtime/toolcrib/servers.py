@@ -5,6 +5,7 @@ All of it is plain data, so that an index can keep it: `Server(*tuple(server))` 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -25,7 +26,7 @@ SEPARATOR = "__"
 class Server(NamedTuple):
     """One server: how it is reached, and what of it is offered.
 
-    Texts stand here as they were written: `${VAR}` in them is looked up when the server is started.
+    Texts stand here as they were written: `${VAR}` in them is looked up when the server is started, in `folders` first.
 
     Attributes:
         name: Names it; stands before `__` in the names of its imported tools.
@@ -79,6 +80,15 @@ class Server(NamedTuple):
     def place(self, key: str = "") -> str:
         """`file:line` of one of its keys, or of the server where that one is not written."""
         return self.places.get(key) or self.places.get("", "")
+
+    def folders(self) -> dict[str, str]:
+        """What `${workspaceFolder}` and its kin in its texts stand for; editors have them, no environment does."""
+        folder = os.path.abspath(self.root)  # noqa: PTH100 -- links stay as they are
+        return {
+            "workspaceFolder": folder,
+            "workspaceFolderBasename": os.path.basename(folder),  # noqa: PTH119
+            "userHome": os.path.expanduser("~"),  # noqa: PTH111
+        }
 
 
 class Catalogue(NamedTuple):

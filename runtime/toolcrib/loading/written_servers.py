@@ -22,7 +22,9 @@ from toolcrib.servers import LONGEST_NAME, SEPARATOR, Server
 class Locate(Protocol):
     """From JSON Pointers to lines and columns, of a value or of its key; 0 where unknown."""
 
-    def __call__(self, pointer: str, *, key: bool = False) -> tuple[int, int]: ...
+    def __call__(self, pointer: str, /, *, key: bool = False) -> tuple[int, int]:
+        """Line and column."""
+        ...
 
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -31,11 +33,10 @@ _BY_NAME: Final = ("env", "headers", "timeouts")
 
 _OF_PROCESSES: Final = ("command", "args", "env", "cwd")
 _OF_ADDRESSES: Final = ("url", "headers", "auth")
-
-
 _OF_KEYS: Final = frozenset(
     {"client_key", "duplicate_name", "missing_key", "needless_key", "server_left_out", "server_name"}
 )
+"""Codes of problems that stand at a key rather than at its value."""
 
 
 class Spot(NamedTuple):

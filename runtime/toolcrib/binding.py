@@ -10,7 +10,7 @@ from toolcrib.errors import DocumentError, NotReady
 from toolcrib.executors import Executors
 from toolcrib.middleware import Observer, build_chain, chain_of, outer_layers, reaches
 from toolcrib.model import Descriptor
-from toolcrib.protocols import Middleware
+from toolcrib.protocols import Executor, Middleware
 from toolcrib.session import Chain, Unavailable
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from toolcrib.middleware.commons import Commons
     from toolcrib.queries import Hidden
-    from toolcrib.world import World
 
 
 class Binder:
@@ -28,7 +27,7 @@ class Binder:
         executors: The modes.
         middleware: Layers around every call, outermost first.
         observer: Receives the events of every call.
-        world: What may be reached, as it is in force now.
+        equip: Gives an executor what it needs of the runtime, before it binds.
     """
 
     def __init__(
@@ -36,12 +35,12 @@ class Binder:
         executors: Executors,
         middleware: Sequence[Middleware],
         observer: Observer | None,
-        world: Callable[[], World],
+        equip: Callable[[Executor], None],
     ) -> None:
         self._executors = executors
         self._middleware = middleware
         self._observer = observer
-        self._world = world
+        self._equip = equip
 
     def chain(self, tool: Descriptor) -> Chain:
         """What the calls of a tool run through; of one that can't be bound, what says why."""
@@ -50,8 +49,7 @@ class Binder:
         if executor is None:
             return self.unable(tool, Unavailable(reason))
         try:
-            if hasattr(executor, "world"):
-                executor.world = self._world()
+            self._equip(executor)
             bound = executor.bind(tool)
         except NotReady as error:
             return self.unable(tool, Unavailable(str(error), code=error.code), lasting=False)

@@ -106,7 +106,7 @@ class Runtime:
         self._stock = Stock(registry) if stock is None else stock
         self._asked: Asked | None = None
         layers = tuple(middleware_named(item) if isinstance(item, str) else item for item in middleware)
-        self._binder = Binder(self.executors, layers, observer, lambda: self.world)
+        self._binder = Binder(self.executors, layers, observer, self._equip)
         self._observer = observer
         self._discovery: Discovery | None = None
         self._reach = (egress if isinstance(egress, str) else tuple(egress), dict(origins))
@@ -408,6 +408,13 @@ class Runtime:
                 self._world = self._world._replace(servers=self.servers, judge=self._judge())
         return self._world
 
+    def _equip(self, executor: Any) -> None:
+        """Give an executor that reaches out what it may reach, and one that speaks to servers whom to tell."""
+        if hasattr(executor, "world"):
+            executor.world = self.world
+        if hasattr(executor, "changed"):
+            executor.changed = self._offers
+
     def _judge(self) -> Judge:
         """What the lock says of the servers, as the profile wants it answered."""
         from toolcrib.world import accept_all  # noqa: PLC0415 -- few runtimes have servers
@@ -556,7 +563,8 @@ class Runtime:
         async with self._changing:
             self.check_open()
             self._discovery = self._discovery or Discovery()
-            if await self._discovery.ask(names or self.undiscovered, self.catalogue):
+            wanted = [name for name in names or self.undiscovered if not self._is_frozen(name)]
+            if await self._discovery.ask(wanted, self.catalogue):
                 await self._read_again()
             return tuple(self._discovery.problems(self.servers))
 
@@ -564,7 +572,7 @@ class Runtime:
         """Hear what a server offers now; where that is not what is in force, it is put in force soon."""
         import asyncio  # noqa: PLC0415 -- as above
 
-        if catalogue.tools == self._known(server) or server not in self.servers:
+        if server not in self.servers or catalogue.says() == self._known(server):
             return
         task = asyncio.get_running_loop().create_task(self._take(server, catalogue))
         self._taking.add(task)
@@ -573,16 +581,16 @@ class Runtime:
     def _known(self, server: str) -> Mapping[str, Any] | None:
         """The tools of a server as they are in force; None where nothing is known of it."""
         if self._discovery is not None and server in self._discovery.offered:
-            return self._discovery.offered[server].tools
+            return self._discovery.offered[server].says()
         lock = self._lock()
         locked = None if lock is None else lock.catalogues.get(server)
-        return None if locked is None else locked.tools
+        return None if locked is None else locked.says()
 
     async def _take(self, server: str, catalogue: Catalogue) -> None:
         from toolcrib.discovery import Discovery  # noqa: PLC0415 -- as above
 
         async with self._changing:
-            if self.closed or catalogue.tools == self._known(server) or self._is_frozen(server):
+            if self.closed or catalogue.says() == self._known(server) or self._is_frozen(server):
                 return
             self._discovery = self._discovery or Discovery()
             self._discovery.offered[server] = catalogue
@@ -629,7 +637,7 @@ class Runtime:
         executor: Any = self.executors.get(MODE)
         if executor is None:
             raise ConfigurationError(f"mode `{MODE}` {self.executors.missing(MODE)}")
-        executor.world, executor.changed = self.world, self._offers
+        self._equip(executor)
         catalogue: Catalogue = await executor.catalogue(server)
         return catalogue
 

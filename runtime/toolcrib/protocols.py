@@ -158,8 +158,9 @@ class Executor(Protocol):
     each `bind`; a method `annotations(block)` says what a block means for the tool's annotations (`read_only`,
     `destructive`, `idempotent`, `open_world`), where the descriptor says nothing itself; a method `remote(name, block)`
     names the server and the tool that a block stands for, whose description, schemas and annotations are the
-    descriptor's where it says nothing itself; a coroutine function `release(session_id)` is awaited when a session
-    is over.
+    descriptor's where it says nothing itself; an attribute `changed` is given a function `(server, catalogue)` that
+    is to be told in the event loop what a server offers, whenever it has listed that; a coroutine function
+    `release(session_id)` is awaited when a session is over.
     """
 
     @property

@@ -110,6 +110,10 @@ class Catalogue(NamedTuple):
     remarks: tuple[str, ...] = ()
     info: Mapping[str, str] = NOTHING
 
+    def says(self) -> dict[str, dict[str, Any]]:
+        """What of its tools is taken over: the server's name for a tool -> that."""
+        return {name: said_of(definition) for name, definition in self.tools.items()}
+
 
 class Verdict(NamedTuple):
     """What a lock says of what a server offers.
@@ -189,6 +193,11 @@ def document_of(server: Server, definition: Mapping[str, Any], name: str) -> dic
         definition: The tool, as the server lists it.
         name: Its name here, as `names_of` gives it.
     """
-    said = {key: definition[key] for key in SAID_OF_TOOLS if definition.get(key) is not None}
+    said = said_of(definition)
     block = {"server": server.name, "tool": definition["name"]}
     return {"name": name, **said, "mode": MODE, MODE: block}
+
+
+def said_of(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a server's tool is taken over."""
+    return {key: definition[key] for key in SAID_OF_TOOLS if definition.get(key) is not None}

@@ -91,7 +91,7 @@ async def test_the_same_again_changes_nothing(project):
         await runtime.call("time__now", {"zone": "UTC"})
         revision = runtime.registry.revision
         offering.changed("time", offering.offers["time"])
-        await runtime.discover("time")
+        await runtime.call("time__now", {"zone": "UTC"})
         assert runtime.registry.revision == revision
 
 

@@ -1,0 +1,176 @@
+"""What is different about a tool, and what that means for whoever calls it or reads of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from toolcrib.lock.differing import ABSENT, Difference, differences, is_told_to_models
+from toolcrib.lock.inclusion import Reason, missing
+from toolcrib.model import JSON, Schema
+from toolcrib.pointers import pointer_to
+from toolcrib.subschemas import is_schema
+
+Kind: TypeAlias = Literal["compatible", "breaking", "prompt-affecting"]
+
+KINDS: Final[tuple[Kind, ...]] = ("breaking", "compatible", "prompt-affecting")
+"""`compatible`: who calls it as before is answered as before. `breaking`: that can't be shown. `prompt-affecting`: a
+model reads another text; either may come with it."""
+
+_DEFAULTS: Final = {
+    "readOnlyHint": False,
+    "destructiveHint": True,
+    "idempotentHint": False,
+    "openWorldHint": True,
+}
+"""What is meant where a hint is not given: MCP 2025-11-25, `ToolAnnotations`."""
+
+
+class Breach(NamedTuple):
+    """One reason why a change is breaking.
+
+    Attributes:
+        part: The key of the definition: `inputSchema`, `outputSchema`, `annotations`.
+        pointer: JSON Pointer within that; of the old schema for a result, of the new one for arguments.
+        why: What whoever calls it or reads its results will meet.
+    """
+
+    part: str
+    pointer: str
+    why: str
+
+    def __str__(self) -> str:
+        place = f"{self.part} {self.pointer}" if self.pointer else self.part
+        return f"{place}: {self.why}"
+
+
+class Change(NamedTuple):
+    """How a tool is another one than before.
+
+    Attributes:
+        verdicts: What that means, in the order of `KINDS`; empty where nothing changed that counts.
+        differences: Everything that is different.
+        breaches: Why it is breaking, where it is.
+    """
+
+    verdicts: tuple[Kind, ...]
+    differences: tuple[Difference, ...]
+    breaches: tuple[Breach, ...] = ()
+
+
+def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Change:
+    """What is different between two definitions of one tool.
+
+    Arguments that were right must stay right, so an input schema may only take more; results must stay what readers
+    know, so an output schema may only take less. `true` stands for one that is not there.
+
+    Args:
+        before: As MCP writes it: `description`, `inputSchema`, `annotations` ...
+        after: The same, as it is now.
+    """
+    found = tuple(differences(before, after))
+    breaches = (
+        *_of_arguments(_schema(before, "inputSchema"), _schema(after, "inputSchema")),
+        *_of_results(_schema(before, "outputSchema"), _schema(after, "outputSchema")),
+        *_of_annotations(before.get("annotations"), after.get("annotations")),
+    )
+    kinds: set[Kind] = {"breaking"} if breaches else set()
+    for each in found:
+        if is_told_to_models(each):
+            kinds.add("prompt-affecting")
+        if not breaches and not each.is_text:
+            kinds.add("compatible")
+    return Change(tuple(kind for kind in KINDS if kind in kinds), found, breaches)
+
+
+def _schema(definition: Mapping[str, Any], key: str) -> Schema:
+    schema = definition.get(key)
+    return schema if is_schema(schema) else True
+
+
+def _of_arguments(before: Schema, after: Schema) -> Iterator[Breach]:
+    for reason in missing(before, after):
+        yield Breach("inputSchema", pointer_to(reason.path), _for_callers(reason))
+
+
+def _of_results(before: Schema, after: Schema) -> Iterator[Breach]:
+    for reason in missing(after, before):
+        yield Breach("outputSchema", pointer_to(reason.path), _for_readers(reason))
+
+
+_UNDECIDED: Final = "can't be shown to be compatible"
+
+_BOUNDS: Final = frozenset(
+    (
+        *("maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "multipleOf"),
+        *("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
+    )
+)
+
+
+def _for_callers(reason: Reason) -> str:
+    """Why arguments that were right may be refused now."""
+    what, detail = reason.keyword, reason.detail
+    if what == "required":
+        return f"`{detail}` must now be given"
+    if what == "properties":
+        return f"`{detail}` is no longer taken"
+    if what == "additionalProperties":
+        return "properties that are not named are no longer all taken"
+    if what in {"type", "enum", "const"} and detail:
+        return f"{detail} is no longer taken"
+    if what in {"type", "enum", "const"}:
+        return "only this is taken now"
+    if what in _BOUNDS:
+        return "values are refused that were taken"
+    if what in {"pattern", "format"}:
+        return f"texts must fit this {what} now, which {_UNDECIDED}"
+    return _UNDECIDED
+
+
+def _for_readers(reason: Reason) -> str:
+    """Why results may hold now what a reader does not know."""
+    what, detail = reason.keyword, reason.detail
+    if what == "required":
+        return f"`{detail}` may be missing now"
+    if what == "properties":
+        return f"`{detail}` is new where no other properties were promised"
+    if what == "additionalProperties":
+        return "properties may come now that are not named"
+    if what in {"type", "enum", "const"} and detail:
+        return f"{detail} may come now"
+    if what in {"type", "enum", "const"}:
+        return "anything else may come now"
+    if what in _BOUNDS:
+        return "values may come now that were ruled out"
+    if what in {"pattern", "format"}:
+        return f"texts need not fit this {what} now, which {_UNDECIDED}"
+    return _UNDECIDED
+
+
+_LOST: Final = (
+    ("readOnlyHint", True, "it said that it changes nothing, and may now change things"),
+    ("destructiveHint", False, "it said that it destroys nothing, and may now delete or overwrite"),
+    ("idempotentHint", True, "it said that a second call changes nothing more, and no longer does"),
+    ("openWorldHint", False, "it said that it reaches nothing outside, and may now reach anything"),
+)
+
+
+def _of_annotations(before: JSON, after: JSON) -> Iterator[Breach]:
+    """The assurances that are taken back."""
+    harmless = _hint(after, "readOnlyHint") is True
+    for key, assured, why in _LOST:
+        was, is_now = _hint(before, key), _hint(after, key)
+        if key == "destructiveHint":
+            # What only reads destroys nothing, whatever else is said of it.
+            was, is_now = was and not _hint(before, "readOnlyHint"), is_now and not harmless
+        if was is assured and is_now is not assured:
+            yield Breach("annotations", pointer_to((key,)), why)
+
+
+def _hint(annotations: JSON, key: str) -> bool:
+    said = annotations.get(key) if isinstance(annotations, dict) else None
+    return said if isinstance(said, bool) else _DEFAULTS[key]
+
+
+__all__ = ["ABSENT", "KINDS", "Breach", "Change", "Difference", "Kind", "compare"]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         LimitExceeded,
         Overloaded,
         Problem,
+        ServerDown,
         ToolcribError,
         ToolFailed,
         ToolNotFound,
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from toolcrib.registry import Registry
     from toolcrib.reloading import ReloadReport, ToolAppeared, ToolChanged, ToolGone
     from toolcrib.scenarios import ScenarioReport, run_scenario, runs_of
+    from toolcrib.servers import Catalogue, Server
     from toolcrib.session import Session
     from toolcrib.text import text_for_model
     from toolcrib.virtual_clock import VirtualClock
@@ -95,6 +97,7 @@ _HOMES = {
         "LimitExceeded",
         "Overloaded",
         "Problem",
+        "ServerDown",
         "ToolFailed",
         "ToolNotFound",
         "ToolUnavailable",
@@ -131,6 +134,7 @@ _HOMES = {
     "queries": ("Card", "Hit", "Rule"),
     "registry": ("Registry",),
     "reloading": ("ReloadReport", "ToolAppeared", "ToolChanged", "ToolGone"),
+    "servers": ("Catalogue", "Server"),
     "session": ("Session",),
     "scenarios": ("ScenarioReport", "run_scenario", "runs_of"),
     "text": ("text_for_model",),
@@ -154,6 +158,7 @@ __all__ = [
     "CallStarted",
     "CallTimeout",
     "Card",
+    "Catalogue",
     "Clock",
     "ClosedRuntime",
     "ConfigurationError",
@@ -189,6 +194,8 @@ __all__ = [
     "Runtime",
     "Scenario",
     "ScenarioReport",
+    "Server",
+    "ServerDown",
     "Session",
     "ToolAppeared",
     "ToolChanged",

@@ -1,0 +1,156 @@
+"""`toolcrib serve`: offer the tools to other programs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from toolcrib.cli.opening import open_runtime, tell_refusals
+from toolcrib.cli.options import Reading, paths_argument, reading_options
+from toolcrib.errors import ConfigurationError
+from toolcrib.model import NOTHING
+from toolcrib.serve.mcp import Address, Options, serve_http, serve_stdio
+from toolcrib.text import escape_terminal
+
+
+@click.group("serve")
+def command() -> None:
+    """Offer the tools to other programs."""
+
+
+@command.command("mcp")
+@paths_argument
+@click.option(
+    "--transport",
+    type=click.Choice(["stdio", "http"]),
+    default="stdio",
+    show_default=True,
+    help="Speak to the one client that started this, or to all that call at an address.",
+)
+@click.option(
+    "--host", metavar="HOST", default="127.0.0.1", show_default=True, help="Listen at this address."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    default=8000,
+    show_default=True,
+    help="Listen at this port; 0 is any that is free.",
+)
+@click.option("--mode", metavar="MODE", help="Put every tool that has a block for it in this mode.")
+@click.option("--toolset", metavar="NAME", default="", help="Serve only the tools of this toolset.")
+@click.option(
+    "--inline-refs", is_flag=True, help="Free schemas of references, for clients that do not follow them."
+)
+@click.option(
+    "--no-watch", is_flag=True, help="Do not follow the files; what is read now is served to the end."
+)
+@click.option(
+    "--page-size",
+    type=click.IntRange(1),
+    metavar="N",
+    default=Options().page_tools,
+    show_default=True,
+    help="List so many tools on a page at most.",
+)
+@click.option(
+    "--drain",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    default=Options().drain,
+    show_default=True,
+    help="Give calls in flight so long when a signal ends the server.",
+)
+@click.option(
+    "--token-env", metavar="NAME", help="Clients must present the token in this environment variable."
+)
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Clients must present the token in this file.",
+)
+@click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="HOST",
+    help="Answer requests for this host too, as behind a proxy. May be given several times.",
+)
+@click.option(
+    "--allow-origin",
+    "origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Let pages of this origin call, such as https://app.example.com. May be given several times.",
+)
+@reading_options
+def serve_mcp(
+    *,
+    paths: tuple[str, ...],
+    transport: str,
+    host: str,
+    port: int,
+    mode: str | None,
+    toolset: str,
+    inline_refs: bool,
+    no_watch: bool,
+    page_size: int,
+    drain: float,
+    token_env: str | None,
+    token_file: Path | None,
+    hosts: tuple[str, ...],
+    origins: tuple[str, ...],
+    reading: Reading,
+) -> None:
+    """Serve the tools as an MCP server.
+
+    Over stdio it ends when its input does. Over HTTP, MCP is at /mcp, the tools of a toolset alone at /mcp/TOOLSET,
+    and /healthz says whether it works; a server that other machines can reach needs a token. SIGTERM and Ctrl-C end
+    it once the calls in flight have ended. What is told to people goes to stderr.
+    """
+    options = Options(toolset, inline_refs, not no_watch, page_size, drain)
+    address = Address(host, port, _token(token_env, token_file), hosts, origins)
+    modes: Mapping[str, str] = NOTHING if mode is None else {"*": mode}
+    if transport == "http":
+        address.checked()
+    runtime = open_runtime(reading, paths, modes=modes)
+    tell_refusals(runtime)
+    if transport == "http":
+        asyncio.run(serve_http(runtime, options, address, _say))
+    else:
+        asyncio.run(serve_stdio(runtime, options, _say))
+
+
+def _say(text: str) -> None:
+    """Tell people, not the client: stdout is the protocol's."""
+    click.echo(f"toolcrib: {escape_terminal(text)}", err=True)
+
+
+def _token(variable: str | None, file: Path | None) -> str:
+    """The token that clients must present; empty for none.
+
+    Raises:
+        ConfigurationError: Two places are named for it, or there is none at the place that is named.
+    """
+    if variable is not None and file is not None:
+        raise click.UsageError("`--token-env` and `--token-file` both name the token; leave one of them out")
+    if variable is None and file is None:
+        return ""
+    place = f"`{variable}`" if file is None else f"`{file}`"
+    try:
+        token = os.environ.get(variable or "", "") if file is None else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"the token in {place} can't be read: {error}") from None
+    if not token.strip():
+        raise ConfigurationError(
+            f"there is no token in {place}",
+            code="token_needed",
+            hint="make one: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
+        )
+    return token.strip()

@@ -1,0 +1,130 @@
+"""MCP over HTTP: listening, serving, and ending without losing a call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from toolcrib.errors import ConfigurationError
+from toolcrib.serve.mcp.ending import Ending
+from toolcrib.serve.mcp.face import Face
+from toolcrib.serve.mcp.guard import Guard
+from toolcrib.serve.mcp.options import Address, Options, Say, is_loopback
+from toolcrib.serve.mcp.telling import opening_line
+from toolcrib.serve.mcp.watching import announcing
+from toolcrib.serve.mcp.web import PATH, Web
+
+if TYPE_CHECKING:
+    from toolcrib.engine import Runtime
+
+CLOSING = 2
+"""Seconds that connections get to close once all calls have ended."""
+
+
+async def serve_http(runtime: Runtime, options: Options, address: Address, say: Say) -> None:
+    """Serve until a signal comes, and let calls in flight end.
+
+    Args:
+        runtime: The tools, entered.
+        options: What is offered, and how.
+        address: Where, and for whom.
+        say: Tells people where it is served, and what goes on.
+
+    Raises:
+        ConfigurationError: The address can't be listened at, or must not without a token.
+    """
+    address = address.checked()
+    listeners = await _listeners(address)
+    ports = sorted({listener.getsockname()[1] for listener in listeners})
+    face = Face(runtime, options, shared=not address.token)
+    web = Web(face, Guard(address, ports), lambda: _toolsets(runtime, options), face.count)
+    server = _Uvicorn(
+        uvicorn.Config(
+            web,
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=CLOSING,
+        )
+    )
+    ending = Ending()
+    with ending.by_signals():
+        say(opening_line(runtime, options, f"at {_url(address, ports[0])}"))
+        async with (
+            _served(server, listeners, ending),
+            web.sessions.run(),
+            announcing(runtime, face, options, say),
+        ):
+            await ending.asked.wait()
+            server.stop_listening()
+            cut = await face.calls.drained(options.drain, ending.hurried)
+            if cut:
+                say(f"{cut} calls were cancelled")
+            face.close()
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn without its signals: they would end streams of events whose calls are still under way."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def stop_listening(self) -> None:
+        """Take no further connection; those that are there go on."""
+        for server in self.servers:
+            server.close()
+
+
+@asynccontextmanager
+async def _served(server: _Uvicorn, listeners: list[Any], ending: Ending) -> AsyncIterator[None]:
+    """Within the block requests are answered; behind it every connection is closed."""
+    serving = asyncio.create_task(server.serve(sockets=listeners))
+    serving.add_done_callback(lambda _task: ending.ask())
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+async def _listeners(address: Address) -> list[Any]:
+    """Sockets that are bound, all of them, or an error that says why not."""
+    loop = asyncio.get_running_loop()
+    shown = f"{address.host}:{address.port}"
+    try:
+        bound = await loop.create_server(asyncio.Protocol, address.host, address.port, start_serving=False)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError(
+            f"nothing can be served at {shown}: {why}",
+            code="address_not_free",
+            hint="choose another `--host` or `--port`; `--port 0` takes any that is free",
+        ) from None
+    try:
+        listeners = [listener.dup() for listener in bound.sockets]
+    finally:
+        bound.close()
+    if not address.token and not all(is_loopback(listener.getsockname()[0]) for listener in listeners):
+        raise ConfigurationError(
+            f"`{address.host}` is not only this machine, so a token is needed", code="token_needed"
+        )
+    return listeners
+
+
+def _toolsets(runtime: Runtime, options: Options) -> list[str]:
+    known = list(runtime.registry.toolsets)
+    return [name for name in known if name == options.toolset] if options.toolset else known
+
+
+def _url(address: Address, port: int) -> str:
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return f"http://{host}:{port}{PATH}"

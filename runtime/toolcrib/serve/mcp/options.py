@@ -1,0 +1,110 @@
+"""How tools are served over MCP: what a caller may choose. Nothing here needs the SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import Final, NamedTuple, TypeAlias
+
+from toolcrib.errors import ConfigurationError
+
+Say: TypeAlias = Callable[[str], None]
+"""Tells people something, on one line; never on the stream that carries the protocol."""
+
+PAGE_TOOLS: Final = 1000
+"""Tools on a page of `tools/list` at most."""
+
+PAGE_BYTES: Final = 768 * 1024
+"""Bytes of JSON on such a page, unless one tool alone is longer: clients refuse events of more than 1 MiB."""
+
+MOST_BODY: Final = 4 * 1024 * 1024
+"""Bytes of a message from a client."""
+
+DRAIN: Final = 10.0
+"""Seconds that calls in flight get when the server is told to end."""
+
+ANYWHERE: Final = frozenset({"", "*", "0.0.0.0", "::"})  # noqa: S104 -- what is compared with, not bound to
+"""Hosts that mean every address of the machine."""
+
+
+class Options(NamedTuple):
+    """What is offered, and how.
+
+    Attributes:
+        toolset: Name of the only toolset that is served; empty for everything that is offered.
+        inline_refs: Whether schemas are freed of references, for clients that do not follow them.
+        watch: Whether files are followed, and clients told of changes.
+        page_tools: Tools on a page of `tools/list` at most.
+        drain: Seconds that calls in flight get at the end.
+    """
+
+    toolset: str = ""
+    inline_refs: bool = False
+    watch: bool = True
+    page_tools: int = PAGE_TOOLS
+    drain: float = DRAIN
+
+
+class Address(NamedTuple):
+    """Where HTTP is served, and for whom.
+
+    Attributes:
+        host: Address or name to listen at.
+        port: Port to listen at; 0 for any that is free.
+        token: What a client must present (RFC 6750); empty for nothing, which only loopback allows.
+        hosts: Values of `Host` that are answered besides those of the address itself.
+        origins: Values of `Origin` of pages in browsers that may call.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    token: str = ""
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+
+    def checked(self) -> Address:
+        """The same address, if it may be served so.
+
+        Raises:
+            ConfigurationError: Other machines could call without a token; or a host or origin that is allowed is
+                none, or any.
+        """
+        for value in (*self.hosts, *self.origins):
+            _check_exact(value)
+        for origin in self.origins:
+            _check_origin(origin)
+        if self.token and not (self.token.isascii() and self.token.isprintable() and " " not in self.token):
+            raise ConfigurationError(
+                "the token has characters that no header can carry", hint="use letters, digits and `-._~+/=`"
+            )
+        if not self.token and not is_loopback(self.host):
+            raise ConfigurationError(
+                f"other machines can reach `{self.host}`, so clients must prove who they are",
+                code="token_needed",
+                hint="name a token by `--token-env NAME` or `--token-file FILE`, or serve at 127.0.0.1",
+            )
+        return self
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address; of a name other than `localhost` nobody knows."""
+    try:
+        return ip_address(host.strip("[]").partition("%")[0]).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _check_exact(value: str) -> None:
+    if "*" in value or not value.strip():
+        raise ConfigurationError(
+            f"`{value}` would allow more than one; hosts and origins are allowed one by one",
+            hint="write `--allow-host mcp.example.com` or `--allow-origin https://app.example.com`",
+        )
+
+
+def _check_origin(origin: str) -> None:
+    scheme, separator, rest = origin.partition("://")
+    if not separator or not scheme or not rest or "/" in rest:
+        raise ConfigurationError(
+            f"`{origin}` is no origin", hint="write scheme, host and port: `https://app.example.com`"
+        )

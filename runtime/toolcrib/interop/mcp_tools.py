@@ -148,13 +148,13 @@ def _stand_in(tool: Descriptor) -> str:
 
 def _annotations(tool: Descriptor) -> dict[str, JSON]:
     usual = Annotations()
+    brought = tool.metadata.get("annotations")
     hints: dict[str, JSON] = {
         hint: said
         for hint, said, default in zip(_HINTS, tool.annotations, usual, strict=True)
         if said is not default
     }
-    kept = tool.metadata.get("annotations")
-    title = kept.get("title") if isinstance(kept, dict) else None
+    title = brought.get("title") if isinstance(brought, dict) else None
     title = title if isinstance(title, str) else tool.title
     return {"title": title, **hints} if title else hints
 

@@ -13,20 +13,18 @@ to be judged like our own. Where a part came from is kept, so problems point int
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
-from toolcrib.errors import ExpressionError, Problem, did_you_mean
+from toolcrib.errors import ExpressionError, Problem, did_you_mean, near_misses
 from toolcrib.loading.documents import Document
 from toolcrib.loading.endpoints import put_endpoint, put_http
 from toolcrib.loading.files import read_text
 from toolcrib.loading.gotemplates import translate
+from toolcrib.loading.icons import own_icon
 from toolcrib.loading.marks import pointer_of
-from toolcrib.model import JSON, Origin
+from toolcrib.model import JSON, Annotations, Origin
 from toolcrib.protocols import Files
 from toolcrib.rendering import as_written
-from toolcrib.schemas import envelope
-from toolcrib.validation import Validator
 
 _HINTS = {
     "readOnlyHint": "read_only",
@@ -34,8 +32,6 @@ _HINTS = {
     "idempotentHint": "idempotent",
     "openWorldHint": "open_world",
 }
-
-_ICON = {"src": "src", "mimeType": "mime_type", "mime_type": "mime_type", "sizes": "sizes", "theme": "theme"}
 
 _PARAMETER_KEYS = {
     "default": "default",
@@ -320,17 +316,23 @@ class _Form:
         return True
 
     def annotations(self, item: JSON, place: str) -> bool:
-        """MCP's hints under our names; a title among them that is not the tool's is kept in the metadata."""
-        if not isinstance(item, dict) or not any(key in _HINTS or key == "title" for key in item):
+        """MCP's hints under our names. What says nothing of the tool's effects is kept in the metadata."""
+        if not isinstance(item, dict):
             return False
         for key, value in item.items():
             where = place + pointer_of((key,))
-            if key != "title":
-                self.put(("annotations", _HINTS.get(key, key)), value, where)
-            elif "title" not in self._value:
-                self.put(("title",), value, where)
-            elif value != self._value["title"]:
-                self.put(("metadata", "annotations", "title"), value, where)
+            if key in _HINTS:
+                if value is not None:
+                    self.put(("annotations", _HINTS[key]), value, where)
+            elif key == "title" and "title" not in self._value:
+                if value is not None:
+                    self.put(("title",), value, where)
+            elif key == "title" and value in (None, self._value["title"]):
+                continue
+            elif key in Annotations._fields or near_misses(key, _HINTS):
+                self.put(("annotations", key), value, where)
+            else:
+                self.put(("metadata", "annotations", key), value, where)
         return True
 
     def icons(self, item: JSON, place: str) -> bool:
@@ -338,7 +340,7 @@ class _Form:
         if not isinstance(item, list):
             return False
         icons = [icon for icon in item if isinstance(icon, dict)]
-        ours = [own for icon in icons if (own := _own_icon(icon)) is not None]
+        ours = [own for icon in icons if (own := own_icon(icon)) is not None]
         if ours:
             self.put(("icons",), [*ours], place)
         if len(icons) < len(item) or sum(map(len, ours)) < sum(map(len, icons)):
@@ -439,18 +441,6 @@ SHARED: dict[str, _Turn] = {
     "type": lambda _form, item, _place: item == "function",
 }
 """Keys that need turning only in a document that is foreign."""
-
-
-def _own_icon(icon: dict[str, JSON]) -> dict[str, JSON] | None:
-    """What our form can hold of an icon; None where that is no icon."""
-    parts = {_ICON[key]: value for key, value in icon.items() if key in _ICON}
-    kept = {key: value for key, value in parts.items() if _icon_part(key).is_valid(value)}
-    return kept if "src" in kept else None
-
-
-@cache
-def _icon_part(key: str) -> Validator:
-    return Validator(envelope("descriptor")["properties"]["icons"]["items"]["properties"][key])
 
 
 def _has_size(part: JSON) -> bool:

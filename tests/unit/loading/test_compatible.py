@@ -10,7 +10,7 @@ from toolcrib import Executors, Runtime
 from toolcrib.loading.compatible import normalise
 from toolcrib.loading.documents import parse_documents
 from toolcrib.loading.sources import load, parse, parse_files
-from toolcrib.model import Icon
+from toolcrib.model import Annotations, Icon
 from toolcrib.rendering import as_written, compile_value
 
 MANIFEST = """
@@ -429,6 +429,18 @@ def test_icons_that_ours_can_say_leave_nothing_in_the_metadata(icons):
 def test_a_title_among_annotations_is_the_title_without_any_hint():
     tool = only({"name": "t", "inputSchema": SCHEMA, "annotations": {"title": "T"}}, "a.json")
     assert (tool.title, tool.metadata) == ("T", {})
+
+
+def test_what_annotations_say_beside_hints_is_kept_in_the_metadata():
+    said = {"title": None, "readOnlyHint": True, "idempotentHint": None, "audience": ["user"], "priority": 1}
+    tool = only({"name": "t", "inputSchema": SCHEMA, "annotations": said}, "a.json")
+    assert (tool.title, tool.annotations) == ("", Annotations(read_only=True))
+    assert tool.metadata == {"annotations": {"audience": ["user"], "priority": 1}}
+
+
+def test_annotations_without_hints_are_read_as_well():
+    tool = only({"name": "t", "inputSchema": SCHEMA, "annotations": {"audience": ["user"]}}, "a.json")
+    assert (tool.annotations, tool.metadata) == (Annotations(), {"annotations": {"audience": ["user"]}})
 
 
 def test_hints_alone_make_a_document_foreign():

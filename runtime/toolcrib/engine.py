@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import cached_property
 from types import TracebackType
@@ -118,6 +118,7 @@ class Runtime:
         self._runner: asyncio.Runner | None = None
         self._taking: set[asyncio.Task[None]] = set()
         self._watcher: asyncio.Task[None] | None = None
+        self._followers: list[Callable[[], None]] = []
         self._main = self.session(id="main", clock=clock, seed=seed)
 
     @classmethod
@@ -641,10 +642,23 @@ class Runtime:
         catalogue: Catalogue = await executor.catalogue(server)
         return catalogue
 
-    def _tell(self, events: Iterable[ToolEvent]) -> None:
+    def follow(self, hear: Callable[[], None]) -> Callable[[], None]:
+        """Have something called, in the event loop, each time that tools appear, change or go.
+
+        Other than an observer it costs calls nothing.
+
+        Returns:
+            What ends that.
+        """
+        self._followers.append(hear)
+        return lambda: self._followers.remove(hear)
+
+    def _tell(self, events: Sequence[ToolEvent]) -> None:
         if self._observer is not None:
             for event in events:
                 self._observer(event)
+        for hear in [*self._followers] if events else ():
+            hear()
 
     async def watch(self, *, poll: float = 1.0) -> AsyncGenerator[ReloadReport, None]:
         """Reload whenever files change, and report each time: `async for report in runtime.watch()`.

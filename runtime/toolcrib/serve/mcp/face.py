@@ -45,8 +45,8 @@ Context = ServerRequestContext[Any, Any]
 TOOLSET: Final = "toolcrib.toolset"
 """Where the scope of an HTTP request names the toolset that its path asks for."""
 
-FRESH_WATCHED: Final = 5_000
-"""Milliseconds for which a list is fresh while files are followed: clients that subscribe are told of a change."""
+FRESH_CHANGING: Final = 5_000
+"""Milliseconds for which a list is fresh that may change: clients that subscribe are told at once."""
 
 FRESH: Final = 60_000
 """Milliseconds for which a list is fresh that only a new start changes."""
@@ -83,11 +83,11 @@ class Face:
         self._listings = Listings(options)
         self._connections: dict[Connection, Session] = {}
         self._stateless = runtime.session(caller="mcp")
+        self._changes = options.watch or bool(runtime.servers)
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
-        self.server = self._made(
-            CacheHint(FRESH_WATCHED if options.watch else FRESH, "public" if shared else "private")
-        )
+        fresh = FRESH_CHANGING if self._changes else FRESH
+        self.server = self._made(CacheHint(fresh, "public" if shared else "private"))
 
     def _made(self, hint: CacheHint) -> Server[Any]:
         project = self._runtime.project
@@ -98,9 +98,9 @@ class Face:
             get_tool_input_schema=self._input_schema,
             on_list_tools=self._list_nothing,  # type: ignore[arg-type]
             on_call_tool=self._call,  # type: ignore[arg-type]
-            on_subscriptions_listen=self._listen if self._options.watch else None,
+            on_subscriptions_listen=self._listen if self._changes else None,
         )
-        server.changes = self._options.watch
+        server.changes = self._changes
         server.middleware.append(self._guarded)
         return server
 
@@ -147,23 +147,32 @@ class Face:
     async def _call(self, ctx: Context, params: CallToolRequestParams) -> dict[str, Any]:
         listing = self._listing(ctx)
         name = listing.named.get(params.name)
-        if name is None:
+        if name is None and not self._may_appear(ctx, params.name):
             raise _unknown(params.name, listing)
+        name = name or params.name
         meta: Mapping[str, Any] = ctx.meta or NOTHING
         report = ctx.session.report_progress if meta.get("progress_token") is not None else None
         result = await self.calls.run(self._session(ctx), name, params.arguments, _trace_of(meta), report)
         if result.outcome is Outcome.NOT_FOUND:  # it went between the look and the call
             raise _unknown(params.name, self._listing(ctx))
         revision = ctx.protocol_version
-        return wire_result(name, result, revision=revision, declared=listing.has_output(name, revision))
+        declared = self._listing(ctx).has_output(name, revision)
+        return wire_result(name, result, revision=revision, declared=declared)
+
+    def _may_appear(self, ctx: Context, name: str) -> bool:
+        """Whether a tool may be that of a server which could not be asked yet; a call asks it again."""
+        return not self._toolset(ctx) and self._runtime.awaited(name) is not None
 
     def _input_schema(self, name: str) -> Mapping[str, JSON] | None:
         """The schema against which the SDK judges `Mcp-Param-*` headers (MCP 2026-07-28, transports)."""
         return self._listings.of(self._runtime.registry, self._options.toolset).input_of(name)
 
     def _listing(self, ctx: Context) -> Listing:
+        return self._listings.of(self._runtime.registry, self._toolset(ctx))
+
+    def _toolset(self, ctx: Context) -> str:
         asked = ctx.request.scope.get(TOOLSET, "") if ctx.request is not None else ""
-        return self._listings.of(self._runtime.registry, asked or self._options.toolset)
+        return asked or self._options.toolset
 
     def count(self) -> int:
         """How many tools are offered now, within the toolset that is served."""
@@ -184,6 +193,7 @@ class Face:
 
         async def ended() -> None:
             self._connections.pop(connection, None)
+            await session.aclose()
 
         connection.exit_stack.push_async_callback(ended)
         return session

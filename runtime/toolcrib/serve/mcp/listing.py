@@ -8,7 +8,6 @@ from bisect import bisect_right
 from functools import cached_property
 from typing import NamedTuple
 
-from toolcrib.errors import near_misses
 from toolcrib.interop.mcp_tools import definition_of, has_output, schemas_of
 from toolcrib.model import JSON
 from toolcrib.registry import Registry
@@ -56,8 +55,7 @@ class Listing:
     def near(self, name: str) -> list[str]:
         """The names, as they are listed, that a name which is not here may have meant."""
         registry = self.registry
-        found = near_misses(name, self.named)
-        return list(dict.fromkeys(registry.alias_of(self.named[match]) for match in found))
+        return [registry.alias_of(match) for match in registry.near(name) if match in self.named]
 
     def input_of(self, name: str) -> dict[str, JSON] | None:
         """The input schema as it is listed; None where there is no such tool."""
@@ -73,7 +71,8 @@ class Listing:
         """Whether the definition of a tool says what its structured content looks like."""
         key = (name, revision)
         if key not in self._outputs:
-            self._outputs[key] = has_output(self.registry[name], revision)
+            tool = self.registry.get(name)
+            self._outputs[key] = tool is not None and has_output(tool, revision)
         return self._outputs[key]
 
     def page(self, revision: str, cursor: str | None) -> Page:

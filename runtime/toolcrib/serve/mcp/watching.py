@@ -17,25 +17,32 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def announcing(runtime: Runtime, face: Face, options: Options, say: Say) -> AsyncIterator[None]:
-    """Within the block changes of files are followed, if that is wanted."""
-    if not options.watch:
-        yield
-        return
-    task = asyncio.create_task(_followed(runtime, face, say))
+    """Within the block clients are told of changes, and files are followed, if that is wanted."""
+    changed = asyncio.Event()
+    unfollow = runtime.follow(changed.set)
+    tasks = [asyncio.create_task(_announced(changed, face))]
+    if options.watch:
+        tasks.append(asyncio.create_task(_followed(runtime, say)))
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        unfollow()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
-async def _followed(runtime: Runtime, face: Face, say: Say) -> None:
-    """One notice for each reload, however many tools it changes."""
+async def _announced(changed: asyncio.Event, face: Face) -> None:
+    """One notice for however many tools that change together."""
+    while await changed.wait():
+        changed.clear()
+        await face.announce()
+
+
+async def _followed(runtime: Runtime, say: Say) -> None:
     try:
         async with aclosing(runtime.watch()) as reports:
             async for report in reports:
                 say(f"reloaded: {report}")
-                if report.appeared or report.changed or report.gone:
-                    await face.announce()
     except ConfigurationError as error:
         say(f"files are not followed: {error.message}")

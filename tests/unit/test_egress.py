@@ -857,3 +857,23 @@ def test_a_refused_name_is_told_with_its_address():
         "`internal.corp:443` resolves to 10.0.0.5, a private address, which tools may not reach"
     )
     assert caught.value.hint == 'name it in `egress: {allow: ["internal.corp:443"]}` of toolcrib.yaml'
+
+
+def test_a_guard_that_allows_more_leaves_the_first_as_it_was():
+    dialled = []
+
+    async def dial(address, port):
+        dialled.append((address, port))
+        return socket.socket()
+
+    first = Guard(["10.0.0.1:80"], dial=dial)
+    more = first.also(["127.0.0.1:3105", "localhost:3105"])
+    more.check("10.0.0.1", 80, ANY)
+    more.check("127.0.0.1", 3105, ANY)
+    asyncio.run(more.connect("127.0.0.1", 3105, ANY)).close()
+    assert dialled == [("127.0.0.1", 3105)]
+    for guard, port in ((first, 3105), (more, 3106)):
+        with pytest.raises(EgressRefused):
+            guard.check("127.0.0.1", port, ANY)
+    with pytest.raises(ValueError, match="would allow every address"):
+        first.also(["*:80"])

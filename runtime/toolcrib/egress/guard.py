@@ -56,9 +56,10 @@ class Guard:
     def __init__(
         self, allow: Iterable[str] = (), *, resolve: Resolve | None = None, dial: Dial | None = None
     ) -> None:
+        self._allow = tuple(allow)
         entries: set[tuple[str, int]] = set()
         faults: list[str] = []
-        for entry in allow:
+        for entry in self._allow:
             try:
                 entries.add(read_allowed(entry))
             except ValueError as error:
@@ -69,6 +70,17 @@ class Guard:
         self._below = tuple((glob[1:], port) for glob, port in sorted(entries) if glob.startswith("*."))
         self._resolve = look_up if resolve is None else resolve
         self._dial = dial_address if dial is None else dial
+
+    def also(self, allow: Iterable[str]) -> Guard:
+        """A guard that makes the same decisions and connections, and allows more.
+
+        Args:
+            allow: Entries as the class takes them.
+
+        Raises:
+            ValueError: As the class does.
+        """
+        return Guard([*self._allow, *allow], resolve=self._resolve, dial=self._dial)
 
     def check(self, host: str, port: int, hosts: Collection[str]) -> None:
         """Refuse what can be refused without a look-up.

@@ -14,20 +14,13 @@ from toolcrib.http.dialling import IDLE_MOST, IDLE_SECONDS, Dialler, keep_quiet
 from toolcrib.http.lines import answer_lines, bad_response, body_of, broken, request_lines, request_target
 from toolcrib.http.loops import PerLoop
 from toolcrib.http.messages import Bounds, HTTPError, Request, Response, closed
-from toolcrib.http.wire import Wire
+from toolcrib.http.wire import Exchanger, Wire
 
 _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")
 
 
 class _Stale(Exception):
     """A kept connection was dead before any byte of the answer came."""
-
-
-class _Exchanger(httpcore.AsyncHTTP11Connection):
-    """httpcore's connection, which also tells what stands behind an answer."""
-
-    def surplus(self) -> bool:
-        return bool(self._h11_state.trailing_data[0])
 
 
 class _Key(NamedTuple):
@@ -52,7 +45,7 @@ class _Connection:
 
     def __init__(self, request: Request, wire: Wire) -> None:
         self.origin = httpcore.Origin(request.scheme.encode(), request.host.encode(), request.port)
-        self.http = _Exchanger(self.origin, wire)
+        self.http = Exchanger(self.origin, wire)
         self.wire = wire
         self.used = False
         self.since = 0.0

@@ -1,4 +1,4 @@
-"""A connection for httpcore: its stream over a plain asyncio transport, with the bound of headers and the time of silence."""
+"""Connections of httpcore, and their stream over a plain asyncio transport, with the bound of headers and the time of silence."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ from toolcrib.http.messages import Bounds, Fault, HTTPError
 from toolcrib.http.readiness import readable
 
 _START = b"HTTP/"
+
+
+class Exchanger(httpcore.AsyncHTTP11Connection):
+    """httpcore's connection, which also tells what stands behind an answer."""
+
+    def surplus(self) -> bool:
+        """Whether more was sent than the answer."""
+        return bool(self._h11_state.trailing_data[0])
 
 
 class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):

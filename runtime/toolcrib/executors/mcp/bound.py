@@ -1,0 +1,188 @@
+"""A tool of an MCP server, ready to be called."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from toolcrib.executors.mcp import failures
+from toolcrib.executors.mcp.arguments import Misfit, Overlay
+from toolcrib.executors.mcp.connections import Connections
+from toolcrib.executors.mcp.failures import Asked, Broken, Down, Garbled, Refused, Silent
+from toolcrib.model import JSON, Call, CallContext, Descriptor, Outcome, Result
+from toolcrib.secrets import redact
+from toolcrib.servers import Server, Verdict
+from toolcrib.text import compact
+from toolcrib.vault import Vault
+from toolcrib.vault.results import masked
+
+if TYPE_CHECKING:
+    from toolcrib.executors.mcp.connection import Connection
+
+_NOBODY_LISTENS = CallContext._field_defaults["emit"]
+
+
+class BoundMcp:
+    """A tool of a server.
+
+    Attributes:
+        waits: A call waits for the world.
+        origin: `mcp:` and the name of the server, whose limits and circuit its tools share.
+        repeatable: Whether an attempt may follow another one that may have acted.
+    """
+
+    waits = True
+
+    def __init__(
+        self, tool: Descriptor, server: Server, remote: str, overlay: Overlay, connections: Connections
+    ) -> None:
+        """Hold what every call needs.
+
+        Args:
+            tool: The descriptor.
+            server: The server.
+            remote: Its name for the tool.
+            overlay: What the descriptor does to arguments.
+            connections: Where the server is found.
+        """
+        annotations = tool.annotations
+        self.origin = f"mcp:{server.name}"
+        self.repeatable = annotations.idempotent or annotations.read_only
+        self._tool = tool
+        self._asked = Asked(server, remote, tool.name, self.repeatable)
+        self._overlay = overlay
+        self._connections = connections
+        self._vault: Vault = connections.world.vault
+        self._filtered = None if server.offers(remote) else failures.filtered(self._asked)
+
+    async def execute(self, call: Call) -> Result:
+        """One attempt: the tool is called at most once."""
+        if self._filtered is not None:
+            return self._filtered
+        try:
+            arguments = self._overlay.over(call.arguments)
+        except Misfit as misfit:
+            return _refused(call, misfit)
+        try:
+            result = await self._called(call, arguments)
+        except Down as down:
+            result = down.result
+        return masked(result, self._vault) if self._may_tell(result) else result
+
+    def explain(self, call: Call) -> JSON | Result:
+        """The server, the tool and the arguments that it would get, masked. Nothing is started."""
+        if self._filtered is not None:
+            return self._filtered
+        try:
+            arguments = self._overlay.over(call.arguments)
+        except Misfit as misfit:
+            return _refused(call, misfit)
+        server = self._asked.server
+        verdict = self._connections.world.judge(server, None)
+        refused = self._refused_by(verdict)
+        if refused is not None:
+            return refused
+        plan: JSON = {
+            "server": server.name,
+            "transport": server.transport,
+            "endpoint": endpoint_of(server),
+            "tool": self._asked.tool,
+            "arguments": redact(arguments, self._tool.input_schema),
+        }
+        return self._vault.hide_in(plan)
+
+    async def _called(self, call: Call, arguments: dict[str, JSON]) -> Result:
+        """Call once more over a new connection where nothing of the first call can have reached the server."""
+        session = call.context.session
+        name = self._asked.server.name
+        for last in (False, True):
+            connection = await self._connections.get(name, session.id, session.clock)
+            with session.clock.outside():
+                try:
+                    return await self._answer(connection, call, arguments)
+                except Broken as error:
+                    if last or error.begun or connection.alive:
+                        return failures.broken(self._asked, error)
+        raise AssertionError("the second turn returns")
+
+    async def _answer(self, connection: Connection, call: Call, arguments: dict[str, JSON]) -> Result:
+        """What a connection makes of a call.
+
+        Raises:
+            Broken: No answer can come any more.
+        """
+        asked = self._asked
+        await connection.trusted()
+        refused = self._refused_by(connection.verdict) or self._unable(connection)
+        if refused is not None:
+            return refused
+        emit = call.context.emit
+        try:
+            raw = await connection.call(
+                asked.tool,
+                arguments,
+                progress=None if emit is _NOBODY_LISTENS else emit,
+                trace=call.context.trace,
+            )
+            from toolcrib.executors.mcp.results import result_of  # noqa: PLC0415 -- once a call came so far
+
+            result = result_of(raw, asked, self._tool.output_schema, connection.catalogue)
+        except Refused as error:
+            result = failures.refused(asked, error, connection.catalogue.tools)
+        except Silent:
+            result = failures.silent(asked)
+        except Garbled as error:
+            result = failures.violated(asked, error.message, error.raw)
+        if result.outcome is Outcome.TOOL_ERROR:
+            unanswered = connection.unanswered(result.message)
+            return failures.with_more(result, unanswered) if unanswered else result
+        return result
+
+    def _refused_by(self, verdict: Verdict) -> Result | None:
+        """The result where a lock refuses the tool."""
+        refused = verdict.refused
+        if not refused:
+            return None
+        why = refused.get(self._asked.tool) or refused.get("*")
+        return None if why is None else failures.changed(self._asked, why)
+
+    def _unable(self, connection: Connection) -> Result | None:
+        """The result where the server has said beforehand that it can't be called so."""
+        definition = connection.catalogue.tools.get(self._asked.tool)
+        execution = None if definition is None else definition.get("execution")
+        if isinstance(execution, dict) and execution.get("taskSupport") == "required":
+            return failures.task_only(self._asked)
+        return None
+
+    def _may_tell(self, result: Result) -> bool:
+        """Whether a result may hold a secret: a quick look, which may spare a long one."""
+        if not self._vault.known:
+            return False
+        parts = [part.as_json() for part in result.content]
+        details: JSON = {} if result.error is None else dict(result.error.details)
+        try:
+            text = compact([result.value, result.message, details, result.raw_value, *parts])
+        except (TypeError, ValueError):
+            return True
+        return self._vault.knows(text.encode())
+
+
+def endpoint_of(server: Server) -> str:
+    """Where a server is, as it was written: its command line or its address. Nothing is looked up in it."""
+    return server.url or shlex.join([server.command, *server.args])
+
+
+def _refused(call: Call, misfit: Misfit) -> Result:
+    violation: dict[str, JSON] = {
+        "pointer": misfit.pointer,
+        "keyword": "mcp",
+        "expected": misfit.hint,
+        "got": None,
+        "hint": misfit.hint,
+    }
+    line = f"{misfit.pointer}: {misfit.message}" + (f"; {misfit.hint}" if misfit.hint else "")
+    return Result.failed(
+        Outcome.INVALID_ARGUMENTS,
+        f"invalid arguments for `{call.tool.name}`:\n{line}",
+        details={"violations": [violation]},
+    )

@@ -58,12 +58,12 @@ class Entries:
             return
         for name, place, entry in named:
             if not name.strip():
-                self._tell(place, "missing_key", "a server needs a name", "write it before the server")
+                self._complain(place, "missing_key", "a server needs a name", "write it before the server")
             elif not isinstance(entry, dict):
                 self._unfit(place, "an object", entry)
             elif entry.get("disabled") is True or entry.get("enabled") is False:
                 message = f"`{clipped(name)}` is switched off in this file, and left out"
-                self._tell(place, "server_left_out", message, severity="notice")
+                self._complain(place, "server_left_out", message, severity="notice")
             else:
                 written = self._server(name, entry, place)
                 if written is not None:
@@ -84,7 +84,7 @@ class Entries:
                 continue
             if said.setdefault(meaning, found) != found:
                 other = spots[meaning].pointer.rpartition("/")[2]
-                self._tell(
+                self._complain(
                     place,
                     "contradiction",
                     f"`{key}` says something else than `{other}`",
@@ -109,7 +109,7 @@ class Entries:
             if said.pop(key):
                 kind = "with a `url`" if "url" in said else "that is started"
                 message = f"`{key}` has no effect on a server {kind}, and is left out"
-                self._tell(spots[key], "client_key", message, severity="notice")
+                self._complain(spots[key], "client_key", message, severity="notice")
             for each in [each for each in spots if each.partition(".")[0] == key]:
                 del spots[each]
 
@@ -157,15 +157,15 @@ class Entries:
             return known
         message = f"there is no transport `{clipped(value)}` here, so this server is left out"
         hint = did_you_mean(value, TRANSPORTS) or "the transports are: `stdio`, `http`, `sse`"
-        self._tell(spot, "server_left_out", message, hint, severity="warning")
+        self._complain(spot, "server_left_out", message, hint, severity="warning")
         return _NONE
 
     def _unfit(self, spot: Spot, expected: str, value: JSON) -> Any:
         """Tell that a value is of another kind than its key has. What it is may be secret, so it is not shown."""
-        self._tell(spot, "wrong_type", f"expected {expected}, got {_kind_of(value)}")
+        self._complain(spot, "wrong_type", f"expected {expected}, got {_kind_of(value)}")
         return _NONE
 
-    def _tell(
+    def _complain(
         self, spot: Spot, code: str, message: str, hint: str = "", severity: Severity = "error"
     ) -> None:
         self._problems.append(spot.problem(code, message, hint, severity))

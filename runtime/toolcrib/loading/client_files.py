@@ -159,11 +159,7 @@ def root_of(path: str) -> str:
 def notice_of(path: str) -> Problem:
     """What is said of a file that names servers and lies in a folder that is scanned: nothing of it is started."""
     message = "the file names MCP servers, and none of them is used"
-    hint = f"write `servers_from: {clipped(path, 200)}` in `toolcrib.yaml`, relative to it"
+    name = clipped(os.path.basename(path), 200)  # noqa: PTH119
+    hint = f"to use them, name the file in `toolcrib.yaml`, relative to that: `servers_from: {name}`"
     notice = Problem(code=FOUND, message=message, hint=hint, severity="notice")
     return notice.at(path, 1, 1)
-
-
-def is_like_one(text: str) -> bool:
-    """Whether a text that can't be read may have been meant as such a file."""
-    return '"mcpServers"' in text

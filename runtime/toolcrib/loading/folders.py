@@ -27,7 +27,7 @@ from toolcrib.loading.files import (
 from toolcrib.loading.finding import PROJECT_FILES
 from toolcrib.loading.packs import Pack, fits
 from toolcrib.loading.reader import Reader, second_pack_file
-from toolcrib.loading.strangers import foreign
+from toolcrib.loading.strangers import stranger_in
 from toolcrib.loading.trail import LINKED, Trail
 
 
@@ -206,7 +206,7 @@ class Folders:
             return
         self._trail.file(path)
         documents, problems = read_documents(path, path)
-        stranger = foreign(Path(path), path, problems) if scanned and problems else None
+        stranger = stranger_in(Path(path), path, documents, problems) if scanned else None
         if stranger is not None:
             documents, problems = [], [stranger]
         folder = Path(here.path)

@@ -123,8 +123,8 @@ class Project:
         limits: Key of `limits`, with dots, -> value as it is written.
         egress: `host:port` that tools may reach although the address is special.
         origins: Origin as descriptors write it -> the one that is called instead.
-        servers: MCP servers by name: those of `files`, with what `servers` says laid over them.
-        files: The files that `servers_from` names, as a person names them.
+        servers: MCP servers by name: those of `servers_from`, with what `servers` says laid over them.
+        servers_from: The files that name servers, as a person names them.
         lock: What becomes of a remote tool that changed: `warn` or `block`; empty where nothing is said.
         profile: Name of the profile that is in force unless another is chosen; empty for none.
         profiles: By name.
@@ -144,7 +144,7 @@ class Project:
     egress: tuple[str, ...] = ()
     origins: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     servers: Mapping[str, Server] = field(default_factory=lambda: NOTHING)
-    files: tuple[str, ...] = ()
+    servers_from: tuple[str, ...] = ()
     lock: str = ""
     profile: str = ""
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
@@ -242,7 +242,7 @@ def parse_project(
         from toolcrib.loading.servers import servers_of_project  # noqa: PLC0415 -- many projects have none
 
         servers, files, faults = servers_of_project(kept, document, project.root, note)
-        project, problems = replace(project, servers=servers, files=files), [*problems, *faults]
+        project, problems = replace(project, servers=servers, servers_from=files), [*problems, *faults]
     return project, [document.place(problem) for problem in problems]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from toolcrib.errors import Problem, Severity
+from toolcrib.http.headers import fault_of_name, header_fault
 from toolcrib.http.messages import parse_origin
 from toolcrib.loading.marks import clipped
 from toolcrib.secrets import is_secret_name
@@ -21,28 +22,20 @@ class _Where(Protocol):
     def __call__(self, key: str = "", *steps: str | int) -> _Spot: ...
 
 
-_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""A field name (RFC 9110, section 5.6.2)."""
-
 _OF_THE_PROTOCOL: Final = frozenset(
     {
         "accept",
-        "connection",
-        "content-length",
         "content-type",
-        "host",
         "last-event-id",
         "mcp-method",
         "mcp-name",
         "mcp-protocol-version",
         "mcp-session-id",
-        "transfer-encoding",
-        "upgrade",
     }
 )
-"""Written by the transport (MCP, "Streamable HTTP") or the connection."""
+"""Written by the transport (MCP, "Streamable HTTP"), besides those that belong to any connection."""
 
-_UNSENDABLE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_COOKIES: Final = "write `auth: {type: apiKey, in: cookie, name: ..., value: ...}`"
 
 
 def check_texts(said: Mapping[str, Any], where: _Where) -> Iterator[Problem]:
@@ -88,17 +81,19 @@ def check_headers(headers: Mapping[str, str], where: _Where) -> Iterator[Problem
     for name, text in headers.items():
         spot = where("headers", name)
         other = known.setdefault(name.lower(), name)
-        if not _HEADER.fullmatch(name):
-            yield spot.problem("wrong_form", f"`{clipped(name)}` is no name of a header")
-        elif name.lower() in _OF_THE_PROTOCOL:
-            message = f"the header `{name}` belongs to the connection or to MCP, and can't be written"
+        fault = fault_of_name(name)
+        if fault is not None:
+            hint = _COOKIES if name.lower() == "cookie" else fault.hint
+            yield spot.problem(fault.code, fault.message, hint)
+        elif name.lower() in _OF_THE_PROTOCOL or name.lower().startswith("mcp-param-"):
+            message = f"the header `{name}` is MCP's own, and can't be written here"
             yield spot.problem("reserved_header", message, "leave it out")
         elif other != name:
             message = f"the header `{name}` is written twice, once as `{other}`"
             yield spot.problem("duplicate_header", message, "leave out one of them")
-        if _UNSENDABLE.search(text):
-            message = f"the header `{clipped(name)}` holds a line break or control character"
-            yield spot.problem("unusable_credential", message, "write it on one line")
+        unsendable = header_fault(text)
+        if unsendable:
+            yield spot.problem("unusable_credential", f"the header `{clipped(name)}` {unsendable}")
         for problem in check_variables(text, ""):
             yield spot.problem(problem.code, problem.message, problem.hint)
         yield from _check_literal(name, text, spot)

@@ -9,14 +9,20 @@ from typing import Final
 
 from toolcrib.errors import Problem
 from toolcrib.loading import jsontext, yamltext
-from toolcrib.loading.documents import first_bytes
+from toolcrib.loading.documents import Document, first_bytes
 from toolcrib.loading.files import PACK_FILES
 from toolcrib.loading.marks import Place, roots
+from toolcrib.model import JSON
 
 _OUR_KEYS: Final = frozenset({"name", "scenario", "function"})
 """One of these at the top of a document can make it a descriptor or scenario, in whatever form."""
 
 _OUR_NAMES: Final = re.compile(r".*\.(?:tool|scenario)\.[a-z]+")
+
+_SERVERS: Final = frozenset({"mcpServers", "servers", "mcp", "context_servers"})
+"""Keys under which files of MCP clients name servers."""
+
+_SERVERS_IN_JSON: Final = re.compile(r'"(?:mcpServers|servers|context_servers)"\s*:')
 
 # Behind a fault of the syntax there are no marks, so there the text itself is looked at.
 _IN_YAML: Final = re.compile(r"""^["']?(?:name|scenario|function)["']?\s*:|^kind:\s*Tool\b""", re.MULTILINE)
@@ -24,6 +30,29 @@ _IN_JSON: Final = re.compile(r'"(?:name|scenario|function)"\s*:|"kind"\s*:\s*"To
 
 _ALWAYS_ERRORS: Final = frozenset({"too_large", "file_unreadable", "file_vanished"})
 """What says nothing of the content."""
+
+
+def stranger_in(
+    path: Path, source: str, documents: Sequence[Document], problems: Sequence[Problem]
+) -> Problem | None:
+    """The one notice for a file that was found in a folder and is not ours; None where it is to be read on.
+
+    Args:
+        path: The file.
+        source: What it is called in problems.
+        documents: What was read of it.
+        problems: What is wrong with its text.
+    """
+    if len(documents) == 1 and _may_name_servers(documents[0].value):
+        from toolcrib.loading.client_files import looks_like_servers_file, notice_of  # noqa: PLC0415 -- rarely met
+
+        if looks_like_servers_file(documents[0].value):
+            return notice_of(source)
+    return foreign(path, source, problems) if problems else None
+
+
+def _may_name_servers(value: JSON) -> bool:
+    return isinstance(value, dict) and "name" not in value and not _SERVERS.isdisjoint(value)
 
 
 def foreign(path: Path, source: str, problems: Sequence[Problem]) -> Problem | None:
@@ -45,7 +74,13 @@ def foreign(path: Path, source: str, problems: Sequence[Problem]) -> Problem | N
         text = first_bytes(path).decode("utf-8", errors="replace")
     except OSError:
         return None
-    if _looks_like_ours(text, as_json=source.lower().endswith(".json")):
+    as_json = source.lower().endswith(".json")
+    if as_json and _SERVERS_IN_JSON.search(text):
+        from toolcrib.loading.client_files import is_servers_file, notice_of  # noqa: PLC0415 -- as above
+
+        if is_servers_file(str(path)):
+            return notice_of(source)
+    if _looks_like_ours(text, as_json=as_json):
         return None
     message = f"this is no descriptor, scenario or pack, and it can't be read: {first.code}: {first.message}"
     hint = "a descriptor has `name:`, a scenario begins with `scenario:`; keep other data out of the folder"

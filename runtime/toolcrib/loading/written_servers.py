@@ -15,7 +15,7 @@ from toolcrib.clock import parse_duration
 from toolcrib.errors import Problem, Severity
 from toolcrib.loading.marks import clipped
 from toolcrib.loading.server_texts import check_headers, check_texts, check_url
-from toolcrib.pointers import pointer_step
+from toolcrib.pointers import keys_of, pointer_step
 from toolcrib.servers import LONGEST_NAME, SEPARATOR, Server
 
 
@@ -195,6 +195,7 @@ def check(written: Written) -> Iterator[Problem]:
     yield from check_texts(written.said, written.spot)
     if "url" in written.said:
         yield from check_url(written.said["url"], written.spot("url"))
+        yield from _check_auth(written)
     yield from check_headers(written.said.get("headers", {}), written.spot)
     if written.said.get("transport") == "sse" and written.said.get("era") == "modern":
         message = "`transport: sse` was gone before the `modern` era began"
@@ -208,6 +209,20 @@ def check(written: Written) -> Iterator[Problem]:
 
 
 _LONGEST_START: Final = 600.0
+
+
+def _check_auth(written: Written) -> Iterator[Problem]:
+    """What is wrong with `auth` beyond its shape; secrets are looked up when the server is connected."""
+    if "auth" not in written.said:
+        return
+    from toolcrib.auth import compile_auth  # noqa: PLC0415 -- few servers have it
+
+    problems: list[Problem] = []
+    block = {key: written.said[key] for key in _OF_ADDRESSES if key in written.said}
+    compile_auth(block, "", lambda pointer: written.spot(*keys_of(pointer)).place(), problems, None)
+    for problem in problems:
+        spot = written.spot(*keys_of(problem.pointer))
+        yield spot.problem(problem.code, problem.message, problem.hint, problem.severity)
 
 
 def _check_kind(written: Written) -> Iterator[Problem]:

@@ -47,7 +47,18 @@ def envelope(kind: Kind) -> dict[str, Any]:
     """The schema of a kind of document without the blocks of any mode. Not to be changed."""
     text = files(__package__).joinpath(f"{kind}.json").read_text(encoding="utf-8")
     schema: dict[str, Any] = json.loads(text)
+    if kind == "project":
+        _add_auth(schema)
     return schema
+
+
+def _add_auth(schema: dict[str, Any]) -> None:
+    """Put in what an `auth` may be; its schema lies beside the code that reads it."""
+    text = files("toolcrib").joinpath("auth", "schema.json").read_text(encoding="utf-8")
+    auth: dict[str, Any] = json.loads(text)
+    definitions = auth.pop("$defs")
+    schema["$defs"]["auth"] |= {**auth, **schema["$defs"]["auth"]}
+    schema["$defs"] |= definitions
 
 
 def with_blocks(kind: Kind, blocks: Mapping[str, Schema]) -> dict[str, Any]:

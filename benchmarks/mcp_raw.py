@@ -60,7 +60,7 @@ class HttpClient:
 
     async def open(self) -> Self:
         """Connect, and shake hands where the era does."""
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 24)
+        await self._connect()
         if self._era == "2026-07-28":
             self._lines["MCP-Protocol-Version"] = self._era
             return self
@@ -73,6 +73,15 @@ class HttpClient:
         done = await self.exchange(self._post({"jsonrpc": "2.0", "method": "notifications/initialized"}))
         assert b" 202 " in done.head.splitlines()[0], done
         return self
+
+    async def _connect(self) -> None:
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 24)
+
+    async def refreshed(self) -> None:
+        """Connect again where the server has closed what was idle for some seconds; a session outlives that."""
+        if self._reader.at_eof():
+            self._writer.close()
+            await self._connect()
 
     def request(self, method: str, params: Mapping[str, Any]) -> bytes:
         """The bytes of a request. They may be sent again and again: no two are under way at once."""

@@ -110,11 +110,17 @@ def servers(folder: Path) -> dict[str, Words]:
             *over,
         ]
 
-    def theirs(environment: str, count: int, port: int | None) -> list[str]:
-        script = HERE / "peers" / f"serving_{environment}.py"
+    return {"ours": ours, "sdk": theirs("mcp"), "fastmcp": theirs("fastmcp")}
+
+
+def theirs(environment: str) -> Words:
+    """The server of a peer."""
+    script = HERE / "peers" / f"serving_{environment}.py"
+
+    def words(count: int, port: int | None) -> list[str]:
         return [str(python_of(environment)), str(script), str(count), *([] if port is None else [str(port)])]
 
-    return {"ours": ours, "sdk": partial(theirs, "mcp"), "fastmcp": partial(theirs, "fastmcp")}
+    return words
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -158,6 +164,8 @@ class Serving(ExitStack):
                 assert b"18.5" in answer.body, answer
 
         async def together() -> float:
+            for client, _request in known:
+                await client.refreshed()
             started = time.perf_counter()
             await asyncio.gather(*[caller(*pair) for pair in known])
             return (time.perf_counter() - started) / (clients * each)
@@ -169,6 +177,7 @@ class Serving(ExitStack):
         (client,) = self.clients(name, era, 1)
 
         async def listed() -> float:
+            await client.refreshed()
             started = time.perf_counter()
             bodies = await client.list_all()
             took = time.perf_counter() - started

@@ -1,0 +1,64 @@
+"""Our calls of an MCP server's tool beside those of the SDK's own client, to the same server from the same process.
+
+python benchmarks/mcp_client.py [--rounds 40]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from mcp_server import FEW, Serving, theirs
+from peers import Worker, python_of
+from rounds import Round, Row, interleaved, line
+
+ROUNDS = 40
+GOAL = 1.1
+WAYS = (("http", "HTTP", GOAL), ("stdio", "stdio", GOAL))
+CALLS = 60
+CALLERS = 50
+
+
+def timed(worker: Worker, contender: str, callers: int) -> Round:
+    """A round of some tens or hundreds of milliseconds."""
+    count = CALLS if callers == 1 else 4 * callers
+    return lambda: worker.time(contender, count, callers)
+
+
+def rows(versions: dict[str, str] | None = None, rounds: int = ROUNDS) -> Iterator[Row]:
+    """All measures of this file; `versions` receives what was measured."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="toolcrib-mcp-"))
+        serving = stack.enter_context(Serving(FEW, {"sdk": theirs("mcp")}, os.environ))
+        port, python = str(serving.ports["sdk"]), str(python_of("mcp"))
+        worker = stack.enter_context(Worker(sys.executable, "toolcrib_mcp", folder, port, python))
+        (versions if versions is not None else {}).update(worker.about["versions"])
+        for way, title, goal in WAYS:
+            for callers in (1, CALLERS):
+                contenders = {name: timed(worker, f"{name}_{way}", callers) for name in ("ours", "sdk")}
+                times = interleaved(contenders, rounds)
+                many = "" if callers == 1 else f", {callers} callers"
+                measure = f"a call of an MCP server's tool ({title}){many}"
+                yield Row(
+                    measure,
+                    "Client.call_tool of the SDK",
+                    times["ours"],
+                    times["sdk"],
+                    goal if callers == 1 else None,
+                )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    for row in rows(rounds=parser.parse_args().rounds):
+        print(line(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()

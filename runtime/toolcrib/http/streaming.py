@@ -125,7 +125,13 @@ class Streamer:
         keep_quiet("httpcore")
 
     async def send(
-        self, request: Request, bounds: Bounds, *, hosts: Collection[str], silence: float | None = None
+        self,
+        request: Request,
+        bounds: Bounds,
+        *,
+        hosts: Collection[str],
+        silence: float | None = None,
+        sending: Callable[[], None] | None = None,
     ) -> Incoming:
         """Send a request, and read the head of its answer. When it is cancelled, its connection is closed.
 
@@ -134,6 +140,7 @@ class Streamer:
             bounds: What the answer may take; not its `read`.
             hosts: Globs of the hosts that may be reached.
             silence: Seconds for which nothing may come, before the head or within the body; None for any time.
+            sending: Called before the first byte is sent: before that, nothing can have reached the server.
 
         Raises:
             HTTPError: It failed. Whether the server may have it all the same, `sent` tells.
@@ -143,6 +150,8 @@ class Streamer:
         kept = self._kept(request.origin)
         connection, wire = await self._made(request, bounds, hosts) if kept is None else kept
         wire.begin(bounds)
+        if sending is not None:
+            sending()
         try:
             answer = await _answer(connection, wire, raw)
             return Incoming(

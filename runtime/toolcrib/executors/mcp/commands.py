@@ -5,16 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from toolcrib.errors import did_you_mean
 from toolcrib.executors.mcp.links import StartFailed
-from toolcrib.model import NOTHING
-from toolcrib.secrets import is_secret_name
+from toolcrib.executors.mcp.texts import Texts, never
 from toolcrib.servers import Server
-from toolcrib.vault import MissingSecret, Variable, Vault, pieces_of, plain
+from toolcrib.vault import Vault
 
 KEPT = ("PATH", "HOME", "LOGNAME", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TMPDIR")
 """What a server has of our environment, where we have it; all else is named in its `env`."""
@@ -63,10 +62,10 @@ def command_of(server: Server, vault: Vault) -> Command:
     Raises:
         MissingSecret: Something is not there; the message tells of all of it, the pointer of the first.
     """
-    texts = Texts(vault, server.folders())
-    argv = [texts.filled(server.command, "/command", secret=_never)]
+    texts = Texts(server, vault)
+    argv = [texts.filled(server.command, "/command", secret=never)]
     argv += [texts.filled(arg, f"/args/{index}") for index, arg in enumerate(server.args)]
-    cwd = texts.filled(server.cwd, "/cwd", secret=_never)
+    cwd = texts.filled(server.cwd, "/cwd", secret=never)
     named = {name: texts.named(name, value, f"/env/{name}") for name, value in server.env.items()}
     texts.check()
     folder = Path(server.root, cwd).absolute()
@@ -78,65 +77,6 @@ def kept(environment: Mapping[str, str]) -> dict[str, str]:
     names = (*KEPT, *_KEPT_ON_WINDOWS) if os.name == "nt" else KEPT
     found = {name: environment.get(name) for name in names}
     return {name: value for name, value in found.items() if value is not None and not value.startswith("()")}
-
-
-Secret = Callable[[Variable], bool]
-"""Whether what a variable stands for is masked."""
-
-
-def _never(_variable: Variable) -> bool:
-    return False
-
-
-def _telling(variable: Variable) -> bool:
-    """A value with a default that anybody can read, such as a time zone, is none, unless its name says otherwise."""
-    return not variable.default or is_secret_name(variable.name)
-
-
-class Texts:
-    """Texts of a server with everything looked up, and all that is missing for them."""
-
-    def __init__(self, vault: Vault, known: Mapping[str, str] = NOTHING) -> None:
-        """Look up in a vault what is not among the variables that are `known`, which are no secrets."""
-        self._vault = vault
-        self._known = known
-        self._missing: list[MissingSecret] = []
-
-    def filled(self, text: str, pointer: str, *, secret: Secret = _telling) -> str:
-        """One text; what is missing in it is told by `check`."""
-        parts: list[str] = []
-        for piece in pieces_of(text):
-            if isinstance(piece, str):
-                parts.append(plain(piece))
-                continue
-            if piece.text == f"${{{piece.name}}}" and piece.name in self._known:
-                parts.append(self._known[piece.name])
-                continue
-            try:
-                parts.append(self._vault.look_up(piece, secret=secret(piece)))
-            except MissingSecret as error:
-                self._missing.append(error.at(pointer))
-        return "".join(parts)
-
-    def named(self, name: str, text: str, pointer: str) -> str:
-        """The text of a header or variable; what has the name of a secret is one, however it is written."""
-        value = self.filled(text, pointer)
-        if is_secret_name(name):
-            self._vault.register(value)
-        return value
-
-    def check(self) -> None:
-        """Raise what is missing.
-
-        Raises:
-            MissingSecret: With the pointer of the first place, and the words of all.
-        """
-        if not self._missing:
-            return
-        first = self._missing[0]
-        message = "; ".join(dict.fromkeys(f"{each.message} (at {each.pointer})" for each in self._missing))
-        hint = "; ".join(dict.fromkeys(each.hint for each in self._missing if each.hint))
-        raise type(first)(first.variable, message, hint=hint, pointer=first.pointer)
 
 
 def find_program(command: Command) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from toolcrib.clock import format_duration
 from toolcrib.executors.mcp.failures import Down
 from toolcrib.executors.mcp.links import Link, open_link
-from toolcrib.executors.mcp.starting import down_of, locked, of_group
+from toolcrib.executors.mcp.starting import down_of, is_foreseen, locked, of_group
 from toolcrib.executors.mcp.starts import StartsByClock
 from toolcrib.protocols import Clock
 from toolcrib.servers import Catalogue, Server, Verdict
@@ -273,7 +273,12 @@ class _Life:
 
     def _failed(self, error: Exception) -> Exception:
         """Why it was never ready: what was told of it, or else the error that ended it."""
-        return of_group(error) if self._failure is None else self._failure
+        if self._failure is not None:
+            return self._failure
+        found = of_group(error)
+        if not is_foreseen(found):
+            _log.error("a bug in starting the server `%s`", self._berth.server.name, exc_info=found)
+        return found
 
     def _ready(self, failure: Exception | None) -> None:
         link, making = self.link, self._making

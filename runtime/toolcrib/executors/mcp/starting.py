@@ -78,6 +78,19 @@ def of_group(error: Exception) -> Exception:
     return error
 
 
+def is_foreseen(failure: Exception) -> bool:
+    """Whether a failure is one of those that a start may end with; any other one is a bug.
+
+    The SDK raises RuntimeError where no version of the protocol is shared, and ValueError for what is no answer.
+    """
+    return isinstance(failure, _FORESEEN)
+
+
+_FORESEEN = (
+    ToolcribError, Broken, Refused, Garbled, EgressRefused, OSError, RuntimeError, ValueError, ImportError
+)  # fmt: skip
+
+
 def _what(server: Server, failure: Exception) -> tuple[str, str]:
     """What it did instead, and the way out."""
     if isinstance(failure, TimeoutError):
@@ -97,11 +110,9 @@ def _what(server: Server, failure: Exception) -> tuple[str, str]:
         return f"answered with the error {failure.number}: {told(failure.message)}", ""
     if isinstance(failure, Garbled):
         return f"does not speak MCP: {failure.message}", ""
-    kind = failure.code if isinstance(failure, ToolcribError) else type(failure).__name__
-    return (
-        f"speaks no version of MCP that is known here ({kind})",
-        "`era` says which protocol it is asked for",
-    )
+    if is_foreseen(failure):
+        return "speaks no version of MCP that is known here", "`era` says which protocol it is asked for"
+    return f"ended with a bug ({type(failure).__name__}); the log of `toolcrib` has the trace", ""
 
 
 def _last_words(link: Link | None) -> str:

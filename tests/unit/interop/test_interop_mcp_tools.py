@@ -275,7 +275,7 @@ def normal(definition):
     title = definition.get("title") or hints.get("title", "")
     annotations = {"title": title} if title else {}
     annotations |= {key: item for key, item in hints.items() if item != DEFAULTS.get(key, "")}
-    words = title or " ".join(definition["name"].replace("_", " ").split()) or definition["name"]
+    words = title.strip() or " ".join(definition["name"].replace("_", " ").split()) or definition["name"]
     whole = {"description": words, **definition, "title": title, "annotations": annotations}
     return {key: item for key, item in whole.items() if item and key != "execution"}
 

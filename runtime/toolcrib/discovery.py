@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from toolcrib.errors import Problem, ServerDown
+from toolcrib.errors import NotReady, Problem
 from toolcrib.importing import server_of
 from toolcrib.servers import Catalogue, Server
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from toolcrib.stock import Stock
 
 Ask = Callable[[str], Awaitable[Catalogue]]
-"""Starts a server, if it does not run, and returns what it offers; raises ServerDown."""
+"""Starts a server, if it does not run, and returns what it offers; raises NotReady."""
 
 
 class Discovery:
@@ -28,7 +28,7 @@ class Discovery:
 
     def __init__(self) -> None:
         self.offered: dict[str, Catalogue] = {}
-        self.down: dict[str, ServerDown] = {}
+        self.down: dict[str, NotReady] = {}
 
     async def ask(self, names: Iterable[str], ask: Ask) -> bool:
         """Ask some servers at once what they offer, and return whether anything is known now that was not.
@@ -41,7 +41,7 @@ class Discovery:
             self.down.pop(name, None)
             try:
                 self.offered[name] = await ask(name)
-            except ServerDown as error:
+            except NotReady as error:
                 self.down[name] = error
 
         await asyncio.gather(*(one(name) for name in names if name not in before))
@@ -75,7 +75,7 @@ def all_awaited(stock: Stock, registry: Registry) -> tuple[str, ...]:
     return tuple(sorted({*stock.unlisted, *(server for server in named if server is not None)}))
 
 
-def _problem(server: Server, error: ServerDown) -> Problem:
+def _problem(server: Server, error: NotReady) -> Problem:
     source, _, line = server.place().rpartition(":")
     problem = Problem(code=error.code, message=error.message, hint=error.hint, severity="warning")
     return problem.at(source, int(line) if line.isdigit() else 1, 1)

@@ -628,6 +628,7 @@ class Runtime:
             ClosedRuntime: The runtime was closed.
             ConfigurationError: There is no such server, or nothing here speaks to servers.
             ServerDown: It can't be started or reached.
+            NotReady: What is needed for that is not there: the extra `mcp`, a secret.
         """
         self.check_open()
         if server not in self.servers:

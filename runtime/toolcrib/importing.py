@@ -128,21 +128,29 @@ def _imported(server: Server, catalogue: Catalogue, own: Collection[str], kinds:
     documents = [
         document_of(server, catalogue.tools[tool], name) for tool, name in names.items() if name not in own
     ]
-    source = f"server {server.name}"
+    source, line = _place_of(server)
     loaded = parse(source, documents, kinds) if documents else Loaded()
+    tools = [tool._replace(origin=tool.origin._replace(line=line)) for tool in loaded.tools]
+    refused = {tool: why for tool, why in catalogue.refused.items() if server.offers(tool)}
+    for name, fault in loaded.refused.items():
+        tool = next(tool for tool, here in names.items() if here == name)
+        refused[tool] = f"{fault.message} (at {fault.pointer})"
     told = [
-        *(f"the tool `{tool}` is not offered: {why}" for tool, why in catalogue.refused.items()),
-        *catalogue.remarks,
+        *(
+            f"the tool `{tool}` of the server `{server.name}` is not offered: {why}"
+            for tool, why in refused.items()
+        ),
+        *(f"the server `{server.name}`: {remark}" for remark in catalogue.remarks),
         *remarks,
     ]
-    notes = [Problem(code="server_remark", message=text, severity="warning") for text in told]
-    refusals = [_of_others(problem) for problem in loaded.problems]
-    return replace(loaded, problems=(*refusals, *(note.at(source, 1, 1) for note in notes)))
+    notes = (Problem(code="server_remark", message=text, severity="warning") for text in told)
+    return Loaded(tools=tuple(tools), problems=tuple(note.at(source, line, 1) for note in notes))
 
 
-def _of_others(problem: Problem) -> Problem:
-    """A fault of a server's tool keeps that one out, and is nothing that a file here could mend."""
-    return problem._replace(severity="warning") if problem.severity == "error" else problem
+def _place_of(server: Server) -> tuple[str, int]:
+    """The file and line that name a server; of one that a program named, words instead."""
+    source, _, line = server.place().rpartition(":")
+    return (source, int(line)) if source and line.isdigit() else (f"server {server.name}", 1)
 
 
 def _completed(

@@ -130,8 +130,9 @@ async def test_only_what_is_taken_is_offered_and_a_bad_tool_hides_no_other(proje
     offering = Offering(offer("time", NOW, bad, definition("now_raw"), definition("other")))
     async with opened(folder, offering) as runtime:
         assert list(runtime.registry) == ["time__now"]
-        assert {problem.code for problem in runtime.problems} == {"invalid_schema"}
-        assert all(problem.severity == "warning" for problem in runtime.problems)
+        (problem,) = runtime.problems
+        assert (problem.code, problem.severity, problem.line) == ("server_remark", "warning", 2)
+        assert problem.message.startswith("the tool `bad` of the server `time` is not offered: ")
         assert (await runtime.call("time__other")).outcome is Outcome.NOT_FOUND
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from offering import NOW, Offering, definition, offer
 from toolcrib import Outcome, Runtime
-from toolcrib.lock import Lock, LockedServer
+from toolcrib.lock import Lock
+from toolcrib.lock.contents import LockedServer
 from toolcrib.reloading import ToolChanged
 from toolcrib.servers import Server
 

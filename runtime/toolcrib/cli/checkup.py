@@ -15,6 +15,7 @@ from toolcrib.cli.findings import Findings
 from toolcrib.cli.installation import installation, layers, modes, usable
 from toolcrib.cli.options import Reading
 from toolcrib.cli.printing import plural
+from toolcrib.cli.servers_asked import ask_servers
 from toolcrib.engine import Runtime
 from toolcrib.errors import ConfigurationError, ToolcribError, near_misses
 from toolcrib.executors import Executors
@@ -27,8 +28,10 @@ from toolcrib.loading.finding import places_to_look
 from toolcrib.loading.installed import InstalledPack, installed_packs
 from toolcrib.loading.projects import Project, SourceEntry, settings_of
 from toolcrib.loading.settings import PROFILE_VARIABLE, Settings, chosen_profile
+from toolcrib.model import NOTHING
 from toolcrib.opening import read_stock
 from toolcrib.registry import Registry
+from toolcrib.servers import Catalogue
 from toolcrib.stock import Stock
 
 VARIABLES: Mapping[str, str] = {
@@ -64,7 +67,10 @@ class Checkup:
         self.executors = usable(installed, self._modes)
         self.stock = self._read(reading)
         self.settings = self._chosen(reading)
-        self.runtime = Runtime(self._in_force(), executors=self.executors, stock=self.stock)
+        self._servers = ask_servers(self._runtime_of(self.stock.registry), self.findings)
+        if self.stock.unlisted or self.stock.waiting:
+            self.stock = self._read(reading, self._servers.offered)
+        self.runtime = self._runtime_of(self._in_force())
         self._index = _index(
             reading, self.stock, whole=all(mode["fault"] is None for mode in self._modes.values())
         )
@@ -97,6 +103,7 @@ class Checkup:
             "packs": [self._pack(pack) for pack in self.stock.packs],
             "installed_packs": [_installed_pack(pack) for pack in installed_packs().values()],
             "index": self._index,
+            "servers": self._servers.rows,
             "tools": self._tools(),
             "scenarios": len(self.stock.scenarios),
             "environment": self._environment,
@@ -105,12 +112,17 @@ class Checkup:
 
     # Reading, each step by itself.
 
-    def _read(self, reading: Reading) -> Stock:
+    def _read(self, reading: Reading, offered: Mapping[str, Catalogue] = NOTHING) -> Stock:
         try:
-            return read_stock((), reading.packs, self.executors)
+            return read_stock(reading.servers, reading.packs, self.executors, offered=offered)
         except ToolcribError as error:
             self._block(error)
         return Stock(Registry())
+
+    def _runtime_of(self, registry: Registry) -> Runtime:
+        runtime = Runtime(registry, executors=self.executors, stock=self.stock)
+        runtime.settings = self.settings
+        return runtime
 
     def _block(self, error: ToolcribError) -> None:
         self.findings.error(error.message, error.hint)

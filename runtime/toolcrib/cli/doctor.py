@@ -16,6 +16,7 @@ from toolcrib.cli.findings import Finding
 from toolcrib.cli.options import Reading, all_tool_names, json_option, reading_options
 from toolcrib.cli.printing import columns_of, json_text, plural, problem_text, table
 from toolcrib.cli.provenance import case_lines, case_of
+from toolcrib.cli.servers_asked import server_line
 from toolcrib.clock import format_duration
 from toolcrib.errors import Problem, Severity
 from toolcrib.text import escape_terminal
@@ -144,6 +145,8 @@ def _in_force(told: dict[str, Any]) -> Iterator[Row]:
     for pack in told["installed_packs"]:
         fault = f": {pack['fault']}" if pack["fault"] else ""
         yield "installed", f"pack {pack['name']}, of {pack['distribution']}{fault}"
+    for line in table([server_line(row) for row in told["servers"]]):
+        yield "servers", line
     index = told["index"]
     yield "index", f"{index['state']}  ({index['file']})" if index["file"] else index["state"]
 

@@ -37,18 +37,22 @@ def looks_like_servers_file(value: JSON) -> bool:
         return False
     if isinstance(value.get("mcpServers"), dict | list):
         return True
-    return any(_holds_servers(entries, value) for _steps, entries in _places(value))
-
-
-def _holds_servers(entries: JSON, value: Mapping[str, JSON]) -> bool:
-    if not isinstance(entries, dict):
+    if "servers" in value and not value.keys() <= _BESIDE:
         return False
-    if not entries:
-        return value.keys() <= {"servers", "inputs", "$schema"}
-    return all(isinstance(entry, dict) and not _TELLING.isdisjoint(entry) for entry in entries.values())
+    return any(_holds_servers(entries) for _steps, entries in _places(value))
 
 
-_TELLING: Final = frozenset({"command", "url", "serverUrl", "httpUrl"})
+_BESIDE: Final = frozenset({"$schema", "inputs", "sandbox", "servers"})
+"""What stands beside `servers` in a file of VS Code; many other files have servers of some kind."""
+
+
+def _holds_servers(entries: JSON) -> bool:
+    return isinstance(entries, dict) and all(
+        isinstance(entry, dict) and not _TELLING.isdisjoint(entry) for entry in entries.values()
+    )
+
+
+_TELLING: Final = frozenset({"command", "url"})
 
 
 def is_servers_file(path: str) -> bool:
@@ -137,7 +141,7 @@ def _servers_of(document: Document, path: str) -> tuple[dict[str, Written], list
 
 def _others(value: Mapping[str, JSON], known: list[str], top: Spot) -> Iterator[Problem]:
     """The one notice for everything else in the file."""
-    others = [key for key in value if key not in {*known, "inputs", "$schema"}]
+    others = [key for key in value if key not in {*known, *_BESIDE}]
     if others:
         names = ", ".join(f"`{clipped(key)}`" for key in others[:5]) + (" ..." if len(others) > 5 else "")
         message = f"{names} {'has' if len(others) == 1 else 'have'} no meaning here; the servers are read"

@@ -66,7 +66,7 @@ def _check_text(text: str, spot: _Spot) -> Iterator[Problem]:
 def _check_program(command: str, spot: _Spot) -> Iterator[Problem]:
     """A whole command line in place of the program is a common slip, and no program is called so."""
     first, _, rest = command.strip().partition(" ")
-    if rest and not re.search(r"[/\\]|\$\{", command.split(" -", maxsplit=1)[0]):
+    if rest and not re.search(r"[/\\]|\$\{", first):
         message = f"`{clipped(command)}` is a command line; `command` is the program alone"
         yield spot.problem(
             "wrong_form",

@@ -64,8 +64,13 @@ def parse_servers(
     top = Spot(source, pointer, locate)
     for name, entry in said.items():
         upper = written_at(name, entry, top.below(name), root)
-        problems += check_name(upper.spot(), name)
-        written[name] = laid_over(written[name], upper) if name in written else upper
+        if name in written:
+            written[name] = laid_over(written[name], upper)
+            continue
+        faults = list(check_name(upper.spot(), name))
+        if not faults:
+            written[name] = upper
+        problems += [*faults, *check(upper)] if faults else []
     servers, faults = _sound(written)
     return servers, [*problems, *faults]
 

@@ -76,6 +76,14 @@ def known_profiles(reading: Reading) -> list[Profile]:
     return [] if project is None else list(project.profiles.values())
 
 
+def known_servers(reading: Reading) -> list[str]:
+    """The names of the MCP servers, for a shell to complete; none where they can't be read."""
+    try:
+        return [*open_runtime(reading).servers]
+    except ToolcribError:
+        return []
+
+
 def tell_closed(runtime: Runtime) -> None:
     """Say on stderr why no tool is offered at all, for verbs that then show none."""
     if runtime.registry.why_closed:

@@ -4,7 +4,6 @@ A server can be another one tomorrow: another command behind its name, or descri
 A lock keeps how each server is reached and what each of its tools said, as somebody accepted it.
 """
 
-from toolcrib.lock.contents import LockedServer, LockedTool, endpoint_of, unlockable
-from toolcrib.lock.judging import Lock, judge_of, read_lock
+from toolcrib.lock.judging import Lock, read_lock
 
-__all__ = ["Lock", "LockedServer", "LockedTool", "endpoint_of", "judge_of", "read_lock", "unlockable"]
+__all__ = ["Lock", "read_lock"]

@@ -86,6 +86,12 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
         yield from _between(before.get(key, ABSENT), after.get(key, ABSENT), (key,), text=text, names=False)
 
 
+def endpoint_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
+    """Every place at which two endpoints differ: `command`, `args /0` ..."""
+    for key in {**before, **after}:
+        yield from _between(before.get(key, ABSENT), after.get(key, ABSENT), (key,), text=False, names=True)
+
+
 def _between(
     before: Value, after: Value, path: tuple[str | int, ...], *, text: bool, names: bool
 ) -> Iterator[Difference]:
@@ -220,11 +226,15 @@ def _common(one: Sequence[str], other: Sequence[str]) -> int:
 
 def _hunk(sign: Sign, words: Sequence[str], begin: int, end: int) -> Line:
     """Some words with those around them, on one line: the changed ones in brackets."""
+    while begin < end - 1 and words[begin].isspace():
+        begin += 1
+    while end > begin + 1 and words[end - 1].isspace():
+        end -= 1
     lead, trail = words[max(begin - 2 * _CONTEXT, 0) : begin], words[end : end + 2 * _CONTEXT]
     changed = _cut(_flat(words[begin:end]))
     before = "… " if begin > 2 * _CONTEXT else ""
     after = " …" if end + 2 * _CONTEXT < len(words) else ""
-    return Line(sign, f"{before}{_flat(lead)}[{changed}]{_flat(trail)}{after}")
+    return Line(sign, f"{before}{_flat(lead).lstrip()}[{changed}]{_flat(trail).rstrip()}{after}")
 
 
 def _flat(words: Sequence[str]) -> str:

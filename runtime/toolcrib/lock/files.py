@@ -22,8 +22,7 @@ LARGEST: Final = 64 * 1024 * 1024
 """Bytes of a file that is read; thousands of large tools are less."""
 
 _BLANKS: Final = " \t\r\n"
-_ANEW: Final = "delete it, and run `toolcrib lock` to write it anew from what the servers say now"
-_RESTORE: Final = "take it from version control again, or run `toolcrib lock --update` to write it anew"
+_ANEW: Final = "take it from version control again, or run `toolcrib lock --update` to write it anew from what the servers say now"
 
 
 def text_of(servers: Mapping[str, LockedServer]) -> str:
@@ -166,7 +165,7 @@ def _hash_problem(told: Any, value: dict[str, Any], hashed: Any, path: tuple[str
         return
     if not right:
         message = "the hash does not fit what stands beside it, so one of them was edited"
-        yield Problem(code="edited_lock", message=message, pointer=pointer_to((*path, "hash")), hint=_RESTORE)
+        yield Problem(code="edited_lock", message=message, pointer=pointer_to((*path, "hash")), hint=_ANEW)
 
 
 def _faults(value: dict[str, Any], keys: Mapping[str, type], path: tuple[str, ...]) -> Iterator[Problem]:

@@ -82,18 +82,6 @@ def read_lock(path: str | Path) -> tuple[Lock, list[Problem]]:
     return Lock(shown, servers or NOTHING, there, tuple(problems)), problems
 
 
-def judge_of(path: str | Path, policy: Policy) -> Judgement:
-    """The judge by the lock of a file, which is read when the first server is to be started."""
-    found: list[Judgement] = []
-
-    def judge(server: Server, catalogue: Catalogue | None) -> Verdict:
-        if not found:
-            found.append(read_lock(path)[0].judge(policy))
-        return found[0](server, catalogue)
-
-    return judge
-
-
 def _verdict(lock: Lock, policy: Policy, server: Server, catalogue: Catalogue | None) -> Verdict:
     blocks = policy == "block"
     why = _why_none(lock, server, blocks=blocks) or _why_elsewhere(lock, server)
@@ -172,7 +160,7 @@ def _why_other(locked: LockedTool | None, said: Mapping[str, Any]) -> str:
 
     changed = [key for key in HASHED if locked.definition.get(key) != now.definition.get(key)]
     verdicts = ", ".join(compare(locked.definition, now.definition).verdicts)
-    return f"is not what was locked: its {' and '.join(changed)} changed ({verdicts})"
+    return f"is not what was locked: {', '.join(changed)} changed ({verdicts})"
 
 
 def _gone(lock: Lock, server: Server, catalogue: Catalogue) -> Iterator[str]:

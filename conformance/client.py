@@ -1,0 +1,67 @@
+"""The client that the official suite drives: a project that names one server and calls all of its tools.
+
+The suite appends the server's URL to the command, and says in the environment which scenario runs, in which revision,
+and which calls it wants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import urlsplit
+
+from answers import sample
+
+from toolcrib import Runtime
+
+SERVER = "suite"
+SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+REVISION = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "")
+WANTED = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+
+
+def project(url: str) -> dict[str, Any]:
+    """The configuration: one server whose tools are all imported, and who answers its questions."""
+    server = {
+        "url": url,
+        "import": True,
+        "era": "handshake" if REVISION and REVISION < "2026" else "auto",
+        "elicitation": "answers:fill_in",
+        "sampling": "answers:complete",
+    }
+    return {"project": "suite", "egress": {"allow": [urlsplit(url).netloc]}, "servers": {SERVER: server}}
+
+
+def calls(tools: Runtime) -> list[tuple[str, dict[str, Any]]]:
+    """What the scenario wants called: as it says itself, or every tool with sample arguments."""
+    if SCENARIO == "json-schema-2020-12-preservation":
+        [focal] = [tool for tool in tools.registry.values() if not tool.name.endswith("json_schema_echo")]
+        return [(f"{SERVER}__json_schema_echo", {"schema": focal.input_schema})]
+    if "toolCalls" in WANTED:
+        return [(f"{SERVER}__{call['name']}", call["arguments"]) for call in WANTED["toolCalls"]]
+    return [(tool.name, _samples(tool.input_schema)) for tool in tools.registry.values()]
+
+
+def _samples(schema: Any) -> dict[str, Any]:
+    return {name: sample(of) for name, of in schema.get("properties", {}).items()}
+
+
+async def main(url: str) -> None:
+    """Make the calls, and print what came of each for whoever reads the suite's logs."""
+    with TemporaryDirectory() as folder:
+        # JSON is YAML.
+        Path(folder, "toolcrib.yaml").write_text(json.dumps(project(url)), encoding="utf-8")
+        async with Runtime.open(folder) as tools:
+            for problem in tools.problems:
+                print(problem)
+            for name, arguments in calls(tools):
+                result = await tools.call(name, arguments)
+                print(name, result.outcome, result.message or result.value)
+
+
+asyncio.run(main(sys.argv[-1]))

@@ -1,0 +1,212 @@
+"""Clients that others wrote, against `toolcrib serve mcp`: over stdio and HTTP, in each era that they speak."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import environments
+from environments import BUILD, HERE, LOGS, PINS, PROJECT
+from processes import Ran, ServerFailed, free_port, run, serving
+from sections import Section
+
+PACK = PROJECT / "packs" / "mcp-conformance"
+
+HEAD = ("client", "version", "transport", "protocol", "what held")
+
+CALLS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "structured output": ("test_header_argument", {"region": "eu-north"}),
+    "text": ("greet", {"name": "World"}),
+    "content": ("test_multiple_content_types", {}),
+    "bad arguments": ("greet", {}),
+    "a failing tool": ("test_error_handling", {}),
+}
+"""What each client calls, under the name that the table has for it."""
+
+TOOLS = sorted(file.name.removesuffix(".tool.yaml") for file in (PACK / "tools").iterdir())
+
+APPEARED = "name: appeared\ndescription: Was not there when the client connected.\nmock: {result: 1}\n"
+
+PROTOCOLS = {"handshake": "2025-11-25", "modern": "2026-07-28"}
+
+
+class Served(NamedTuple):
+    """A pack of its own for one client, and the two ways to it.
+
+    Attributes:
+        url: Where it is served; empty for stdio.
+        command: What a client starts for stdio.
+        appears: The file that makes a further tool appear, and its text.
+    """
+
+    url: str
+    command: tuple[str, ...]
+    appears: tuple[str, str]
+
+
+def real_clients() -> Section:
+    """Let every client list and call, and judge what it got."""
+    rows, faults = [], []
+    for name, version, eras, ask in _clients():
+        for transport in ("http", "stdio"):
+            for era in eras:
+                where = f"{name} over {transport}, {era}"
+                try:
+                    with _served(f"{name}-{transport}-{era}".replace(" ", "-"), transport) as served:
+                        held, wrong = ask(served, era)
+                except ServerFailed as error:
+                    held, wrong = (), [str(error)]
+                rows.append((name, version, transport, PROTOCOLS[era], ", ".join(held) or "nothing"))
+                faults += [f"{where}: {fault}" for fault in wrong]
+    return Section("Real clients against `toolcrib serve mcp`", HEAD, rows, faults)
+
+
+def _clients() -> Iterator[tuple[str, str, Sequence[str], Any]]:
+    both = ("handshake", "modern")
+    inspector = json.loads((HERE / "package.json").read_text(encoding="utf-8"))["dependencies"]
+    yield "MCP Inspector CLI", inspector["@modelcontextprotocol/inspector"], both, _ask_inspector
+    yield "mcp 1.x ClientSession", _pin("mcp1", "mcp"), ("handshake",), _script("mcp1", "mcp1_client.py")
+    yield "mcp 2.x Client", _pin("fastmcp", "mcp"), both, _script("fastmcp", "mcp2_client.py")
+    yield "FastMCP Client", _pin("fastmcp", "fastmcp"), both, _script("fastmcp", "fastmcp_client.py")
+    yield "FastMCP CLI", _pin("fastmcp", "fastmcp"), ("modern",), _ask_fastmcp_cli
+
+
+def _pin(environment: str, distribution: str) -> str:
+    return next(pin.partition("==")[2] for pin in PINS[environment] if pin.startswith(f"{distribution}=="))
+
+
+@contextmanager
+def _served(label: str, transport: str) -> Iterator[Served]:
+    folder = BUILD / "served" / label
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(PACK, folder)
+    command = (environments.script("toolcrib", "toolcrib"), "serve", "mcp", str(folder))
+    appears = (str(folder / "tools" / "appeared.tool.yaml"), APPEARED)
+    if transport == "stdio":
+        yield Served("", command, appears)
+        return
+    port = free_port()
+    options = ("--transport", "http", "--port", str(port))
+    log = LOGS / f"served-{label}.log"
+    with serving(
+        [*command, *options], port, env=environments.bare_environment(), cwd=folder, log=log, ends_with=0
+    ):
+        yield Served(f"http://127.0.0.1:{port}/mcp", command, appears)
+
+
+def _script(environment: str, file: str) -> Any:
+    """Ask by a script that runs in the client's own environment."""
+
+    def ask(served: Served, era: str) -> tuple[Sequence[str], list[str]]:
+        env = environments.bare_environment()
+        asked = {
+            **served._asdict(),
+            "era": era,
+            "env": env,
+            "calls": CALLS,
+            "progress": "test_tool_with_progress",
+        }
+        ran = run(
+            [environments.python(environment), str(HERE / "clients" / file), json.dumps(asked)],
+            env=env,
+            cwd=BUILD,
+        )
+        if ran.code:
+            return (), [f"the client ended with {ran.code}: {ran.err[-2000:]}"]
+        return _judge(json.loads(ran.out), era)
+
+    return ask
+
+
+def _judge(found: Mapping[str, Any], era: str) -> tuple[Sequence[str], list[str]]:
+    """Hold what a client got against what the descriptors promise."""
+    bad, failing = found["bad arguments"], found["a failing tool"]
+    good = {
+        "list": found["protocol"] == PROTOCOLS[era] and found["listed"] == TOOLS,
+        "structured output": found["structured output"]["structured"] == {"region": "eu-north"}
+        and list(map(json.loads, found["structured output"]["texts"])) == [{"region": "eu-north"}],
+        "text": found["text"]["texts"] == ["Hello, World!"],
+        "content": found["content"]["kinds"] == ["text", "image", "resource"],
+        "bad arguments": bad["is_error"] and "/name" in "".join(bad["texts"]),
+        "a failing tool": failing["is_error"]
+        and "This tool intentionally returns an error" in "".join(failing["texts"]),
+        "unknown tool": found["unknown"].get("code") == -32602
+        and "no_such_tool" in found["unknown"]["message"],
+        "progress": found["progress"] == [[0, 100], [50, 100], [100, 100]],
+    }
+    if "after" in found:
+        good["list_changed"] = sorted(found["after"]) == sorted([*TOOLS, "appeared"])
+    keys = {"list": ("protocol", "listed"), "unknown tool": ("unknown",), "list_changed": ("after",)}
+    return _split(
+        {name: (held, {key: found[key] for key in keys.get(name, (name,))}) for name, held in good.items()}
+    )
+
+
+def _split(judged: Mapping[str, tuple[bool, Any]]) -> tuple[Sequence[str], list[str]]:
+    """What held, and what did not with the evidence."""
+    wrong = [f"`{name}` did not hold: {str(got)[:1500]}" for name, (held, got) in judged.items() if not held]
+    return [name for name, (held, _got) in judged.items() if held], wrong
+
+
+def _ask_inspector(served: Served, era: str) -> tuple[Sequence[str], list[str]]:
+    """Ask by one command each; it ends with 5 where a tool failed or is not there, with 6 where a schema is poor."""
+    inspector = [environments.node(), environments.entry("@modelcontextprotocol/inspector"), "--cli"]
+    spoken = ["--protocol-era", "legacy" if era == "handshake" else "modern", "--format", "json", "-q"]
+
+    def ask(*options: str) -> Ran:
+        target = [served.url] if served.url else served.command
+        return run([*inspector, *target, *spoken, *options], env=environments.bare_environment(), cwd=BUILD)
+
+    def call(tool: str, arguments: Mapping[str, Any]) -> Ran:
+        return ask("--method", "tools/call", "--tool-name", tool, "--tool-args-json", json.dumps(arguments))
+
+    listed = ask("--method", "tools/list", "--strict")
+    good, bad, unknown = (
+        call(*CALLS["structured output"]),
+        call(*CALLS["bad arguments"]),
+        call("no_such_tool", {}),
+    )
+    tools = [tool["name"] for tool in _result(listed).get("tools", [])]
+    judged = {
+        "list --strict": (not listed.code and tools == TOOLS, listed),
+        "structured output": (
+            not good.code and _result(good).get("structuredContent") == {"region": "eu-north"},
+            good,
+        ),
+        "bad arguments": (bad.code == 5 and "/name" in json.dumps(_result(bad).get("content")), bad),
+        "unknown tool": (unknown.code == 5 and "no_such_tool" in unknown.err, unknown),
+    }
+    return _split(judged)
+
+
+def _result(ran: Ran) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(ran.out)["result"]
+    except (ValueError, KeyError):
+        return {}
+    return found
+
+
+def _ask_fastmcp_cli(served: Served, _era: str) -> tuple[Sequence[str], list[str]]:
+    """Ask by the verbs `list` and `call`, which speak the newest protocol that the server does."""
+    where = [served.url] if served.url else ["--command", " ".join(served.command)]
+
+    def ask(verb: str, *words: str) -> Ran:
+        command = [environments.script("fastmcp", "fastmcp"), verb, *where, *words, "--json"]
+        return run(command, env=environments.bare_environment(), cwd=BUILD)
+
+    def call(tool: str, arguments: Mapping[str, Any]) -> Ran:
+        return ask("call", "--target", tool, "--input-json", json.dumps(arguments))
+
+    listed, good = ask("list"), call(*CALLS["structured output"])
+    # It looks for what is missing by itself, so the server is asked about what is there and wrong.
+    bad = call("greet", {"name": ""})
+    judged = {
+        "list": (not listed.code and all(f'"{name}"' in listed.out for name in TOOLS), listed),
+        "structured output": (not good.code and '"region": "eu-north"' in good.out, good),
+        "bad arguments": (bad.code == 1 and "/name" in bad.out, bad),
+    }
+    return _split(judged)

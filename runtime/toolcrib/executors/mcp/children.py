@@ -115,7 +115,7 @@ class Child(asyncio.SubprocessProtocol):
         if self._broken:
             raise BrokenPipeError
 
-    def listen(self, *, on: bool) -> None:
+    def listen(self, on: bool) -> None:
         """Go on, or wait, with what comes on stdout: it then waits in the pipe."""
         pipe = self._pipe(1)
         if pipe is None or pipe.is_closing() or self.deaf:
@@ -146,7 +146,7 @@ class Child(asyncio.SubprocessProtocol):
         stdin = self._pipe(0)
         if stdin is not None:
             stdin.close()
-        self.listen(on=True)  # it may wait for room in the pipe, for its last words
+        self.listen(True)  # it may wait for room in the pipe, for its last words
         await asyncio.wait({self._exited, self._hurry}, timeout=GRACE, return_when=asyncio.FIRST_COMPLETED)
         if not self._hurry.done() and self._send(signal.SIGTERM):
             await self._until_gone(GRACE)

@@ -73,6 +73,7 @@ class Endpoint(NamedTuple):
         port: Likewise.
         target: Path and query, as written.
         headers: (name, value), looked up.
+        written: The origin as it was written.
         guard: Allows what the project does, and what is written in the url itself without a name: an address, localhost.
     """
 
@@ -81,6 +82,7 @@ class Endpoint(NamedTuple):
     port: int
     target: str
     headers: tuple[tuple[str, str], ...]
+    written: str
     guard: Guard
 
     def __repr__(self) -> str:
@@ -129,17 +131,18 @@ def endpoint_of(server: Server, world: World) -> Endpoint:
     scheme, _, rest = start.partition("://")
     authority, slash, path = rest.partition("/")
     try:
-        written = parse_origin(normal_origin(f"{scheme.lower()}://{authority}"))
-        read = read_host(written[1])
+        written = normal_origin(f"{scheme.lower()}://{authority}")
+        _, host, port = parse_origin(written)
+        read = read_host(host)
     except ValueError:
         message = f"the `url` of the server `{server.name}` is no address"
         raise StartFailed(
             message, hint="write `https://host/mcp`, and see to what is looked up for it"
         ) from None
-    aimed = parse_origin(world.instead_of(normal_origin(f"{scheme.lower()}://{authority}")))
+    aimed = parse_origin(world.instead_of(written))
     by_itself = read.literal or read.name == "localhost"
-    guard = world.guard.also([place_of(read.name, written[2])] if by_itself else [])
-    return Endpoint(*aimed, f"/{path}{mark}{query}" if slash or mark else "/", tuple(headers), guard)
+    guard = world.guard.also([place_of(read.name, port)] if by_itself else [])
+    return Endpoint(*aimed, f"/{path}{mark}{query}" if slash or mark else "/", tuple(headers), written, guard)
 
 
 class Caller:

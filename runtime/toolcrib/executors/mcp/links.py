@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,6 +16,7 @@ from toolcrib.world import World
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
+    from toolcrib.auth import Tokens
     from toolcrib.egress import EgressRefused
 
 
@@ -28,10 +30,10 @@ class Trouble(NamedTuple):
     """Why an answer does not come, in words and as a code.
 
     Attributes:
-        code: Of HTTP: a `toolcrib.http.Fault`, a code of `EgressRefused`, `http_status`, `unauthorized` (401, 403) or
-            `session_over` (404 where there was a session). Of any link: `protocol_violation` (what came is no valid
-            answer) and `too_large`.
-        message: What happened. No secret, no text of the server.
+        code: Of HTTP: a `toolcrib.http.Fault`, a code of `EgressRefused`, `auth_failed`, `unauthorized` (status 401
+            or 403), `session_over` (the server does not know the session) or `http_status` (any other that is no
+            answer). Of a process: `protocol_violation` (what came is no valid answer) or `too_large`.
+        message: What happened. No secret, and no text of the server but, of a redirect, where it leads.
         hint: The way out; empty where there is none.
     """
 
@@ -75,20 +77,23 @@ def one_passage() -> Iterator[Passage]:
 class Link(Protocol):
     """A way to one server, entered once: `async with link as (read, write)`, as a transport of the SDK.
 
-    Entered, it may raise `StartFailed`, or `EgressRefused` where it connects at once. Left, it has ended everything that
-    it started: 5 s at most, or at once where leaving is cancelled.
+    Entered, it may raise `StartFailed`. Left, it has ended everything that it started: after 5 s at most, or at once where
+    leaving is cancelled.
 
     Attributes:
         ended: Why it is of no more use, in words that follow on "the server": "exited with code 3", "sent a line longer
             than 4 MiB", "could not be reached: ...". Empty as long as it is good. Where it is set, the next call needs
             a new link; over HTTP what is under way may still be answered.
         refusal: Over HTTP, what the egress guard has against it.
-        garbage: How many lines came that are no messages, such as banners.
     """
 
     ended: str
     refusal: EgressRefused | None
-    garbage: int
+
+    @property
+    def garbage(self) -> int:
+        """How many lines or events came that are no messages, such as banners."""
+        ...
 
     def said(self) -> str:
         """The end of what the server wrote to stderr: 64 KiB at most, secrets masked; empty over HTTP."""
@@ -109,17 +114,40 @@ class Link(Protocol):
         ...
 
 
-def open_link(server: Server, world: World) -> Link:
+def open_link(server: Server, world: World, tokens: Tokens | None = None) -> Link:
     """The link to a server; nothing is started before it is entered.
+
+    Args:
+        server: The server.
+        world: What may be reached.
+        tokens: Shared by links over HTTP, so that the same credentials get one token.
 
     Raises:
         MissingSecret: Something that `${...}` names is not there; `pointer` tells where, e.g. `/env/TOKEN`.
-        StartFailed: What is written can't be an address, or can't be sent.
+        MissingHook: A hook of `auth` is not there.
+        DocumentError: There is an error in `auth`, which was told when it was read.
+        StartFailed: What is looked up makes no address, or can't be sent.
     """
+    _keep_quiet()
     if server.transport == "stdio":
         from toolcrib.executors.mcp.stdio import StdioLink  # noqa: PLC0415 -- needs the extra
 
         return StdioLink(server, world)
-    from toolcrib.executors.mcp.streamed import open_streamed  # noqa: PLC0415 -- needs the extra
+    from toolcrib.executors.mcp.endpoints import Caller  # noqa: PLC0415 -- no process needs it
 
-    return open_streamed(server, world)
+    caller = Caller(server, world, tokens)
+    if server.transport == "sse":
+        from toolcrib.executors.mcp.events import EventLink  # noqa: PLC0415 -- few servers still need it
+
+        return EventLink(server, caller)
+    from toolcrib.executors.mcp.streamed import StreamedLink  # noqa: PLC0415 -- needs the extra
+
+    return StreamedLink(caller)
+
+
+def _keep_quiet() -> None:
+    """Let the SDK and its HTTP client log nothing, unless somebody gave them a level by name: it is servers' text."""
+    for name in ("mcp", "client", "httpx2"):
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.CRITICAL + 1)

@@ -1,0 +1,314 @@
+"""Answers of MCP servers as results: values, content, failures, and what is no answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.executors.mcp.failures import Asked, Broken, Garbled, Refused, broken, refused
+from toolcrib.executors.mcp.links import Trouble
+from toolcrib.executors.mcp.results import LARGEST, result_of, weight
+from toolcrib.model import Content, Outcome
+from toolcrib.servers import Catalogue, Server
+
+ASKED = Asked(Server("shop"), "buy", "shop__buy", repeatable=False)
+READS = ASKED._replace(repeatable=True)
+CATALOGUE = Catalogue("shop", {"buy": {"name": "buy"}, "sell": {"name": "sell"}})
+OBJECT = {"type": "object"}
+
+
+def of(*content, schema=None, asked=ASKED, catalogue=CATALOGUE, **members):
+    return result_of({"content": [*content], **members}, asked, schema, catalogue)
+
+
+def text(said):
+    return {"type": "text", "text": said}
+
+
+def test_structured_content_is_the_value_and_texts_that_repeat_it_are_dropped():
+    result = of(text('{"sum": 5}'), text("five"), structuredContent={"sum": 5})
+    assert (result.value, result.content) == ({"sum": 5}, (Content("text", text="five"),))
+
+
+@pytest.mark.parametrize("said", ['"x"', "x"])
+def test_a_value_that_was_wrapped_up_is_not_told_twice(said):
+    result = of(text(said), structuredContent={"result": "x"})
+    assert (result.value, result.content) == ({"result": "x"}, ())
+
+
+def test_one_text_is_a_text_and_several_are_joined():
+    assert of(text('{"a": 1}')).value == '{"a": 1}'
+    assert of(text("a"), text("b")).value == "a\nb"
+    assert of().value is None
+
+
+@pytest.mark.parametrize(
+    ("said", "schema", "value"),
+    [
+        ('{"a": 1}', OBJECT, {"a": 1}),
+        ("null", {"type": "null"}, None),
+        ("3", {"type": "integer"}, 3),
+        ('{"a": 1}', {"type": ["string", "object"]}, '{"a": 1}'),
+        ("plain", OBJECT, "plain"),
+        ('{"a": NaN}', OBJECT, '{"a": NaN}'),
+        ("[" * 5000, {"type": "array"}, "[" * 5000),
+    ],
+)
+def test_a_text_is_read_as_json_where_the_schema_takes_no_such_text(said, schema, value):
+    assert of(text(said), schema=schema).value == value
+
+
+@pytest.mark.parametrize(
+    ("said", "schema", "value"),
+    [
+        (['{"a": 1}', '{"a": 2}'], {"type": "array"}, [{"a": 1}, {"a": 2}]),
+        (["one", "two"], {"type": "array", "items": {"type": "string"}}, ["one", "two"]),
+        (['{"a":', "1}"], OBJECT, {"a": 1}),
+        (["one", "two"], {"type": "string"}, "one\ntwo"),
+        (["one", "two"], OBJECT, "one\ntwo"),
+    ],
+)
+def test_several_texts_are_a_list_where_the_schema_takes_one(said, schema, value):
+    assert of(*map(text, said), schema=schema).value == value
+
+
+def test_what_is_no_text_is_content_in_order():
+    result = of(
+        text("look"),
+        {"type": "image", "data": "AAAA", "mimeType": "image/png", "annotations": {"priority": 1}},
+        {"type": "audio", "data": "", "mimeType": "audio/wav"},
+        {"type": "resource", "resource": {"uri": "a://b", "text": "t", "mimeType": "text/plain"}},
+        {"type": "resource", "resource": {"uri": "a://c", "blob": "AAAA"}},
+        {"type": "resource_link", "uri": "a://d", "name": "d", "title": "D"},
+    )
+    assert result.value == "look"
+    assert result.content == (
+        Content("image", data="AAAA", mime_type="image/png"),
+        Content("audio", data="", mime_type="audio/wav"),
+        Content("resource", text="t", mime_type="text/plain", uri="a://b"),
+        Content("resource", data="AAAA", uri="a://c"),
+        Content("resource", uri="a://d", title="D"),
+    )
+
+
+def test_content_may_be_missing_beside_structured_content():
+    assert result_of({"structuredContent": [1]}, ASKED, None, CATALOGUE).value == [1]
+    assert result_of({"structuredContent": None, "content": []}, ASKED, None, CATALOGUE).value is None
+
+
+def test_a_result_of_the_modern_era_need_not_say_that_it_is_complete():
+    assert of(text("x"), resultType="complete").value == of(text("x")).value
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        ({}, "its `content` is not there, and not a list"),
+        ({"content": "hi"}, "its `content` is a text, and not a list"),
+        ({"content": [], "isError": "false"}, "its `isError` is a text, and not true or false"),
+        ({"content": [], "resultType": "task"}, "it is a result of a kind that was not asked for"),
+        ({"content": ["hi"]}, "part 1 of its content is no part, which the protocol does not know"),
+        (
+            {"content": [text("a"), {"type": "video"}]},
+            "part 2 of its content is of the type `video`, which the protocol does not know",
+        ),
+        (
+            {"content": [{"type": "text"}]},
+            "part 1 of its content is malformed: its `text` is not there, and not a text",
+        ),
+        (
+            {"content": [{"type": "image", "data": "A", "mimeType": "image/png"}]},
+            "part 1 of its content is malformed: its data is no base64",
+        ),
+        (
+            {"content": [{"type": "image", "data": "AAAA"}]},
+            "part 1 of its content is malformed: its `mimeType` is not there, and not a text",
+        ),
+        ({"content": [{"type": "resource"}]}, "part 1 of its content is malformed: it has no `resource`"),
+        (
+            {"content": [{"type": "resource", "resource": {"uri": "x"}}]},
+            "part 1 of its content is malformed: its `text` is not there, and not a text",
+        ),
+    ],
+)
+def test_what_is_no_answer_of_the_protocol_is_told(raw, why):
+    with pytest.raises(Garbled) as error:
+        result_of(raw, ASKED, None, CATALOGUE)
+    assert (error.value.message, error.value.raw) == (why, raw)
+
+
+def test_a_failed_tool_keeps_all_that_it_said():
+    result = of(text("no"), text("really"), structuredContent={"why": "closed"}, isError=True)
+    assert (result.outcome, result.message, result.error.code) == (
+        Outcome.TOOL_ERROR,
+        "no\nreally",
+        "tool_error",
+    )
+    assert result.content == (Content("text", text="no"), Content("text", text="really"))
+    assert (result.error.details, result.raw_value) == ({"structured": {"why": "closed"}}, {"why": "closed"})
+
+
+def test_a_long_failure_is_cut_in_the_message_and_whole_in_the_content():
+    result = of(text("x" * 10_000), isError=True)
+    assert len(result.message.encode()) <= 4096
+    assert result.content[0].text == "x" * 10_000
+
+
+def test_a_failure_without_words_says_so():
+    assert of(isError=True).message == "the tool failed and did not say why"
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "message"),
+    [
+        (
+            "MCP error -32602: Invalid arguments for tool buy",
+            "mcp_invalid_params",
+            "Invalid arguments for tool buy",
+        ),
+        (
+            "MCP error -32601: Tool buy requires task augmentation",
+            "mcp_method_not_found",
+            "Tool buy requires task augmentation",
+        ),
+        ("McpError: -32603: oops", "mcp_internal_error", "oops"),
+        ("MCP error -32042: pay first", "mcp_error", "pay first"),
+    ],
+)
+def test_an_error_of_the_protocol_within_a_result_is_unwrapped(said, code, message):
+    result = of(text(said), isError=True)
+    assert (result.outcome, result.error.code, result.message) == (Outcome.TOOL_ERROR, code, message)
+    assert isinstance(result.error.details["number"], int)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["MCP error -32602: Tool sel not found", "Unknown tool: sel", "Unknown tool: 'sel'", "No such tool: sel"],
+)
+def test_an_unknown_tool_is_known_however_the_server_says_it(said):
+    asked = ASKED._replace(tool="sel")
+    ways = [of(text(said), isError=True, asked=asked), refused(asked, Refused(-32602, said), CATALOGUE.tools)]
+    for result in ways:
+        assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "unknown_remote_tool")
+        assert result.message == "the server `shop` has no tool `sel`; did you mean `sell`?"
+
+
+def test_a_tool_that_is_listed_may_fail_with_words_that_are_like_those():
+    said = "the shelf was searched for a while: tool buy of the customer could not be used, and the hammer was not found"
+    assert of(text(said), isError=True).outcome is Outcome.TOOL_ERROR
+
+
+def test_other_invalid_params_are_the_tools_own_failure():
+    result = refused(ASKED, Refused(-32602, "`n` must be positive"), CATALOGUE.tools)
+    assert (result.outcome, result.error.code) == (Outcome.TOOL_ERROR, "mcp_invalid_params")
+
+
+def test_an_answer_that_is_too_large_is_refused():
+    result = of(text("x" * (LARGEST + 1)))
+    assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "too_large")
+    assert result.message == "`shop__buy`: the answer of the server `shop` is larger than 8 MiB"
+    assert result.error.details == {"may_have_acted": True}
+
+
+@pytest.mark.parametrize(
+    ("asked", "begun", "trouble", "outcome", "code", "acted"),
+    [
+        (ASKED, True, None, Outcome.UNKNOWN_OUTCOME, "unknown_outcome", True),
+        (READS, True, None, Outcome.TRANSPORT_ERROR, "transport_error", False),
+        (ASKED, False, None, Outcome.UNAVAILABLE, "server_down", False),
+        (
+            ASKED,
+            True,
+            Trouble("too_large", "the server sent much"),
+            Outcome.LIMIT_EXCEEDED,
+            "too_large",
+            True,
+        ),
+        (
+            ASKED,
+            True,
+            Trouble("protocol_violation", "it is no message"),
+            Outcome.INVALID_RESULT,
+            "protocol_violation",
+            True,
+        ),
+        (
+            ASKED,
+            True,
+            Trouble("unauthorized", "the server answered 401"),
+            Outcome.TOOL_ERROR,
+            "unauthorized",
+            False,
+        ),
+        (ASKED, True, Trouble("read_timeout", "it was silent"), Outcome.TIMEOUT, "read_timeout", True),
+        (
+            ASKED,
+            True,
+            Trouble("http_status", "the server answered 502"),
+            Outcome.UNKNOWN_OUTCOME,
+            "http_status",
+            True,
+        ),
+        (
+            READS,
+            True,
+            Trouble("http_status", "the server answered 502"),
+            Outcome.TRANSPORT_ERROR,
+            "http_status",
+            False,
+        ),
+        (
+            ASKED,
+            False,
+            Trouble("connect_failed", "nobody there"),
+            Outcome.UNAVAILABLE,
+            "connect_failed",
+            False,
+        ),
+        (
+            ASKED,
+            False,
+            Trouble("address_refused", "it is private", "write egress"),
+            Outcome.DENIED,
+            "address_refused",
+            False,
+        ),
+    ],
+)
+def test_a_call_that_broke_off_ends_as_far_as_it_came(asked, begun, trouble, outcome, code, acted):
+    result = broken(asked, Broken("exited with code 3", begun=begun, trouble=trouble))
+    assert (result.outcome, result.error.code) == (outcome, code)
+    assert bool(result.error.details.get("may_have_acted")) is acted
+    if trouble is not None and trouble.code != "protocol_violation":
+        assert trouble.message in result.message
+        assert trouble.hint in result.message
+    elif trouble is None:
+        assert "the server `shop` exited with code 3" in result.message
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON_VALUES)
+def test_a_value_weighs_about_what_its_json_does(value):
+    written = len(json.dumps(value, ensure_ascii=False))
+    assert weight(value, 10**9) <= 4 * written + 8
+    assert written <= 40 * weight(value, 10**9)
+
+
+@given(JSON_VALUES, JSON_VALUES)
+def test_whatever_a_server_answers_ends_in_a_result_or_is_told_as_garbled(content, structured):
+    raw = {"content": content, "structuredContent": structured}
+    try:
+        result = result_of(raw, ASKED, {"type": "object"}, CATALOGUE)
+    except Garbled:
+        pass
+    else:
+        assert structured is None or result.value == structured

@@ -158,14 +158,14 @@ _LOST: Final = (
 
 def _of_annotations(before: JSON, after: JSON) -> Iterator[Breach]:
     """The assurances that are taken back."""
-    harmless = _hint(after, "readOnlyHint") is True
     for key, assured, why in _LOST:
-        was, is_now = _hint(before, key), _hint(after, key)
-        if key == "destructiveHint":
-            # What only reads destroys nothing, whatever else is said of it.
-            was, is_now = was and not _hint(before, "readOnlyHint"), is_now and not harmless
-        if was is assured and is_now is not assured:
+        if _hint(before, key) is assured and _hint(after, key) is not assured and not _is_moot(key, after):
             yield Breach("annotations", pointer_to((key,)), why)
+
+
+def _is_moot(key: str, after: JSON) -> bool:
+    """Whether a hint means nothing, because what only reads neither destroys nor repeats anything."""
+    return key in {"destructiveHint", "idempotentHint"} and _hint(after, "readOnlyHint")
 
 
 def _hint(annotations: JSON, key: str) -> bool:

@@ -13,6 +13,7 @@ from toolcrib.loading.compatible import normalise
 from toolcrib.loading.descriptors import parse_descriptor
 from toolcrib.loading.documents import parse_documents
 from toolcrib.loading.shape import Shape
+from toolcrib.lock.hidden import hidden_in
 from toolcrib.model import Descriptor
 from toolcrib.protocols import Kinds
 from toolcrib.servers import Catalogue, Server, document_of, names_of
@@ -51,7 +52,7 @@ class DescriptorFile(NamedTuple):
         name: The name of the descriptor.
         file: The name of the file.
         text: What is to stand in it.
-        problems: What else the loader says of it, in words: warnings.
+        problems: What the loader says of it: warnings, placed in the text.
     """
 
     tool: str
@@ -109,7 +110,18 @@ def files_of(
         else:
             file = _free(made.file, files)
             files[file.casefold()] = made._replace(file=file)
-    return DescriptorFiles(tuple(files.values()), refused, (*catalogue.remarks, *remarks))
+    unseen = [*_unseen(catalogue, [file.tool for file in files.values()])]
+    return DescriptorFiles(tuple(files.values()), refused, (*catalogue.remarks, *remarks, *unseen))
+
+
+def _unseen(catalogue: Catalogue, tools: Sequence[str]) -> Iterator[str]:
+    """A remark on each tool with characters that nobody sees and every model reads."""
+    for tool in tools:
+        found = hidden_in(catalogue.tools[tool])
+        if found:
+            first = f"{found[0]} of {found[0].where or 'the tool'}"
+            count = f"{len(found)} hidden character{'' if len(found) == 1 else 's'}"
+            yield f"the tool `{tool}` has {count}, first {first}; its file has escapes for them"
 
 
 def _names(server: Server, catalogue: Catalogue, prefix: str | None) -> tuple[dict[str, str], list[str]]:
@@ -152,20 +164,19 @@ class _Press:
         own = {key: document.value[key] for key in sorted(document.value, key=_ORDER.index)}
         why = ""
         for suffix, text in (("yaml", _yaml(own, self._schema)), ("json", _json(own, self._schema))):
-            why = self._difference(meant, f"tool.{suffix}", text)
+            file = f"{_safe(meant.name)}.tool.{suffix}"
+            read, problems = self._read(file, text)
+            why = _difference(meant, read) if read is not None else _told(problems)
             if not why:
-                return DescriptorFile(
-                    tool, meant.name, f"{_safe(meant.name)}.tool.{suffix}", text, tuple(faults)
-                )
+                return DescriptorFile(tool, meant.name, file, text, tuple(problems))
         return why
 
-    def _difference(self, meant: Descriptor, source: str, text: str) -> str:
-        """In what a file is read as another tool than the one that is meant; empty where in nothing."""
+    def _read(self, source: str, text: str) -> tuple[Descriptor | None, list[Problem]]:
         documents, problems = parse_documents(source, text)
         if not documents:
-            return _told(problems)
+            return None, problems
         read, faults = parse_descriptor(documents[0], self._kinds, self._shape)
-        return _told([*problems, *faults]) if read is None else _difference(meant, read)
+        return read, [*problems, *faults]
 
 
 def _told(problems: Sequence[Problem]) -> str:

@@ -159,6 +159,11 @@ class Face:
         declared = self._listing(ctx).has_output(name, revision)
         return wire_result(name, result, revision=revision, declared=declared)
 
+    def answers_at_once(self, name: str) -> bool:
+        """Whether a tool, by the name that clients call it, was called before and never waits."""
+        listing = self._listings.of(self._runtime.registry, self._options.toolset)
+        return self._stateless.answers_at_once(listing.named.get(name, name))
+
     def _may_appear(self, ctx: Context, name: str) -> bool:
         """Whether a tool may be that of a server which could not be asked yet; a call asks it again."""
         return not self._toolset(ctx) and self._runtime.awaited(name) is not None

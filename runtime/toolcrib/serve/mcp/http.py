@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -19,6 +20,8 @@ from toolcrib.serve.mcp.watching import announcing
 from toolcrib.serve.mcp.web import PATH, Web
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from toolcrib.engine import Runtime
 
 CLOSING = 2
@@ -57,46 +60,62 @@ async def serve_http(runtime: Runtime, options: Options, address: Address, say: 
     )
     ending = Ending()
     with ending.by_signals():
-        say(opening_line(runtime, options, f"at {_url(address, ports[0])}"))
-        async with (
-            _served(server, listeners, ending),
-            web.sessions.run(),
-            announcing(runtime, face, options, say),
-        ):
+        # The sessions end before the connections that wait for them are closed.
+        async with server.closed_at_last(), web.sessions.run(), announcing(runtime, face, options, say):
+            await server.listen(listeners, ending)
+            say(opening_line(runtime, options, f"at {_url(address, ports[0])}"))
             await ending.asked.wait()
             server.stop_listening()
             cut = await face.calls.drained(options.drain, ending.hurried)
             if cut:
-                say(f"{cut} calls were cancelled")
+                say(f"cancelled {cut} call{'' if cut == 1 else 's'} in flight")
             face.close()
 
 
 class _Uvicorn(uvicorn.Server):
     """uvicorn without its signals: they would end streams of events whose calls are still under way."""
 
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._serving: asyncio.Task[None] | None = None
+        self._listening = asyncio.Event()
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._listening.set()
+
+    async def listen(self, listeners: list[socket], ending: Ending) -> None:
+        """Answer requests from now on; where that ends by itself, everything does."""
+        self._serving = asyncio.create_task(self.serve(sockets=listeners))
+        for tell in (self._listening.set, ending.ask):
+            self._serving.add_done_callback(partial(_whatever, tell))
+        await self._listening.wait()
 
     def stop_listening(self) -> None:
         """Take no further connection; those that are there go on."""
         for server in self.servers:
             server.close()
 
-
-@asynccontextmanager
-async def _served(server: _Uvicorn, listeners: list[Any], ending: Ending) -> AsyncIterator[None]:
-    """Within the block requests are answered; behind it every connection is closed."""
-    serving = asyncio.create_task(server.serve(sockets=listeners))
-    serving.add_done_callback(lambda _task: ending.ask())
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        await serving
+    @asynccontextmanager
+    async def closed_at_last(self) -> AsyncIterator[None]:
+        """Behind the block every connection is closed."""
+        try:
+            yield
+        finally:
+            self.should_exit = True
+            if self._serving is not None:
+                await self._serving
 
 
-async def _listeners(address: Address) -> list[Any]:
+def _whatever(tell: Callable[[], None], _task: asyncio.Task[None]) -> None:
+    tell()
+
+
+async def _listeners(address: Address) -> list[socket]:
     """Sockets that are bound, all of them, or an error that says why not."""
     loop = asyncio.get_running_loop()
     shown = f"{address.host}:{address.port}"

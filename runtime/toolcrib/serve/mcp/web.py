@@ -6,20 +6,20 @@ What is left to say of MCP over HTTP, sessions, events and the two eras, is the 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from toolcrib.errors import near_misses
+from toolcrib.serve.mcp.briefly import OF_THE_REQUEST, Receive, chosen
 from toolcrib.serve.mcp.face import TOOLSET, Face
 from toolcrib.serve.mcp.guard import Answer, Guard, Headers, refusal
 from toolcrib.serve.mcp.options import MOST_BODY
 from toolcrib.serve.mcp.splicing import KEY, Message, Send, Splices, splicing
 
 Scope: TypeAlias = dict[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
 
 PATH: Final = "/mcp"
 HEALTH: Final = "/healthz"
@@ -54,10 +54,12 @@ class Web:
         """
         self.sessions = StreamableHTTPSessionManager(
             face.server,
+            json_response=OF_THE_REQUEST,
             max_request_body_size=MOST_BODY,
             max_sessions=MOST_SESSIONS,
             session_idle_timeout=IDLE,
         )
+        self._answers_at_once = face.answers_at_once
         self._guard = guard
         self._toolsets = toolsets
         self._tools = tools
@@ -78,6 +80,8 @@ class Web:
         if answer is not None:
             await _answered(send, answer, body=scope["method"] != "HEAD")
             return
+        if _in_session(headers):
+            receive = await chosen(receive, self._answers_at_once)
         splices = scope[KEY] = Splices()
         await self.sessions.handle_request(scope, receive, _without_echo(splicing(send, splices)))
 
@@ -101,6 +105,11 @@ class Web:
         if method not in {"GET", "HEAD"}:
             return Answer(405, headers=((b"allow", b"GET, HEAD"),))
         return Answer(200, json.dumps({"status": "ok", "tools": self._tools()}).encode())
+
+
+def _in_session(headers: Headers) -> bool:
+    """Whether a request belongs to a session of the handshake era."""
+    return any(name == b"mcp-session-id" for name, _value in headers)
 
 
 async def _answered(send: Send, answer: Answer, *, body: bool) -> None:

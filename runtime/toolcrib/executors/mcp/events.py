@@ -105,7 +105,8 @@ class EventLink:
         incoming = await self._opened()
         stack.push_async_callback(incoming.aclose)
         # The bound of events is kept by `Events`.
-        response = httpx2.Response(200, headers=_TYPE, stream=Events(incoming, None, None))
+        asked = httpx2.Request("GET", self._caller.endpoint.request("GET").url)
+        response = httpx2.Response(200, headers=_TYPE, stream=Events(incoming, None, None), request=asked)
         events = cast("Stream", aiter(httpx2.EventSource(response, max_event_size=None)))
         stack.push_async_callback(events.aclose)
         return events, await self._target(incoming, events)

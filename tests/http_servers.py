@@ -70,6 +70,7 @@ class Server:
         accepted: How many connections were made.
         open: How many of them are open now.
         requests: Every request that was read, in order.
+        stop_listening: Takes no more connections, as a server that is down.
     """
 
     def __init__(self, handler: Handler, *, secure: bool, greeting: bytes, reads: bool) -> None:
@@ -80,6 +81,7 @@ class Server:
         self.open = 0
         self.requests: list[Head] = []
         self.scheme = "https" if secure else "http"
+        self.stop_listening: Callable[[], None] = lambda: None
         self._greeting = greeting
         self._tasks: set[asyncio.Task[None]] = set()
         self._none_open = asyncio.Event()
@@ -157,6 +159,7 @@ async def serving(
     *,
     tls: ssl.SSLContext | None = None,
     host: str = "127.0.0.1",
+    port: int = 0,
     greeting: bytes = b"",
     reads: bool = True,
 ) -> AsyncIterator[Server]:
@@ -166,12 +169,14 @@ async def serving(
         handler: What answers each request.
         tls: Serve https with it.
         host: The loopback address to listen on.
+        port: The port to listen on; a free one unless given.
         greeting: Bytes that are sent before any request was read.
         reads: Whether requests are read at all; if not, the handler is called once for each connection, which ends
             with it.
     """
     server = Server(handler, secure=tls is not None, greeting=greeting, reads=reads)
-    listening = await asyncio.start_server(server.accept, host, 0, ssl=tls)
+    listening = await asyncio.start_server(server.accept, host, port, ssl=tls)
+    server.stop_listening = listening.close
     server.port = listening.sockets[0].getsockname()[1]
     try:
         yield server

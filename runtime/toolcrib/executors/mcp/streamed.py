@@ -48,6 +48,9 @@ _PATIENCE = 10.0
 _PARTING = 2.0
 """The same for the end of a session."""
 
+_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+"""What ends an event."""
+
 _JSON = {"content-type": "application/json"}
 _NOT_OURS = SENDER_WRITES | OF_THE_CONNECTION | {"accept-encoding", "user-agent", "cookie"}
 _GIVEN_UP = HTTPError(Fault.CONNECTION_BROKEN, "the call was given up", sent=True)
@@ -326,13 +329,14 @@ class Events(httpx2.AsyncByteStream):
             self._settled(self._exchange)
 
     def _measure(self, chunk: bytes) -> None:
+        """Count the bytes of the event that is coming, and refuse what is too large."""
         seen = self._last + chunk
-        ends = [
-            found + len(end) for end in (b"\n\n", b"\r\n\r\n", b"\r\r") if (found := seen.rfind(end)) >= 0
-        ]
-        self._size = len(seen) - max(ends) if ends else self._size + len(chunk)
-        self._last = seen[-3:]
-        if self._size > EVENT:
+        begun = self._size - len(self._last)
+        first = min((found for end in _ENDS if (found := seen.find(end)) >= 0), default=len(seen))
+        rest = max((seen.rfind(end) + len(end) for end in _ENDS if end in seen), default=0)
+        self._size = len(seen) - rest if rest else begun + len(seen)
+        self._last = seen[rest:][-3:]
+        if max(begun + first, self._size) > EVENT:
             message = f"the server sent an event larger than {EVENT // 1024 // 1024} MiB"
             raise HTTPError(Fault.RESPONSE_TOO_LARGE, message, sent=True)
 
@@ -343,7 +347,7 @@ class Events(httpx2.AsyncByteStream):
             # An answer ends the exchange for the SDK; it would come back for the rest of a stream that broke off.
             if not exchange.given_up:
                 self._note(Trouble(error.fault.value, error.message))
-            return b"\n\nevent: message\ndata: " + exchange.error(error.message) + b"\n\n"
+            return b"\nevent: cut\n\nevent: message\ndata: " + exchange.error(error.message) + b"\n\n"
         self._note(Trouble(error.fault.value, error.message))
         raise httpx2.ReadError(error.message) from None
 

@@ -16,6 +16,7 @@ from toolcrib.protocols import Remote
 from toolcrib.servers import Catalogue, Server
 
 if TYPE_CHECKING:
+    from toolcrib.auth import Tokens
     from toolcrib.executors.mcp.bound import BoundMcp
     from toolcrib.executors.mcp.connections import Connections
     from toolcrib.world import World
@@ -45,6 +46,7 @@ class McpExecutor:
         self.changed: Callable[[str, Catalogue], None] | None = None
         self._in_use: Connections | None = None
         self._retired: list[Connections] = []
+        self._tokens: Tokens | None = None
 
     @property
     def keeps_nothing(self) -> bool:
@@ -140,7 +142,10 @@ class McpExecutor:
         if current is not None:
             current.retire()
             self._retired = [*(each for each in self._retired if not each.empty), current]
-        self._in_use = Connections(world, self._tell)
+        from toolcrib.auth import Tokens  # noqa: PLC0415 -- as above
+
+        self._tokens = self._tokens or Tokens()
+        self._in_use = Connections(world, self._tokens, self._tell)
         return self._in_use
 
     def _tell(self, server: str, catalogue: Catalogue) -> None:

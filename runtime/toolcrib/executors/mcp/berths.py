@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from toolcrib.clock import format_duration
 from toolcrib.executors.mcp.failures import Down
-from toolcrib.executors.mcp.links import Link, open_link
+from toolcrib.executors.mcp.links import Link
 from toolcrib.executors.mcp.starting import down_of, is_foreseen, locked, of_group
 from toolcrib.executors.mcp.starts import StartsByClock
 from toolcrib.protocols import Clock
 from toolcrib.servers import Catalogue, Server, Verdict
-from toolcrib.world import World
+from toolcrib.world import Judge
 
 if TYPE_CHECKING:
     from toolcrib.executors.mcp.connection import Connection
@@ -31,7 +31,7 @@ class Berth:
 
     Attributes:
         server: The server.
-        world: What may be reached.
+        link_to: Makes the way to it.
         loop: Where it lives.
         connection: The connection that is good, as far as is known; None for none.
     """
@@ -39,15 +39,28 @@ class Berth:
     def __init__(
         self,
         server: Server,
-        world: World,
+        judge: Judge,
+        link_to: Callable[[Server], Link],
+        *,
         loop: asyncio.AbstractEventLoop,
         changed: Changed,
         warned: set[str],
     ) -> None:
+        """Hold no connection yet.
+
+        Args:
+            server: The server.
+            judge: Says what a lock has against it.
+            link_to: Makes the way to it.
+            loop: Where it lives.
+            changed: Told when it lists other tools than before.
+            warned: The warnings that were told already.
+        """
         self.server = server
-        self.world = world
+        self.link_to = link_to
         self.loop = loop
         self.connection: Connection | None = None
+        self._judge = judge
         self._changed = changed
         self._warned = warned
         self._starts = StartsByClock()
@@ -151,7 +164,6 @@ class Berth:
         """Start, hold and end a connection, all in one task: scopes of the SDK end where they began."""
         down = await self._lived(life)
         if down is not None:
-            self._why = down
             self.say(down)
 
     def _over(self, life: _Life, clock: Clock) -> None:
@@ -167,7 +179,7 @@ class Berth:
 
     async def _lived(self, life: _Life) -> Down | None:
         """One connection, from its start to its end; why it could not be started, where that is so."""
-        refused = locked(self.server, self.world.judge(self.server, None))
+        refused = locked(self.server, self._judge(self.server, None))
         if refused is not None:
             return refused
         failure = await life.lived(self._era)
@@ -194,7 +206,7 @@ class Berth:
 
     def judged(self, catalogue: Catalogue) -> Verdict:
         """What a lock says of a list; warnings are told once."""
-        verdict = self.world.judge(self.server, catalogue)
+        verdict = self._judge(self.server, catalogue)
         for warning in verdict.warnings:
             if warning not in self._warned:
                 self._warned.add(warning)
@@ -210,7 +222,11 @@ class Berth:
     def say(self, outcome: Connection | Down) -> None:
         """Let those know that wait; only the first word counts."""
         waiting, self._starting = self._starting, None
-        if waiting is not None and not waiting.done():
+        if waiting is None:
+            return
+        if isinstance(outcome, Down):
+            self._why = outcome
+        if not waiting.done():
             waiting.set_result(outcome)
 
 
@@ -262,7 +278,7 @@ class _Life:
             from toolcrib.executors.mcp.hooks import Hooks  # noqa: PLC0415 -- as above
 
             hooks = Hooks(berth.server)
-            self.link = open_link(berth.server, berth.world)
+            self.link = berth.link_to(berth.server)
             self._making = Connection(berth.server, self.link, hooks, berth.judged, berth.listed)
             await self._making.run(self._ready, era)
         except Exception as error:  # noqa: BLE001 -- what lies below the protocol raises what it likes, in groups too

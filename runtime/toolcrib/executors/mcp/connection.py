@@ -53,9 +53,6 @@ from toolcrib.servers import Catalogue, Server, Verdict
 
 _log = logging.getLogger("toolcrib")
 
-for _name in ("mcp", "client"):  # what the SDK says of a server is told by us, once and masked
-    logging.getLogger(_name).addHandler(logging.NullHandler())
-
 _TRACE: Final = frozenset({"traceparent", "tracestate", "baggage"})
 """W3C trace context, as `_meta` carries it (MCP 2026-07-28, SEP-414)."""
 

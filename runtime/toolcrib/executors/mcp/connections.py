@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from toolcrib.auth import Tokens
 from toolcrib.executors.mcp.berths import Berth, Changed
+from toolcrib.executors.mcp.links import Link, open_link
 from toolcrib.protocols import Clock
+from toolcrib.servers import Server
 from toolcrib.world import World
 
 if TYPE_CHECKING:
@@ -24,11 +27,13 @@ class Connections:
 
     Args:
         world: What may be reached.
+        tokens: Those that servers over HTTP were given; they outlive the World.
         changed: Told when a server lists other tools than before.
     """
 
-    def __init__(self, world: World, changed: Changed) -> None:
+    def __init__(self, world: World, tokens: Tokens, changed: Changed) -> None:
         self.world = world
+        self._tokens = tokens
         self._changed = changed
         self._berths: dict[tuple[str, int, str], Berth] = {}
         self._warned: set[str] = set()
@@ -62,8 +67,15 @@ class Connections:
         for other, berth in list(self._berths.items()):
             if berth.loop.is_closed():  # what ran in it has ended with it
                 del self._berths[other]
-        server = self.world.servers[key[0]]
-        return self._berths.setdefault(key, Berth(server, self.world, loop, self._changed, self._warned))
+        world, tokens = self.world, self._tokens
+
+        def to(server: Server) -> Link:
+            return open_link(server, world, tokens)
+
+        made = Berth(
+            world.servers[key[0]], world.judge, to, loop=loop, changed=self._changed, warned=self._warned
+        )
+        return self._berths.setdefault(key, made)
 
     def states(self) -> Mapping[str, str]:
         """Name of a server -> `idle`, `starting`, `up`, `down` or `resting`. Nothing is started to find out."""

@@ -191,10 +191,11 @@ def broken(asked: Asked, error: Broken) -> Result:
 
 _TOO_LARGE: Final = frozenset({"too_large", "response_too_large", "headers_too_large"})
 _FORBIDDEN: Final = frozenset({"host_not_named", "address_refused", "bad_address"})
-_UNTOUCHED: Final = _FORBIDDEN | {"unauthorized", "session_over"}
+_UNPROVEN: Final = frozenset({"unauthorized", "auth_failed"})
+_UNTOUCHED: Final = _FORBIDDEN | _UNPROVEN | {"session_over"}
 """Troubles of calls that did nothing, although they were sent."""
 
-_LASTING: Final = _FORBIDDEN | {"unauthorized", "bad_request", "tls_failed"}
+_LASTING: Final = _FORBIDDEN | _UNPROVEN | {"bad_request", "tls_failed"}
 """Troubles that the same call meets again."""
 
 
@@ -203,7 +204,7 @@ def _outcome_of(code: str, *, begun: bool, acted: bool) -> Outcome:
         return Outcome.LIMIT_EXCEEDED
     if code in _FORBIDDEN:
         return Outcome.DENIED
-    if code == "unauthorized":
+    if code in _UNPROVEN:
         return Outcome.TOOL_ERROR
     if not begun:
         return Outcome.UNAVAILABLE

@@ -53,6 +53,20 @@ class Sampling(NamedTuple):
     request: dict[str, Any]
 
 
+def functions_of(server: Server) -> dict[str, Callable[[Any], Any]]:
+    """What a server may ask -> the function that answers.
+
+    Raises:
+        MissingHook: One of them is not there.
+    """
+    named = ((kind, getattr(server, kind)) for kind in KINDS)
+    return {
+        kind: load_hook(path, server.place(kind) or f"`{kind}` of the server `{server.name}`")
+        for kind, path in named
+        if path
+    }
+
+
 class Hooks:
     """The functions that answer one server.
 
@@ -67,9 +81,7 @@ class Hooks:
             MissingHook: One of them is not there.
         """
         self._server = server
-        self._functions: dict[str, Callable[[Any], Any]] = {
-            kind: load_hook(path, server.place(kind)) for kind in KINDS if (path := getattr(server, kind))
-        }
+        self._functions = functions_of(server)
         self.unanswered: dict[str, str] = {}
 
     @property

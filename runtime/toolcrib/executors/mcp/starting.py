@@ -8,10 +8,10 @@ from typing import Any
 
 from toolcrib.clock import format_duration
 from toolcrib.egress import EgressRefused
-from toolcrib.errors import NotReady, ToolcribError
+from toolcrib.errors import DocumentError, NotReady, ToolcribError
 from toolcrib.executors.mcp.failures import Broken, Down, Garbled, Refused, told
+from toolcrib.executors.mcp.hooks import functions_of
 from toolcrib.executors.mcp.links import Link, StartFailed
-from toolcrib.hooks import load_hook
 from toolcrib.model import JSON, Outcome
 from toolcrib.pointers import keys_of
 from toolcrib.servers import Server, Verdict
@@ -62,7 +62,7 @@ def down_of(server: Server, failure: Exception, link: Link | None) -> Down:
     if refusal is not None:
         message = f"the server `{server.name}`: {refusal.message}"
         return Down(message, code=refusal.code, hint=refusal.hint, outcome=Outcome.DENIED, retryable=False)
-    if isinstance(failure, NotReady):
+    if isinstance(failure, NotReady | DocumentError):
         return Down(failure.message, code=failure.code, hint=failure.hint, retryable=False)
     if isinstance(failure, StartFailed):
         return Down(failure.message, hint=failure.hint)
@@ -131,9 +131,7 @@ def check_ready(server: Server, vault: Vault) -> None:
     """
     if find_spec("mcp") is None:
         raise missing_extra()
-    for kind in ("elicitation", "sampling"):
-        if getattr(server, kind):
-            load_hook(getattr(server, kind), server.place(kind))
+    functions_of(server)
     missing: dict[str, Down] = {}
     for key in _WITH_VARIABLES:
         written: Any = getattr(server, key)

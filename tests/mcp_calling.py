@@ -1,0 +1,73 @@
+"""MCP tools over real servers: what tests of mode `mcp` are made of."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+from mcp_sdk_server import address_of, listening_on, web_server
+from toolcrib import Executors, RealClock, Runtime
+from toolcrib.executors.mcp import McpExecutor
+from toolcrib.loading.sources import parse
+from toolcrib.servers import Server
+
+
+class Calling:
+    """A runtime with one descriptor for each tool that is named, and its executor.
+
+    Args:
+        server: The server.
+        tools: Names of its tools, which are those of the descriptors; or whole documents without `mode`.
+        options: Of the runtime.
+    """
+
+    def __init__(self, server: Server, *tools: Any, **options: Any) -> None:
+        self.executor = McpExecutor()
+        executors = Executors({"mcp": lambda: self.executor})
+        documents = [document(server, tool) for tool in tools]
+        loaded = parse("tools.json", documents, executors)
+        assert [str(problem) for problem in loaded.problems if problem.severity == "error"] == []
+        options = {"clock": RealClock(), "servers": {server.name: server}, **options}
+        self.runtime = Runtime.of(loaded, executors=executors, **options)
+        self.call = self.runtime.call
+
+    async def __aenter__(self) -> Self:
+        await self.runtime.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.runtime.aclose()
+
+
+def document(server: Server, tool: Any) -> dict[str, Any]:
+    """The document of a tool; anything goes in and out unless it says so."""
+    if isinstance(tool, str):
+        return {
+            "name": tool,
+            "input_schema": {"type": "object"},
+            "mode": "mcp",
+            "mcp": {"server": server.name},
+        }
+    block = {"server": server.name, **tool.get("mcp", {})}
+    return {"input_schema": {"type": "object"}, "mode": "mcp", **tool, "mcp": block}
+
+
+@contextmanager
+def over_http(port: int = 0) -> Iterator[str]:
+    """The address of the SDK's server over streamable HTTP, in a thread."""
+    with listening_on(port) as listening:
+        web = web_server()
+        thread = threading.Thread(target=web.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield address_of(listening)
+        finally:
+            web.should_exit = web.force_exit = True
+            thread.join()
+
+
+def http_server(url: str, **fields: Any) -> Server:
+    """The server at an address."""
+    return Server("sdk", "http", url=url, **fields)

@@ -14,6 +14,7 @@ from typing import Final
 from toolcrib.errors import Problem
 from toolcrib.loading.client_entries import Entries
 from toolcrib.loading.client_keys import FOLDERS
+from toolcrib.loading.contents import only_document
 from toolcrib.loading.documents import Document, first_bytes, parse_documents
 from toolcrib.loading.jsonc import as_json
 from toolcrib.loading.marks import clipped
@@ -80,12 +81,10 @@ def read_client_file(path: str, named: Spot | None = None) -> tuple[dict[str, Wr
         text = first_bytes(path)
     except (OSError, ValueError) as error:
         return {}, [_unreadable(path, error, named)]
-    documents, problems = _parsed(path, text)
-    if not documents:
-        if not any(problem.severity == "error" for problem in problems):
-            problems = [_no_servers(Spot(path, "", _first_line))]
+    document, problems = only_document(path, *_parsed(path, text), "servers file", _WAY)
+    if document is None:
         return {}, problems
-    written, faults = _servers_of(documents[0], path)
+    written, faults = _servers_of(document, path)
     return written, [*problems, *faults]
 
 
@@ -150,7 +149,10 @@ def _others(value: Mapping[str, JSON], known: list[str], top: Spot) -> Iterator[
 
 def _no_servers(spot: Spot) -> Problem:
     message = "the file names no MCP servers"
-    return spot.problem("no_servers", message, 'write `{"mcpServers": {"NAME": {"command": "..."}}}`')
+    return spot.problem("no_servers", message, _WAY)
+
+
+_WAY: Final = 'write `{"mcpServers": {"NAME": {"command": "..."}}}`'
 
 
 def root_of(path: str) -> str:

@@ -468,7 +468,8 @@ def test_names_that_tools_cant_have_are_told(tmp_path):
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("", "no_servers"),
+        ("", "empty_document"),
+        ("// nothing", "empty_document"),
         ("{}", "no_servers"),
         ("[]", "no_servers"),
         ("[{}, {}]", "no_servers"),
@@ -485,6 +486,13 @@ def test_a_file_that_names_nothing_or_cant_be_read(tmp_path, text, code):
     servers, problems = read_servers_file(str(path))
     assert servers == {}
     assert [problem.code for problem in problems if problem.severity == "error"] == [code]
+
+
+def test_a_second_document_is_not_passed_over(tmp_path):
+    path = tmp_path / "mcp.yaml"
+    path.write_text("mcpServers: {a: {command: a}}\n---\nmcpServers: {b: {command: b}}\n", encoding="utf-8")
+    _servers, (problem,) = read_servers_file(str(path))
+    assert (problem.code, problem.line) == ("several_documents", 3)
 
 
 def test_a_file_that_is_not_there(tmp_path):

@@ -15,13 +15,15 @@ from pathlib import Path
 import calls
 import live
 import loading
+import mcp_client
+import mcp_server
 import peers
 import startup
 from rounds import STRICT, Row, line, shown, spoken
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
-OURS = ("toolcrib", "jsonschema-rs", "jsonschema", "pyyaml", "jinja2", "click")
+OURS = ("toolcrib", "jsonschema-rs", "jsonschema", "pyyaml", "jinja2", "click", "uvicorn", "starlette")
 
 HEAD = """\
 # Results
@@ -37,6 +39,11 @@ and a process of its own.
 Live calls go to one server on loopback, which has a process of its own too. Those of ours check arguments and answer;
 bare httpx gets a finished URL and reads the JSON. With {callers} callers the limits of the tool let all of them pass,
 unless the line says that they are the default ones. A line without a goal only shows what there is.
+
+MCP servers have the same tools and are called by one raw client: bytes that are written before the clock starts, one
+connection for each client, in the era of the handshake (2025-11-25) and in the one without (2026-07-28). Ours checks
+arguments and results, the SDK's bare server neither. Our calls of MCP tools and the SDK's run in one process and call one
+server.
 
 | measure | ours | beside | | ratio | 95 % | rounds | goal | |
 |---|---|---|---|---|---|---|---|---|
@@ -65,10 +72,13 @@ def main() -> None:
     """Measure, print as it goes, write the page."""
     peer_versions: dict[str, str] = {}
     found: list[Row] = []
+    serving = mcp_server.Measures()
     measures = (
         calls.rows(),
         peers.rows(peer_versions),
         live.rows(peer_versions),
+        serving.rows(),
+        mcp_client.rows(peer_versions),
         loading.rows(),
         startup.rows(),
     )
@@ -80,6 +90,9 @@ def main() -> None:
     for each in live.leftovers():
         print(each, flush=True)
         left.append(f"- {each}")
+    for held in serving.memory:
+        print(held, flush=True)
+        left.append(f"- {held}")
     table = "\n".join(cells(row) for row in found)
     counted = "\n".join(left)
     RESULTS.write_text(

@@ -17,7 +17,7 @@ from toolcrib.model import JSON
 WIDTH: Final = 100
 """Columns that a line has at most, where it can be helped."""
 
-_FLAT: Final = 3
+_FLAT: Final = 2
 """Levels of a structure that may stand on one line."""
 
 _KEY: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$.-]*")
@@ -40,7 +40,7 @@ def _entry(lead: str, value: JSON, indent: int) -> Iterator[str]:
     if isinstance(value, str):
         yield from _text_entry(lead, value, indent)
         return
-    if not isinstance(value, dict | list) or _is_small(value, len(lead)):
+    if not isinstance(value, dict | list) or not value or _is_small(value, len(lead)):
         yield f"{lead} {_flow(value)}"
         return
     yield lead
@@ -62,7 +62,9 @@ def _item(item: JSON, indent: int) -> Iterator[str]:
 
 
 def _is_small(value: JSON, before: int) -> bool:
-    return _levels(value) <= _FLAT and before + 1 + len(_flow(value)) <= WIDTH
+    inner = value.values() if isinstance(value, dict) else ()
+    several = sum(isinstance(item, dict) and bool(item) for item in inner) > 1
+    return not several and _levels(value) <= _FLAT and before + 1 + len(_flow(value)) <= WIDTH
 
 
 def _levels(value: JSON) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.types import Tool
 
@@ -280,6 +280,7 @@ def normal(definition):
     return {key: item for key, item in whole.items() if item and key != "execution"}
 
 
+@settings(deadline=None)
 @given(DEFINITIONS)
 def test_a_bare_definition_comes_back_as_it_was(definition):
     tool = loaded(definition)

@@ -514,7 +514,7 @@ def documents(draw, *, recursive):
     return {"$schema": dialect, **root, _definitions(dialect): definitions}
 
 
-LAWS = settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+LAWS = settings(deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 
 
 @LAWS

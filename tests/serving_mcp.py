@@ -133,6 +133,7 @@ async def process(
         *command(*words),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        limit=1 << 24,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, **(env or {})},
         cwd=cwd,
@@ -224,6 +225,13 @@ def headers_of(message: Mapping[str, Any], **more: str) -> dict[str, str]:
     }
     name = message["params"].get("name")
     return told | ({"mcp-name": name} if name is not None else {}) | more
+
+
+async def answers(served: Served) -> list[dict[str, Any]]:
+    """All that a server says over stdio, until it ends."""
+    assert served.process.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        return [json.loads(line) async for line in served.process.stdout]
 
 
 async def said_raw(port: int, raw: bytes) -> bytes:

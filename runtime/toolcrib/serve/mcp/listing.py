@@ -144,6 +144,6 @@ def _cursor(name: str) -> str:
 
 def _after(cursor: str) -> str:
     name = urlsafe_b64decode(cursor.encode("ascii")).decode()
-    if _cursor(name) != cursor:
+    if not name or _cursor(name) != cursor:
         raise ValueError("a cursor that was not written by `_cursor`")
     return name

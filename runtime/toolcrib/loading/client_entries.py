@@ -27,7 +27,11 @@ _NONE: Final = object()
 
 
 class Entries:
-    """Reads the servers of one file."""
+    """Reads the servers of one file.
+
+    Attributes:
+        left_out: The names of servers that are switched off or can't be used, which is told.
+    """
 
     def __init__(self, root: str, inputs: JSON, spot: Spot) -> None:
         """Begin.
@@ -41,6 +45,7 @@ class Entries:
         self._look_ups = LookUps(inputs, spot)
         self._foreign: dict[str, _Foreign] = {}
         self._problems: list[Problem] = []
+        self.left_out: set[str] = set()
 
     def problems(self) -> list[Problem]:
         """Everything that was wrong, and one notice for each key that has no meaning here."""
@@ -57,6 +62,7 @@ class Entries:
             self._unfit(spot, "an object of servers", entries)
             return
         for name, place, entry in named:
+            self.left_out.add(name)
             if not name.strip():
                 self._complain(place, "missing_key", "a server needs a name", "write it before the server")
             elif not isinstance(entry, dict):
@@ -67,6 +73,7 @@ class Entries:
             else:
                 written = self._server(name, entry, place)
                 if written is not None:
+                    self.left_out.discard(name)
                     yield name, written
 
     def _server(self, name: str, entry: Mapping[str, JSON], spot: Spot) -> Written | None:

@@ -7,9 +7,9 @@ of `servers` in a project, and is checked like that.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from toolcrib.errors import Problem
 from toolcrib.loading.client_entries import Entries
@@ -19,7 +19,7 @@ from toolcrib.loading.documents import Document, first_bytes, parse_documents
 from toolcrib.loading.jsonc import as_json
 from toolcrib.loading.marks import clipped
 from toolcrib.loading.written_servers import Spot, Written, merged, whole_path
-from toolcrib.model import JSON
+from toolcrib.model import JSON, NOTHING
 
 FOUND: Final = "servers_file"
 """Code of the notice for such a file in a folder that is scanned."""
@@ -70,8 +70,28 @@ def is_servers_file(path: str) -> bool:
     return any(looks_like_servers_file(document.value) for document in documents)
 
 
-def read_client_file(path: str, named: Spot | None = None) -> tuple[dict[str, Written], list[Problem]]:
-    """What a client's file says of its servers, by name, and what is wrong with the file.
+class ClientFile(NamedTuple):
+    """What was read of a client's file.
+
+    Attributes:
+        problems: Everything that is wrong with it.
+        servers: What it says of its servers, by name.
+        left_out: The names of those that it switches off or that can't be used.
+        unread: Whether nobody knows which servers it names.
+    """
+
+    problems: list[Problem]
+    servers: Mapping[str, Written] = NOTHING
+    left_out: Collection[str] = ()
+    unread: bool = False
+
+    def tells_of(self, name: str) -> bool:
+        """Whether it is told already why a server is not among those of the file, which may name it."""
+        return self.unread or name in self.left_out
+
+
+def read_client_file(path: str, named: Spot | None = None) -> ClientFile:
+    """Read a client's file.
 
     Args:
         path: The file.
@@ -80,12 +100,12 @@ def read_client_file(path: str, named: Spot | None = None) -> tuple[dict[str, Wr
     try:
         text = first_bytes(path)
     except (OSError, ValueError) as error:
-        return {}, [_unreadable(path, error, named)]
+        return ClientFile([_unreadable(path, error, named)], unread=True)
     document, problems = only_document(path, *_parsed(path, text), "servers file", _WAY)
     if document is None:
-        return {}, problems
-    written, faults = _servers_of(document, path)
-    return written, [*problems, *faults]
+        return ClientFile(problems, unread=True)
+    found = _servers_of(document, path)
+    return found._replace(problems=[*problems, *found.problems])
 
 
 def _first_line(_pointer: str, *, key: bool = False) -> tuple[int, int]:  # noqa: ARG001 -- a `Locate`
@@ -126,16 +146,18 @@ def _places(value: Mapping[str, JSON]) -> Iterator[tuple[tuple[str, ...], JSON]]
             yield steps, found
 
 
-def _servers_of(document: Document, path: str) -> tuple[dict[str, Written], list[Problem]]:
+def _servers_of(document: Document, path: str) -> ClientFile:
     top = Spot(path, "", document.position)
     value = document.value
     places = list(_places(value)) if isinstance(value, dict) else []
     if not isinstance(value, dict) or not places:
-        return {}, [_no_servers(top)]
+        return ClientFile([_no_servers(top)], unread=True)
     entries = Entries(root_of(path), value.get("inputs", []), top.below("inputs"))
     several = [dict(entries.read(found, top.below(*steps))) for steps, found in reversed(places)]
     written, faults = merged(several)
-    return written, [*entries.problems(), *faults, *_others(value, [steps[0] for steps, _ in places], top)]
+    others = _others(value, [steps[0] for steps, _ in places], top)
+    problems = [*entries.problems(), *faults, *others]
+    return ClientFile(problems, written, frozenset(entries.left_out - written.keys()))
 
 
 def _others(value: Mapping[str, JSON], known: list[str], top: Spot) -> Iterator[Problem]:

@@ -8,7 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 from toolcrib.errors import Problem
-from toolcrib.loading.client_files import is_servers_file, looks_like_servers_file, read_client_file
+from toolcrib.loading.client_files import (
+    ClientFile,
+    is_servers_file,
+    looks_like_servers_file,
+    read_client_file,
+)
 from toolcrib.loading.documents import Document
 from toolcrib.loading.marks import clipped
 from toolcrib.loading.written_servers import (
@@ -23,6 +28,7 @@ from toolcrib.loading.written_servers import (
     server_of,
     written_at,
 )
+from toolcrib.model import NOTHING
 from toolcrib.servers import Server
 
 __all__ = [
@@ -45,7 +51,8 @@ def parse_servers(
     root: str = ".",
     locate: Locate = _no_line,
     pointer: str = "/servers",
-    below: Mapping[str, Written] | None = None,
+    below: Mapping[str, Written] = NOTHING,
+    told: Callable[[str], bool] = lambda _name: False,
 ) -> tuple[dict[str, Server], list[Problem]]:
     """The servers that a document writes, and everything that is wrong with them.
 
@@ -56,16 +63,19 @@ def parse_servers(
         locate: Finds lines in the document.
         pointer: Where `said` stands in it.
         below: What other files write, by name: they come first, and what is said here is laid over that.
+        told: Whether it is told already why a server is missing there, so that nothing can be laid over it.
 
     Returns:
         The servers that are sound, in the order of writing; and all problems, placed.
     """
-    written, problems = dict(below or {}), list[Problem]()
+    written, problems = dict(below), list[Problem]()
     top = Spot(source, pointer, locate)
     for name, entry in said.items():
         upper = written_at(name, entry, top.below(name), root)
         if name in written:
             written[name] = laid_over(written[name], upper)
+            continue
+        if told(name) and not {"command", "url"} & entry.keys():
             continue
         faults = list(check_name(upper.spot(), name))
         if not faults:
@@ -80,9 +90,9 @@ def read_servers_file(path: str) -> tuple[dict[str, Server], list[Problem]]:
 
     What has no meaning here is told as a notice. A server that is switched off there is left out.
     """
-    written, problems = read_client_file(path)
-    servers, faults = _sound(written)
-    return servers, [*problems, *faults]
+    file = read_client_file(path)
+    servers, faults = _sound(file.servers)
+    return servers, [*file.problems, *faults]
 
 
 def _sound(written: Mapping[str, Written]) -> tuple[dict[str, Server], list[Problem]]:
@@ -112,7 +122,7 @@ def servers_of_project(
     spots = (
         {named: spot} if isinstance(named, str) else {name: spot.below(at) for at, name in enumerate(named)}
     )
-    files, problems, several = list[str](), list[Problem](), []
+    files, problems = dict[str, ClientFile](), list[Problem]()
     for name, place in spots.items():
         fault = _fault_of_path(name)
         if fault is not None:
@@ -120,13 +130,16 @@ def servers_of_project(
             continue
         path = os.path.normpath(os.path.join(folder, os.path.expanduser(name)))  # noqa: PTH111, PTH118
         note(path)
-        files.append(path)
-        written, faults = read_client_file(path, place)
-        several.append(written)
-        problems += faults
-    below, faults = merged(several)
+        files[path] = read_client_file(path, place)
+        problems += files[path].problems
+    below, faults = merged(file.servers for file in files.values())
     servers, others = parse_servers(
-        said.get("servers", {}), document.source, root=folder, locate=document.position, below=below
+        said.get("servers", {}),
+        document.source,
+        root=folder,
+        locate=document.position,
+        below=below,
+        told=lambda name: any(file.tells_of(name) for file in files.values()),
     )
     return MappingProxyType(servers), tuple(files), [*problems, *faults, *others]
 

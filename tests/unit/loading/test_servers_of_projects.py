@@ -437,6 +437,24 @@ def test_what_is_wrong_with_files_of_servers(tmp_path, named, expected):
     assert project.broken
 
 
+@pytest.mark.parametrize(
+    ("file", "code"),
+    [
+        ({"mcpServers": {"a": {"command": "a", "disabled": True}}}, "server_left_out"),
+        ({"mcpServers": {"a": {"type": "ws", "url": "wss://a.example"}}}, "server_left_out"),
+        ({"mcpServers": {"a": {"command": ["a"], "args": 5}}}, "wrong_type"),
+        ("{", "invalid_json"),
+        ("{}", "no_servers"),
+    ],
+)
+def test_what_is_laid_over_a_server_that_is_left_out_is_no_second_fault(tmp_path, file, code):
+    write(tmp_path / ".mcp.json", file)
+    text = "project: p\nservers_from: .mcp.json\nservers: {a: {import: false}, own: {command: own}}\n"
+    project, problems = project_in(tmp_path, text)
+    assert [problem.code for problem in problems] == [code]
+    assert list(project.servers) == ["own"]
+
+
 def test_files_are_noted_before_they_are_read_whether_they_are_there_or_not(tmp_path):
     write(tmp_path / ".mcp.json", CLIENT)
     source = str(write(tmp_path / "toolcrib.yaml", "project: p\nservers_from: [.mcp.json, gone.json]\n"))

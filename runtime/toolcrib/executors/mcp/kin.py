@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _PROC = Path("/proc")
-_SEES_ALL = hasattr(os, "pidfd_open") and (_PROC / "self" / "environ").exists()
+SEES_ALL = hasattr(os, "pidfd_open") and (_PROC / "self" / "environ").exists()
 """Whether strays can be found, and be sent signals without mistaking another process for one: Linux from 5.3."""
 
 
@@ -20,22 +20,23 @@ def kin_of(leader: int, mark: str) -> list[int]:
         mark: A text that stands in the environment of what the leader started. Others' environments can't be read:
             what runs as another user is found by its session alone.
     """
-    if not _SEES_ALL:
+    if not SEES_ALL:
         return []
     needle, user = mark.encode(), os.getuid()
     return [pid for pid in _numbers() if _is_kin(pid, leader, needle, user)]
 
 
-def send_to(leader: int, mark: str, number: int, *, running: bool) -> bool:
+def send_to(leader: int, mark: str, number: int, *, running: bool, sees_all: bool = SEES_ALL) -> bool:
     """Send a signal to all kin; whether there was any.
 
     Args:
         leader: As `kin_of` takes it.
         mark: As `kin_of` takes it.
         number: Of the signal.
-        running: Whether the leader is known to run: where kin can't be seen, its group is sent the signal.
+        running: Whether the leader is known to run.
+        sees_all: Whether kin can be seen; else the leader's group is sent the signal.
     """
-    if not _SEES_ALL:
+    if not sees_all:
         return _send_to_group(leader, number, running=running)
     found = kin_of(leader, mark)
     for pid in found:

@@ -161,9 +161,9 @@ class _Chosen:
             read_servers_file,
         )
 
+        self.trail.file(path)
         if not is_servers_file(path):
             return False
-        self.trail.file(path)
         self._beside = self._beside or path
         servers, problems = read_servers_file(path)
         self.servers.update(servers)
@@ -218,15 +218,16 @@ class _Chosen:
         project, problems = one_project(file, *read_documents(Path(file), file), shape, self.trail.file)
         problems += [second_project_file(other, file) for other in other_project_files(file)]
         self.problems += problems
-        error = next((problem for problem in problems if problem.severity == "error"), None)
+        errors = [problem for problem in problems if problem.severity == "error"]
+        own = next((problem for problem in errors if problem.source == file), None)
         vanished = any(problem.code == "file_vanished" for problem in problems)
         found: Project | None = project
-        if (error is not None or vanished) and self._before is not None:
+        if (errors or vanished) and self._before is not None:
             found = self._before.project
         elif vanished:
             found, self.file = None, ""
-        elif error is not None:
-            self.error = f"{error.source}:{error.line}"
+        elif own is not None:
+            self.error = f"{own.source}:{own.line}"
         if found is None:
             return False
         self.project = found

@@ -283,3 +283,14 @@ async def test_a_file_of_a_client_is_enough(tmp_path):
     async with opened(file, Offering(offer("time", NOW))) as runtime:
         assert list(runtime.registry) == ["time__now"]
         assert runtime.project is None
+
+
+async def test_a_broken_server_of_a_clients_file_takes_nothing_else_with_it(tmp_path):
+    servers = {"time": {"command": "time-server"}, "bad": {"command": 7}}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    (tmp_path / "toolcrib.yaml").write_text("project: shop\nservers_from: .mcp.json\n")
+    (tmp_path / "descriptors").mkdir()
+    (tmp_path / "descriptors" / "own.yaml").write_text("name: own\nmock: {result: 1}\n")
+    async with opened(tmp_path, Offering(offer("time", NOW))) as runtime:
+        assert [card.name for card in runtime.registry.query()] == ["own", "time__now"]
+        assert {problem.source for problem in runtime.problems} == {str(tmp_path / ".mcp.json")}

@@ -199,7 +199,8 @@ def one_project(
     if project is None:
         project = Project(name="", root=_folder_of(source), sources=(), origin=Origin(source=source))
     told += faults
-    return replace(project, broken=any(problem.severity == "error" for problem in told)), told
+    own = (problem for problem in told if problem.source == source)  # not of the files that it names servers from
+    return replace(project, broken=any(problem.severity == "error" for problem in own)), told
 
 
 def _folder_of(source: str) -> str:

@@ -72,6 +72,18 @@ def test_a_server_of_the_project_is_imported_with_its_filters(client, write, too
     assert result.exit_code == exit_codes.OK
 
 
+def test_what_is_not_as_it_was_locked_gets_no_file(client, write, toolcrib):
+    folder = client(ADD, SAY)
+    server = listing(folder / "tools.json")
+    write({"toolcrib.yaml": json.dumps({"project": "calc", "servers": {"calc": server}, "lock": "block"})})
+    assert toolcrib("lock").exit_code == exit_codes.OK
+    client({**ADD, "description": "Adds, and tells everybody."}, SAY)
+    result = toolcrib("import", "mcp", "calc")
+    assert result.exit_code == exit_codes.PROBLEMS
+    assert result.stdout.splitlines() == ["wrote descriptors/calc__say-it.tool.yaml"]
+    assert "no file of `add`: " in result.stderr
+
+
 def test_what_exists_is_left_alone_unless_it_is_forced(client, toolcrib):
     folder = client(ADD, SAY)
     words = ("import", "mcp", "calc", "--mcp", ".mcp.json")

@@ -19,6 +19,9 @@ category: all
 tags: [a, b]
 labels: {k: v}
 annotations: {read_only: true, idempotent: true}
+icons:
+  - {src: https://example.com/i.png, mime_type: image/png, sizes: [48x48, any], theme: dark}
+  - {src: "data:image/png;base64,AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}
 deprecated: true
 experimental: true
 metadata: {ticket: {id: T-1, list: [{a: 1, b: 2}, 3]}}
@@ -91,6 +94,21 @@ def test_a_page_shows_all_that_is_written_and_why_a_mode_is_missing(write, toolc
         assert text in page
 
 
+def test_icons_are_shown_and_long_ones_by_their_beginning(write, toolcrib, document):
+    write({"descriptors/rich.tool.yaml": RICH})
+    page = toolcrib("show", "rich").stdout
+    assert "https://example.com/i.png (image/png 48x48 any dark), data:image/png;base64,AAA" in page
+    assert "A…" in page
+    first, second = document("show", "rich", "--json")["icons"]
+    assert first == {
+        "src": "https://example.com/i.png",
+        "mime_type": "image/png",
+        "sizes": ["48x48", "any"],
+        "theme": "dark",
+    }
+    assert list(second) == ["src"]
+
+
 def test_secrets_are_shown_nowhere(write, toolcrib):
     write({"descriptors/rich.tool.yaml": RICH})
     for words in (["rich"], ["rich", "--json"]):
@@ -104,7 +122,7 @@ def test_a_tool_without_parameters_and_an_unbound_one_say_so(tools, toolcrib):
     assert "parameters: none" in page
     assert "deprecated      use echo" in page
     assert (
-        "unavailable     `later` is unbound: write a `live:` or `mock:` block in descriptors/later.tool.yaml:2"
+        "unavailable     `later` is unbound: write a `live:` or `mcp:` or `mock:` block in descriptors/later.tool.yaml:2"
         in page
     )
 

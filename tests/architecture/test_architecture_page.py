@@ -102,10 +102,10 @@ def test_the_owners_of_foreign_packages_are_those_of_the_linter(page, owners):
 
 def test_the_owners_of_extras_are_those_of_the_linter(page, project, owners):
     section = page.partition("## What the core depends on\n")[2].partition("\n## ")[0]
-    told = re.findall(r"`(\w+)`\s+\(extra\s+`(\w+)`\)\s+by\s+`(\w+)`", section)
-    assert {(extra, package) for package, extra, _owner in told} == {
+    told = re.findall(r"`(\w+)`\s+\(extra\s+`(\w+)`\)\s+by\s+(`[\w.]+`(?:\s+and\s+`[\w.]+`)*)", section)
+    assert {(extra, package) for package, extra, _owners in told} == {
         (extra, re.split(r"[<>=~! ]", text)[0])
         for extra, texts in project["project"]["optional-dependencies"].items()
         for text in texts
     }
-    assert all(owners[package] == [owner] for package, _extra, owner in told)
+    assert all(owners[package] == names(those) for package, _extra, those in told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -12,12 +13,15 @@ from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp import Client
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from mcp_scripts import scripted
 from toolcrib.executors.mcp.links import Link, StartFailed, one_passage, open_link
+from toolcrib.executors.mcp.stdio import Lines, TooLong
 from toolcrib.servers import Server
 from toolcrib.vault import MissingSecret, Vault
 from toolcrib.world import World
@@ -411,3 +415,26 @@ async def test_only_calls_are_told_of_as_begun():
             await wire.write.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")))
         assert (await wire.next()).id == 1
         assert not passage.begun
+
+
+@given(st.lists(st.binary(max_size=20), max_size=20), st.integers(1, 60))
+def test_lines_are_the_same_however_they_come(chunks, longest):
+    whole = b"".join(chunks)
+    expected = whole.split(b"\n")
+    lines, found = Lines(longest), []
+    try:
+        for data in chunks:
+            found += lines.add(data)
+    except TooLong:
+        assert max(map(len, expected)) > longest
+    else:
+        assert found == expected[:-1]
+        assert max(map(len, expected)) <= longest
+        assert lines.unfinished() == bool(expected[-1].strip())
+
+
+def test_logs_of_others_are_left_alone(caplog):
+    open_link(scripted(), world())
+    logging.getLogger("client").warning("of an application")
+    logging.getLogger("mcp.client.session").error("of the SDK")
+    assert [record.message for record in caplog.records] == ["of an application"]

@@ -356,6 +356,33 @@ async def test_leaving_does_not_wait_for_a_server_that_says_nothing():
             await call(client)
 
 
+async def test_a_stream_that_breaks_off_is_resumed():
+    def seen(head):
+        if head.method == "GET" and head.header("last-event-id") == "7":
+            return STREAM + event(answer_to({"method": "tools/call", "id": 2})) + chunk(b"")
+        return None
+
+    cut = answering_raw(STREAM + chunk(b"id: 7\nretry: 1\ndata:\n\n"))
+    async with serving(speaking(calls=cut, seen=seen)) as server, connected(at(server)) as (link, client):
+        with one_passage() as passage:
+            assert await call(client) is None
+        assert (passage.trouble, link.ended) == (None, "")
+
+
+async def test_a_server_that_always_wants_us_back_is_not_flooded():
+    stream = STREAM + chunk(b"id: 7\nretry: 0\ndata:\n\n") + chunk(b"")
+
+    def seen(head):
+        return stream if head.method == "GET" else None
+
+    async with serving(speaking(calls=answering_raw(stream), seen=seen)) as server:
+        async with connected(at(server)) as (_, client):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.8):
+                    await client.call_tool("echo", {})
+        assert sum(head.method == "GET" for head in server.requests) <= 12
+
+
 # What is written wrong, and what is told of it
 
 

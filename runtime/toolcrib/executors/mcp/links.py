@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -147,7 +148,16 @@ def open_link(server: Server, world: World, tokens: Tokens | None = None) -> Lin
 
 def _keep_quiet() -> None:
     """Let the SDK and its HTTP client log nothing, unless somebody gave them a level by name: it is servers' text."""
-    for name in ("mcp", "client", "httpx2"):
+    for name in ("mcp", "httpx2"):
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.CRITICAL + 1)
+    logging.getLogger("client").addFilter(_not_of_the_sdk)
+
+
+def _not_of_the_sdk(record: logging.LogRecord) -> bool:
+    """Whether a record of the logger `client`, as the SDK calls one of its own, is somebody else's."""
+    return not record.pathname.endswith(_SESSION)
+
+
+_SESSION = str(Path("mcp", "client", "session.py"))

@@ -27,6 +27,7 @@ from mcp_types import (
     RequestId,
 )
 
+from toolcrib.clock import RealClock
 from toolcrib.executors.mcp.endpoints import Caller, Failed
 from toolcrib.executors.mcp.links import PASSAGE, Passage, Trouble
 from toolcrib.executors.mcp.statuses import session_is_over, trouble_of
@@ -44,6 +45,10 @@ EVENT = 4 * 1024 * 1024
 
 _PATIENCE = 10.0
 """Seconds of silence after a message that is no request: nothing is sent after it before it is answered."""
+
+_FREE = 10
+_PAUSE = 1.0
+"""Seconds before each stream after the first `_FREE` ones: the SDK comes back as soon as a server says."""
 
 _PARTING = 2.0
 """The same for the end of a session."""
@@ -69,7 +74,7 @@ class StreamedLink:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
         self._carrier = Carrier(caller, self._lost)
-        self._stack = AsyncExitStack()
+        self._stack: AsyncExitStack
         self.ended = ""
         self.refusal: EgressRefused | None = None
         self.garbage = 0
@@ -80,15 +85,15 @@ class StreamedLink:
 
     async def __aenter__(self) -> TransportStreams:
         """Make ready to send."""
-        stack, endpoint = self._stack, self._caller.endpoint
-        stack.push_async_callback(self._caller.aclose)
-        client = httpx2.AsyncClient(
-            transport=self._carrier, trust_env=False, timeout=None, follow_redirects=False
-        )
-        await stack.enter_async_context(client)
-        # The bound of events is kept by `Carrier`, which can tell the call of it.
-        streams = streamable_http_client(endpoint.url, http_client=client, max_sse_event_size=None)
-        read, write = await stack.enter_async_context(streams)
+        endpoint = self._caller.endpoint
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._caller.aclose)
+            client = httpx2.AsyncClient(transport=self._carrier, trust_env=False, timeout=None)
+            await stack.enter_async_context(client)
+            # The bound of events is kept by `Carrier`, which can tell the call of it.
+            streams = streamable_http_client(endpoint.url, http_client=client, max_sse_event_size=None)
+            read, write = await stack.enter_async_context(streams)
+            self._stack = stack.pop_all()
         return read, Outbox(write, self._carrier)
 
     async def __aexit__(
@@ -179,6 +184,7 @@ class Carrier(httpx2.AsyncBaseTransport):
         self._caller = caller
         self._lost = lost
         self._gone = False
+        self._streams = 0
         self._under_way: dict[object, Exchange] = {}
 
     def give_up(self, number: object) -> None:
@@ -189,6 +195,8 @@ class Carrier(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Called by httpx2."""
+        if request.method == "GET":
+            await self._pace()
         message = _MESSAGE.get()
         if not isinstance(message, JSONRPCRequest):
             return await self._passed(request)
@@ -208,6 +216,12 @@ class Carrier(httpx2.AsyncBaseTransport):
                     passage.trouble = before  # a stream that broke off could not be resumed
         self._settled(exchange)
         return _answered(exchange.error(_GIVEN_UP.message))
+
+    async def _pace(self) -> None:
+        """Let a server that ends its streams again and again, and wants us back at once, wait."""
+        self._streams += 1
+        if self._streams > _FREE:
+            await RealClock().sleep(_PAUSE)
 
     async def _passed(self, request: httpx2.Request) -> httpx2.Response:
         """What is no request of the protocol: a notification, the stream of what the server tells, the end of a session."""

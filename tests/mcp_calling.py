@@ -20,10 +20,14 @@ class Calling:
     Args:
         server: The server.
         tools: Names of its tools, which are those of the descriptors; or whole documents without `mode`.
+        judge: What a lock says; nothing unless given.
+        vault: What knows secrets; the environment unless given.
         options: Of the runtime.
     """
 
-    def __init__(self, server: Server, *tools: Any, **options: Any) -> None:
+    def __init__(
+        self, server: Server, *tools: Any, judge: Any = None, vault: Any = None, **options: Any
+    ) -> None:
         self.executor = McpExecutor()
         executors = Executors({"mcp": lambda: self.executor})
         documents = [document(server, tool) for tool in tools]
@@ -31,6 +35,9 @@ class Calling:
         assert [str(problem) for problem in loaded.problems if problem.severity == "error"] == []
         options = {"clock": RealClock(), "servers": {server.name: server}, **options}
         self.runtime = Runtime.of(loaded, executors=executors, **options)
+        others = {"judge": judge, "vault": vault}
+        given = {name: value for name, value in others.items() if value is not None}
+        self.runtime._world = self.executor.world = self.runtime.world._replace(**given)
         self.call = self.runtime.call
 
     async def __aenter__(self) -> Self:

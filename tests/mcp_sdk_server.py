@@ -10,6 +10,7 @@ a call carried besides its arguments. Tests name it with `sdk_server()`.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 import warnings
@@ -191,7 +192,7 @@ class Tools:
     async def do_die(self, _context: Any, _arguments: Any, _params: Any) -> Any:
         sys.stderr.write("out of beans\n")
         sys.stderr.flush()
-        sys.exit(3)
+        os._exit(3)
 
 
 def build() -> Any:

@@ -23,6 +23,13 @@ def test_the_pause_doubles_and_is_counted_from_the_end():
     assert max(pauses) <= LONGEST
 
 
+def test_what_is_left_of_a_pause_by_rounding_is_no_pause():
+    starts = Starts()
+    starts.began(0.1)
+    starts.ended(0.1)
+    assert starts.wait(0.1 + FIRST - 1e-12) == 0.0
+
+
 def test_after_five_starts_in_a_minute_it_is_left_alone_until_the_first_is_past():
     starts = Starts()
     for now in range(MOST):

@@ -21,6 +21,9 @@ FIRST: Final = 0.2
 LONGEST: Final = 10.0
 """Seconds, at most, between two starts."""
 
+_NEARLY: Final = 0.001
+"""Seconds that need not be waited for: sums of times are not exact, and clocks have a smallest step."""
+
 
 class Starts:
     """The starts of one server within the last minute, on one clock."""
@@ -55,7 +58,8 @@ class Starts:
         if not self._began:
             return 0.0
         pause: float = min(LONGEST, FIRST * 2 ** (len(self._began) - 1))
-        return max(0.0, self._ended + pause - now)
+        left = self._ended + pause - now
+        return left if left > _NEARLY else 0.0
 
     def _forget(self, now: float) -> None:
         while self._began and self._began[0] <= now - WINDOW:

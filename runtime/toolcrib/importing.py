@@ -129,8 +129,7 @@ def _imported(server: Server, catalogue: Catalogue, own: Collection[str], kinds:
         document_of(server, catalogue.tools[tool], name) for tool, name in names.items() if name not in own
     ]
     source, line = _place_of(server)
-    loaded = parse(source, documents, kinds) if documents else Loaded()
-    tools = [tool._replace(origin=tool.origin._replace(line=line)) for tool in loaded.tools]
+    loaded = parse(source, documents, kinds, line=line) if documents else Loaded()
     refused = {tool: why for tool, why in catalogue.refused.items() if server.offers(tool)}
     for name, fault in loaded.refused.items():
         tool = next(tool for tool, here in names.items() if here == name)
@@ -144,7 +143,7 @@ def _imported(server: Server, catalogue: Catalogue, own: Collection[str], kinds:
         *remarks,
     ]
     notes = (Problem(code="server_remark", message=text, severity="warning") for text in told)
-    return Loaded(tools=tuple(tools), problems=tuple(note.at(source, line, 1) for note in notes))
+    return Loaded(tools=loaded.tools, problems=tuple(note.at(source, line, 1) for note in notes))
 
 
 def _place_of(server: Server) -> tuple[str, int]:

@@ -132,6 +132,7 @@ async def test_only_what_is_taken_is_offered_and_a_bad_tool_hides_no_other(proje
         assert list(runtime.registry) == ["time__now"]
         (problem,) = runtime.problems
         assert (problem.code, problem.severity, problem.line) == ("server_remark", "warning", 2)
+        assert runtime.registry["time__now"].origin.place("/description") == f"{folder}/toolcrib.yaml:2"
         assert problem.message.startswith("the tool `bad` of the server `time` is not offered: ")
         assert (await runtime.call("time__other")).outcome is Outcome.NOT_FOUND
 

@@ -18,34 +18,35 @@ Content: TypeAlias = str | bytes | Mapping[str, JSON] | Sequence[Mapping[str, JS
 """YAML or JSON as text or bytes, one document as a mapping, or several in a list."""
 
 
-def documents_of(name: str, content: Content) -> tuple[list[Document], list[Problem]]:
+def documents_of(name: str, content: Content, *, line: int = 1) -> tuple[list[Document], list[Problem]]:
     """The documents that a content holds, and what is wrong with it, placed.
 
     Args:
         name: What it is called in problems; a text is read as JSON if it ends in `.json`.
         content: What was given; anything else than a `Content` is a problem too.
+        line: Where mappings stand that somebody else has read.
     """
     if isinstance(content, str | bytes):
         return parse_documents(name, content)
     if isinstance(content, Mapping):
-        return _from_mappings(name, [content])
+        return _from_mappings(name, [content], line)
     if isinstance(content, list | tuple):
-        return _from_mappings(name, content)
+        return _from_mappings(name, content, line)
     message = f"expected a text, bytes, a mapping or a list of mappings, got `{type(content).__name__}`"
     return [], [Problem(code="not_json", message=message, source=name, line=1, column=1)]
 
 
-def _from_mappings(name: str, contents: Sequence[object]) -> tuple[list[Document], list[Problem]]:
+def _from_mappings(name: str, contents: Sequence[object], line: int) -> tuple[list[Document], list[Problem]]:
     documents, problems = [], []
     for index, content in enumerate(contents):
         value = dict(content) if isinstance(content, Mapping) else content
         fault = json_fault(value)
         if fault is None:
-            documents.append(Document(name, index, 1, copy.deepcopy(value)))  # type: ignore[arg-type]  # it is JSON
+            documents.append(Document(name, index, line, copy.deepcopy(value)))  # type: ignore[arg-type]  # it is JSON
             continue
         message = f"expected {fault.expected}, got {fault.got}"
         problem = Problem(code="not_json", message=message, pointer=fault.pointer)
-        problems.append(problem.at(name, 1, 1))
+        problems.append(problem.at(name, line, 1))
     return documents, problems
 
 

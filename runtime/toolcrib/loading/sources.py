@@ -33,7 +33,7 @@ def load(sources: Iterable[str | Path | Source], kinds: Kinds, trail: Trail | No
     return reader.loaded()
 
 
-def parse(name: str, content: Content, kinds: Kinds, *, files: Files | None = None) -> Loaded:
+def parse(name: str, content: Content, kinds: Kinds, *, files: Files | None = None, line: int = 1) -> Loaded:
     """Read documents from memory.
 
     Args:
@@ -41,9 +41,10 @@ def parse(name: str, content: Content, kinds: Kinds, *, files: Files | None = No
         content: Text or bytes of YAML or JSON documents, one document as a mapping, or a list of those.
         kinds: What the installed modes say of their blocks.
         files: The files that the documents may name.
+        line: Where in `name` mappings stand that somebody else has read.
     """
     reader = Reader(kinds)
-    documents, problems = documents_of(name, content)
+    documents, problems = documents_of(name, content, line=line)
     reader.add_documents(name, name, documents, problems, Home(files))
     return reader.loaded()
 

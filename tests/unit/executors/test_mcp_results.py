@@ -19,6 +19,8 @@ READS = ASKED._replace(repeatable=True)
 CATALOGUE = Catalogue("shop", {"buy": {"name": "buy"}, "sell": {"name": "sell"}})
 OBJECT = {"type": "object"}
 
+IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+
 
 def of(*content, schema=None, asked=ASKED, catalogue=CATALOGUE, **members):
     return result_of({"content": [*content], **members}, asked, schema, catalogue)
@@ -37,6 +39,15 @@ def test_structured_content_is_the_value_and_texts_that_repeat_it_are_dropped():
 def test_a_value_that_was_wrapped_up_is_not_told_twice(said):
     result = of(text(said), structuredContent={"result": "x"})
     assert (result.value, result.content) == ({"result": "x"}, ())
+
+
+@pytest.mark.parametrize("wrap", [lambda items: {"result": items}, lambda items: items])
+def test_a_list_whose_items_are_told_one_by_one_is_not_told_twice(wrap):
+    items = wrap(["a", {"b": 1}])
+    told = of(text("a"), IMAGE, text('{ "b": 1 }'), structuredContent=items)
+    assert (told.value, [part.type for part in told.content]) == (items, ["image"])
+    others = of(text("a"), text("c"), structuredContent=items)
+    assert [part.text for part in others.content] == ["a", "c"]
 
 
 def test_one_text_is_a_text_and_several_are_joined():

@@ -159,21 +159,25 @@ def _no_number(name: str) -> JSON:
 
 def _beside(parts: list[Content], structured: JSON) -> list[Content]:
     """The parts without the texts that only repeat the structured content, as the protocol asks servers to send."""
-    return [part for part in parts if part.type != "text" or not _repeats(part.text or "", structured)]
+    # FastMCP wraps up a value that is no object as `result`, and sends the value itself: of a list each item.
+    wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
+    inner = structured["result"] if isinstance(structured, dict) and wrapped else structured
+    texts = [part.text or "" for part in parts if part.type == "text"]
+    if isinstance(inner, list) and len(texts) == len(inner) and all(map(_repeats, texts, inner)):
+        return [part for part in parts if part.type != "text"]
+    values = (inner, structured) if wrapped else (structured,)
+    return [
+        part
+        for part in parts
+        if part.type != "text" or not any(_repeats(part.text or "", value) for value in values)
+    ]
 
 
-def _repeats(text: str, structured: JSON) -> bool:
-    # FastMCP wraps up a value that is no object as `result`, and sends the value itself as a text.
-    inner = (
-        structured["result"]
-        if isinstance(structured, dict) and structured.keys() == {"result"}
-        else structured
-    )
-    if text in (structured, inner):
+def _repeats(text: str, value: JSON) -> bool:
+    if text == value:
         return True
     try:
-        said = canonical(json.loads(text))
-        return said in (canonical(structured), canonical(inner))
+        return canonical(json.loads(text)) == canonical(value)
     except (ValueError, TypeError, RecursionError):
         return False
 

@@ -1,63 +1,148 @@
-"""What the servers of a runtime were asked, and what they answered."""
+"""What the MCP servers of a runtime are asked, what they answer, and what of it is in force."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from toolcrib.errors import NotReady, Problem
+from toolcrib.errors import NotReady, Problem, did_you_mean
 from toolcrib.importing import server_of
+from toolcrib.lock import Lock, read_lock
 from toolcrib.servers import Catalogue, Server
 
 if TYPE_CHECKING:
     from toolcrib.registry import Registry
     from toolcrib.stock import Stock
+    from toolcrib.world import Judge
 
-Ask = Callable[[str], Awaitable[Catalogue]]
-"""Starts a server, if it does not run, and returns what it offers; raises NotReady."""
+
+class Owner(Protocol):
+    """What a discovery asks of the runtime whose servers it knows."""
+
+    closed: bool
+
+    @property
+    def registry(self) -> Registry:
+        """The tools in force."""
+        ...
+
+    @property
+    def stock(self) -> Stock:
+        """What was read; the servers among it."""
+        ...
+
+    @property
+    def lock_policy(self) -> Literal["warn", "block"]:
+        """What becomes of tools that are not what was locked."""
+        ...
+
+    @property
+    def changing(self) -> asyncio.Lock:
+        """Held by whoever puts other tools in force."""
+        ...
+
+    def catalogue(self, server: str) -> Awaitable[Catalogue]:
+        """Start a server, if it does not run, and return what it offers; raises NotReady."""
+        ...
+
+    async def read_again(self) -> object:
+        """Put in force what is known now."""
+        ...
 
 
 class Discovery:
-    """The answers of the servers, as long as they hold good.
+    """The answers of the servers of one runtime, as long as they hold good.
 
     Attributes:
         offered: Name of a server -> what it offers.
         down: Name of a server that could not be asked -> why.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, owner: Owner) -> None:
         self.offered: dict[str, Catalogue] = {}
         self.down: dict[str, NotReady] = {}
+        self._owner = owner
+        self._taking: set[asyncio.Task[None]] = set()
 
-    async def ask(self, names: Iterable[str], ask: Ask) -> bool:
-        """Ask some servers at once what they offer, and return whether anything is known now that was not.
+    async def ask(self, names: Iterable[str]) -> tuple[Problem, ...]:
+        """Ask some servers at once, put in force what they offer, and return a warning for each that can't be asked.
 
-        One that has said so is not asked again.
+        One that has answered is not asked again, nor one of which what is locked stays in force in any case.
         """
-        before = dict(self.offered)
+        async with self._owner.changing:
+            before = dict(self.offered)
+            wanted = [name for name in names if name not in before and not self._is_frozen(name)]
+            await asyncio.gather(*map(self._ask, wanted))
+            if self.offered != before:
+                await self._owner.read_again()
+            return self.problems()
 
-        async def one(name: str) -> None:
-            self.down.pop(name, None)
-            try:
-                self.offered[name] = await ask(name)
-            except NotReady as error:
-                self.down[name] = error
+    async def _ask(self, name: str) -> None:
+        self.down.pop(name, None)
+        try:
+            self.offered[name] = await self._owner.catalogue(name)
+        except NotReady as error:
+            self.down[name] = error
 
-        await asyncio.gather(*(one(name) for name in names if name not in before))
-        return self.offered != before
+    def hear(self, server: str, catalogue: Catalogue) -> None:
+        """Hear what a server says of itself; where that is not what is in force, it is put in force soon."""
+        if server not in self._owner.stock.servers or catalogue.says() == self._known(server):
+            return
+        task = asyncio.get_running_loop().create_task(self._take(server, catalogue))
+        self._taking.add(task)
+        task.add_done_callback(self._taking.discard)
 
-    def forget(self, servers: Mapping[str, Server], before: Mapping[str, Server]) -> bool:
-        """Drop the answers of servers that are not what they were, and return whether there were any."""
-        gone = {name for name in {*self.offered, *self.down} if servers.get(name) != before.get(name)}
+    async def _take(self, server: str, catalogue: Catalogue) -> None:
+        async with self._owner.changing:
+            if self._owner.closed or catalogue.says() == self._known(server) or self._is_frozen(server):
+                return
+            self.offered[server] = catalogue
+            await self._owner.read_again()
+
+    def _known(self, server: str) -> Mapping[str, Any] | None:
+        """The tools of a server as they are in force; None where nothing is known of it."""
+        known = self.offered.get(server) or self.lock().catalogues.get(server)
+        return None if known is None else known.says()
+
+    def _is_frozen(self, server: str) -> bool:
+        """Whether what is locked stays in force, whatever the server says."""
+        return self._owner.lock_policy == "block" and server in self.lock().catalogues
+
+    def lock(self) -> Lock:
+        """What is locked, as its file says it now."""
+        file = self._owner.stock.lock_file
+        return read_lock(file)[0] if file else Lock()
+
+    def judge(self) -> Judge:
+        """What the lock says of the servers, as the profile wants it answered."""
+        return self.lock().judge(self._owner.lock_policy)
+
+    def forget(self, before: Mapping[str, Server]) -> bool:
+        """Drop the answers of servers that are not what they were before, and return whether there were any."""
+        now = self._owner.stock.servers
+        gone = {name for name in {*self.offered, *self.down} if now.get(name) != before.get(name)}
         for name in gone:
             self.offered.pop(name, None)
             self.down.pop(name, None)
         return bool(gone)
 
-    def problems(self, servers: Mapping[str, Server]) -> list[Problem]:
+    def problems(self) -> tuple[Problem, ...]:
         """A warning for each server that could not be asked."""
-        return [_problem(servers[name], error) for name, error in self.down.items() if name in servers]
+        servers = self._owner.stock.servers
+        return tuple(_problem(servers[name], error) for name, error in self.down.items() if name in servers)
+
+    def why_unheard(self, name: str, server: str) -> tuple[str, str | None]:
+        """Why a tool can't be called of which only its server knows what it takes, and the code of that."""
+        down = self.down.get(server)
+        if down is None:
+            return f"the server `{server}` of `{name}` was not asked yet what it offers", None
+        return str(down), down.code
+
+    def cancel(self) -> None:
+        """Put nothing more in force."""
+        for task in self._taking:
+            task.cancel()
 
 
 def awaited(stock: Stock, registry: Registry, name: str) -> str | None:
@@ -73,6 +158,12 @@ def all_awaited(stock: Stock, registry: Registry) -> tuple[str, ...]:
     """The servers that must be asked before it is known which tools there are, and what they take."""
     named = (awaited(stock, registry, name) for name in stock.waiting)
     return tuple(sorted({*stock.unlisted, *(server for server in named if server is not None)}))
+
+
+def unknown_server(name: str, servers: Mapping[str, Server]) -> tuple[str, str]:
+    """That there is no such server, and what may be meant."""
+    known = ", ".join(f"`{each}`" for each in servers) or "none"
+    return f"there is no server `{name}`", did_you_mean(name, servers) or f"the servers are: {known}"
 
 
 def _problem(server: Server, error: NotReady) -> Problem:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from toolcrib.binding import Binder
 from toolcrib.clock import RealClock
-from toolcrib.errors import ClosedRuntime, ConfigurationError, DocumentError, Problem, did_you_mean
+from toolcrib.errors import ClosedRuntime, ConfigurationError, DocumentError, Problem
 from toolcrib.executors import Executors
 from toolcrib.in_force import idle_modes, in_force
 from toolcrib.loading.settings import NO_SETTINGS
@@ -45,10 +45,9 @@ if TYPE_CHECKING:
     from toolcrib.loading.scenarios import Scenario
     from toolcrib.loading.settings import Settings
     from toolcrib.loading.trail import Seen
-    from toolcrib.lock import Lock
     from toolcrib.queries import Hidden
     from toolcrib.reloading import ReloadReport, ToolEvent
-    from toolcrib.world import Judge, World
+    from toolcrib.world import World
 
 T = TypeVar("T")
 
@@ -108,7 +107,6 @@ class Runtime:
         layers = tuple(middleware_named(item) if isinstance(item, str) else item for item in middleware)
         self._binder = Binder(self.executors, layers, observer, self._equip)
         self._observer = observer
-        self._discovery: Discovery | None = None
         self._reach = (egress if isinstance(egress, str) else tuple(egress), dict(origins))
         if any(self._reach):
             _world_of(*self._reach)
@@ -116,7 +114,6 @@ class Runtime:
         self._shelf = Shelf(registry)
         self._session_ids = itertools.count(1)
         self._runner: asyncio.Runner | None = None
-        self._taking: set[asyncio.Task[None]] = set()
         self._watcher: asyncio.Task[None] | None = None
         self._followers: list[Callable[[], None]] = []
         self._main = self.session(id="main", clock=clock, seed=seed)
@@ -262,9 +259,8 @@ class Runtime:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong with the documents, whose tools are not in the registry; and servers that can't be asked."""
-        if self._discovery is None:
-            return self._stock.problems
-        return (*self._stock.problems, *self._discovery.problems(self.servers))
+        told = self._discovery.problems() if self.servers else ()
+        return (*self._stock.problems, *told) if told else self._stock.problems
 
     @property
     def servers(self) -> Mapping[str, Server]:
@@ -391,10 +387,8 @@ class Runtime:
 
     def _unheard(self, name: str, server: str) -> Unavailable:
         """Why a tool can't be called of which only its server knows what it takes."""
-        down = self._discovery.down.get(server) if self._discovery is not None else None
-        if down is None:
-            return Unavailable(f"the server `{server}` of `{name}` was not asked yet what it offers")
-        return Unavailable(str(down), code=down.code)
+        why, code = self._discovery.why_unheard(name, server)
+        return Unavailable(why, code=code)
 
     @property
     def world(self) -> World:
@@ -406,7 +400,7 @@ class Runtime:
                 egress, origins = (*settings.egress, *egress), {**settings.origins, **origins}
             self._world = _world_of(egress, origins)
             if self.servers:
-                self._world = self._world._replace(servers=self.servers, judge=self._judge())
+                self._world = self._world._replace(servers=self.servers, judge=self._discovery.judge())
         return self._world
 
     def _equip(self, executor: Any) -> None:
@@ -414,22 +408,13 @@ class Runtime:
         if hasattr(executor, "world"):
             executor.world = self.world
         if hasattr(executor, "changed"):
-            executor.changed = self._offers
+            executor.changed = self._discovery.hear
 
-    def _judge(self) -> Judge:
-        """What the lock says of the servers, as the profile wants it answered."""
-        from toolcrib.world import accept_all  # noqa: PLC0415 -- few runtimes have servers
+    @cached_property
+    def _discovery(self) -> Discovery:
+        from toolcrib.discovery import Discovery  # noqa: PLC0415 -- few runtimes have servers
 
-        lock = self._lock()
-        return accept_all if lock is None else lock.judge(self.lock_policy)
-
-    def _lock(self) -> Lock | None:
-        """What is locked, as the file says it now."""
-        if not self.lock_file:
-            return None
-        from toolcrib.lock import read_lock  # noqa: PLC0415 -- as above
-
-        return read_lock(self.lock_file)[0]
+        return Discovery(self)
 
     @property
     def lock_policy(self) -> Literal["warn", "block"]:
@@ -494,28 +479,28 @@ class Runtime:
                 "this runtime can't reload: it was not read from disk",
                 hint="open it with `Runtime.open(...)`",
             )
-        async with self._changing:
+        async with self.changing:
             started = RealClock().monotonic()
             self.check_open()
             seen, servers = self._stock.seen, self.servers
-            events = await self._read_again()
-            if self._discovery is not None and self._discovery.forget(self.servers, servers):
-                events = [*events, *await self._read_again()]
+            events = await self.read_again()
+            if servers and self._discovery.forget(servers):
+                events = [*events, *await self.read_again()]
             files = seen.changed() if seen is not None else ()
             duration = RealClock().monotonic() - started
             report = report_of(self.registry, events, self._stock.problems, files, duration)
-        if self._discovery is not None:
+        if servers:
             await self.discover()
         return report
 
     @cached_property
-    def _changing(self) -> asyncio.Lock:
+    def changing(self) -> asyncio.Lock:
         """Held by whoever puts other tools in force."""
         import asyncio  # noqa: PLC0415 -- few runtimes change
 
         return asyncio.Lock()
 
-    async def _read_again(self) -> Sequence[ToolEvent]:
+    async def read_again(self) -> Sequence[ToolEvent]:
         """Read everything again, and put it in force all at once."""
         import asyncio  # noqa: PLC0415 -- as above
 
@@ -536,7 +521,7 @@ class Runtime:
         return events
 
     def _started_again(self) -> Started:
-        offered = self._discovery.offered if self._discovery is not None else NOTHING
+        offered = self._discovery.offered if self.servers else NOTHING
         if self._asked is None:
             started = start_over(self._given, self._stock, self.servers, self.executors, offered)
             return Started(self.executors, started[1], started[0], NO_SETTINGS)
@@ -557,50 +542,9 @@ class Runtime:
             ClosedRuntime: The runtime was closed.
             ConfigurationError: There is no such server.
         """
-        if not names and not self.undiscovered:
-            return ()
-        from toolcrib.discovery import Discovery  # noqa: PLC0415 -- few runtimes have servers
-
-        async with self._changing:
-            self.check_open()
-            self._discovery = self._discovery or Discovery()
-            wanted = [name for name in names or self.undiscovered if not self._is_frozen(name)]
-            if await self._discovery.ask(wanted, self.catalogue):
-                await self._read_again()
-            return tuple(self._discovery.problems(self.servers))
-
-    def _offers(self, server: str, catalogue: Catalogue) -> None:
-        """Hear what a server offers now; where that is not what is in force, it is put in force soon."""
-        import asyncio  # noqa: PLC0415 -- as above
-
-        if server not in self.servers or catalogue.says() == self._known(server):
-            return
-        task = asyncio.get_running_loop().create_task(self._take(server, catalogue))
-        self._taking.add(task)
-        task.add_done_callback(self._taking.discard)
-
-    def _known(self, server: str) -> Mapping[str, Any] | None:
-        """The tools of a server as they are in force; None where nothing is known of it."""
-        if self._discovery is not None and server in self._discovery.offered:
-            return self._discovery.offered[server].says()
-        lock = self._lock()
-        locked = None if lock is None else lock.catalogues.get(server)
-        return None if locked is None else locked.says()
-
-    async def _take(self, server: str, catalogue: Catalogue) -> None:
-        from toolcrib.discovery import Discovery  # noqa: PLC0415 -- as above
-
-        async with self._changing:
-            if self.closed or catalogue.says() == self._known(server) or self._is_frozen(server):
-                return
-            self._discovery = self._discovery or Discovery()
-            self._discovery.offered[server] = catalogue
-            await self._read_again()
-
-    def _is_frozen(self, server: str) -> bool:
-        """Whether what is locked stays in force, whatever the server says."""
-        lock = self._lock() if self.lock_policy == "block" else None
-        return lock is not None and server in lock.catalogues
+        self.check_open()
+        wanted = names or self.undiscovered
+        return await self._discovery.ask(wanted) if wanted else ()
 
     @property
     def undiscovered(self) -> tuple[str, ...]:
@@ -632,10 +576,10 @@ class Runtime:
         """
         self.check_open()
         if server not in self.servers:
-            near = did_you_mean(server, self.servers)
-            known = ", ".join(f"`{name}`" for name in self.servers) or "none"
-            hint = near or f"the servers are: {known}"
-            raise ConfigurationError(f"there is no server `{server}`", code="unknown_server", hint=hint)
+            from toolcrib.discovery import unknown_server  # noqa: PLC0415 -- as above
+
+            message, hint = unknown_server(server, self.servers)
+            raise ConfigurationError(message, code="unknown_server", hint=hint)
         executor: Any = self.executors.get(MODE)
         if executor is None:
             raise ConfigurationError(f"mode `{MODE}` {self.executors.missing(MODE)}")
@@ -708,8 +652,8 @@ class Runtime:
             self._watcher.cancel()
             await asyncio.wait([self._watcher])
             self._watcher = None
-        for task in self._taking:
-            task.cancel()
+        if self.servers:
+            self._discovery.cancel()
         await self.executors.aclose()
 
     def close(self) -> None:

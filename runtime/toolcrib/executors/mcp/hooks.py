@@ -23,6 +23,9 @@ _log = logging.getLogger("toolcrib")
 
 _CAN_NOT = re.compile(r"not? support|unsupported|missing|requires?|capabilit", re.IGNORECASE)
 
+_NO_WAY_BACK = "no back-channel"
+"""What a server of the SDK says that would ask by itself, as no server may since 2026-07-28."""
+
 KINDS = ("elicitation", "sampling")
 """What a server may ask, as the keys of a server call it."""
 
@@ -112,9 +115,18 @@ class Hooks:
         told, self.unanswered = self.unanswered, {}
         if told:
             return "; ".join(told.values())
+        if _NO_WAY_BACK in said:
+            return self._of_before()
         # A server that knows beforehand that nobody answers does not even ask.
         wanted = (kind for kind in KINDS if kind in said.casefold() and _CAN_NOT.search(said))
         return "; ".join(self.missing(kind) for kind in wanted if not self.offers(kind))
+
+    def _of_before(self) -> str:
+        name = self._server.name
+        return (
+            f"the server `{name}` asks as it was done before 2026-07-28: "
+            f"write `era: handshake` under `servers.{name}` in toolcrib.yaml"
+        )
 
     async def elicit(self, _context: ClientRequestContext, params: Any) -> Any:
         """Answer a question to the user; only forms are taken, since an address would be opened unseen."""

@@ -155,7 +155,7 @@ class Vault(Masks):
             known = name in self._environment
             message = f"`{name}` is {'empty' if known else 'not set'} in the environment"
             near = "" if known else did_you_mean(name, self._environment)
-            hint = f"{near or 'set it'}, or write a default in the descriptor: `${{{name}:-...}}`".replace(
+            hint = f"{near or 'set it'}, or write a default: `${{{name}:-...}}`".replace(
                 "?,", "? Set it,"
             )
         elif variable.source == "file":

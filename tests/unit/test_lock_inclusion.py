@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
 from toolcrib.errors import DocumentError, ExpressionError
 from toolcrib.generation import Draw, arguments_for
-from toolcrib.lock.inclusion import Reason, missing
+from toolcrib.lock.inclusion import missing
 from toolcrib.validation import Validator, check_schema
 
 NAMES = st.sampled_from(["a", "b", "ab"])
@@ -193,3 +192,57 @@ def test_a_schema_takes_what_it_takes(schema):
     assert missing(schema, schema) == []
     assert missing(schema, True) == []
     assert missing(False, schema) == []
+
+
+KEYWORDS = st.sampled_from(
+    [
+        "type",
+        "enum",
+        "const",
+        "minimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "items",
+        "prefixItems",
+        "minItems",
+        "contains",
+        "uniqueItems",
+        "required",
+        "properties",
+        "patternProperties",
+        "additionalProperties",
+        "propertyNames",
+        "minProperties",
+        "dependentRequired",
+        "dependentSchemas",
+        "dependencies",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "not",
+        "if",
+        "then",
+        "else",
+        "$ref",
+        "$dynamicRef",
+        "$id",
+        "$schema",
+        "$defs",
+        "format",
+    ]
+)
+ANYTHING = st.recursive(
+    SCALARS | st.sampled_from(["#", "#/$defs/a", "urn:x", "string", "[", 1e300, -1, 0.5]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYWORDS | NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+BROKEN = st.booleans() | st.dictionaries(KEYWORDS, ANYTHING, max_size=5)
+
+
+@given(BROKEN, BROKEN)
+def test_schemas_that_are_none_can_be_compared_too(one, other):
+    assert isinstance(missing(one, other), list)
+    assert missing(one, one) == []

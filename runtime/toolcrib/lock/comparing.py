@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from toolcrib.lock.differing import ABSENT, Difference, differences, is_told_to_models
-from toolcrib.lock.inclusion import Reason, missing
+from toolcrib.lock.inclusion import EFFORT, missing
+from toolcrib.lock.reasons import Reason
 from toolcrib.model import JSON, Schema
 from toolcrib.pointers import pointer_to
 from toolcrib.subschemas import is_schema
@@ -58,7 +59,7 @@ class Change(NamedTuple):
     breaches: tuple[Breach, ...] = ()
 
 
-def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Change:
+def compare(before: Mapping[str, Any], after: Mapping[str, Any], effort: int = EFFORT) -> Change:
     """What is different between two definitions of one tool.
 
     Arguments that were right must stay right, so an input schema may only take more; results must stay what readers
@@ -67,11 +68,12 @@ def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Change:
     Args:
         before: As MCP writes it: `description`, `inputSchema`, `annotations` ...
         after: The same, as it is now.
+        effort: How much may be done for each schema, as `missing` has it.
     """
     found = tuple(differences(before, after))
     breaches = (
-        *_of_arguments(_schema(before, "inputSchema"), _schema(after, "inputSchema")),
-        *_of_results(_schema(before, "outputSchema"), _schema(after, "outputSchema")),
+        *_of_arguments(_schema(before, "inputSchema"), _schema(after, "inputSchema"), effort),
+        *_of_results(_schema(before, "outputSchema"), _schema(after, "outputSchema"), effort),
         *_of_annotations(before.get("annotations"), after.get("annotations")),
     )
     kinds: set[Kind] = {"breaking"} if breaches else set()
@@ -88,13 +90,13 @@ def _schema(definition: Mapping[str, Any], key: str) -> Schema:
     return schema if is_schema(schema) else True
 
 
-def _of_arguments(before: Schema, after: Schema) -> Iterator[Breach]:
-    for reason in missing(before, after):
+def _of_arguments(before: Schema, after: Schema, effort: int) -> Iterator[Breach]:
+    for reason in missing(before, after, effort):
         yield Breach("inputSchema", pointer_to(reason.path), _for_callers(reason))
 
 
-def _of_results(before: Schema, after: Schema) -> Iterator[Breach]:
-    for reason in missing(after, before):
+def _of_results(before: Schema, after: Schema, effort: int) -> Iterator[Breach]:
+    for reason in missing(after, before, effort):
         yield Breach("outputSchema", pointer_to(reason.path), _for_readers(reason))
 
 

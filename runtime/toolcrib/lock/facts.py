@@ -26,6 +26,8 @@ DIALECTS: Final = {
 }
 """Those that can be compared. In draft 4, `exclusiveMaximum` is a boolean and 1.0 no integer."""
 
+_FOLLOWED: Final = ("allOf", *REFERENCES)
+
 _SINCE_2019: Final = ("dependentRequired", "dependentSchemas", "minContains", "maxContains")
 
 Bound: TypeAlias = tuple[float, bool]
@@ -42,6 +44,8 @@ class Side:
 
     def __init__(self, schema: Schema) -> None:
         self.index = SchemaIndex(schema)
+        self.texts: dict[object, str] = {}
+        self.values: dict[object, dict[str, JSON] | None] = {}
         named = self.index.root.get("$schema")
         default = 2020 if named is None else 0
         self.dialect = DIALECTS.get(str(named).removesuffix("#"), default)
@@ -58,6 +62,9 @@ class Side:
         moving = any(site.get(key) is not None for site in sites for key in REFERENCES[1:])
         mixed = any(site.get("$schema") is not None for site in sites if site.path)
         return bool(self.dialect) and not moving and not mixed
+
+
+_MADE: Final = Side(True)
 
 
 class Node(NamedTuple):
@@ -88,12 +95,40 @@ class Node(NamedTuple):
         return Node(self.side, self.side.index.child(self.site, path, schema)) if is_schema(schema) else None
 
     def without(self, keyword: str) -> Node:
-        """The same without one keyword, and without what `expanded` has followed or what depends on either."""
-        gone = {keyword, "allOf", *REFERENCES, "unevaluatedProperties", "unevaluatedItems"}
+        """The same without a keyword that was dealt with, what `expanded` has followed, and what depends on either."""
+        gone = {keyword, *_FOLLOWED, "unevaluatedProperties", "unevaluatedItems"}
         schema = {key: item for key, item in self.said.items() if key not in gone}
         return Node(
             self.side, self.site._replace(schema=schema, path=(*self.site.path, f"without {keyword}"))
         )
+
+    def flat(self) -> Node:
+        """The same, so that what `expanded` has followed is not followed once more."""
+        there = isinstance(self.site.schema, dict) and any(key in self.site.schema for key in _FOLLOWED)
+        return self.without("allOf") if there else self
+
+    @property
+    def values(self) -> dict[str, JSON] | None:
+        """The values that `enum` and `const` leave over, by their sameness; None where neither is there."""
+        said = self.said
+        if "enum" not in said and "const" not in said:
+            return None
+        if self.side is _MADE:
+            return values_said(said)
+        known, key = self.side.values, self.key
+        if key not in known:
+            known[key] = values_said(said)
+        return known[key]
+
+    @property
+    def text(self) -> str:
+        """The subschema as canonical JSON; empty where it is none."""
+        if self.side is _MADE:
+            return self.site.document
+        texts, key = self.side.texts, self.key
+        if key not in texts:
+            texts[key] = text_of(self.site.schema)
+        return texts[key]
 
     def table(self, keyword: str) -> Mapping[str, Any]:
         """A keyword whose value maps names to something; empty where it does not."""
@@ -104,12 +139,18 @@ class Node(NamedTuple):
 Facts: TypeAlias = tuple[Node, ...]
 """Schemas that all take a value."""
 
-_MADE: Final = Side(True)
-
 
 def made(schema: dict[str, JSON]) -> Node:
     """A fact that was not written anywhere: `{"type": "string"}`, `{"const": 3}`."""
-    return Node(_MADE, Site(schema, "", canonical(schema), ()))
+    return Node(_MADE, Site(schema, "", text_of(schema), ()))
+
+
+def text_of(schema: Schema) -> str:
+    """A schema as canonical JSON; empty where it is none."""
+    try:
+        return canonical(schema)
+    except (ValueError, TypeError):
+        return ""
 
 
 def expanded(nodes: Iterable[Node]) -> Facts:
@@ -146,10 +187,16 @@ def type_of(value: JSON) -> str:
 
 def types_said(said: Mapping[str, Any]) -> frozenset[str]:
     """The types that the keyword `type` takes."""
-    named = said.get("type", [*TYPES])
-    listed = [named] if isinstance(named, str) else named if isinstance(named, list) else [*TYPES]
-    found = frozenset(name for name in listed if isinstance(name, str))
+    named = said.get("type")
+    if isinstance(named, str):
+        return _TYPES_NAMED.get(named) or frozenset((named,))
+    if not isinstance(named, list):
+        return TYPES
+    found = frozenset(name for name in named if isinstance(name, str))
     return found | (NUMBERS if "number" in found else frozenset())
+
+
+_TYPES_NAMED: Final = {name: NUMBERS if name == "number" else frozenset((name,)) for name in TYPES}
 
 
 def types_of(facts: Facts) -> frozenset[str]:
@@ -157,7 +204,7 @@ def types_of(facts: Facts) -> frozenset[str]:
     found = TYPES
     for node in facts:
         found &= types_said(node.said)
-        values = values_said(node.said)
+        values = node.values
         if values is not None:
             found &= {type_of(value) for value in values.values()}
     return found
@@ -177,7 +224,7 @@ def _plain(value: JSON) -> JSON:
 
 
 def values_said(said: Mapping[str, Any]) -> dict[str, JSON] | None:
-    """The values that `enum` and `const` leave over, by their sameness; None where neither is there."""
+    """The values that `enum` and `const` leave over, by their sameness; None where neither says any."""
     found = None
     for listed in (said.get("enum"), [said["const"]] if "const" in said else None):
         if isinstance(listed, list):
@@ -191,7 +238,7 @@ def values_of(facts: Facts) -> dict[str, JSON] | None:
     types = types_of(facts)
     found: dict[str, JSON] | None = None
     for node in facts:
-        here = values_said(node.said)
+        here = node.values
         if here is not None:
             found = here if found is None else {key: found[key] for key in found if key in here}
     if found is None and types <= {"null", "boolean"}:
@@ -316,3 +363,26 @@ def item(facts: Facts, at: int) -> Facts:
         ahead, rest = items_of(node)
         found.append(ahead[at] if at < len(ahead) else rest)
     return tuple(each for each in found if each is not None)
+
+
+def same(one: Node, other: Node) -> bool:
+    """Whether two subschemas are the same in all that they say and refer to."""
+    pairs, seen = [(one, other)], set()
+    while pairs:
+        first, second = pairs.pop()
+        if (first.key, second.key) in seen:
+            continue
+        seen.add((first.key, second.key))
+        if first.side.dialect != second.side.dialect or first.text != second.text:
+            return False
+        for mine, theirs in zip(_references(first), _references(second), strict=True):
+            if mine is None or theirs is None:
+                return False
+            pairs.append((mine, theirs))
+    return True
+
+
+def _references(node: Node) -> Iterator[Node | None]:
+    for site in node.side.index.walk(node.site):
+        for _, _, target in node.side.index.targets(site):
+            yield None if target is None else Node(node.side, target)

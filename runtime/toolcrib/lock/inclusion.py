@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from toolcrib.lock import facts as known
+from toolcrib.lock.cases import alternatives_of, cases_of, is_closed, is_impossible
 from toolcrib.lock.facts import (
     NUMBERS,
     Facts,
@@ -23,94 +24,53 @@ from toolcrib.lock.facts import (
     expanded,
     made,
     matches,
-    sameness,
+    same,
     types_of,
     values_of,
 )
-from toolcrib.model import JSON, Schema
-from toolcrib.subschemas import Path
-from toolcrib.text import canonical
+from toolcrib.lock.reasons import Reason, is_multiple, nearest, reasons_of_size, says
+from toolcrib.model import Schema
 
-STEPS: Final = 20_000
-"""So many steps are taken for one pair of schemas; then it can't be shown."""
+EFFORT: Final = 20_000
+"""So often is a fact looked at for one pair of schemas unless said otherwise; then it can't be shown."""
 
-_CASES: Final = 64
-"""Values that are followed one by one."""
+LARGEST: Final = 256 * 1024
+"""Characters of a schema as JSON, as `check_schema` has it; of a larger one nothing can be shown."""
 
 _DEEPEST: Final = 120
 
 
-class Reason(NamedTuple):
-    """Why it can't be shown that everything is taken.
-
-    Attributes:
-        keyword: The keyword of the wide schema that stands in the way; empty where it took too long.
-        path: Where that stands, in the wide schema.
-        detail: A type, the name of a property or a value as JSON that is not taken; empty where it is none of these.
-    """
-
-    keyword: str
-    path: Path = ()
-    detail: str = ""
-
-
 class _TooMuchError(Exception):
-    """The bound of steps or of depth was reached."""
+    """The bound of effort or of depth was reached."""
 
 
-def missing(narrow: Schema, wide: Schema) -> list[Reason]:
+def missing(narrow: Schema, wide: Schema, effort: int = EFFORT) -> list[Reason]:
     """Why not everything that `narrow` takes is taken by `wide`; empty where it is shown to be.
 
     Args:
         narrow: A schema, in any form.
         wide: Another one. `unevaluatedProperties` and `unevaluatedItems` follow only from a schema that is the same.
+        effort: So often may a fact be looked at; 10,000 take about a second at most.
     """
-    one, other = Side(narrow), Side(wide)
-    if same(one.root, other.root):
+    texts = [known.text_of(schema) for schema in (narrow, wide)]
+    if "" in texts or max(map(len, texts)) > LARGEST:
+        return [Reason("")]
+    if texts[0] == texts[1]:
         return []
+    one, other = Side(narrow), Side(wide)
     if not one.is_comparable or not other.is_comparable:
         return [Reason("")]
     try:
-        return [*dict.fromkeys(_Proof().follows((one.root,), other.root, 0))]
+        return [*dict.fromkeys(_Proof(effort).follows((one.root,), other.root, 0))]
     except (_TooMuchError, RecursionError):
         return [Reason("")]
-
-
-def same(one: Node, other: Node) -> bool:
-    """Whether two subschemas are the same in all that they say and refer to."""
-    pairs, seen = [(one, other)], set()
-    while pairs:
-        first, second = pairs.pop()
-        if (first.key, second.key) in seen:
-            continue
-        seen.add((first.key, second.key))
-        if first.side.dialect != second.side.dialect or not _equal(first.site.schema, second.site.schema):
-            return False
-        for mine, theirs in zip(_references(first), _references(second), strict=True):
-            if mine is None or theirs is None:
-                return False
-            pairs.append((mine, theirs))
-    return True
-
-
-def _equal(one: Schema, other: Schema) -> bool:
-    try:
-        return canonical(one) == canonical(other)
-    except (ValueError, TypeError):
-        return False
-
-
-def _references(node: Node) -> Iterator[Node | None]:
-    for site in node.side.index.walk(node.site):
-        for _, _, target in node.side.index.targets(site):
-            yield None if target is None else Node(node.side, target)
 
 
 class _Proof:
     """One search for reasons, with its bounds."""
 
-    def __init__(self) -> None:
-        self._steps = 0
+    def __init__(self, effort: int) -> None:
+        self._left = effort
         self._strict = False
         self._assumed: dict[object, int] = {}
 
@@ -122,11 +82,11 @@ class _Proof:
             goal: What should take it.
             level: How deep in the value the place is that they judge.
         """
-        self._steps += 1
-        if self._steps > STEPS or level > _DEEPEST:
-            raise _TooMuchError
         facts = expanded(facts)
-        if _is_impossible(facts):
+        self._left -= 1 + len(facts)
+        if self._left < 0 or level > _DEEPEST:
+            raise _TooMuchError
+        if is_impossible(facts):
             return []
         key = frozenset(node.key for node in facts), goal.key, self._strict
         begun = self._assumed.get(key)
@@ -155,7 +115,7 @@ class _Proof:
 
     def _by_cases(self, facts: Facts, goal: Node, level: int, reasons: list[Reason]) -> list[Reason]:
         """The reasons that are left when alternatives of the facts are followed one by one."""
-        cases = _cases(facts, goal)
+        cases = cases_of(facts, goal)
         if not cases:
             return reasons
         for case in cases:
@@ -186,7 +146,7 @@ class _Proof:
             yield Reason("type", (*goal.site.path, "type"), name)
 
     def values(self, facts: Facts, goal: Node, _level: int) -> Iterator[Reason]:
-        taken = known.values_said(goal.said)
+        taken = goal.values
         if taken is None:
             return
         there = values_of(facts)
@@ -212,7 +172,7 @@ class _Proof:
             ):
                 yield Reason(keyword, (*goal.site.path, keyword))
         factor = goal.said.get("multipleOf")
-        if known.is_number(factor) and not _is_multiple(facts, factor):
+        if known.is_number(factor) and not is_multiple(facts, factor):
             yield Reason("multipleOf", (*goal.site.path, "multipleOf"))
 
     def strings(self, facts: Facts, goal: Node, _level: int) -> Iterator[Reason]:
@@ -220,26 +180,26 @@ class _Proof:
             return
         texts = [value for value in (values_of(facts) or {}).values() if isinstance(value, str)]
         listed = values_of(facts) is not None
-        yield from _size(
+        yield from reasons_of_size(
             facts, goal, "minLength", "maxLength", [len(text) for text in texts] if listed else None
         )
         pattern = goal.said.get("pattern")
         if isinstance(pattern, str) and not (
-            _says(facts, "pattern", pattern) or (listed and all(matches(pattern, text) for text in texts))
+            says(facts, "pattern", pattern) or (listed and all(matches(pattern, text) for text in texts))
         ):
             yield Reason("pattern", (*goal.site.path, "pattern"))
         for keyword in ("format", "contentEncoding", "contentMediaType", "contentSchema"):
-            if keyword in goal.said and not _says(facts, keyword, goal.said[keyword]):
+            if keyword in goal.said and not says(facts, keyword, goal.said[keyword]):
                 yield Reason(keyword, (*goal.site.path, keyword))
 
     def lists(self, facts: Facts, goal: Node, level: int) -> Iterator[Reason]:
         if "array" not in types_of(facts):
             return
-        yield from _size(facts, goal, "minItems", "maxItems", None)
+        yield from reasons_of_size(facts, goal, "minItems", "maxItems", None)
         longest = known.most(facts, "maxItems")
         if (
             goal.said.get("uniqueItems") is True
-            and not _says(facts, "uniqueItems", True)
+            and not says(facts, "uniqueItems", True)
             and (longest is None or longest > 1)
         ):
             yield Reason("uniqueItems", (*goal.site.path, "uniqueItems"))
@@ -289,7 +249,7 @@ class _Proof:
         most = goal.said.get("maxProperties")
         if known.is_number(most):
             there = known.most(facts, "maxProperties")
-            names = len(known.named(facts)) if _is_closed(facts) else None
+            names = len(known.named(facts)) if is_closed(facts) else None
             if not any(number is not None and number <= most for number in (there, names)):
                 yield Reason("maxProperties", (*goal.site.path, "maxProperties"))
 
@@ -332,7 +292,7 @@ class _Proof:
         there = [node.under("propertyNames") for node in facts]
         if not self.follows(tuple(each for each in there if each is not None), wanted, level + 1):
             return
-        listed = known.named(facts) if _is_closed(facts) else None
+        listed = known.named(facts) if is_closed(facts) else None
         if listed is None or any(
             self.follows((made({"const": name}),), wanted, level + 1) for name in listed
         ):
@@ -364,25 +324,25 @@ class _Proof:
 
     def any_of(self, facts: Facts, goal: Node, level: int) -> Iterator[Reason]:
         tries = []
-        for wanted in _alternatives(goal, "anyOf"):
+        for wanted in alternatives_of(goal, "anyOf"):
             reasons = self.follows(facts, wanted, level)
             if not reasons:
                 return
             tries.append(reasons)
-        yield from _nearest(tries) or [Reason("anyOf", (*goal.site.path, "anyOf"))]
+        yield from nearest(tries) or [Reason("anyOf", (*goal.site.path, "anyOf"))]
 
     def one_of(self, facts: Facts, goal: Node, level: int) -> Iterator[Reason]:
-        wanted = _alternatives(goal, "oneOf")
-        if any(self._is_same_choice(facts, _alternatives(node, "oneOf"), wanted, level) for node in facts):
+        wanted = alternatives_of(goal, "oneOf")
+        if any(self._is_same_choice(facts, alternatives_of(node, "oneOf"), wanted, level) for node in facts):
             return
         tries = []
         for at, each in enumerate(wanted):
             reasons = self.follows(facts, each, level)
             rest = [*wanted[:at], *wanted[at + 1 :]]
-            if not reasons and all(_is_impossible(expanded((*facts, other))) for other in rest):
+            if not reasons and all(is_impossible(expanded((*facts, other))) for other in rest):
                 return
             tries.append(reasons or [Reason("oneOf", (*goal.site.path, "oneOf"))])
-        yield from _nearest(tries) or [Reason("oneOf", (*goal.site.path, "oneOf"))]
+        yield from nearest(tries) or [Reason("oneOf", (*goal.site.path, "oneOf"))]
 
     def _is_same_choice(self, facts: Facts, there: list[Node], wanted: list[Node], level: int) -> bool:
         """Whether two lists of alternatives are the same one by one, so that just one of both fits."""
@@ -397,7 +357,7 @@ class _Proof:
 
     def negated(self, facts: Facts, goal: Node, level: int) -> Iterator[Reason]:
         wanted = goal.under("not")
-        if wanted is None or _is_impossible(expanded((*facts, wanted))):
+        if wanted is None or is_impossible(expanded((*facts, wanted))):
             return
         there = [each for node in facts if (each := node.under("not")) is not None]
         with self._with_own_facts():
@@ -475,83 +435,3 @@ _CHECKS: Final[tuple[tuple[tuple[str, ...], _Check], ...]] = (
     (("unevaluatedProperties", "unevaluatedItems"), _Proof.unevaluated),
 )
 """Every keyword that can refuse a value, and what shows that it does not."""
-
-
-def _is_impossible(facts: Facts, *, deep: bool = True) -> bool:
-    """Whether no value at all fits the facts: for its types or values, or those of a property that it must have."""
-    if any(node.site.schema is False for node in facts) or not types_of(facts) or values_of(facts) == {}:
-        return True
-    return (
-        deep
-        and types_of(facts) == {"object"}
-        and any(
-            _is_impossible(expanded(known.members(facts, name)[0]), deep=False)
-            for name in known.required(facts)
-        )
-    )
-
-
-def _is_closed(facts: Facts) -> bool:
-    """Whether an object has no properties but those that are named."""
-    return any(node.site.schema is False for node in known.others(facts)) and not any(known.patterned(facts))
-
-
-def _is_multiple(facts: Facts, factor: Any) -> bool:
-    if factor == 1 and "number" not in types_of(facts):
-        return True
-    there = [node.said.get("multipleOf") for node in facts]
-    whole = [each for each in there if isinstance(each, int) and not isinstance(each, bool)]
-    return factor in there or (isinstance(factor, int) and any(each % factor == 0 for each in whole))
-
-
-def _size(facts: Facts, goal: Node, low: str, high: str, sizes: list[int] | None) -> Iterator[Reason]:
-    """Why bounds of a size do not follow; `sizes` are all that there are, where that is known."""
-    bound = goal.said.get(low)
-    if known.is_number(bound):
-        there = known.least(facts, low) if sizes is None else min(sizes, default=bound)
-        if there < bound:
-            yield Reason(low, (*goal.site.path, low))
-    bound = goal.said.get(high)
-    if known.is_number(bound):
-        most = known.most(facts, high) if sizes is None else max(sizes, default=0)
-        if most is None or most > bound:
-            yield Reason(high, (*goal.site.path, high))
-
-
-def _says(facts: Facts, keyword: str, value: JSON) -> bool:
-    return any(keyword in node.said and sameness(node.said[keyword]) == sameness(value) for node in facts)
-
-
-def _alternatives(node: Node, keyword: str) -> list[Node]:
-    listed = node.said.get(keyword)
-    found = [node.under(keyword, at) for at in range(len(listed) if isinstance(listed, list) else 0)]
-    return [each for each in found if each is not None]
-
-
-def _nearest(tries: list[list[Reason]]) -> list[Reason]:
-    """The reasons of the alternative that is nearest: of the right type, and with the fewest faults."""
-    if len(tries) > 1 and all(any(reason.keyword == "type" for reason in each) for each in tries):
-        return []
-    return min(
-        tries, key=lambda each: (any(reason.keyword == "type" for reason in each), len(each)), default=[]
-    )
-
-
-def _cases(facts: Facts, goal: Node) -> list[Facts]:
-    """Facts with one more fact each, of which one is true in any case; none where nothing is left to tell apart."""
-    for at, node in enumerate(facts):
-        for keyword in ("anyOf", "oneOf"):
-            alternatives = _alternatives(node, keyword)
-            if alternatives:
-                rest = (*facts[:at], node.without(keyword), *facts[at + 1 :])
-                return [(*rest, each) for each in alternatives]
-    choices = ("anyOf", "oneOf", "if", "not")
-    if not any(keyword in part.said for part in expanded((goal,)) for keyword in choices):
-        return []
-    values, types = values_of(facts), types_of(facts)
-    if values is not None and 1 < len(values) <= _CASES:
-        return [(*facts, made({"const": value})) for value in values.values()]
-    if 1 < len(types) < len(known.TYPES) and not types <= NUMBERS:
-        kinds = sorted((types - NUMBERS) | ({"number"} if "number" in types else types & {"integer"}))
-        return [(*facts, made({"type": kind})) for kind in kinds]
-    return []

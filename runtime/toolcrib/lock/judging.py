@@ -24,6 +24,11 @@ Policy: TypeAlias = Literal["warn", "block"]
 
 Judgement: TypeAlias = Callable[[Server, Catalogue | None], Verdict]
 
+_THOROUGH = 5
+"""Of so many tools it is told what their change means: calls wait meanwhile."""
+
+_EFFORT = 1_000
+
 EVERY = "*"
 """Stands for every tool of a server."""
 
@@ -137,9 +142,10 @@ def _against(lock: Lock, server: Server, catalogue: Catalogue) -> dict[str, str]
     locked = lock.servers[server.name].tools if server.name in lock.servers else None
     if locked is None:
         return {}
-    told = {}
+    told: dict[str, str] = {}
     for name, said in catalogue.tools.items():
-        why = _why_other(locked.get(name), said) if server.offers(name) else ""
+        thorough = len(told) < _THOROUGH
+        why = _why_other(locked.get(name), said, thorough=thorough) if server.offers(name) else ""
         if why:
             told[name] = (
                 f"the tool `{shown(name)}` of the server `{shown(server.name)}` {why}; {_look(server)}"
@@ -147,7 +153,7 @@ def _against(lock: Lock, server: Server, catalogue: Catalogue) -> dict[str, str]
     return told
 
 
-def _why_other(locked: LockedTool | None, said: Mapping[str, Any]) -> str:
+def _why_other(locked: LockedTool | None, said: Mapping[str, Any], *, thorough: bool) -> str:
     if locked is None:
         return "is new since it was locked"
     try:
@@ -156,11 +162,15 @@ def _why_other(locked: LockedTool | None, said: Mapping[str, Any]) -> str:
         return f"can't be compared with what was locked: {error}"
     if now.hash == locked.hash:
         return ""
+    changed = [key for key in HASHED if locked.definition.get(key) != now.definition.get(key)]
+    verdicts = f" ({_verdicts(locked, now)})" if thorough else ""
+    return f"is not what was locked: {', '.join(changed)} changed{verdicts}"
+
+
+def _verdicts(locked: LockedTool, now: LockedTool) -> str:
     from toolcrib.lock.comparing import compare  # noqa: PLC0415 -- hardly ever is a tool another one
 
-    changed = [key for key in HASHED if locked.definition.get(key) != now.definition.get(key)]
-    verdicts = ", ".join(compare(locked.definition, now.definition).verdicts)
-    return f"is not what was locked: {', '.join(changed)} changed ({verdicts})"
+    return ", ".join(compare(locked.definition, now.definition, _EFFORT).verdicts)
 
 
 def _gone(lock: Lock, server: Server, catalogue: Catalogue) -> Iterator[str]:

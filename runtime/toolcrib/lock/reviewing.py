@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from toolcrib.lock.comparing import Change, compare
 from toolcrib.lock.contents import LockedServer, endpoint_of, unlockable
 from toolcrib.lock.differing import Difference, endpoint_differences
 from toolcrib.lock.hidden import Hidden, hidden_in, is_ordinary_name
+from toolcrib.lock.inclusion import EFFORT
 from toolcrib.model import NOTHING
 from toolcrib.servers import Catalogue, Server
+
+_EFFORT: Final = 10 * EFFORT
+"""What may be done for all tools of a server together, as far as each gets `_LEAST`."""
+
+_LEAST: Final = 200
 
 
 class Review(NamedTuple):
@@ -67,14 +73,14 @@ def review(before: LockedServer | None, server: Server, catalogue: Catalogue) ->
     hidden = {name: found for name, said in catalogue.tools.items() if (found := hidden_in(said))}
     of_itself = hidden_in(catalogue.info)
     known = now.tools if before is None else before.tools
+    changed = [name for name, tool in now.tools.items() if name in known and known[name].hash != tool.hash]
+    effort = min(max(_EFFORT // max(len(changed), 1), _LEAST), EFFORT)
     return review_endpoint(before, server)._replace(
         now=now,
         added=tuple(name for name in now.tools if name not in known),
         removed=tuple(name for name in known if name not in now.tools),
         changed={
-            name: compare(known[name].definition, tool.definition)
-            for name, tool in now.tools.items()
-            if name in known and known[name].hash != tool.hash
+            name: compare(known[name].definition, now.tools[name].definition, effort) for name in changed
         },
         hidden={**({"": of_itself} if of_itself else {}), **hidden},
         unlockable=unlockable(catalogue),

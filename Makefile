@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 TEST_OPTIONS ?=
+CONFORMANCE_OPTIONS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test coverage lint format bench clean
+.PHONY: help run test coverage lint format bench conformance clean
 
 help:  ## list these targets
-	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 13
 
 run: $(VENV)/installed  ## list the example tools, then run every scenario
 	@$(BIN)/toolcrib list
@@ -27,7 +28,7 @@ lint: $(VENV)/developing  ## check style, types and architecture
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests/typing tests/conftest.py benchmarks/*.py docs
+	$(BIN)/mypy tests/typing tests/conftest.py benchmarks/*.py conformance/*.py docs
 	$(BIN)/lint-imports
 
 format: $(VENV)/developing  ## lay out the code
@@ -36,6 +37,9 @@ format: $(VENV)/developing  ## lay out the code
 
 bench: $(VENV)/developing  ## measure against goals and peers, and write benchmarks/RESULTS.md
 	$(BIN)/python benchmarks/report.py
+
+conformance:  ## run the official MCP suite, real servers and real clients
+	@$(PYTHON) conformance/run.py $(CONFORMANCE_OPTIONS)
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) build dist .coverage .coverage.* .grimp_cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

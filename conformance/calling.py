@@ -93,7 +93,7 @@ def filesystem(files: str) -> list[Judged]:
         Judged("write", "write_file", {"path": f"{files}/new.txt", "content": "new"}),
         Judged("list", "list_directory", {"path": files}, value({"content": "[FILE] hello.txt\n[FILE] new.txt"})),
         Judged("forbidden path", "read_text_file", {"path": "/etc/passwd"}, told("Access denied"), Outcome.TOOL_ERROR),
-        *refusals({"path": 3}, "read_text_file", "filesystem_unjudged", "expected string", "mcp_invalid_params"),
+        *refusals({}, "read_text_file", "filesystem_unjudged", "expected string", "mcp_invalid_params"),
     ]  # fmt: skip
 
 

@@ -64,7 +64,7 @@ def compared(sections: Sequence[Section], *, write: bool) -> list[str]:
     lines = unified_diff(kept.splitlines(), text.splitlines(), "the page", "the run", lineterm="", n=0)
     return [
         "\n".join(
-            [f"{PAGE.relative_to(PROJECT)} says something else; `make conformance WRITE=--write`", *lines]
+            [f"{PAGE.relative_to(PROJECT)} says something else; `python conformance/run.py --write`", *lines]
         )
     ]
 

@@ -1,15 +1,18 @@
 """Run everything: the official suite on both sides, real servers, real clients. `make conformance`.
 
 The tables are printed, and kept in `build/conformance/tables.md`; what of them does not depend on the day is
-`docs/reference/mcp-conformance.md`, which must say what the run found. `--write` writes it anew.
+`docs/reference/mcp-conformance.md`, which must say what the run found.
 """
 
 from __future__ import annotations
 
+import argparse
+import fcntl
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -33,47 +36,80 @@ class Done(NamedTuple):
     seconds: float
 
 
-def main(options: Sequence[str]) -> int:
+class Part(NamedTuple):
+    """Something to run: a title's beginning, for who wants only some, and the work."""
+
+    name: str
+    work: Callable[[], Section]
+
+
+def main() -> int:
     """Run all parts, and return 1 if anything is not as it must be."""
+    reader = argparse.ArgumentParser(prog="make conformance", description=__doc__.split(".", 1)[0])
+    reader.add_argument(
+        "--write", action="store_true", help="write the reference page anew instead of comparing it"
+    )
+    reader.add_argument("--only", metavar="WORD", default="", help="run only the parts whose name holds this")
+    asked = reader.parse_args()
+    with _alone():
+        return _run(asked.only, write=asked.write)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Wait until no other run of this checkout is under way: they share environments and results."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / "running").open("w", encoding="utf-8") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("waiting for another run to end", flush=True)
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def _run(only: str, *, write: bool) -> int:
     began = time.monotonic()
     versions = environments.set_up()
     print(", ".join(f"{name} {version}" for name, version in versions.items()), flush=True)
-    done = list(_run_all())
+    done = list(_run_all([part for part in _parts() if only in part.name]))
     sections = [part.section for part in sorted(done, key=lambda part: part.section.title)]
     tables = "\n".join(section.as_markdown() for section in sections)
     (BUILD / "tables.md").write_text(f"# Conformance over MCP\n\n{tables}", encoding="utf-8")
     faults = [fault for section in sections for fault in section.faults]
-    if not faults:
-        faults = page.compared(sections, write="--write" in options)
+    if not faults and not only:
+        faults = page.compared(sections, write=write)
         print("".join(f"FAULT {fault}\n" for fault in faults), end="")
     print(f"== {len(faults)} faults, {time.monotonic() - began:.0f} s")
     return 1 if faults else 0
 
 
-def _run_all() -> Iterator[Done]:
-    # What is timed comes first and alone.
-    yield _told(partial(_client_profile, "2025-11-25", [TIMED]))
+def _parts() -> Iterator[Part]:
+    """The parts, those that take longest first; what is timed comes before all of them, and alone."""
+    yield Part(TIMED, partial(_client_profile, "2025-11-25", [TIMED]))
+    yield Part("real clients", real_clients)
+    for revision in reversed(REVISIONS):
+        scenarios = [scenario for scenario in TOOLS_PROFILE["client", revision] if scenario != TIMED]
+        yield Part(f"client set {revision}", partial(_client_set, revision))
+        yield Part(f"server tools {revision}", partial(_server_profile, revision))
+        yield Part(f"client tools {revision}", partial(_client_profile, revision, scenarios))
+    yield Part("real servers", real_servers)
+    for revision in REVISIONS:
+        yield Part(f"server set {revision}", partial(_server_set, revision))
+
+
+def _run_all(parts: Sequence[Part]) -> Iterator[Done]:
+    alone = [part for part in parts if part.name == TIMED]
+    yield from map(_told, alone)
     with ThreadPoolExecutor(LANES) as lanes:
-        for ended in as_completed([lanes.submit(_told, part) for part in _parts()]):
+        running = [lanes.submit(_told, part) for part in parts if part not in alone]
+        for ended in as_completed(running):
             yield ended.result()
 
 
-def _parts() -> Iterator[Callable[[], Section]]:
-    """The parts, those that take longest first."""
-    yield real_clients
-    for revision in reversed(REVISIONS):
-        scenarios = [scenario for scenario in TOOLS_PROFILE["client", revision] if scenario != TIMED]
-        yield partial(_client_set, revision)
-        yield partial(_server_profile, revision)
-        yield partial(_client_profile, revision, scenarios)
-    yield real_servers
-    for revision in REVISIONS:
-        yield partial(_server_set, revision)
-
-
-def _told(part: Callable[[], Section]) -> Done:
+def _told(part: Part) -> Done:
     began = time.monotonic()
-    done = Done(part(), time.monotonic() - began)
+    done = Done(part.work(), time.monotonic() - began)
     print(done.section.as_text(done.seconds), flush=True)
     return done
 
@@ -115,6 +151,6 @@ def _served(revision: str, what: str, judge: Callable[[str], Section]) -> Sectio
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(sys.argv[1:]))
+        sys.exit(main())
     except environments.SetupFailed as failed:
         sys.exit(f"conformance: {failed}")

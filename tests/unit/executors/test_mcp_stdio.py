@@ -20,6 +20,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from mcp_scripts import scripted
+from toolcrib.clock import RealClock
 from toolcrib.executors.mcp.links import Link, StartFailed, one_passage, open_link
 from toolcrib.executors.mcp.stdio import Lines, TooLong
 from toolcrib.servers import Server
@@ -386,6 +387,27 @@ async def test_what_was_answered_before_the_end_is_not_lost():
         assert [(await wire.next()).id for _ in range(1000)] == list(range(1000))
         assert await wire.next() is None
         assert link.ended == "exited with code 4"
+
+
+async def test_what_nobody_takes_waits_in_the_pipe():
+    code = (
+        "import os\n"
+        'note = b\'{"jsonrpc": "2.0", "method": "notifications/x", "params": {"data": "%s"}}\\n\'\n'
+        "for _ in range(20_000): os.write(1, note % (b'x' * 1000))\n"
+        "input()"
+    )
+    link: Any = open_link(Server("talker", command=sys.executable, args=("-S", "-c", code)), world())
+    async with link as streams:
+        inbox = link._intake.inbox
+        async with asyncio.timeout(20):
+            while inbox._held <= 1024 * 1024:
+                await RealClock().sleep(0.01)
+        for _ in range(20):
+            await RealClock().sleep(0.001)  # it would go on now
+        assert inbox._held < 2 * 1024 * 1024
+        wire = Wire(streams)
+        for _ in range(20_000):
+            assert isinstance(await wire.next(), JSONRPCNotification)
 
 
 async def test_after_the_end_nothing_is_sent():

@@ -182,6 +182,19 @@ async def test_being_cancelled_in_the_middle_ends_it_as_usual():
     assert not any(map(runs, started))
 
 
+async def test_leaving_that_is_cancelled_again_and_again_ends_it_too():
+    link = link_to("stay", "ignore-term", "stray")
+    streams = await link.__aenter__()
+    started = await kin(streams)
+    task = asyncio.ensure_future(link.__aexit__(None, None, None))
+    for _ in range(5):
+        await asyncio.wait({task}, timeout=0)
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await all_gone([*started, server_of(link)])
+
+
 async def test_a_scope_that_was_cancelled_gives_no_time():
     link = link_to("stay", "ignore-term", "stray")
     with anyio.CancelScope() as scope:

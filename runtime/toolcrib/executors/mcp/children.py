@@ -1,8 +1,8 @@
 """Servers as processes of ours: started without a shell, heard, and ended with all that they started.
 
 A server is the leader of a session of its own. It and whatever it starts carry a mark in their environment, so that
-strays which made sessions of their own are found again (in `/proc`, on Linux; elsewhere only its group is ended, and a
-process that also empties its environment gets away everywhere).
+strays which made sessions of their own, daemons among them, are found again (in `/proc`, on Linux; elsewhere only its
+group is ended, and a stray that also empties its environment gets away everywhere).
 
 What ends a server: leaving its link; being cancelled while leaving it; the end of the interpreter, for those that were
 never left. Where our own process is killed hard, nothing of ours runs any more: its stdin closes, which ends every
@@ -143,19 +143,10 @@ class Child(asyncio.SubprocessProtocol):
         """Close stdin, and end whatever does not end by itself: 5 s at most."""
         if self._transport is None:
             return
-        stdin = self._pipe(0)
-        if stdin is not None:
-            stdin.close()
-        self.listen(True)  # it may wait for room in the pipe, for its last words
-        await asyncio.wait({self._exited, self._hurry}, timeout=GRACE, return_when=asyncio.FIRST_COMPLETED)
-        if not self._hurry.done() and self._send(signal.SIGTERM):
-            await self._until_gone(GRACE)
-        rounds = 0
-        while rounds < _ROUNDS and self._send(signal.SIGKILL):
-            rounds += 1
-            await self._until_gone(_AFTER_KILL / _ROUNDS)
-        await asyncio.wait({self._exited}, timeout=_AFTER_KILL)
-        self._transport.close()
+        try:
+            await self._wound_down()
+        finally:
+            self._transport.close()
         await asyncio.wait({self._lost}, timeout=_AFTER_KILL)
         _LIVE.pop(self.mark, None)
 
@@ -219,6 +210,20 @@ class Child(asyncio.SubprocessProtocol):
     def _send(self, number: int) -> bool:
         """Send a signal to all that is left; whether there was anything."""
         return send_to(self.pid, self.mark, number, running=self.code is None)
+
+    async def _wound_down(self) -> None:
+        stdin = self._pipe(0)
+        if stdin is not None:
+            stdin.close()
+        self.listen(True)  # it may wait for room in the pipe, for its last words
+        await asyncio.wait({self._exited, self._hurry}, timeout=GRACE, return_when=asyncio.FIRST_COMPLETED)
+        if not self._hurry.done() and self._send(signal.SIGTERM):
+            await self._until_gone(GRACE)
+        for _ in range(_ROUNDS):
+            if not self._send(signal.SIGKILL):
+                break
+            await self._until_gone(_AFTER_KILL / _ROUNDS)
+        await asyncio.wait({self._exited}, timeout=_AFTER_KILL)
 
     async def _until_gone(self, seconds: float) -> None:
         """Wait for the end of all of it, so long at most; what others started can only be looked for."""

@@ -112,7 +112,7 @@ class StdioLink:
         except asyncio.CancelledError:
             self._child.hurry()
             with anyio.CancelScope(shield=True):
-                await ending
+                await asyncio.wait({ending})
             raise
         finally:
             if not ending.done():
@@ -150,18 +150,24 @@ class StdioLink:
 
     def _silent(self) -> None:
         """Its stdout has ended, or it has: no call waits for an answer that can't come."""
-        child = self._child
         if self.ended:
             return
-        if child.code is None:
+        loop = asyncio.get_running_loop()
+        if self._child.code is None:
             # Most often it ends a moment later, and can then be told how.
-            asyncio.get_running_loop().call_later(
-                _LAST_WORDS, self._over, "closed its output, and did not end"
-            )
-        elif child.waits_in_pipe():
-            asyncio.get_running_loop().call_later(_LAST_WORDS, self._over, self._how())
+            loop.call_later(_LAST_WORDS, self._over, "closed its output, and did not end")
+        elif self._child.waits_in_pipe():
+            loop.call_later(_LAST_WORDS, self._dead)
         else:
-            self._over(self._how())
+            # What was read from the pipe already is heard before this is called.
+            loop.call_soon(self._dead_if_quiet)
+
+    def _dead_if_quiet(self) -> None:
+        if not self._child.waits_in_pipe():
+            self._dead()
+
+    def _dead(self) -> None:
+        self._over(self._how())
 
     def _how(self) -> str:
         code = self._child.code or 0

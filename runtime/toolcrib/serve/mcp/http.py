@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
     from toolcrib.engine import Runtime
 
-CLOSING = 2
+KEPT: Final = 60
+"""Seconds that a connection is kept which nobody uses; a client that sends when it is closed loses its call."""
+
+CLOSING: Final = 2
 """Seconds that connections get to close once all calls have ended."""
 
 
@@ -55,6 +58,7 @@ async def serve_http(runtime: Runtime, options: Options, address: Address, say: 
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            timeout_keep_alive=KEPT,
             timeout_graceful_shutdown=CLOSING,
         )
     )
@@ -92,7 +96,7 @@ class _Uvicorn(uvicorn.Server):
         """Answer requests from now on; where that ends by itself, everything does."""
         self._serving = asyncio.create_task(self.serve(sockets=listeners))
         for tell in (self._listening.set, ending.ask):
-            self._serving.add_done_callback(partial(_whatever, tell))
+            self._serving.add_done_callback(partial(_told, tell))
         await self._listening.wait()
 
     def stop_listening(self) -> None:
@@ -111,7 +115,7 @@ class _Uvicorn(uvicorn.Server):
                 await self._serving
 
 
-def _whatever(tell: Callable[[], None], _task: asyncio.Task[None]) -> None:
+def _told(tell: Callable[[], None], _task: asyncio.Task[None]) -> None:
     tell()
 
 

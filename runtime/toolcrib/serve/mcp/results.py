@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from toolcrib.clock import format_duration
 from toolcrib.model import JSON, Content, Failure, Outcome, Result
-from toolcrib.text import compact, truncate
+from toolcrib.text import compact, escape_terminal, truncate
 
 COMPLETE: Final[Mapping[str, str]] = {"resultType": "complete"}
 """What every result says since 2026-07-28; the SDK takes it out for the revisions before."""
@@ -80,9 +80,7 @@ _HIDDEN_DETAILS: Final = frozenset({"violations"})
 """Of these only where they are about what the caller sent."""
 
 
-def wire_result(
-    name: str, result: Result, *, revision: str, declared: bool, log: bool = True
-) -> dict[str, Any]:
+def wire_result(name: str, result: Result, *, revision: str, declared: bool) -> dict[str, Any]:
     """A result of `tools/call`.
 
     The text form of the value comes first, then the tool's own parts; a part that only repeats the value is left
@@ -94,25 +92,29 @@ def wire_result(
         result: What came of the call.
         revision: The revision of MCP that is spoken.
         declared: Whether the definition of the tool, in this revision, has an output schema.
-        log: Whether what is kept from the client goes to the log.
     """
     if result.outcome is not Outcome.OK:
-        return _failed(name, result, revision, log=log)
+        return _failed(name, result, revision)
     value = result.value
     if value is None and result.content:
         return {**COMPLETE, "content": _parts(result.content, revision, None)}
-    text = value if isinstance(value, str) else compact(value)
+    try:
+        text = value if isinstance(value, str) else compact(value)
+    except ValueError:
+        return _failed(name, _TOO_DEEP, revision)
     content = [{"type": "text", "text": text}, *_parts(result.content, revision, text)]
     told: dict[str, Any] = {**COMPLETE, "content": content}
     if isinstance(value, dict) or (declared and value is not None and revision >= ANY_VALUE_SINCE):
         if _is_too_deep(value, text):
-            deep = Result.failed(Outcome.LIMIT_EXCEEDED, "nested too deep", code="result_too_deep")
-            return _failed(name, deep, revision, log=log)
+            return _failed(name, _TOO_DEEP, revision)
         told["structuredContent"] = value
     return told
 
 
-def _failed(name: str, result: Result, revision: str, *, log: bool) -> dict[str, Any]:
+_TOO_DEEP: Final = Result.failed(Outcome.LIMIT_EXCEEDED, "nested too deep", code="result_too_deep")
+
+
+def _failed(name: str, result: Result, revision: str) -> dict[str, Any]:
     failure = result.error or Failure(result.outcome.value, result.message)
     own = result.outcome in _OWN_WORDS and failure.code not in _UNSAID
     told: dict[str, JSON] = {
@@ -125,8 +127,8 @@ def _failed(name: str, result: Result, revision: str, *, log: bool) -> dict[str,
     else:
         told["call"] = token_hex(4)
         text = _sentence(result.outcome, failure, str(told["call"]))
-        if log:
-            _log.warning("call %s of `%s` ended `%s`: %s", told["call"], name, result.outcome, result.message)
+        why = escape_terminal(" ".join(result.message.split()))
+        _log.warning("call %s of `%s` ended `%s`: %s", told["call"], name, result.outcome, why)
     told["details"] = {
         key: failure.details[key]
         for key in _TOLD

@@ -311,3 +311,35 @@ async def test_headers_that_repeat_an_argument_are_judged(tmp_path):
             wrong = await posted(served.port, call, **headers)
             assert status_of(wrong) == 400
             assert json_of(wrong)["error"]["code"] == -32020
+
+
+async def test_a_call_of_the_handshake_era_is_a_stream_only_where_there_may_be_more_to_say(tmp_path):
+    opening = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "raw", "version": "1"},
+    }
+    async with serve(write(tmp_path, BASICS)) as served:
+        port = served.port
+        opened = await posted(
+            port, request("initialize", opening, modern=False), mcp_protocol_version="2025-11-25"
+        )
+        (session,) = [
+            line.partition(":")[2].strip()
+            for line in head_of(opened).splitlines()
+            if line.startswith("mcp-session-id")
+        ]
+        headers = {"mcp_protocol_version": "2025-11-25", "mcp_session_id": session}
+        await posted(port, {"jsonrpc": "2.0", "method": "notifications/initialized", "params": {}}, **headers)
+        asked = {"name": "echo", "arguments": {"text": "hello"}}
+        first = await posted(port, request("tools/call", asked, 2, modern=False), **headers)
+        again = await posted(port, request("tools/call", asked, 3, modern=False), **headers)
+        watched = {**asked, "_meta": {"progressToken": "p"}}
+        progress = await posted(port, request("tools/call", watched, 4, modern=False), **headers)
+        for answer in (first, again, progress):
+            assert b'"text":"hello"' in answer
+        assert "content-type: application/json" in head_of(again)
+        assert json_of(again)["id"] == 3
+        assert "content-type: text/event-stream" in head_of(progress)
+        assert status_of(await got(port, "/mcp", "DELETE", **headers)) == 200
+        assert status_of(await posted(port, request("tools/call", asked, 5, modern=False), **headers)) == 404

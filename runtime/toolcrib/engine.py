@@ -99,9 +99,9 @@ class Runtime:
         self.settings: Settings | None = None
         self.closed = False
         self.call_numbers = itertools.count(1)
-        self._given = registry
+        self._given = (stock or Stock(registry))._replace(registry=registry)
         if servers:
-            registry, stock = start_over(registry, stock, servers, self.executors)
+            registry, stock = start_over(self._given, servers, self.executors)
         self._stock = Stock(registry) if stock is None else stock
         self._asked: Asked | None = None
         layers = tuple(middleware_named(item) if isinstance(item, str) else item for item in middleware)
@@ -523,7 +523,7 @@ class Runtime:
     def _started_again(self) -> Started:
         offered = self._discovery.offered if self.servers else NOTHING
         if self._asked is None:
-            started = start_over(self._given, self._stock, self.servers, self.executors, offered)
+            started = start_over(self._given, self.servers, self.executors, offered)
             return Started(self.executors, started[1], started[0], NO_SETTINGS)
         return start_again(self._asked, self.executors, self._stock, offered)
 

@@ -92,8 +92,7 @@ def start_again(
 
 
 def start_over(
-    given: Registry,
-    stock: Stock | None,
+    given: Stock,
     servers: Mapping[str, Server],
     executors: Executors,
     offered: Mapping[str, Catalogue] = NOTHING,
@@ -101,8 +100,7 @@ def start_over(
     """The tools that a program gave, with those of servers that it gave.
 
     Args:
-        given: The tools.
-        stock: What else is known; its registry is replaced.
+        given: The tools, and what else is known of them.
         servers: The servers, by name.
         executors: The modes.
         offered: Name of a server -> what it offers, where it was asked.
@@ -110,11 +108,11 @@ def start_over(
     from toolcrib.importing import with_servers  # noqa: PLC0415 -- few runtimes have servers
     from toolcrib.loading.reader import Loaded  # noqa: PLC0415 -- as above
 
-    brought = with_servers(Loaded(tools=tuple(given.values())), servers, offered, executors)
+    brought = with_servers(Loaded(tools=tuple(given.registry.values())), servers, offered, executors)
     registry = Registry(brought.loaded.tools)
-    stock = (stock or Stock(registry))._replace(
+    stock = given._replace(
         registry=registry,
-        problems=brought.loaded.problems,
+        problems=(*given.problems, *brought.loaded.problems),
         servers=servers,
         unlisted=brought.unlisted,
         waiting=brought.waiting,

@@ -8,10 +8,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from mcp_scripts import scripted
 from toolcrib import Executors
 from toolcrib.executors.live import LiveExecutor
+from toolcrib.executors.mcp import McpExecutor
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.testing import ExecutorCase, ExecutorContract
+from toolcrib.world import World
 
 ANYTHING = {"city": "Oslo", "nested": {"list": [1, {"a": None}]}, "big": 2**70}
 
@@ -135,6 +138,32 @@ def echo_server():
         yield server.server_address[1]
         server.shutdown()
         thread.join()
+
+
+class TestMcpOverStdio(ExecutorContract):
+    """The contract of mode `mcp`, over a process."""
+
+    case = ExecutorCase(
+        mode="mcp",
+        block={"server": "scripted", "tool": "echo", "args": {"city": "{{ args.city }}", "celsius": 3}},
+        arguments={"city": "Oslo"},
+        value={"city": "Oslo", "celsius": 3},
+        input_schema={"type": "object", "properties": {"city": {}}, "additionalProperties": False},
+        output_schema=FORECAST,
+        broken_blocks=[
+            {},
+            {"server": 7},
+            {"server": "scripted", "tol": "echo"},
+            {"server": "scripted", "args": {"city": "{{ args.ctiy }}"}},
+            {"server": "scripted", "args": {"city": "{{ args.city"}},
+        ],
+        options={"servers": {"scripted": scripted(era="handshake")}},
+    )
+
+    def executor(self):
+        executor = McpExecutor()
+        executor.world = World.ordinary()._replace(servers=self.case.options["servers"])
+        return executor
 
 
 class LiveContract(ExecutorContract):

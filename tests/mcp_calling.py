@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from mcp_sdk_server import address_of, listening_on, web_server
 from toolcrib import Executors, RealClock, Runtime
 from toolcrib.executors.mcp import McpExecutor
 from toolcrib.loading.sources import parse
-from toolcrib.servers import Server
+from toolcrib.servers import Catalogue, Server
 
 
 class Calling:
@@ -28,7 +29,7 @@ class Calling:
     def __init__(
         self, server: Server, *tools: Any, judge: Any = None, vault: Any = None, **options: Any
     ) -> None:
-        self.executor = McpExecutor()
+        self.executor = Hearing()
         executors = Executors({"mcp": lambda: self.executor})
         documents = [document(server, tool) for tool in tools]
         loaded = parse("tools.json", documents, executors)
@@ -46,6 +47,18 @@ class Calling:
 
     async def __aexit__(self, *error: object) -> None:
         await self.runtime.aclose()
+
+
+class Hearing(McpExecutor):
+    """The executor, which also keeps what it tells of lists that changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: asyncio.Queue[Catalogue] = asyncio.Queue()
+
+    def _tell(self, server: str, catalogue: Catalogue) -> None:
+        self.heard.put_nowait(catalogue)
+        super()._tell(server, catalogue)
 
 
 def document(server: Server, tool: Any) -> dict[str, Any]:

@@ -65,13 +65,17 @@ class Tools:
 
     def __init__(self) -> None:
         self.bus = InMemorySubscriptionBus()
+        self.listening = ListenHandler(self.bus)
         self.sessions: dict[str, Any] = {}
         self.cancelled = 0
         self.slow = 0
         self.more: list[str] = []
+        self.broken = False
 
     async def listed(self, context: Any, _params: Any) -> ListToolsResult:
         self.remember(context)
+        if self.broken:
+            raise MCPError(INTERNAL_ERROR, "the shelf is broken")
         reads = ToolAnnotations(read_only_hint=True)
         tools = [
             Tool(name="echo", input_schema=ANY, description="Says it again.", annotations=reads),
@@ -162,6 +166,10 @@ class Tools:
 
     async def do_register(self, _context: Any, arguments: Any, _params: Any) -> Any:
         self.more.append(arguments["name"])
+        self.broken = arguments.get("broken", False)
+        if arguments.get("hang_up"):
+            self.listening.close()
+            return text("registered, and told to nobody")
         await self.bus.publish(ToolsListChanged())
         for session in self.sessions.values():
             await session.send_tool_list_changed()
@@ -211,7 +219,7 @@ def build() -> Any:
         instructions="Be kind.",
         on_list_tools=tools.listed,
         on_call_tool=tools.called,
-        on_subscriptions_listen=ListenHandler(tools.bus),
+        on_subscriptions_listen=tools.listening,
     )
 
 

@@ -44,6 +44,7 @@ from toolcrib.executors.mcp.failures import (
     Garbled,
     Refused,
     Silent,
+    told,
 )
 from toolcrib.executors.mcp.hooks import Hooks
 from toolcrib.executors.mcp.links import Link, Passage, one_passage
@@ -384,11 +385,14 @@ class Connection:
             try:
                 self._put_in_force(await self._listed(session))
             except (MCPError, Garbled) as error:
+                name = self._server.name
                 _log.warning(
-                    "the tools of the server `%s` could not be listed again: %s", self._server.name, error
+                    "the tools of the server `%s` could not be listed again: %s", name, told(str(error))
                 )
-            if not self._doubted.is_set():
-                self._settle()
+            # Whoever waited has a list from after the change; a server that changes without end holds nobody for ever.
+            self._settle()
+            if self._doubted.is_set():
+                self._doubt = anyio.Event()
             await RealClock().sleep(_CALM)
 
     async def _subscribe(self, session: ClientSession) -> None:
@@ -401,6 +405,8 @@ class Connection:
                         return
                     if renewed:
                         self._mark()
+                    else:  # what changed since the list was read was told to nobody
+                        self._doubted.set()
                     pause = _RENEWED_AFTER
                     async for _change in changes:
                         self._mark()

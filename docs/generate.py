@@ -58,6 +58,28 @@ LIVE_NOTE = (
     "beside the block, by [`limits`](descriptor.md#limits)."
 )
 
+MCP_NOTE = """The servers stand in [the project](project.md), under `servers`. Limits, attempts and kept answers are set
+beside the block, by [`limits`](descriptor.md#limits); the tools of one server share those of its origin. What is left
+out of a descriptor (`title`, `description`, `input_schema`, `output_schema`, `annotations`) is the server's.
+
+A tool is called at most once, and again only if it is `idempotent` or `read_only`, or if nothing of the call can have
+reached the server.
+
+What a server answers becomes a result like this:
+
+| the server answers | the result |
+|---|---|
+| `structuredContent` | the value; texts that only repeat it are dropped, others become `content` |
+| one text | the value, as text |
+| several texts | the value, one text, joined by newlines |
+| texts that are JSON, where `output_schema` takes no such text | the value that is written there; of several texts, their list |
+| images, audio, resources, links to resources | `content`, in order; `annotations` of parts are not kept |
+| nothing | the value `null` |
+| `isError` | `tool_error` with its texts as the message; all parts are kept as `content` |
+| anything else | `invalid_result`, code `protocol_violation`; so are data that are no base64 |
+
+An answer may have 8 MiB, a list of tools 100 pages, 1,000 tools and 32 MiB."""
+
 PACK_NOTE = (
     "The file is called `pack.yaml`, `pack.yml` or `pack.json`. How packs are built, needed by others, renamed and "
     "installed: [packs that travel](../how-to/packs.md)."
@@ -78,19 +100,21 @@ OUTCOMES = (
 def pages() -> dict[str, str]:
     """File name -> the whole page."""
     blocks = Executors.installed().blocks()
-    mock, live = blocks["mock"], blocks["live"]
+    mock, live, mcp = blocks["mock"], blocks["live"], blocks["mcp"]
     assert isinstance(mock, dict)
     assert isinstance(live, dict)
+    assert isinstance(mcp, dict)
     return {
         "descriptor.md": schema_page(
             "Descriptor",
             envelope("descriptor"),
-            f"One block for each mode follows: [mock](mock.md), [live](live.md).\n\n{BEYOND}",
+            f"One block for each mode follows: [mock](mock.md), [live](live.md), [mcp](mcp.md).\n\n{BEYOND}",
         ),
         "mock.md": schema_page(
             "Mode mock", mock, "Names and functions of expressions: [expressions](expressions.md)."
         ),
         "live.md": schema_page("Mode live", live, LIVE_NOTE),
+        "mcp.md": schema_page("Mode mcp", mcp, MCP_NOTE),
         "pack.md": schema_page("Pack", envelope("pack"), PACK_NOTE),
         "project.md": schema_page("Project", envelope("project"), PROJECT_NOTE),
         "scenario.md": schema_page("Scenario", envelope("scenario"), "Matchers: [matchers](matchers.md)."),
@@ -231,7 +255,34 @@ FINER_CODES = (
     ("select_failed", "invalid_result", "`select` can't be worked out over the answer."),
     ("missing_secret", "unavailable", "Something that `${...}` names is not there."),
     ("unusable_secret", "unavailable", "A secret can't be sent, for a line break within it."),
-    ("missing_hook", "unavailable", "The Python hook of `auth` can't be imported."),
+    (
+        "missing_hook",
+        "unavailable",
+        "A Python hook can't be imported: of `auth`, `elicitation` or `sampling`.",
+    ),
+    ("missing_extra", "unavailable", "An extra is needed that is not installed."),
+    ("unknown_server", "unavailable", "No MCP server has this name."),
+    ("server_down", "unavailable", "The MCP server can't be started, or died before it got the call."),
+    ("unknown_remote_tool", "unavailable", "The MCP server has no such tool."),
+    ("task_required", "unavailable", "The MCP server runs this tool only as a task."),
+    ("filtered", "denied", "`only` or `except` of the MCP server leaves the tool out."),
+    ("definition_changed", "denied", "The tool or its MCP server is not what was locked."),
+    ("unauthorized", "tool_error", "The MCP server takes no such credentials."),
+    ("mcp_invalid_params", "tool_error", "The MCP server refused the parameters (-32602)."),
+    ("mcp_internal_error", "tool_error", "The MCP server failed (-32603)."),
+    ("mcp_method_not_found", "tool_error", "The MCP server does not know the method (-32601)."),
+    ("mcp_invalid_request", "tool_error", "The MCP server refused the request (-32600)."),
+    ("mcp_parse_error", "tool_error", "The MCP server could not read the message (-32700)."),
+    ("mcp_error", "tool_error", "Another error of the protocol; `details.number` has its number."),
+    ("protocol_violation", "invalid_result", "What the MCP server answered is no answer of the protocol."),
+    (
+        "idle_timeout",
+        "timeout",
+        "Nothing was heard of the call for longer than `timeouts.idle` of the MCP server.",
+    ),
+    ("too_large", "limit_exceeded", "The answer of the MCP server, or a line of it, is too large."),
+    ("session_over", "unknown_outcome", "The MCP server does not know the session any more."),
+    ("http_status", "unknown_outcome", "The MCP server answered with a status that is none of the protocol."),
     ("host_not_named", "denied", "Neither `url` nor `hosts` names the host."),
     ("address_refused", "denied", "The address is not public, and `egress.allow` does not name it."),
     ("bad_address", "denied", "What is to be reached is no host with a port."),

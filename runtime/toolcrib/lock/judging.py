@@ -126,11 +126,11 @@ def _why_elsewhere(lock: Lock, server: Server) -> str:
     if server.name not in lock.servers:
         return ""
     before, now = lock.servers[server.name].endpoint, endpoint_of(server)
-    changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    changed = sorted(key for key in {**before, **now} if before.get(key) != now.get(key))
     if not changed:
         return ""
-    place = server.place(changed[0])
-    keys = " and ".join(f"`{key}`" for key in sorted(changed))
+    place = next((server.places[key] for key in changed if key in server.places), server.place())
+    keys = " and ".join(f"`{key}`" for key in changed)
     return (
         f"{f'{place}: ' if place else ''}the server `{shown(server.name)}` is reached otherwise than {lock.source} "
         f"says: {keys} {'is' if len(changed) == 1 else 'are'} not what was locked; {_look(server)}"

@@ -49,7 +49,7 @@ VERBS: Mapping[str, Verb] = {
     "run": Verb("run", "Run the scenarios, and the examples of descriptors."),
     "lock": Verb("lock", "Freeze what MCP servers offer, and show what changed since."),
     "import": Verb("import_", "Write descriptor files of what others offer: the tools of an MCP server."),
-    "serve": Verb("serve", "Offer the tools to other programs: as an MCP server."),
+    "serve": Verb("serve", "Offer the tools to other programs."),
     "doctor": Verb(
         "doctor", "Say what is installed, what is in force, where it came from, and what is wrong."
     ),

@@ -5,7 +5,7 @@ what is dialled: a name that answers differently a moment later changes nothing.
 spelling, are judged without a look-up. What is not public is refused unless the project's `egress.allow` names it.
 """
 
-from toolcrib.egress.addresses import fault_of
+from toolcrib.egress.addresses import fault_of, is_metadata
 from toolcrib.egress.dialling import Dial, Resolve, Unreachable
 from toolcrib.egress.guard import EgressRefused, Guard, Resolved
 from toolcrib.egress.hosts import Host, is_loopback, read_allowed, read_glob, read_host
@@ -20,6 +20,7 @@ __all__ = [
     "Unreachable",
     "fault_of",
     "is_loopback",
+    "is_metadata",
     "read_allowed",
     "read_glob",
     "read_host",

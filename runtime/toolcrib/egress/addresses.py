@@ -11,13 +11,14 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 # The first network that holds an address speaks; an empty word means that nothing is against it by itself.
 # IANA's IPv4 and IPv6 Special-Purpose Address Registries; `is_global` of the standard library misses several of them.
 _PUBLIC = ""
+_METADATA = "a cloud metadata address"
 _NETWORKS = [
     (ipaddress.ip_network(network), kind)
     for network, kind in (
-        ("169.254.169.254/32", "a cloud metadata address"),
-        ("169.254.170.2/32", "a cloud metadata address"),
-        ("100.100.100.200/32", "a cloud metadata address"),
-        ("168.63.129.16/32", "a cloud metadata address"),  # Azure's; it lies among public addresses
+        ("169.254.169.254/32", _METADATA),
+        ("169.254.170.2/32", _METADATA),
+        ("100.100.100.200/32", _METADATA),
+        ("168.63.129.16/32", _METADATA),  # Azure's; it lies among public addresses
         ("0.0.0.0/8", "an unspecified address"),
         ("10.0.0.0/8", "a private address"),
         ("100.64.0.0/10", "a carrier-grade NAT address"),
@@ -39,8 +40,8 @@ _NETWORKS = [
         ("::1/128", "a loopback address"),
         ("::ffff:0:0/96", _PUBLIC),  # stands for an IPv4 address, which is judged
         ("64:ff9b::/96", _PUBLIC),  # likewise
-        ("fd00:ec2::254/128", "a cloud metadata address"),
-        ("fd20:ce::254/128", "a cloud metadata address"),
+        ("fd00:ec2::254/128", _METADATA),
+        ("fd20:ce::254/128", _METADATA),
         ("fc00::/7", "a private address"),
         ("fe80::/10", "a link-local address"),
         ("fec0::/10", "a site-local address"),
@@ -96,6 +97,11 @@ def fault_of(address: str) -> str:
         return kind
     faults = ((inner, _kind_of(inner)) for inner in _inside(read))
     return next((f"another form of {inner}, {fault}" for inner, fault in faults if fault), "")
+
+
+def is_metadata(address: str) -> bool:
+    """Whether an address in its usual text is one where a cloud keeps credentials of its machines, in any form."""
+    return fault_of(address).endswith(_METADATA)
 
 
 def _kind_of(address: Address) -> str:

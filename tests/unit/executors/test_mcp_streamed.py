@@ -150,6 +150,11 @@ async def test_localhost_is_meant_as_it_is_written():
         await call(client)
 
 
+@pytest.mark.parametrize("host", ["169.254.169.254", "2852039166", "[::ffff:169.254.169.254]"])
+async def test_where_clouds_keep_credentials_is_not_allowed_by_being_written(host):
+    await refused(Server("meta", transport="http", url=f"http://{host}/mcp"), world())
+
+
 def resolving(address: str, *allow: str) -> World:
     async def resolve(_name: str, _port: int) -> list[str]:
         return [address]

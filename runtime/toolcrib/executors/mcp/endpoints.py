@@ -8,7 +8,7 @@ from typing import NamedTuple
 from toolcrib import __version__
 from toolcrib.auth import AuthFailed, RequestAuth, Tokens, Way, server_auth
 from toolcrib.clock import RealClock
-from toolcrib.egress import EgressRefused, Guard, read_host
+from toolcrib.egress import EgressRefused, Guard, is_metadata, read_host
 from toolcrib.egress.hosts import place_of
 from toolcrib.executors.mcp.links import StartFailed, Trouble
 from toolcrib.executors.mcp.texts import Texts
@@ -74,7 +74,8 @@ class Endpoint(NamedTuple):
         target: Path and query, as written.
         headers: (name, value), looked up.
         written: The origin as it was written.
-        guard: Allows what the project does, and what is written in the url itself without a name: an address, localhost.
+        guard: Allows what the project does, and what is written in the url itself without a name: localhost, or an address
+            unless it is one where clouds keep credentials.
     """
 
     scheme: str
@@ -140,7 +141,7 @@ def endpoint_of(server: Server, world: World) -> Endpoint:
             message, hint="write `https://host/mcp`, and see to what is looked up for it"
         ) from None
     aimed = parse_origin(world.instead_of(written))
-    by_itself = read.literal or read.name == "localhost"
+    by_itself = read.name == "localhost" or (read.literal and not is_metadata(read.name))
     guard = world.guard.also([place_of(read.name, port)] if by_itself else [])
     return Endpoint(*aimed, f"/{path}{mark}{query}" if slash or mark else "/", tuple(headers), written, guard)
 

@@ -139,8 +139,8 @@ class _Wire:
                 if isinstance(message, JSONRPCResponse | JSONRPCError):
                     self._answered(message.id)
 
-    async def _refuse(self, code: int, text: str) -> None:
-        await self._pipes.write(_error(None, code, text) + b"\n")
+    async def _refuse(self, number: int, text: str) -> None:
+        await self._pipes.write(_error(None, number, text) + b"\n")
 
     def _answered(self, number: object) -> None:
         self._asked.pop(repr(number), None)
@@ -165,6 +165,6 @@ async def _first_of(*events: asyncio.Event, seconds: float) -> None:
         wait.cancel()
 
 
-def _error(number: str | int | None, code: int, text: str) -> bytes:
-    told = JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=code, message=text))
+def _error(request: str | int | None, number: int, text: str) -> bytes:
+    told = JSONRPCError(jsonrpc="2.0", id=request, error=ErrorData(code=number, message=text))
     return told.model_dump_json(by_alias=True, exclude_unset=True).encode()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
+import mcp_sdk_server
 from mcp_sdk_server import address_of, listening_on, web_server
 from toolcrib import Executors, RealClock, Runtime
 from toolcrib.executors.mcp import McpExecutor
@@ -86,6 +89,18 @@ def over_http(port: int = 0) -> Iterator[str]:
         finally:
             web.should_exit = web.force_exit = True
             thread.join()
+
+
+@contextmanager
+def over_http_from_a_process() -> Iterator[tuple[str, Callable[[], None]]]:
+    """The same as a process, which can be killed: its address, and what kills it."""
+    command = [sys.executable, mcp_sdk_server.__file__, "--http"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip(), process.kill
+        finally:
+            process.kill()
 
 
 def http_server(url: str, **fields: Any) -> Server:

@@ -10,6 +10,7 @@ import pytest
 from mcp_calling import Calling, http_server, over_http
 from mcp_sdk_server import PNG, sdk_server
 from toolcrib import Outcome, Progress
+from toolcrib.vault import Vault
 
 
 @pytest.fixture(params=["handshake", "modern"])
@@ -116,6 +117,14 @@ async def gives_up(server):
         await asyncio.wait([task])
         assert task.cancelled()
         await until(calling, lambda count: count["cancelled"] == 1)
+
+
+async def test_progress_tells_no_secret(server):
+    vault = Vault({"STEP": "step 2"})
+    vault.fill("${STEP}")
+    async with Calling(server, "slow", vault=vault) as calling:
+        told = [event.message async for event in calling.runtime.stream("slow", {"steps": 2})]
+        assert told[:-1] == ["step 1", "***"]
 
 
 async def test_a_call_that_is_given_up_is_cancelled_at_the_server(server):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_calling import Calling, http_server, over_http
+from mcp_calling import Calling, http_server, over_http, over_http_from_a_process
 from mcp_scripts import scripted
 from mcp_sdk_server import listening_on, sdk_server
 from toolcrib import Outcome, RealClock, VirtualClock
@@ -155,6 +155,20 @@ async def test_a_server_over_http_that_was_down_is_reached_when_it_is_up_again()
         await calling.runtime.aclose()
 
 
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+async def test_a_server_over_http_that_goes_down_in_the_middle_of_a_call_fails_it_at_once(era):
+    with over_http_from_a_process() as (url, kill):
+        async with Calling(http_server(url, era=era), "slow", "cancelled") as calling:
+            going = asyncio.ensure_future(calling.call("slow", {"delay": 600}))
+            while json.loads((await calling.call("cancelled")).value)["slow"] < 1:
+                pass
+            kill()
+            async with asyncio.timeout(20):
+                result = await going
+            assert (result.outcome, result.error.code) == (Outcome.UNKNOWN_OUTCOME, "connection_broken")
+            assert result.error.details == {"may_have_acted": True}
+
+
 async def test_a_child_that_died_is_started_again_at_the_next_call(tmp_path):
     log = tmp_path / "log"
     async with Calling(child("die=3", f"log={log}"), "echo") as calling:
@@ -230,6 +244,15 @@ async def test_the_server_of_a_session_ends_with_it():
         await calling.executor.release(one.id)
         assert (is_there(first[0]), is_there(second[0])) == (False, True)
         assert (await one.call("kin")).outcome is Outcome.OK
+
+
+async def test_a_list_of_a_server_for_each_session_leaves_no_server_behind(tmp_path):
+    log = tmp_path / "log"
+    async with Calling(child("child", f"log={log}", scope="session"), "kin") as calling:
+        assert "kin" in (await calling.executor.catalogue("scripted")).tools
+        async with asyncio.timeout(20):
+            while calling.executor.states() == {"scripted": "up"}:
+                await RealClock().sleep(0.01)
 
 
 async def test_states_start_nothing():

@@ -110,6 +110,8 @@ class McpExecutor:
         known = self._server(server, connections, "")
         connection = await connections.get(known.name, "", RealClock())
         await connection.trusted()
+        if known.scope == "session":  # this one belongs to nobody
+            connection.leave()
         return connection.catalogue
 
     def states(self) -> Mapping[str, str]:
@@ -142,11 +144,14 @@ class McpExecutor:
         if current is not None:
             current.retire()
             self._retired = [*(each for each in self._retired if not each.empty), current]
-        from toolcrib.auth import Tokens  # noqa: PLC0415 -- as above
+        self._in_use = Connections(world, self._given_tokens, self._tell)
+        return self._in_use
+
+    def _given_tokens(self) -> Tokens:
+        from toolcrib.auth import Tokens  # noqa: PLC0415 -- slow to import, and processes are given none
 
         self._tokens = self._tokens or Tokens()
-        self._in_use = Connections(world, self._tokens, self._tell)
-        return self._in_use
+        return self._tokens
 
     def _tell(self, server: str, catalogue: Catalogue) -> None:
         if self.changed is not None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from toolcrib.executors.mcp import failures
 from toolcrib.executors.mcp.arguments import Misfit, Overlay
 from toolcrib.executors.mcp.connections import Connections
 from toolcrib.executors.mcp.failures import Asked, Broken, Down, Garbled, Refused, Silent
-from toolcrib.model import JSON, Call, CallContext, Descriptor, Outcome, Result
+from toolcrib.model import JSON, Call, CallContext, Descriptor, Outcome, Progress, Result
 from toolcrib.secrets import redact
 from toolcrib.servers import Server, Verdict
 from toolcrib.text import compact
@@ -116,13 +117,9 @@ class BoundMcp:
         refused = self._refused_by(connection.verdict) or self._unable(connection)
         if refused is not None:
             return refused
-        emit = call.context.emit
         try:
             raw = await connection.call(
-                asked.tool,
-                arguments,
-                progress=None if emit is _NOBODY_LISTENS else emit,
-                trace=call.context.trace,
+                asked.tool, arguments, progress=self._listener(call.context), trace=call.context.trace
             )
             from toolcrib.executors.mcp.results import result_of  # noqa: PLC0415 -- once a call came so far
 
@@ -137,6 +134,13 @@ class BoundMcp:
             unanswered = connection.unanswered(result.message)
             return failures.with_more(result, unanswered) if unanswered else result
         return result
+
+    def _listener(self, context: CallContext) -> Callable[[Progress], None] | None:
+        """What is told how far a call is; None where nobody listens."""
+        emit, hide = context.emit, self._vault.hide_in_text
+        if emit is _NOBODY_LISTENS:
+            return None
+        return lambda event: emit(event._replace(message=hide(event.message)))
 
     def _refused_by(self, verdict: Verdict) -> Result | None:
         """The result where a lock refuses the tool."""

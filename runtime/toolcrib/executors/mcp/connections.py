@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from toolcrib.auth import Tokens
 from toolcrib.executors.mcp.berths import Berth, Changed
 from toolcrib.executors.mcp.links import Link, open_link
 from toolcrib.protocols import Clock
@@ -14,6 +13,7 @@ from toolcrib.servers import Server
 from toolcrib.world import World
 
 if TYPE_CHECKING:
+    from toolcrib.auth import Tokens
     from toolcrib.executors.mcp.connection import Connection
 
 _ORDER = ("up", "starting", "resting", "down", "idle")
@@ -27,11 +27,11 @@ class Connections:
 
     Args:
         world: What may be reached.
-        tokens: Those that servers over HTTP were given; they outlive the World.
+        tokens: Gives the tokens that servers over HTTP were given; they outlive the World.
         changed: Told when a server lists other tools than before.
     """
 
-    def __init__(self, world: World, tokens: Tokens, changed: Changed) -> None:
+    def __init__(self, world: World, tokens: Callable[[], Tokens], changed: Changed) -> None:
         self.world = world
         self._tokens = tokens
         self._changed = changed
@@ -70,7 +70,7 @@ class Connections:
         world, tokens = self.world, self._tokens
 
         def to(server: Server) -> Link:
-            return open_link(server, world, tokens)
+            return open_link(server, world, None if server.transport == "stdio" else tokens())
 
         made = Berth(
             world.servers[key[0]], world.judge, to, loop=loop, changed=self._changed, warned=self._warned

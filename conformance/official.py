@@ -55,10 +55,12 @@ class Expected(NamedTuple):
     Attributes:
         floor: At least so many checks pass.
         failing: `scenario: check` -> why it fails.
+        void: Scenarios in which nothing is checked.
     """
 
     floor: int
     failing: Mapping[str, str]
+    void: frozenset[str]
 
 
 class Checks(NamedTuple):
@@ -113,6 +115,11 @@ def requirement_set(side: Side, revision: str, target: Sequence[str]) -> Section
         f"{key} does not fail any more: take it out of {EXPECTED.name}"
         for key in known.failing
         if key not in failed
+    ]
+    faults += [
+        f"{name}: nothing was checked"
+        for name, checks in found.items()
+        if not checks.passed and not checks.failed and name not in known.void
     ]
     if passed < known.floor:
         faults.append(

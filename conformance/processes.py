@@ -98,6 +98,27 @@ def serving(
         process.wait()
 
 
+def left_over(home: Path, patience: float = 10.0) -> list[str]:
+    """The commands of processes that still run with this home folder, once those that are ending have ended.
+
+    Told by `/proc`; where there is none, nothing is found.
+    """
+    deadline = time.monotonic() + patience
+    while (found := list(_living(home))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+def _living(home: Path) -> Iterator[str]:
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        # A process may end while it is looked at; those of others are none of ours.
+        with suppress(OSError):
+            if f"HOME={home}".encode() in environment.read_bytes().split(b"\0"):
+                command = environment.with_name("cmdline").read_bytes().replace(b"\0", b" ").strip()
+                if command:  # a process that has ended and was not waited for has none
+                    yield command.decode(errors="replace")
+
+
 def tail(log: Path, characters: int = 2000) -> str:
     """The end of what a program said."""
     return log.read_text(encoding="utf-8", errors="replace")[-characters:].strip() or "(it said nothing)"

@@ -27,6 +27,7 @@ OVER: dict[str, tuple[str, str]] = {
     "filesystem": (FILESYSTEM, "stdio"),
     "memory": (MEMORY, "stdio"),
     "time": ("mcp-server-time", "stdio"),
+    "time_1x": ("mcp-server-time on mcp 1.x", "stdio"),
 }
 """Server of the project -> what it is, and how it is reached."""
 
@@ -37,6 +38,7 @@ UNJUDGED = {
     "filesystem": "read_text_file",
     "memory": "open_nodes",
     "time": "get_current_time",
+    "time_1x": "get_current_time",
 }
 """Server -> the tool that is also offered with a schema that lets everything through, so that the server must judge."""
 
@@ -94,6 +96,10 @@ def _servers(folder: Path, urls: dict[str, str]) -> dict[str, Any]:
     def node(name: str, *args: str) -> dict[str, Any]:
         return {"command": environments.node(), "args": [environments.entry(name), *args], "import": True}
 
+    def time(environment: str) -> dict[str, Any]:
+        command = environments.script(environment, "mcp-server-time")
+        return {"command": command, "args": ["--local-timezone", "UTC"], "import": True}
+
     hooks = {"elicitation": "answers:fill_in", "sampling": "answers:complete"}
     return {
         "everything": {**node(EVERYTHING, "stdio"), **hooks},
@@ -101,7 +107,8 @@ def _servers(folder: Path, urls: dict[str, str]) -> dict[str, Any]:
         "everything_sse": {"url": urls["sse"], "transport": "sse", "import": True},
         "filesystem": node(FILESYSTEM, str(folder / "files")),
         "memory": {**node(MEMORY), "env": {"MEMORY_FILE_PATH": str(folder / "memory.jsonl")}},
-        "time": {"command": environments.script("time", "mcp-server-time"), "args": ["--local-timezone", "UTC"], "import": True},
+        "time": time("time"),
+        "time_1x": time("mcp1"),
     }  # fmt: skip
 
 
@@ -120,4 +127,4 @@ def _version(name: str) -> str:
     if name.startswith("@"):
         pins: dict[str, str] = json.loads((HERE / "package.json").read_text(encoding="utf-8"))["dependencies"]
         return pins[name]
-    return PINS["time"][0].partition("==")[2]
+    return PINS["mcp1" if name.endswith("1.x") else "time"][-1].partition("==")[2]

@@ -20,7 +20,7 @@ import environments
 import page
 from environments import BUILD, LOGS, PROJECT
 from official import REVISIONS, TIMED, TOOLS_PROFILE, requirement_set, tools_profile
-from processes import ServerFailed, free_port, serving
+from processes import ServerFailed, free_port, left_over, serving
 from real_clients import PACK, real_clients
 from real_servers import real_servers
 from sections import Section
@@ -76,10 +76,11 @@ def _run(only: str, *, write: bool) -> int:
     sections = [part.section for part in sorted(done, key=lambda part: part.section.title)]
     tables = "\n".join(section.as_markdown() for section in sections)
     (BUILD / "tables.md").write_text(f"# Conformance over MCP\n\n{tables}", encoding="utf-8")
-    faults = [fault for section in sections for fault in section.faults]
-    if not faults and not only:
-        faults = page.compared(sections, write=write)
-        print("".join(f"FAULT {fault}\n" for fault in faults), end="")
+    faults = [f"still running: {command}" for command in left_over(environments.SCRATCH_HOME)]
+    if not only and not any(section.faults for section in sections):
+        faults += page.compared(sections, write=write)
+    print("".join(f"FAULT {fault}\n" for fault in faults), end="")
+    faults += [fault for section in sections for fault in section.faults]
     print(f"== {len(faults)} faults, {time.monotonic() - began:.0f} s")
     return 1 if faults else 0
 

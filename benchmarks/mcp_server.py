@@ -29,7 +29,7 @@ from rounds import Round, Row, interleaved, line
 HERE = Path(__file__).parent
 ROUNDS = 30
 LISTINGS = 7
-STARTS = 15
+STARTS = 30
 FEW, MANY = 10, 2_000
 CLIENTS = 50
 REST = 2.5

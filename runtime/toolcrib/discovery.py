@@ -86,9 +86,10 @@ class Discovery:
             self.down[name] = error
 
     def hear(self, server: str, catalogue: Catalogue) -> None:
-        """Hear what a server says of itself; where that is not what is in force, it is put in force soon."""
-        if server not in self._owner.stock.servers or catalogue.says() == self._known(server):
-            return
+        """Hear what a server offers; where something else of it is in force, that is put in force soon."""
+        known = self._known(server)
+        if server not in self._owner.stock.servers or known is None or catalogue.says() == known:
+            return  # of what nobody took anything from, nothing is to be changed
         task = asyncio.get_running_loop().create_task(self._take(server, catalogue))
         self._taking.add(task)
         task.add_done_callback(self._taking.discard)

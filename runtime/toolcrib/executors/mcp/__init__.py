@@ -37,8 +37,8 @@ class McpExecutor:
 
     Attributes:
         world: What may be reached, the servers among it; given anew before a tool is bound.
-        changed: Called in the event loop with the name of a server and what it offers now, when that turned out
-            different from before.
+        changed: Called in the event loop with the name of a server and what it offers, when it has listed that
+            first, and whenever it is different from before.
     """
 
     def __init__(self) -> None:

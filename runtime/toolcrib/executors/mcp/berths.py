@@ -53,7 +53,7 @@ class Berth:
             judge: Says what a lock has against it.
             link_to: Makes the way to it.
             loop: Where it lives.
-            changed: Told when it lists other tools than before.
+            changed: Told what it lists first, and whenever it lists other tools than before.
             warned: The warnings that were told already.
         """
         self.server = server
@@ -216,7 +216,7 @@ class Berth:
     def listed(self, catalogue: Catalogue) -> None:
         """A list was put in force."""
         before, self._listed = self._listed, catalogue
-        if before is not None and before._replace(info=catalogue.info) != catalogue:
+        if before is None or before._replace(info=catalogue.info) != catalogue:
             self._changed(self.server.name, catalogue)
 
     def say(self, outcome: Connection | Down) -> None:

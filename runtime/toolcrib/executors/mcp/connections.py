@@ -28,7 +28,7 @@ class Connections:
     Args:
         world: What may be reached.
         tokens: Gives the tokens that servers over HTTP were given; they outlive the World.
-        changed: Told when a server lists other tools than before.
+        changed: Told what a server lists first, and whenever it lists other tools than before.
     """
 
     def __init__(self, world: World, tokens: Callable[[], Tokens], changed: Changed) -> None:

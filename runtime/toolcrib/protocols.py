@@ -160,7 +160,8 @@ class Executor(Protocol):
     names the server and the tool that a block stands for, whose description, schemas and annotations are the
     descriptor's where it says nothing itself; an attribute `changed` is given a function `(server, catalogue)` that
     is to be told in the event loop what a server offers, whenever it has listed that; a coroutine function
-    `release(session_id)` is awaited when a session is over.
+    `release(session_id)` is awaited when a session is over; a property `keeps_nothing` says whether there is
+    nothing that `aclose` would give back.
     """
 
     @property

@@ -45,7 +45,7 @@ def test_the_readme_shows_the_make_commands():
         if block.language == "sh"
     ]
     commands = re.findall(r"^make (\w+)", "".join(shown), re.MULTILINE)
-    assert commands == ["run", "test", "lint"]
+    assert commands == ["run", "test", "lint", "conformance"]
 
 
 PAGE = """

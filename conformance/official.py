@@ -76,7 +76,9 @@ def expected() -> dict[tuple[Side, str], Expected]:
     document = tomllib.loads(EXPECTED.read_text(encoding="utf-8"))
     return {
         (side, revision): Expected(
-            part["floor"], dict(_reasons(part.get("failing", {}), document["reasons"]))
+            part["floor"],
+            dict(_reasons(part.get("failing", {}), document["reasons"])),
+            frozenset(part.get("void", ())),
         )
         for side in ("server", "client")
         for revision, part in document[side].items()

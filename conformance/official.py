@@ -14,6 +14,8 @@ import environments
 from processes import Ran, run
 from sections import Section
 
+SUITE = "@modelcontextprotocol/conformance"
+
 REVISIONS = ("2025-11-25", "2026-07-28")
 
 Side = Literal["server", "client"]
@@ -160,7 +162,7 @@ def _suite(
     results.mkdir(parents=True)
     command = [
         environments.node(),
-        environments.entry("@modelcontextprotocol/conformance"),
+        environments.entry(SUITE),
         side,
         *target,
         *options,

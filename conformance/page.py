@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import unified_diff
 from itertools import groupby
 
 import real_clients
 import real_servers
-from environments import PROJECT
-from official import REVISIONS, TOOLS_PROFILE, Side, expected
+from environments import HERE, PROJECT
+from official import REVISIONS, SUITE, TOOLS_PROFILE, expected
 from sections import Section, table
 
 PAGE = PROJECT / "docs" / "reference" / "mcp-conformance.md"
@@ -25,7 +26,7 @@ PyPI, and everything is installed below `build/conformance`. This page is compar
 
 ## The official suite
 
-`@modelcontextprotocol/conformance` in both revisions of the protocol that it knows. The tools on the server are
+`@modelcontextprotocol/conformance` {suite} in both revisions of the protocol that it knows. The tools on the server are
 descriptors with mocks, in [packs/mcp-conformance](../../packs/mcp-conformance); the client is a project that names the
 suite's server, and calls its tools through the runtime.
 
@@ -33,8 +34,8 @@ Of the scenarios that a server with tools and a client that calls them can be as
 """
 
 SETS = """\
-Each revision also has a whole set of requirements, with what toolcrib has no use for. The run fails when other checks
-fail than these, when one of these passes, and when fewer pass than are named here.
+Each revision also has a whole set of requirements. These checks of it fail. The run fails when another one does, when one
+of these passes, and when fewer checks pass than are said here.
 """
 
 SERVERS = """\
@@ -71,7 +72,8 @@ def compared(sections: Sequence[Section], *, write: bool) -> list[str]:
 
 def as_text(by_head: Mapping[Sequence[str], Section]) -> str:
     """The whole page."""
-    parts = [HEAD, *_profiles(), SETS, *_sets(), SERVERS, _of(by_head[real_servers.HEAD])]
+    suite = json.loads((HERE / "package.json").read_text(encoding="utf-8"))["dependencies"][SUITE]
+    parts = [HEAD.format(suite=suite), *_profiles(), SETS, *_sets(), SERVERS, _of(by_head[real_servers.HEAD])]
     return "\n".join([*parts, CLIENTS, _of(by_head[real_clients.HEAD])])
 
 
@@ -90,12 +92,14 @@ def _profiles() -> Iterator[str]:
 def _sets() -> Iterator[str]:
     for (side, revision), known in expected().items():
         yield f"### The {side} in {revision}\n"
-        yield f"At least {known.floor} checks pass.\n"
-        yield from table(("scenario", "check", "why it fails"), list(_failing(side, revision)))
+        yield f"At least {known.floor} checks pass."
+        by_reason = sorted(known.failing.items(), key=lambda item: (item[1], item[0]))
+        for why, group in groupby(by_reason, key=lambda item: item[1]):
+            yield f"\n{why}\n"
+            yield from _scenarios(key for key, _why in group)
         yield ""
 
 
-def _failing(side: Side, revision: str) -> Iterator[tuple[str, str, str]]:
-    keys = sorted(expected()[side, revision].failing.items())
-    for (scenario, why), group in groupby(keys, key=lambda item: (item[0].split(": ")[0], item[1])):
-        yield f"`{scenario}`", ", ".join(f"`{key.split(': ')[1]}`" for key, _why in group), why
+def _scenarios(keys: Iterable[str]) -> Iterator[str]:
+    for scenario, group in groupby((key.split(": ") for key in keys), key=lambda parts: parts[0]):
+        yield f"- `{scenario}`: " + ", ".join(f"`{check}`" for _scenario, check in group)

@@ -12,8 +12,10 @@ from toolcrib.lock import Lock, read_lock
 from toolcrib.servers import Catalogue, Server
 
 if TYPE_CHECKING:
+    from toolcrib.executors import Executors
     from toolcrib.registry import Registry
     from toolcrib.stock import Stock
+    from toolcrib.turns import Turn
     from toolcrib.world import Judge
 
 
@@ -33,12 +35,17 @@ class Owner(Protocol):
         ...
 
     @property
+    def executors(self) -> Executors:
+        """The modes."""
+        ...
+
+    @property
     def lock_policy(self) -> Literal["warn", "block"]:
         """What becomes of tools that are not what was locked."""
         ...
 
     @property
-    def changing(self) -> asyncio.Lock:
+    def changing(self) -> Turn:
         """Held by whoever puts other tools in force."""
         ...
 
@@ -71,10 +78,10 @@ class Discovery:
         One that has answered is not asked again, nor one of which what is locked stays in force in any case.
         """
         async with self._owner.changing:
-            before = dict(self.offered)
-            wanted = [name for name in names if name not in before and not self._is_frozen(name)]
+            wanted = [name for name in names if name not in self.offered and not self._is_frozen(name)]
+            before = {name: self._known(name) for name in wanted}
             await asyncio.gather(*map(self._ask, wanted))
-            if self.offered != before:
+            if any(self._known(name) != said for name, said in before.items()):
                 await self._owner.read_again()
             return self.problems()
 
@@ -103,12 +110,36 @@ class Discovery:
 
     def _known(self, server: str) -> Mapping[str, Any] | None:
         """The tools of a server as they are in force; None where nothing is known of it."""
-        known = self.offered.get(server) or self.lock().catalogues.get(server)
+        known = self.offered.get(server) or self._locked().get(server)
         return None if known is None else known.says()
 
     def _is_frozen(self, server: str) -> bool:
         """Whether what is locked stays in force, whatever the server says."""
-        return self._owner.lock_policy == "block" and server in self.lock().catalogues
+        return self._owner.lock_policy == "block" and server in self._locked()
+
+    def _locked(self) -> Mapping[str, Catalogue]:
+        """What the servers offered when they were locked, of those that are still the same."""
+        return self.lock().known(self._owner.stock.servers)
+
+    def awaited(self, name: str) -> str | None:
+        """The server that must be asked before a tool of this name can be called; None for none."""
+        stock, registry = self._owner.stock, self._owner.registry
+        return awaited(stock, registry, name) or self._doubted(name)
+
+    def _doubted(self, name: str) -> str | None:
+        """The server of a tool that is known from a lock alone, where that one only warns.
+
+        What is locked may be out of date, and then it is not to judge the arguments of calls.
+        """
+        stock, registry = self._owner.stock, self._owner.registry
+        left = [name for name in stock.locked if name not in self.offered and name not in self.down]
+        if not left or self._owner.lock_policy == "block":
+            return None
+        tool = registry.get(name)
+        if tool is None or tool.mode is None:
+            return server_of(name, left)
+        remote = self._owner.executors.remote_of(tool.mode, name, tool.bindings.get(tool.mode))
+        return remote.server if remote is not None and remote.server in left else None
 
     def lock(self) -> Lock:
         """What is locked, as its file says it now."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import asyncio
     import logging
     from pathlib import Path
+    from threading import Lock
 
     from toolcrib.discovery import Discovery
     from toolcrib.loading.packs import Pack
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.trail import Seen
     from toolcrib.queries import Hidden
     from toolcrib.reloading import ReloadReport, ToolEvent
+    from toolcrib.turns import Turn
     from toolcrib.world import World
 
 T = TypeVar("T")
@@ -312,12 +314,19 @@ class Runtime:
         return self._run(self.call(name, arguments)) if result is None else result
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something in the event loop that is kept for code without one."""
-        if self._runner is None:
-            from asyncio import Runner  # noqa: PLC0415 -- a call that never waits needs none of it
+        """Do something in the event loop that is kept for code without one; of several threads one at a time."""
+        with self._running:
+            if self._runner is None:
+                from asyncio import Runner  # noqa: PLC0415 -- a call that never waits needs none of it
 
-            self._runner = Runner()
-        return self._runner.run(work)
+                self._runner = Runner()
+            return self._runner.run(work)
+
+    @cached_property
+    def _running(self) -> Lock:
+        from threading import Lock  # noqa: PLC0415 -- as above
+
+        return Lock()
 
     def call_at_once(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result | None:
         """Call a tool that never waits in the default session. See `Session.call_at_once`."""
@@ -428,7 +437,7 @@ class Runtime:
 
     def not_ready(self, tool: Descriptor) -> str:
         """What a tool that reaches out lacks now, such as a secret; empty if nothing. It is bound to find out."""
-        bound = self._chain(tool).bound if self.reaches_out(tool) else None
+        bound = self._binder.chain(tool).bound if self.reaches_out(tool) else None
         return bound.reason if isinstance(bound, Unavailable) else ""
 
     def reaches_out(self, tool: Descriptor) -> bool:
@@ -494,11 +503,11 @@ class Runtime:
         return report
 
     @cached_property
-    def changing(self) -> asyncio.Lock:
+    def changing(self) -> Turn:
         """Held by whoever puts other tools in force."""
-        import asyncio  # noqa: PLC0415 -- few runtimes change
+        from toolcrib.turns import Turn  # noqa: PLC0415 -- few runtimes change
 
-        return asyncio.Lock()
+        return Turn()
 
     async def read_again(self) -> Sequence[ToolEvent]:
         """Read everything again, and put it in force all at once."""
@@ -559,11 +568,7 @@ class Runtime:
     def awaited(self, name: str) -> str | None:
         """The server that must be asked before a tool can be called; None for none."""
         stock = self._stock
-        if not stock.unlisted and not stock.waiting:
-            return None
-        from toolcrib.discovery import awaited  # noqa: PLC0415 -- as above
-
-        return awaited(stock, self.registry, name)
+        return self._discovery.awaited(name) if stock.unlisted or stock.waiting or stock.locked else None
 
     async def catalogue(self, server: str) -> Catalogue:
         """What an MCP server offers; it is started if it does not run.

@@ -27,11 +27,13 @@ class Brought(NamedTuple):
         loaded: All of it together.
         unlisted: Servers whose tools are imported, and not known yet.
         waiting: Name of a tool -> what it waits for.
+        locked: Servers of which only that is known which was locked.
     """
 
     loaded: Loaded
     unlisted: tuple[str, ...] = ()
     waiting: Mapping[str, Waiting] = NOTHING
+    locked: tuple[str, ...] = ()
 
 
 def with_servers(
@@ -59,14 +61,15 @@ def with_servers(
         elif remote is not None and remote.server in servers and "input_schema" not in tool.origin.written:
             waiting[tool.name] = Waiting(remote.server, mode)
         tools.append(tool)
-    own = {tool.name for tool in tools} | set(loaded.refused)
+    own, refused = {tool.name for tool in tools} | set(loaded.refused), dict(loaded.refused)
     for server in servers.values():
         if server.imports and server.name in known:
             imported = _imported(server, known[server.name], own, kinds)
             tools += imported.tools
             problems += imported.problems
+            refused |= imported.refused
     unlisted = tuple(name for name, server in servers.items() if server.imports and name not in known)
-    loaded = replace(loaded, tools=tuple(tools), problems=(*loaded.problems, *problems))
+    loaded = replace(loaded, tools=tuple(tools), problems=(*loaded.problems, *problems), refused=refused)
     return Brought(loaded, unlisted, waiting)
 
 
@@ -124,26 +127,27 @@ def _unknown_servers(
 
 def _imported(server: Server, catalogue: Catalogue, own: Collection[str], kinds: Kinds) -> Loaded:
     """The tools of a server as descriptors, but for those whose name a descriptor has."""
-    names, remarks = names_of(server, catalogue.tools)
+    names, remarks = names_of(server, [*catalogue.tools, *catalogue.refused])
     documents = [
-        document_of(server, catalogue.tools[tool], name) for tool, name in names.items() if name not in own
+        document_of(server, catalogue.tools[tool], name)
+        for tool, name in names.items()
+        if tool in catalogue.tools and name not in own
     ]
     source, line = _place_of(server)
     loaded = parse(source, documents, kinds, line=line) if documents else Loaded()
-    refused = {tool: why for tool, why in catalogue.refused.items() if server.offers(tool)}
-    for name, fault in loaded.refused.items():
-        tool = next(tool for tool, here in names.items() if here == name)
-        refused[tool] = f"{fault.message} (at {fault.pointer})"
-    told = [
-        *(
-            f"the tool `{tool}` of the server `{server.name}` is not offered: {why}"
-            for tool, why in refused.items()
-        ),
-        *(f"the server `{server.name}`: {remark}" for remark in catalogue.remarks),
-        *remarks,
-    ]
-    notes = (Problem(code="server_remark", message=text, severity="warning") for text in told)
-    return Loaded(tools=loaded.tools, problems=tuple(note.at(source, line, 1) for note in notes))
+    refused = {name: catalogue.refused[tool] for tool, name in names.items() if tool in catalogue.refused}
+    refused |= {name: f"{fault.message} (at {fault.pointer})" for name, fault in loaded.refused.items()}
+    whose = {name: f"the tool `{tool}` of the server `{server.name}`" for tool, name in names.items()}
+    faults = {
+        name: _remark(f"{whose[name]} is not offered: {why}", source, line) for name, why in refused.items()
+    }
+    told = [*(f"the server `{server.name}`: {remark}" for remark in catalogue.remarks), *remarks]
+    problems = (*faults.values(), *(_remark(text, source, line) for text in told))
+    return Loaded(tools=loaded.tools, problems=problems, refused=faults)
+
+
+def _remark(text: str, source: str, line: int) -> Problem:
+    return Problem(code="server_remark", message=text, severity="warning").at(source, line, 1)
 
 
 def _place_of(server: Server) -> tuple[str, int]:

@@ -100,6 +100,7 @@ def read_stock(
             lock_file=chosen.lock_file if chosen.servers else "",
             unlisted=brought.unlisted,
             waiting=brought.waiting,
+            locked=brought.locked,
         ),
     )
 
@@ -112,9 +113,10 @@ def _with_servers(loaded: Loaded, chosen: _Chosen, offered: Mapping[str, Catalog
 
     chosen.trail.file(chosen.lock_file)
     lock, problems = read_lock(chosen.lock_file)
-    known = {name: catalogue for name, catalogue in lock.catalogues.items() if name in chosen.servers}
     loaded = replace(loaded, problems=(*loaded.problems, *problems))
-    return with_servers(loaded, chosen.servers, {**known, **offered}, chosen.kinds)
+    known = {**lock.known(chosen.servers), **offered}
+    brought = with_servers(loaded, chosen.servers, known, chosen.kinds)
+    return brought._replace(locked=tuple(name for name in known if name not in offered))
 
 
 class _Chosen:

@@ -49,6 +49,7 @@ class Stock(NamedTuple):
         lock_file: Where it stands what these offered when they were locked; empty where there are none.
         unlisted: Servers whose tools are imported, and not known yet.
         waiting: Name of a tool -> the server and the mode for which it waits: what that one says is not known yet.
+        locked: Servers of which only that is known which was locked.
     """
 
     registry: Registry
@@ -67,6 +68,7 @@ class Stock(NamedTuple):
     lock_file: str = ""
     unlisted: tuple[str, ...] = ()
     waiting: Mapping[str, Waiting] = NOTHING
+    locked: tuple[str, ...] = ()
 
     @property
     def project(self) -> Project | None:

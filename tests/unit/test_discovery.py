@@ -10,8 +10,10 @@ import pytest
 
 from offering import NOW, Offering, definition, offer, outcome
 from toolcrib import ConfigurationError, Outcome, Registry, Runtime
+from toolcrib.clock import RealClock
 from toolcrib.reloading import ToolAppeared, ToolChanged, ToolGone
 from toolcrib.servers import Server
+from toolcrib.turns import Turn
 
 TIME = Server("time", command="time-server", imports=True)
 
@@ -134,6 +136,9 @@ async def test_only_what_is_taken_is_offered_and_a_bad_tool_hides_no_other(proje
         assert (problem.code, problem.severity, problem.line) == ("server_remark", "warning", 2)
         assert runtime.registry["time__now"].origin.place("/description") == f"{folder}/toolcrib.yaml:2"
         assert problem.message.startswith("the tool `bad` of the server `time` is not offered: ")
+        result = await runtime.call("time__bad")
+        assert result.outcome is Outcome.NOT_FOUND
+        assert "the tool `bad` of the server `time` is not offered: " in result.message
         assert (await runtime.call("time__other")).outcome is Outcome.NOT_FOUND
 
 
@@ -295,3 +300,33 @@ async def test_a_broken_server_of_a_clients_file_takes_nothing_else_with_it(tmp_
     async with opened(tmp_path, Offering(offer("time", NOW))) as runtime:
         assert [card.name for card in runtime.registry.query()] == ["own", "time__now"]
         assert {problem.source for problem in runtime.problems} == {str(tmp_path / ".mcp.json")}
+
+
+async def test_two_event_loops_ask_one_after_the_other(project):
+    offering = Offering(offer("time", NOW))
+    runtime = opened(project(), offering)
+
+    def without_a_loop():
+        return runtime.call_sync("time__now", {"zone": "UTC"})
+
+    results = await asyncio.gather(
+        asyncio.to_thread(without_a_loop),
+        runtime.call("time__now", {"zone": "UTC"}),
+        asyncio.to_thread(without_a_loop),
+        asyncio.to_thread(without_a_loop),
+    )
+    assert {result.outcome for result in results} == {Outcome.OK}
+    assert offering.asked == ["time"]
+    await asyncio.to_thread(runtime.close)
+
+
+async def test_who_is_cancelled_while_another_loop_changes_tools_leaves_it_free():
+    turn = Turn()
+    async with turn:
+        waiting = asyncio.create_task(turn.__aenter__())
+        await RealClock().sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    async with asyncio.timeout(10), turn:
+        pass

@@ -45,8 +45,37 @@ async def test_what_is_locked_is_known_without_asking(project):
     assert list(runtime.registry) == ["time__now"]
     assert runtime.registry["time__now"].description == "The time in a zone."
     async with runtime:
+        assert offering.asked == []
+        assert (await runtime.call("time__now", {"zone": "UTC"})).outcome is Outcome.OK
+
+
+async def test_a_lock_that_blocks_leaves_nothing_to_ask(project):
+    offering = Offering(offer("time", NOW))
+    async with opened(project, offering, profile="ci") as runtime:
         assert (await runtime.call("time__now", {"zone": "UTC"})).outcome is Outcome.OK
     assert offering.asked == []
+
+
+async def test_a_lock_that_warns_does_not_judge_calls_by_what_is_out_of_date(project):
+    schema = {"type": "object", "properties": {"zone": {"type": "integer"}}}
+    offering = Offering(offer("time", {**NOW, "inputSchema": schema}, definition("tick")))
+    async with opened(project, offering) as runtime:
+        assert (await runtime.call("time__now", {"zone": "UTC"})).outcome is Outcome.INVALID_ARGUMENTS
+        assert (await runtime.call("time__now", {"zone": 1})).outcome is Outcome.OK
+        assert (await runtime.call("time__tick")).outcome is Outcome.OK
+    assert offering.asked == ["time"]
+    async with opened(project, offering) as runtime:
+        assert (await runtime.call("time__tick")).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("profile", [None, "ci"])
+async def test_what_was_locked_of_another_server_is_not_known_of_this_one(project, profile):
+    text = (project / "toolcrib.yaml").read_text()
+    (project / "toolcrib.yaml").write_text(text.replace("command: time-server", "command: other-server"))
+    runtime = opened(project, Offering(offer("time", definition("tick"))), profile=profile)
+    assert runtime.undiscovered == ("time",)
+    async with runtime:
+        assert list(runtime.registry) == ["time__tick"]
 
 
 def test_it_is_known_from_an_index_until_the_lock_changes(project, monkeypatch):

@@ -102,6 +102,7 @@ _OF_REST = (
     "ignored",
     "servers",
     "lock_file",
+    "locked",
 )
 """What is needed whenever tools are called or listed, and small."""
 

@@ -60,6 +60,14 @@ class Lock(NamedTuple):
             for name, server in self.servers.items()
         }
 
+    def known(self, servers: Mapping[str, Server]) -> dict[str, Catalogue]:
+        """What servers offer, of those that are reached as they were when they were locked."""
+        return {
+            name: catalogue
+            for name, catalogue in self.catalogues.items()
+            if name in servers and endpoint_of(servers[name]) == self.servers[name].endpoint
+        }
+
     @property
     def text(self) -> str:
         """The text of its file."""

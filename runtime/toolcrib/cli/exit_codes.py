@@ -21,7 +21,7 @@ NOTHING_SELECTED: Final = 3
 """There was nothing to run or lock: no scenario fits, no server is named."""
 
 INTERRUPTED: Final = 130
-"""Ended by Ctrl-C; 128 and the number of the signal, as shells have it."""
+"""Ended by Ctrl-C; 128 and the number of the signal, as shells have it. SIGTERM is 143, SIGHUP 129."""
 
 OF_OUTCOME: Final[Mapping[Outcome, int]] = MappingProxyType(
     {

@@ -11,6 +11,7 @@ import click
 
 from toolcrib import __version__
 from toolcrib.cli import exit_codes
+from toolcrib.cli.ending import ended_by_signals
 from toolcrib.cli.entry import VERBS
 from toolcrib.cli.options import Reading, reading_options
 from toolcrib.errors import ToolcribError, did_you_mean
@@ -55,14 +56,15 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb; Ctrl-C and a runtime that can't be set up end it without a trace."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            ctx.exit(exit_codes.INTERRUPTED)
-        except ToolcribError as error:
-            raise Refused(escape_terminal(str(error))) from error
+        """Run the verb; signals and a runtime that can't be set up end it without a trace."""
+        with ended_by_signals() as heard:
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt:
+                click.echo(heard.words, err=True)
+                ctx.exit(heard.code)
+            except ToolcribError as error:
+                raise Refused(escape_terminal(str(error))) from error
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

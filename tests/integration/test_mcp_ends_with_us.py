@@ -1,0 +1,109 @@
+"""Servers, and all that they started, end with the process that started them, however that one ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from toolcrib.executors.mcp.kin import SEES_ALL, kin_of
+
+pytestmark = pytest.mark.skipif(not SEES_ALL, reason="processes are found in /proc")
+
+SCRIPT = Path(__file__).parents[1] / "mcp_scripts.py"
+CLI = [sys.executable, "-c", "from toolcrib.cli import main; main()"]
+DEFIANT = ("silent-calls", "stay", "child", "stray")
+
+EMBEDDING = textwrap.dedent("""
+    import asyncio, sys
+    from toolcrib import Runtime
+
+    async def main():
+        async with Runtime.open(".") as runtime:
+            await runtime.call("s__echo", {})
+
+    asyncio.run(main())
+""")
+
+
+def until(what, seconds=30.0):
+    """Look until it is so: only looking tells."""
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A folder with a server that neither answers calls nor ends by itself."""
+    log = tmp_path / "log"
+    server = {
+        "command": sys.executable,
+        "args": ["-S", str(SCRIPT), *DEFIANT, f"log={log}"],
+        "env": {"TREE": str(tmp_path)},
+        "import": True,
+    }
+    (tmp_path / "toolcrib.yaml").write_text(json.dumps({"project": "ends", "servers": {"s": server}}))
+    yield tmp_path
+    for pid in kin_of(0, f"TREE={tmp_path}"):
+        os.kill(pid, signal.SIGKILL)
+
+
+def begun(command, project):
+    """A process in the middle of a call: the server and two more run."""
+    process = subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, text=True)
+    log = project / "log"
+    until(lambda: log.exists() and "tools/call" in log.read_text())
+    assert len(kin_of(0, f"TREE={project}")) == 3
+    return process
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "words"),
+    [
+        (signal.SIGTERM, 143, "ended by SIGTERM"),
+        (signal.SIGHUP, 129, "ended by SIGHUP"),
+        (signal.SIGINT, 130, "interrupted"),
+    ],
+)
+def test_a_command_that_is_told_to_end_ends_them(project, number, code, words):
+    process = begun([*CLI, "call", "s__echo"], project)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert (process.returncode, said.strip()) == (code, words)
+    assert not kin_of(0, f"TREE={project}")
+
+
+def test_a_command_in_the_background_that_ignores_ctrl_c(project):
+    background = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *CLI, "call", "s__echo"]
+    process = begun(background, project)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=30)
+    assert (process.returncode, said.strip()) == (143, "ended by SIGTERM")
+    assert not kin_of(0, f"TREE={project}")
+
+
+def test_what_nohup_has_a_command_ignore_does_not_end_it(project):
+    process = begun(["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *CLI, "call", "s__echo"], project)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 143
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_program_that_is_killed_takes_them_with_it(project, number):
+    process = begun([sys.executable, "-c", EMBEDDING], project)
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode == -number
+    until(lambda: not kin_of(0, f"TREE={project}"))

@@ -453,7 +453,9 @@ class Runtime:
         near = registry.near(name)
         message = f"there is no tool `{shorten(name)}`"
         refused = self._stock.refused
-        if name in refused:
+        if name in refused and refused[name].code == "server_remark":
+            message += f": {refused[name].message}"
+        elif name in refused:
             message += f": its document was refused, {refused[name]}"
         elif near:
             message += f"; did you mean {' or '.join(f'`{match}`' for match in near)}?"

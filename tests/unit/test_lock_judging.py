@@ -25,6 +25,7 @@ def offer(*tools):
 
 
 LOCK = Lock("toolcrib.lock", {"time": LockedServer.of(TIME, offer(NOW, SET))}, there=True)
+LOCKED_EMPTY = LockedServer.of(TIME, offer())
 NOTHING_THERE = Lock("toolcrib.lock")
 
 
@@ -178,3 +179,20 @@ def test_many_changes_are_judged_without_looking_at_each_in_depth():
 def test_a_name_with_blanks_can_be_pasted_into_a_shell():
     server = Server("my server; rm", command="x")
     assert "`toolcrib lock 'my server; rm'`" in judged("block", server=server).refused["*"]
+
+
+def test_of_many_tools_the_first_are_told_and_the_others_counted():
+    many = [{**NOW, "name": f"t{number}"} for number in range(8)]
+    lock = Lock("toolcrib.lock", {"time": LockedServer.of(TIME, offer(*many))}, there=True)
+    (gone,) = judged("warn", offer(), lock=lock).warnings
+    assert "no longer offers `t0`, `t1`, `t2`, `t3`, `t4` and 3 more, which are locked" in gone
+    *first, others = judged(
+        "warn", offer(*many), lock=Lock(servers={"time": LOCKED_EMPTY}, there=True)
+    ).warnings
+    assert len(first) == 5
+    assert others.startswith("3 more tools of the server `time` are not what was locked; ")
+
+
+def test_the_tools_of_a_server_that_is_reached_otherwise_are_not_compared():
+    swapped = TIME._replace(command="other")
+    assert judged("warn", offer({**NOW, "description": "Another."}), server=swapped) == Verdict({}, ())

@@ -152,7 +152,7 @@ def _files(runtime: Runtime, catalogue: Catalogue, prefix: str | None, folder: P
         for file in files.files
         if (why := verdict.refused.get(file.tool) or verdict.refused.get("*"))
     }
-    remarks = [*files.remarks, *verdict.warnings]
+    remarks = [*files.remarks]  # what the lock warns of is in the log already
     if left_out:
         place = server.place("import") or "the project"
         remarks.append(

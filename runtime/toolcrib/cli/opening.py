@@ -17,6 +17,10 @@ from toolcrib.starting import Asked
 from toolcrib.text import escape_terminal
 
 
+MOST_REMARKS = 5
+"""So much is told of what is wrong with the tools of servers, by verbs that go on without them."""
+
+
 def open_runtime(
     reading: Reading, paths: Iterable[str] = (), *, modes: Mapping[str, str] = NOTHING, seed: int = 0
 ) -> Runtime:
@@ -97,6 +101,13 @@ def tell_refusals(runtime: Runtime) -> None:
         if problem.code == "path_not_found":
             click.echo(escape_terminal(str(problem)), err=True)
     files = {problem.source for problem in errors if problem.code != "path_not_found"}
+    remarks = [problem for problem in runtime.problems if problem.code == "server_remark"]
+    for problem in remarks[:MOST_REMARKS]:
+        click.echo(escape_terminal(str(problem)), err=True)
+    if len(remarks) > MOST_REMARKS:
+        click.echo(
+            f"... and {len(remarks) - MOST_REMARKS} more remarks on servers; run `toolcrib doctor`", err=True
+        )
     if files:
         refused = f"{plural(len(files), 'file')} {'was' if len(files) == 1 else 'were'} refused"
         click.echo(f"{refused}, wholly or in part; run `toolcrib validate`", err=True)

@@ -6,7 +6,7 @@ The words go to models too, so nothing stands in them that the server has writte
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -103,11 +103,20 @@ def _verdict(lock: Lock, policy: Policy, server: Server, catalogue: Catalogue | 
         return Verdict({EVERY: why}, tuple(warnings))
     if catalogue is None:
         return Verdict(NOTHING, (why,) if why else ())
-    against = {} if why and server.name not in lock.servers else _against(lock, server, catalogue)
-    gone = [*_gone(lock, server, catalogue)]
+    if why:  # it was told before the start; what is locked is another server's
+        return Verdict(NOTHING, tuple(warnings))
+    against, gone = _against(lock, server, catalogue), [*_gone(lock, server, catalogue)]
     if blocks:
         return Verdict(against, (*gone, *warnings))
-    return Verdict(NOTHING, (*against.values(), *gone, *warnings))
+    return Verdict(NOTHING, (*_first(server, [*against.values()]), *gone, *warnings))
+
+
+def _first(server: Server, told: Sequence[str]) -> Iterator[str]:
+    """What is told of the first tools that are not what they were, and how many more there are."""
+    yield from told[:_THOROUGH]
+    if len(told) > _THOROUGH:
+        more = len(told) - _THOROUGH
+        yield f"{more} more tools of the server `{shown(server.name)}` are not what was locked; {_look(server)}"
 
 
 def _why_none(lock: Lock, server: Server, *, blocks: bool) -> str:
@@ -183,9 +192,12 @@ def _verdicts(locked: LockedTool, now: LockedTool) -> str:
 
 def _gone(lock: Lock, server: Server, catalogue: Catalogue) -> Iterator[str]:
     locked = lock.servers[server.name].tools if server.name in lock.servers else NOTHING
-    for name in locked:
-        if name not in catalogue.tools and server.offers(name):
-            yield f"the server `{shown(server.name)}` no longer offers `{shown(name)}`, which is locked; {_look(server)}"
+    gone = [name for name in locked if name not in catalogue.tools and server.offers(name)]
+    if gone:
+        more = f" and {len(gone) - _THOROUGH} more" if len(gone) > _THOROUGH else ""
+        names = ", ".join(f"`{shown(name)}`" for name in gone[:_THOROUGH])
+        which = "which is" if len(gone) == 1 else "which are"
+        yield f"the server `{shown(server.name)}` no longer offers {names}{more}, {which} locked; {_look(server)}"
 
 
 def _hidden(server: Server, catalogue: Catalogue) -> Iterator[str]:

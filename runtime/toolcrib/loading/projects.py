@@ -199,7 +199,7 @@ def one_project(
     if project is None:
         project = Project(name="", root=_folder_of(source), sources=(), origin=Origin(source=source))
     told += faults
-    own = (problem for problem in told if problem.source == source)  # not of the files that it names servers from
+    own = (problem for problem in told if problem.source == source)  # not those of other files with servers
     return replace(project, broken=any(problem.severity == "error" for problem in own)), told
 
 

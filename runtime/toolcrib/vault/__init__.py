@@ -155,9 +155,7 @@ class Vault(Masks):
             known = name in self._environment
             message = f"`{name}` is {'empty' if known else 'not set'} in the environment"
             near = "" if known else did_you_mean(name, self._environment)
-            hint = f"{near or 'set it'}, or write a default: `${{{name}:-...}}`".replace(
-                "?,", "? Set it,"
-            )
+            hint = f"{near or 'set it'}, or write a default: `${{{name}:-...}}`".replace("?,", "? Set it,")
         elif variable.source == "file":
             message = f"the file `{name}` is empty or does not exist"
             hint = "write the secret into it, and nothing else"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from base64 import urlsafe_b64encode
 
 import pytest
 from hypothesis import given
@@ -74,6 +76,23 @@ def test_a_page_is_made_once_for_a_registry_and_revision():
     other = registry.with_tool(Descriptor("c"))
     assert listings.of(other, "") is not listing
     assert walked(listings.of(other, "")) == ["a", "b", "c"]
+
+
+def test_pages_that_begin_anywhere_are_given_but_not_kept():
+    names = [f"t{index:04}" for index in range(400)]
+    listing = Listing(registry_of(*names), "", Options(page_tools=100))
+    assert len(walked(listing)) == 400  # so that each definition is encoded
+    tracemalloc.start()
+    try:
+        for name in names[:-1]:
+            page = listing.page("2026-07-28", urlsafe_b64encode(name.encode()).decode())
+            assert json.loads(b"[" + page.data + b"]")[0]["name"] > name
+        kept, _peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 64 * 1024, "four hundred pages take some megabytes"
+    first = listing.page("2026-07-28", None)
+    assert listing.page("2026-07-28", first.cursor) is listing.page("2026-07-28", first.cursor)
 
 
 def test_only_what_is_offered_is_listed_and_named():

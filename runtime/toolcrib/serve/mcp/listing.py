@@ -43,6 +43,7 @@ class Listing:
         self.names = [card.name for card in registry.query(toolset=toolset or None)]
         self._encoded: dict[tuple[str, str], bytes] = {}
         self._pages: dict[tuple[str, int], Page] = {}
+        self._ends: set[tuple[str, int]] = set()
         self._inputs: dict[str, dict[str, JSON]] = {}
         self._outputs: dict[tuple[str, str], bool] = {}
 
@@ -87,11 +88,16 @@ class Listing:
         """
         begin = 0 if cursor is None else bisect_right(self.names, _after(cursor))
         key = (revision, begin)
-        if key not in self._pages:
-            self._pages[key] = self._made(revision, begin)
-        return self._pages[key]
+        if key in self._pages:
+            return self._pages[key]
+        page, end = self._made(revision, begin)
+        # Anybody can write a cursor for each tool: what begins where no page ended is not kept, or it would fill memory.
+        if begin == 0 or key in self._ends:
+            self._pages[key] = page
+            self._ends.add((revision, end))
+        return page
 
-    def _made(self, revision: str, begin: int) -> Page:
+    def _made(self, revision: str, begin: int) -> tuple[Page, int]:
         parts: list[bytes] = []
         length = 0
         for name in self.names[begin : begin + self._options.page_tools]:
@@ -101,7 +107,7 @@ class Listing:
                 break
             parts.append(part)
         end = begin + len(parts)
-        return Page(b",".join(parts), _cursor(self.names[end - 1]) if end < len(self.names) else None)
+        return Page(b",".join(parts), _cursor(self.names[end - 1]) if end < len(self.names) else None), end
 
     def _definition(self, name: str, revision: str) -> bytes:
         key = (name, revision)

@@ -66,14 +66,14 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
         to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
         say(opening_line(runtime, options, "over stdio"))
-        wire = _Wire(pipes, face, face.splices)
+        exchange = _Exchange(pipes, face, face.splices)
         async with announcing(runtime, face, options, say), anyio.create_task_group() as group:
-            group.start_soon(wire.write, from_server)
-            group.start_soon(wire.read, to_server, ending, options.drain, scope)
+            group.start_soon(exchange.write, from_server)
+            group.start_soon(exchange.read, to_server, ending, options.drain, scope)
             await face.server.run(from_client, to_client, face.server.create_initialization_options())
 
 
-class _Wire:
+class _Exchange:
     """Messages on their way between the pipes and the SDK, and the requests that are not answered yet."""
 
     def __init__(self, pipes: Pipes, face: Face, splices: Splices) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
 
+from toolcrib.clock import RealClock
 from toolcrib.executors.mcp.kin import SEES_ALL, kin_of
 
 pytestmark = pytest.mark.skipif(not SEES_ALL, reason="processes are found in /proc")
@@ -33,13 +34,11 @@ EMBEDDING = textwrap.dedent("""
 """)
 
 
-def until(what, seconds=30.0):
+async def until(what):
     """Look until it is so: only looking tells."""
-    deadline = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.02)
-    return found
+    async with asyncio.timeout(30):
+        while not what():
+            await RealClock().sleep(0.02)
 
 
 @pytest.fixture
@@ -58,13 +57,15 @@ def project(tmp_path):
         os.kill(pid, signal.SIGKILL)
 
 
-def begun(command, project):
-    """A process in the middle of a call: the server and two more run."""
-    process = subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, text=True)
+def started(command, project):
+    return subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, text=True)
+
+
+async def in_a_call(project):
+    """Wait until the server was called: it and two more run."""
     log = project / "log"
-    until(lambda: log.exists() and "tools/call" in log.read_text())
+    await until(lambda: log.exists() and "tools/call" in log.read_text())
     assert len(kin_of(0, f"TREE={project}")) == 3
-    return process
 
 
 @pytest.mark.parametrize(
@@ -75,25 +76,28 @@ def begun(command, project):
         (signal.SIGINT, 130, "interrupted"),
     ],
 )
-def test_a_command_that_is_told_to_end_ends_them(project, number, code, words):
-    process = begun([*CLI, "call", "s__echo"], project)
+async def test_a_command_that_is_told_to_end_ends_them(project, number, code, words):
+    process = started([*CLI, "call", "s__echo"], project)
+    await in_a_call(project)
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
     assert (process.returncode, said.strip()) == (code, words)
     assert not kin_of(0, f"TREE={project}")
 
 
-def test_a_command_in_the_background_that_ignores_ctrl_c(project):
+async def test_a_command_in_the_background_that_ignores_ctrl_c(project):
     background = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *CLI, "call", "s__echo"]
-    process = begun(background, project)
+    process = started(background, project)
+    await in_a_call(project)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=30)
     assert (process.returncode, said.strip()) == (143, "ended by SIGTERM")
     assert not kin_of(0, f"TREE={project}")
 
 
-def test_what_nohup_has_a_command_ignore_does_not_end_it(project):
-    process = begun(["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *CLI, "call", "s__echo"], project)
+async def test_what_nohup_has_a_command_ignore_does_not_end_it(project):
+    process = started(["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *CLI, "call", "s__echo"], project)
+    await in_a_call(project)
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
@@ -101,9 +105,10 @@ def test_what_nohup_has_a_command_ignore_does_not_end_it(project):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_program_that_is_killed_takes_them_with_it(project, number):
-    process = begun([sys.executable, "-c", EMBEDDING], project)
+async def test_a_program_that_is_killed_takes_them_with_it(project, number):
+    process = started([sys.executable, "-c", EMBEDDING], project)
+    await in_a_call(project)
     process.send_signal(number)
     process.communicate(timeout=30)
     assert process.returncode == -number
-    until(lambda: not kin_of(0, f"TREE={project}"))
+    await until(lambda: not kin_of(0, f"TREE={project}"))

@@ -5,8 +5,8 @@ strays which made sessions of their own, daemons among them, are found again (in
 group is ended, and a stray that also empties its environment gets away everywhere).
 
 What ends a server: leaving its link; being cancelled while leaving it; the end of the interpreter, for those that were
-never left. Where our own process is killed hard, nothing of ours runs any more: its stdin closes, which ends every
-server that keeps to the protocol (2025-11-25, basic/lifecycle, "Shutdown").
+never left. Where our own process is killed its stdin closes, which ends every server that keeps to the protocol
+(2025-11-25, basic/lifecycle, "Shutdown"); on Linux a process that watches ours ends the others.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import cast
 
 from toolcrib.executors.mcp.commands import Command, find_program, not_started
 from toolcrib.executors.mcp.kin import kin_of, send_to
+from toolcrib.executors.mcp.watching import WATCHER
 from toolcrib.http.readiness import readable
 
 MARK = "TOOLCRIB_CHILD"
@@ -79,6 +80,7 @@ class Child(asyncio.SubprocessProtocol):
         env = {**command.env, MARK: f"{above}.{self.mark}" if above else self.mark}
         loop = asyncio.get_running_loop()
         self._exited, self._lost, self._hurry = (loop.create_future() for _ in range(3))
+        WATCHER.add(self.mark)
         try:
             await loop.subprocess_exec(
                 lambda: self,
@@ -89,9 +91,11 @@ class Child(asyncio.SubprocessProtocol):
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
+            WATCHER.remove(self.mark)
             raise not_started(command, program, error) from None
         except asyncio.CancelledError:
             self.kill()  # asyncio has ended the process; it may have started others
+            WATCHER.remove(self.mark)
             raise
 
     def write(self, data: bytes) -> None:
@@ -149,6 +153,7 @@ class Child(asyncio.SubprocessProtocol):
             self._transport.close()
         await asyncio.wait({self._lost}, timeout=_AFTER_KILL)
         _LIVE.pop(self.mark, None)
+        WATCHER.remove(self.mark)
 
     def hurry(self) -> None:
         """Give no more time to end by itself."""
@@ -246,3 +251,4 @@ def _end_what_is_left() -> None:
     for mark, (owner, pid) in list(_LIVE.items()):
         if owner == os.getpid():
             send_to(pid, mark, signal.SIGKILL, running=True)
+    WATCHER.end()

@@ -1,9 +1,15 @@
-"""A process and all that came of it, found by its session and by a mark in the environment."""
+"""A process and all that came of it, found by its session and by a mark in the environment.
+
+Started as a program (`watching.py` does), it waits for the end of another process and then ends what that one left.
+"""
 
 from __future__ import annotations
 
 import os
+import select
 import signal
+import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -87,3 +93,60 @@ def _is_kin(pid: int, leader: int, needle: bytes, user: int) -> bool:
             return needle in file.read()
     except (OSError, ValueError):
         return False
+
+
+_GRACE = 2.0
+"""Seconds that what was left has to end by itself: its stdin is closed already."""
+
+_LOOK_AGAIN = 0.1
+_ROUNDS = 5
+
+
+def watch(pid: int) -> None:
+    """Wait for the end of the process that started this one, and end everything with a mark that stands then.
+
+    Stdin says which: a line `+mark` for each that begins, `-mark` for each that is over.
+    """
+    handle = os.pidfd_open(pid)
+    came_in_time = os.getppid() == pid  # else the handle may be that of another process
+    marks = _marks_until_end(handle) if came_in_time else _marks_in(_read_all())
+    # Time passes by `select`: this program has none of our other modules.
+    deadline = time.monotonic() + _GRACE
+    while any(kin_of(0, mark) for mark in marks) and time.monotonic() < deadline:
+        select.select([], [], [], _LOOK_AGAIN)
+    for _ in range(_ROUNDS):
+        if not sum(send_to(0, mark, signal.SIGKILL, running=True) for mark in marks):
+            return
+        select.select([], [], [], _LOOK_AGAIN)
+
+
+def _marks_until_end(handle: int) -> set[str]:
+    told = b""
+    heard = [0, handle]
+    while True:
+        ready = select.select(heard, [], [])[0]
+        if 0 in ready:
+            data = os.read(0, 65536)
+            told += data
+            if not data:
+                heard.remove(0)
+        elif handle in ready:
+            return _marks_in(told)
+
+
+def _read_all() -> bytes:
+    told = b""
+    while data := os.read(0, 65536):
+        told += data
+    return told
+
+
+def _marks_in(told: bytes) -> set[str]:
+    marks = set[str]()
+    for line in told.decode("ascii").splitlines():
+        (marks.add if line[0] == "+" else marks.discard)(line[1:])
+    return marks
+
+
+if __name__ == "__main__":
+    watch(int(sys.argv[1]))

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from toolcrib.errors import NotReady, Problem, did_you_mean
+from toolcrib.errors import NotReady, Problem, ServerDown, did_you_mean
 from toolcrib.importing import server_of
 from toolcrib.lock import Lock, read_lock
+from toolcrib.model import Outcome
 from toolcrib.servers import Catalogue, Server
 
 if TYPE_CHECKING:
@@ -164,12 +165,14 @@ class Discovery:
         servers = self._owner.stock.servers
         return tuple(_problem(servers[name], error) for name, error in self.down.items() if name in servers)
 
-    def why_unheard(self, name: str, server: str) -> tuple[str, str | None]:
-        """Why a tool can't be called of which only its server knows what it takes, and the code of that."""
+    def why_unheard(self, name: str, server: str) -> tuple[str, str | None, Outcome]:
+        """Why a tool can't be called of which only its server knows what it takes, with what code and outcome."""
         down = self.down.get(server)
         if down is None:
-            return f"the server `{server}` of `{name}` was not asked yet what it offers", None
-        return str(down), down.code
+            why = f"the server `{server}` of `{name}` was not asked yet what it offers"
+            return why, None, Outcome.UNAVAILABLE
+        denied = isinstance(down, ServerDown) and down.denied
+        return str(down), down.code, Outcome.DENIED if denied else Outcome.UNAVAILABLE
 
     def cancel(self) -> None:
         """Put nothing more in force."""

@@ -396,8 +396,8 @@ class Runtime:
 
     def _unheard(self, name: str, server: str) -> Unavailable:
         """Why a tool can't be called of which only its server knows what it takes."""
-        why, code = self._discovery.why_unheard(name, server)
-        return Unavailable(why, code=code)
+        why, code, outcome = self._discovery.why_unheard(name, server)
+        return Unavailable(why, code=code, outcome=outcome)
 
     @property
     def world(self) -> World:
@@ -449,7 +449,7 @@ class Runtime:
         server = self.awaited(name)
         if server is not None:
             unheard = self._unheard(name, server)
-            return Result.failed(Outcome.UNAVAILABLE, unheard.reason, code=unheard.code)
+            return Result.failed(unheard.outcome, unheard.reason, code=unheard.code)
         near = registry.near(name)
         message = f"there is no tool `{shorten(name)}`"
         refused = self._stock.refused

@@ -147,9 +147,14 @@ class NotReady(ToolcribError):
 
 
 class ServerDown(NotReady):
-    """An MCP server can't be started or reached now, or may not be."""
+    """An MCP server can't be started or reached now, or may not be.
+
+    Attributes:
+        denied: Whether it may not be.
+    """
 
     code = "server_down"
+    denied = False
 
 
 class ConfigurationError(ToolcribError):

@@ -377,20 +377,27 @@ class Unavailable:
     Attributes:
         reason: Why.
         code: Finer than the outcome; None for the outcome's own.
+        outcome: How every call ends.
     """
 
     waits = False
 
-    def __init__(self, reason: str, *, code: str | None = None, place: str = "") -> None:
+    def __init__(
+        self,
+        reason: str,
+        *,
+        code: str | None = None,
+        place: str = "",
+        outcome: Outcome = Outcome.UNAVAILABLE,
+    ) -> None:
         self.reason = reason
         self.code = code
+        self.outcome = outcome
         self._details: dict[str, JSON] = {"at": place} if place else {}
 
     async def execute(self, _call: Call) -> Result:
         """Say why."""
-        return Result.failed(
-            Outcome.UNAVAILABLE, self.reason, code=self.code, details=self._details or NOTHING
-        )
+        return Result.failed(self.outcome, self.reason, code=self.code, details=self._details or NOTHING)
 
     def explain(self, _call: Call) -> JSON:
         """Say why."""

@@ -78,6 +78,20 @@ async def test_what_was_locked_of_another_server_is_not_known_of_this_one(projec
         assert list(runtime.registry) == ["time__tick"]
 
 
+@pytest.mark.parametrize("name", ["time__now", "mine"])
+async def test_calls_of_a_server_that_is_reached_otherwise_than_locked_are_denied(project, name):
+    text = (project / "toolcrib.yaml").read_text()
+    (project / "toolcrib.yaml").write_text(text.replace("command: time-server", "command: other-server"))
+    (project / "descriptors").mkdir()
+    (project / "descriptors" / "mine.tool.yaml").write_text(
+        "name: mine\nmode: mcp\nmcp: {server: time, tool: now}\n"
+    )
+    async with Runtime.open(project, profile="ci") as runtime:
+        result = await runtime.call(name, {"zone": "UTC"})
+    assert (result.outcome, result.error.code) == (Outcome.DENIED, "definition_changed")
+    assert "`command` is not what was locked" in result.error.message
+
+
 def test_it_is_known_from_an_index_until_the_lock_changes(project, monkeypatch):
     monkeypatch.chdir(project)
     assert list(Runtime.open(watch=False).registry) == ["time__now"]

@@ -61,6 +61,7 @@ class Down(ServerDown):
     ) -> None:
         super().__init__(message, code=code, hint=hint)
         self.outcome = outcome
+        self.denied = outcome is Outcome.DENIED
         self.details = details
         self.retryable = retryable
 

@@ -16,7 +16,6 @@ from toolcrib.queries import Card
 from toolcrib.starting import Asked
 from toolcrib.text import escape_terminal
 
-
 MOST_REMARKS = 5
 """So much is told of what is wrong with the tools of servers, by verbs that go on without them."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolcrib.errors import ConfigurationError
-from toolcrib.serve.mcp.options import Address, Options, Say
+from toolcrib.serve.mcp.options import Address, Limits, Options, Say
 
 if TYPE_CHECKING:
     from toolcrib.engine import Runtime
 
-__all__ = ["Address", "Options", "serve_http", "serve_stdio"]
+__all__ = ["Address", "Limits", "Options", "serve_http", "serve_stdio"]
 
 
 async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:

@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import uvicorn
 
 from toolcrib.errors import ConfigurationError
+from toolcrib.serve.mcp.connections import Connection
 from toolcrib.serve.mcp.ending import Ending
 from toolcrib.serve.mcp.face import Face
 from toolcrib.serve.mcp.guard import Guard
-from toolcrib.serve.mcp.options import Address, Options, Say, is_loopback
+from toolcrib.serve.mcp.options import Address, Limits, Options, Say, is_loopback
 from toolcrib.serve.mcp.telling import opening_line
 from toolcrib.serve.mcp.watching import announcing
 from toolcrib.serve.mcp.web import PATH, Web
@@ -47,21 +48,9 @@ async def serve_http(runtime: Runtime, options: Options, address: Address, say: 
     listeners = await _listeners(address)
     ports = sorted({listener.getsockname()[1] for listener in listeners})
     face = Face(runtime, options, shared=not address.token)
-    web = Web(face, Guard(address, ports), lambda: _toolsets(runtime, options), face.count)
-    server = _Uvicorn(
-        uvicorn.Config(
-            web,
-            lifespan="off",
-            ws="none",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=KEPT,
-            timeout_graceful_shutdown=CLOSING,
-        )
-    )
+    guard = Guard(address, ports)
+    web = Web(face, guard, lambda: _toolsets(runtime, options), face.count, address.limits.sessions)
+    server = _Uvicorn(_config(web, address.limits))
     ending = Ending()
     with ending.by_signals():
         # The sessions end before the connections that wait for them are closed.
@@ -74,6 +63,22 @@ async def serve_http(runtime: Runtime, options: Options, address: Address, say: 
             if cut:
                 say(f"cancelled {cut} call{'' if cut == 1 else 's'} in flight")
             face.close()
+
+
+def _config(web: Web, limits: Limits) -> uvicorn.Config:
+    return uvicorn.Config(
+        web,
+        http=cast("type[asyncio.Protocol]", partial(Connection, limits=limits)),
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEPT,
+        timeout_graceful_shutdown=CLOSING,
+    )
 
 
 class _Uvicorn(uvicorn.Server):

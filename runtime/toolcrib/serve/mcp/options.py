@@ -45,6 +45,22 @@ class Options(NamedTuple):
     drain: float = DRAIN
 
 
+class Limits(NamedTuple):
+    """What clients over HTTP may take.
+
+    Attributes:
+        connections: Connections at a time; below the 1024 files that a process commonly may open.
+        sessions: Sessions of the handshake era at a time.
+        head: Seconds until the head of a request must be there, from the connection or its first byte on.
+        body: Seconds until its body must be there, from its head on.
+    """
+
+    connections: int = 900
+    sessions: int = 1000
+    head: float = 10.0
+    body: float = 30.0
+
+
 class Address(NamedTuple):
     """Where HTTP is served, and for whom.
 
@@ -54,6 +70,7 @@ class Address(NamedTuple):
         token: What a client must present (RFC 6750); empty for nothing, which only loopback allows.
         hosts: Values of `Host` that are answered besides those of the address itself.
         origins: Values of `Origin` of pages in browsers that may call.
+        limits: What clients may take.
     """
 
     host: str = "127.0.0.1"
@@ -61,6 +78,7 @@ class Address(NamedTuple):
     token: str = ""
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    limits: Limits = Limits()
 
     def checked(self) -> Address:
         """The same address, if it may be served so.

@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-
 from toolcrib.errors import near_misses
 from toolcrib.serve.mcp.briefly import OF_THE_REQUEST, Receive, chosen
 from toolcrib.serve.mcp.face import TOOLSET, Face
 from toolcrib.serve.mcp.guard import Answer, Guard, Headers, refusal
 from toolcrib.serve.mcp.options import MOST_BODY
+from toolcrib.serve.mcp.sessions import Sessions
 from toolcrib.serve.mcp.splicing import KEY, Message, Send, Splices, splicing
 
 Scope: TypeAlias = dict[str, Any]
@@ -24,11 +23,8 @@ Scope: TypeAlias = dict[str, Any]
 PATH: Final = "/mcp"
 HEALTH: Final = "/healthz"
 
-MOST_SESSIONS: Final = 1000
-"""Connections of the handshake era at a time."""
-
 IDLE: Final = 30 * 60.0
-"""Seconds after which a connection of that era is over that nobody uses."""
+"""Seconds after which a session of the handshake era is over that nobody uses."""
 
 _JSON: Final = (b"content-type", b"application/json")
 _PLAIN: Final = (b"x-content-type-options", b"nosniff")
@@ -42,7 +38,12 @@ class Web:
     """
 
     def __init__(
-        self, face: Face, guard: Guard, toolsets: Callable[[], Sequence[str]], tools: Callable[[], int]
+        self,
+        face: Face,
+        guard: Guard,
+        toolsets: Callable[[], Sequence[str]],
+        tools: Callable[[], int],
+        most_sessions: int,
     ) -> None:
         """Serve a face.
 
@@ -51,12 +52,13 @@ class Web:
             guard: Who may ask.
             toolsets: The names of the toolsets that paths may ask for, as they are now.
             tools: How many tools are offered now.
+            most_sessions: How many sessions of the handshake era may be open.
         """
-        self.sessions = StreamableHTTPSessionManager(
+        self.sessions = Sessions(
             face.server,
             json_response=OF_THE_REQUEST,
             max_request_body_size=MOST_BODY,
-            max_sessions=MOST_SESSIONS,
+            max_sessions=most_sessions,
             session_idle_timeout=IDLE,
         )
         self._answers_at_once = face.answers_at_once

@@ -1,0 +1,152 @@
+"""What clients over HTTP may take: time for a request, connections and sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from urllib.parse import urlsplit
+
+import pytest
+
+from serving_mcp import (
+    BASICS,
+    PATIENCE,
+    as_http,
+    client,
+    headers_of,
+    quiet_sdk,
+    request,
+    said_raw,
+    status_of,
+    texts,
+    write,
+)
+from toolcrib import Runtime
+from toolcrib.serve.mcp import Address, Limits, Options, serve_http
+
+pytestmark = [quiet_sdk]
+
+ALIVE = as_http("GET", "/healthz", {"host": "localhost"})
+HALF_A_HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"
+HALF_A_BODY = as_http("POST", "/mcp", headers_of(request("tools/list")) | {"host": "localhost"}, b"{" * 9)[
+    :-5
+]
+
+
+@asynccontextmanager
+async def served_within(folder, **limits) -> AsyncIterator[tuple[str, int]]:
+    """URL and port of the tools of a folder, served with limits of their own."""
+    said: asyncio.Queue[str] = asyncio.Queue()
+    address = Address(port=0, limits=Limits(**limits))
+    runtime = Runtime.open(folder)
+    serving = asyncio.create_task(serve_http(runtime, Options(watch=False), address, said.put_nowait))
+    try:
+        async with asyncio.timeout(PATIENCE):
+            url = (await said.get()).partition(" at ")[2].partition(";")[0]
+        yield url, urlsplit(url).port or 0
+    finally:
+        serving.cancel()
+        await asyncio.wait([serving])
+
+
+async def until_over(reader: asyncio.StreamReader) -> None:
+    async with asyncio.timeout(PATIENCE):
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+
+
+@pytest.mark.parametrize("half", [b"", HALF_A_HEAD, HALF_A_BODY], ids=["nothing", "head", "body"])
+async def test_who_does_not_say_what_it_wants_is_cut_off(half, tmp_path):
+    async with served_within(write(tmp_path, BASICS), head=0.2, body=0.2) as (_url, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(half)
+        await until_over(reader)
+        writer.close()
+        assert status_of(await said_raw(port, ALIVE)) == 200
+
+
+@pytest.mark.parametrize("half", [HALF_A_HEAD, HALF_A_BODY + b"x"], ids=["head", "body"])
+async def test_a_byte_now_and_then_earns_no_time(half, tmp_path):
+    async with served_within(write(tmp_path, BASICS), head=0.3, body=0.3) as (_url, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+        async def drip() -> None:
+            for byte in half:
+                writer.write(bytes([byte]))
+                await asyncio.wait([over], timeout=0.1)
+                if over.done():
+                    return
+            raise AssertionError("all of it was taken")
+
+        over = asyncio.create_task(until_over(reader))
+        await drip() if half is HALF_A_HEAD else writer.write(half)
+        await over
+        writer.close()
+
+
+async def test_answers_that_take_longer_and_connections_that_are_kept_are_not_cut_off(tmp_path):
+    tools = write(
+        tmp_path, "name: later\ndescription: Answers later.\nmock: {result: done, latency: 700ms}\n"
+    )
+    call = request("tools/call", {"name": "later", "arguments": {}})
+    told = headers_of(call) | {"host": "localhost", "connection": "keep-alive"}
+    async with served_within(tools, head=0.2, body=0.2) as (_url, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(2):
+            writer.write(as_http("POST", "/mcp", told, json.dumps(call).encode()))
+            async with asyncio.timeout(PATIENCE):
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                length = int(head.partition("content-length: ")[2].split()[0])
+                assert b"done" in await reader.readexactly(length)
+            ending = asyncio.create_task(reader.read(1))
+            ended, _waits = await asyncio.wait([ending], timeout=0.5)
+            assert not ended
+            ending.cancel()
+            await asyncio.wait([ending])
+        writer.close()
+
+
+async def test_a_connection_too_many_is_refused_and_room_is_found_again(tmp_path):
+    async with served_within(write(tmp_path, BASICS), connections=2, head=0.3) as (_url, port):
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        assert status_of(await said_raw(port, b"")) == 503
+        for reader, writer in held:
+            await until_over(reader)
+            writer.close()
+        assert status_of(await said_raw(port, ALIVE)) == 200
+
+
+async def test_a_session_too_many_ends_the_longest_idle_one(tmp_path):
+    def opening(*, session: str = "", method: str = "initialize") -> bytes:
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "r", "version": "1"},
+        }
+        message = request(method, params if method == "initialize" else {}, modern=False)
+        headers = headers_of(message) | {"host": "localhost", "mcp-protocol-version": "2025-11-25"}
+        headers |= {"mcp-session-id": session} if session else {}
+        return as_http("POST", "/mcp", headers, json.dumps(message).encode())
+
+    async def opened() -> str:
+        raw = await said_raw(port, opening())
+        assert status_of(raw) == 200
+        return raw.partition(b"mcp-session-id: ")[2].split()[0].decode()
+
+    async def pinged(session: str) -> int:
+        return status_of(await said_raw(port, opening(session=session, method="ping")))
+
+    async with (
+        served_within(write(tmp_path, BASICS), sessions=3) as (url, port),
+        client(url, "legacy") as streaming,  # holds a stream open, so it is never idle
+    ):
+        first, second = await opened(), await opened()
+        assert await pinged(first) == 200
+        third = await opened()
+        assert [await pinged(each) for each in (first, second, third)] == [200, 404, 200]
+        for _ in range(5):
+            await opened()
+        assert await pinged(first) == 404
+        assert texts(await streaming.call_tool("echo", {"text": "still here"})) == ["still here"]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from toolcrib.cli.opening import open_runtime, tell_refusals
 from toolcrib.cli.options import Reading, paths_argument, reading_options
@@ -90,7 +91,9 @@ def command() -> None:
     help="Let pages of this origin call, such as https://app.example.com. May be given several times.",
 )
 @reading_options
+@click.pass_context
 def serve_mcp(
+    context: click.Context,
     *,
     paths: tuple[str, ...],
     transport: str,
@@ -114,6 +117,8 @@ def serve_mcp(
     and /healthz says whether it works; a server that other machines can reach needs a token. SIGTERM and Ctrl-C end
     it once the calls in flight have ended. What is told to people goes to stderr.
     """
+    if transport == "stdio":
+        _refuse_options_of_http(context)
     options = Options(toolset, inline_refs, not no_watch, page_size, drain)
     address = Address(host, port, _token(token_env, token_file), hosts, origins)
     modes: Mapping[str, str] = NOTHING if mode is None else {"*": mode}
@@ -125,6 +130,24 @@ def serve_mcp(
         asyncio.run(serve_http(runtime, options, address, _say))
     else:
         asyncio.run(serve_stdio(runtime, options, _say))
+
+
+_OF_HTTP = frozenset({"host", "port", "token_env", "token_file", "hosts", "origins"})
+
+
+def _refuse_options_of_http(context: click.Context) -> None:
+    """Raise where an option is given that has an effect only with HTTP."""
+    given = [
+        f"`{parameter.opts[0]}`"
+        for parameter in context.command.params
+        if parameter.name in _OF_HTTP
+        and context.get_parameter_source(parameter.name) is not ParameterSource.DEFAULT
+    ]
+    if given:
+        raise click.UsageError(
+            f"without `--transport http` nothing is listened at, so {', '.join(given)} would do nothing; add the one "
+            f"or leave the other{'s' if len(given) > 1 else ''} out"
+        )
 
 
 def _say(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 STARTS = re.compile(
-    r"subprocess_exec|subprocess_shell|create_subprocess|subprocess\.[Pcr]\w+\(|\bos\.(system|popen|fork|forkpty|exec\w+|spawn\w+|posix_spawnp?|startfile)\b"
+    r"subprocess_exec|subprocess_shell|create_subprocess|\bos\.(system|popen|fork|forkpty|exec\w+|spawn\w+|posix_spawnp?|startfile)\b"
 )
 
 

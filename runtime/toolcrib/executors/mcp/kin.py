@@ -107,6 +107,7 @@ def watch(pid: int) -> None:
 
     Stdin says which: a line `+mark` for each that begins, `-mark` for each that is over.
     """
+    os.chdir("/")
     handle = os.pidfd_open(pid)
     came_in_time = os.getppid() == pid  # else the handle may be that of another process
     marks = _marks_until_end(handle) if came_in_time else _marks_in(_read_all())

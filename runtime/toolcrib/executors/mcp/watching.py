@@ -7,19 +7,28 @@ them. It is `kin.py`, started by the interpreter that we run in.
 from __future__ import annotations
 
 import os
-import subprocess
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from toolcrib.executors.mcp import kin
+
+
+class _Process(NamedTuple):
+    """The process: its number, a handle of it, and what it reads."""
+
+    pid: int
+    handle: int
+    stdin: int
 
 
 class Watcher:
     """The process that outlives ours for a moment. Where there can be none, all of this does nothing."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: _Process | None = None
         self._owner = 0
         self._marks: set[str] = set()
 
@@ -49,35 +58,39 @@ class Watcher:
             return
         self._process = None
         self._marks.clear()
-        process.kill()
-        process.wait()
-        if process.stdin is not None:
-            with suppress(OSError):
-                process.stdin.close()
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(process.handle, signal.SIGKILL)
+        with suppress(ChildProcessError):  # somebody else waits for all children of this process
+            os.waitpid(process.pid, 0)
+        os.close(process.handle)
+        os.close(process.stdin)
 
     def _tell(self, line: str) -> None:
-        if self._process is not None and self._process.stdin is not None:
+        if self._process is not None:
             with suppress(OSError):  # somebody ended it
-                self._process.stdin.write(line.encode())
+                os.write(self._process.stdin, line.encode())
 
 
-def _started() -> subprocess.Popen[bytes] | None:
+def _started() -> _Process | None:
     """The process; None where kin can't be seen, or where there is no interpreter to start, as in frozen programs."""
     interpreted = bool(sys.executable) and not getattr(sys, "frozen", False) and Path(kin.__file__).is_file()
     if not kin.SEES_ALL or not interpreted:
         return None
+    reading, writing = os.pipe()
+    command = [sys.executable, "-I", "-S", kin.__file__, str(os.getpid())]
+    files = [
+        (os.POSIX_SPAWN_DUP2, reading, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+    ]
     try:
-        return subprocess.Popen(  # noqa: S603 -- our own program
-            [sys.executable, "-I", "-S", kin.__file__, str(os.getpid())],
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            cwd="/",
-        )
-    except OSError:
+        pid = os.posix_spawn(command[0], command, os.environ, file_actions=files, setsid=True)
+        return _Process(pid, os.pidfd_open(pid), writing)
+    except (OSError, NotImplementedError):
+        os.close(writing)
         return None
+    finally:
+        os.close(reading)
 
 
 WATCHER = Watcher()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from toolcrib.addresses import address_of
 from toolcrib.cli.findings import Findings
 from toolcrib.cli.printing import plural
 from toolcrib.engine import Runtime
@@ -55,7 +55,7 @@ def _row(
     row: dict[str, Any] = {
         "name": server.name,
         "transport": server.transport,
-        "address": server.url or shlex.join([server.command, *server.args]),
+        "address": address_of(server),
         "place": server.place(),
         "imports": server.imports,
         "tools": None,

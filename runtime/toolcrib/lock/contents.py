@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
 
+from toolcrib.addresses import shown_args, shown_url
 from toolcrib.model import JSON
-from toolcrib.secrets import HIDDEN, is_secret_name
 from toolcrib.servers import Catalogue, Server
 from toolcrib.text import canonical
 
@@ -23,8 +21,6 @@ SAID_OF_SERVERS: Final = ("name", "title", "version")
 """What of the words of a server on itself is kept. It counts for nothing: each release says another version."""
 
 _AUTH: Final = ("type", "scheme", "in", "name", "flow", "token_url", "function")
-_ASSIGNED: Final = re.compile(r"(-*([A-Za-z][A-Za-z0-9_.-]*)\s*[=:]\s*)(.*)", re.DOTALL)
-_QUERY_VALUE: Final = re.compile(r"([^&=#]+)=([^&#]*)")
 
 
 class LockedTool(NamedTuple):
@@ -114,11 +110,11 @@ def endpoint_of(server: Server) -> dict[str, JSON]:
     `***`: a lock lies in repositories to which a client's `mcp.json` is never added.
     """
     if server.transport == "stdio":
-        told: dict[str, JSON] = {"command": server.command, "args": [*_without_secrets(server.args)]}
+        told: dict[str, JSON] = {"command": server.command, "args": [*shown_args(server.args)]}
         told |= {"env": [*sorted(server.env)], "cwd": server.cwd}
     else:
         headers: list[JSON] = [*sorted({name.lower() for name in server.headers})]
-        told = {"url": _without_credentials(server.url), "headers": headers, "auth": _auth(server.auth)}
+        told = {"url": shown_url(server.url), "headers": headers, "auth": _auth(server.auth)}
     return {"transport": server.transport, **{key: item for key, item in told.items() if item}}
 
 
@@ -129,40 +125,3 @@ def _auth(auth: JSON) -> list[JSON]:
         for scheme in schemes
         if isinstance(scheme, dict)
     ]
-
-
-def _without_secrets(args: Iterable[str]) -> Iterator[JSON]:
-    """Arguments, without those that a flag or a name before them says to be secret, unless they are looked up."""
-    flagged = False
-    for arg in args:
-        assigned = _ASSIGNED.fullmatch(arg)
-        if flagged and not arg.startswith("-"):
-            yield arg if "${" in arg else HIDDEN
-        elif assigned is not None and is_secret_name(assigned[2]):
-            yield arg if "${" in assigned[3] else assigned[1] + HIDDEN
-        else:
-            yield _without_credentials(arg)
-        flagged = arg.startswith("-") and assigned is None and is_secret_name(arg)
-
-
-def _without_credentials(url: str) -> str:
-    """A URL without a password, or a secret in its query, that is written out in it; any other text as it is."""
-    if "://" not in url:
-        return url
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url
-    user, at, host = parts.netloc.rpartition("@")
-    name, colon, password = user.partition(":")
-    if at and "${" not in user:
-        user = f"{name}:{HIDDEN}" if colon and password else HIDDEN
-    query = _QUERY_VALUE.sub(_without_secret, parts.query)
-    if (user, query) == (parts.netloc.rpartition("@")[0], parts.query):
-        return url
-    return urlunsplit(parts._replace(netloc=f"{user}{at}{host}", query=query))
-
-
-def _without_secret(match: re.Match[str]) -> str:
-    name, value = match.groups()
-    return match[0] if "${" in value or not is_secret_name(name) else f"{name}={HIDDEN}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from toolcrib.addresses import address_of
 from toolcrib.executors.mcp import failures
 from toolcrib.executors.mcp.arguments import Misfit, Overlay
 from toolcrib.executors.mcp.connections import Connections
@@ -86,7 +86,7 @@ class BoundMcp:
         plan: JSON = {
             "server": server.name,
             "transport": server.transport,
-            "endpoint": endpoint_of(server),
+            "endpoint": address_of(server),
             "tool": self._asked.tool,
             "arguments": redact(arguments, self._tool.input_schema),
         }
@@ -169,11 +169,6 @@ class BoundMcp:
         except (TypeError, ValueError):
             return True
         return self._vault.knows(text.encode())
-
-
-def endpoint_of(server: Server) -> str:
-    """Where a server is, as it was written: its command line or its address. Nothing is looked up in it."""
-    return server.url or shlex.join([server.command, *server.args])
 
 
 def _refused(call: Call, misfit: Misfit) -> Result:

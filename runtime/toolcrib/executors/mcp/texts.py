@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from toolcrib.addresses import written_secrets
 from toolcrib.secrets import is_secret_name, secret_part
 from toolcrib.servers import Server
 from toolcrib.vault import MissingSecret, Variable, Vault, pieces_of, plain
@@ -25,6 +26,8 @@ def telling(variable: Variable) -> bool:
 class Texts:
     """Texts of a server with everything looked up; what is missing is told at the end, all of it.
 
+    Secrets that are written out in its arguments or its url are masked from now on.
+
     Args:
         server: Whose they are: its folders (`${workspaceFolder}`) are known, and are no secrets.
         vault: Where the rest is looked up.
@@ -34,6 +37,8 @@ class Texts:
         self._known = server.folders()
         self._vault = vault
         self._missing: list[MissingSecret] = []
+        for secret in written_secrets(server):
+            vault.register(secret)
 
     def filled(self, text: str, pointer: str, *, secret: Secret = telling) -> str:
         """A text as it is meant."""

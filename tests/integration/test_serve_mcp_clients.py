@@ -9,6 +9,7 @@ from mcp import MCPError
 
 from http_servers import Head, serving
 from serving_mcp import BASICS, client, connected, each_era, each_way, quiet_sdk, serve, stdio, texts, write
+from toolcrib import __version__
 
 pytestmark = [quiet_sdk]
 
@@ -248,6 +249,21 @@ async def test_a_handshake_connection_has_a_session_of_its_own(tmp_path):
             assert texts(await one.call_tool("count")) == ["1"]
         async with client(served.url, "2026-07-28") as other:
             assert texts(await other.call_tool("count")) == ["2"]
+
+
+@each_way
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_a_server_is_called_as_its_project_is(way, era, tmp_path):
+    write(tmp_path / "descriptors", BASICS)
+    (tmp_path / "toolcrib.yaml").write_text("project: shop\ndescription: Sells things.\n")
+    async with connected(way, era, tmp_path) as one:
+        told = one.server_info
+        assert (told.name, told.description, told.version) == ("shop", "Sells things.", __version__)
+
+
+async def test_a_server_without_a_project_is_called_toolcrib(tmp_path):
+    async with connected("stdio", "auto", write(tmp_path, BASICS)) as one:
+        assert (one.server_info.name, one.server_info.description) == ("toolcrib", None)
 
 
 @each_era

@@ -94,6 +94,7 @@ class Face:
         server = _Server(
             project.name if project is not None and project.name else "toolcrib",
             version=__version__,
+            description=(project.description if project is not None else "") or None,
             cache_hints={"tools/list": hint, "server/discover": hint},
             get_tool_input_schema=self._input_schema,
             on_list_tools=self._list_nothing,  # type: ignore[arg-type]

@@ -8,6 +8,9 @@ PYTEST := $(BIN)/python -m pytest
 TEST_OPTIONS ?=
 CONFORMANCE_OPTIONS ?=
 
+# Two workers take the files in their order: the long ones of docs and integration come before the many short ones.
+SPREAD := -n 2 --dist loadfile --no-loadscope-reorder
+
 .DEFAULT_GOAL := help
 .PHONY: help run test coverage lint format bench conformance clean
 
@@ -19,10 +22,10 @@ run: $(VENV)/installed  ## list the example tools, then run every scenario
 	@$(BIN)/toolcrib run
 
 test: $(VENV)/developing  ## run the tests
-	@$(PYTEST) -n 2 --dist loadfile $(TEST_OPTIONS)
+	@$(PYTEST) $(SPREAD) $(TEST_OPTIONS)
 
 coverage: $(VENV)/developing  ## run the tests and measure their branch coverage
-	@$(PYTEST) -n 2 --dist loadfile --cov --cov-fail-under=97 $(TEST_OPTIONS)
+	@$(PYTEST) $(SPREAD) --cov --cov-fail-under=97 $(TEST_OPTIONS)
 
 lint: $(VENV)/developing  ## check style, types and architecture
 	$(BIN)/ruff check .

@@ -29,7 +29,9 @@ def _without(seen: SeenSecrets, fault: Fault, value: object) -> Fault:
     path = tuple(seen.hide_in_text(key) if isinstance(key, str) else key for key in fault.path)
     there = _at(value, fault.path)
     # What is there is judged whole: the text of a fault may be shortened within the secret.
-    if path != fault.path or (seen.hide_in(there) != there and fault.got == show(there)):  # type: ignore[arg-type]
+    shown = seen.hide_in(there)  # type: ignore[arg-type]
+    hidden = shown is not there and shown != there  # NaN is not equal to itself
+    if path != fault.path or (hidden and fault.got == show(there)):
         return fault._replace(path=path, pointer=pointer_to(path), got=HIDDEN, hint="")
     return fault._replace(got=seen.hide_in_text(fault.got), hint=seen.hide_in_text(fault.hint))
 

@@ -252,6 +252,11 @@ FINER_CODES = (
     ("missing_extra", "unavailable", "An extra is needed that is not installed."),
     ("unknown_server", "unavailable", "No MCP server has this name."),
     ("server_down", "unavailable", "The MCP server can't be started, or died before it got the call."),
+    (
+        "unknown_fixed_argument",
+        "unavailable",
+        "`mcp.args` sets an argument that the server's tool does not take.",
+    ),
     ("unknown_remote_tool", "unavailable", "The MCP server has no such tool."),
     ("task_required", "unavailable", "The MCP server runs this tool only as a task."),
     ("filtered", "denied", "`only` or `except` of the MCP server leaves the tool out."),

@@ -158,7 +158,7 @@ def test_a_failed_tool_keeps_all_that_it_said():
         "no\nreally",
         "tool_error",
     )
-    assert result.content == (Content("text", text="no"), Content("text", text="really"))
+    assert result.content == ()  # the message says it
     assert (result.error.details, result.raw_value) == ({"structured": {"why": "closed"}}, {"why": "closed"})
 
 
@@ -166,6 +166,12 @@ def test_a_long_failure_is_cut_in_the_message_and_whole_in_the_content():
     result = of(text("x" * 10_000), isError=True)
     assert len(result.message.encode()) <= 4096
     assert result.content[0].text == "x" * 10_000
+
+
+def test_what_a_failure_says_is_told_once_though_it_was_unwrapped():
+    result = of(text("MCP error -32602: bad\x1b "), IMAGE, isError=True)
+    assert result.message == "bad\\x1b"
+    assert [part.type for part in result.content] == ["image"]
 
 
 def test_a_failure_without_words_says_so():

@@ -13,6 +13,7 @@ from toolcrib.executors.mcp.failures import Asked, Broken, Down, Garbled, Refuse
 from toolcrib.model import JSON, Call, CallContext, Descriptor, Outcome, Progress, Result
 from toolcrib.secrets import redact
 from toolcrib.servers import Server, Verdict
+from toolcrib.subschemas import closed_names
 from toolcrib.text import compact
 from toolcrib.vault import Vault
 from toolcrib.vault.results import masked
@@ -52,6 +53,7 @@ class BoundMcp:
         self._tool = tool
         self._asked = Asked(server, remote, tool.name, self.repeatable)
         self._overlay = overlay
+        self._fixed = [name for name, _ in overlay.members]
         self._connections = connections
         self._vault: Vault = connections.world.vault
         self._filtered = None if server.offers(remote) else failures.filtered(self._asked)
@@ -114,7 +116,7 @@ class BoundMcp:
         """
         asked = self._asked
         await connection.trusted()
-        refused = self._refused_by(connection.verdict) or self._unable(connection)
+        refused = self._refused_by(connection.verdict) or await self._unable(connection)
         if refused is not None:
             return refused
         try:
@@ -150,13 +152,30 @@ class BoundMcp:
         why = refused.get(self._asked.tool) or refused.get("*")
         return None if why is None else failures.changed(self._asked, why)
 
-    def _unable(self, connection: Connection) -> Result | None:
-        """The result where the server has said beforehand that it can't be called so."""
-        definition = connection.catalogue.tools.get(self._asked.tool)
-        execution = None if definition is None else definition.get("execution")
+    async def _unable(self, connection: Connection) -> Result | None:
+        """The result where what the server has listed says beforehand that it can't be called so."""
+        asked = self._asked
+        definition = connection.catalogue.tools.get(asked.tool)
+        if definition is None:
+            return await self._unlisted(connection)
+        execution = definition.get("execution")
         if isinstance(execution, dict) and execution.get("taskSupport") == "required":
-            return failures.task_only(self._asked)
-        return None
+            return failures.task_only(asked)
+        taken = closed_names(definition["inputSchema"]) if self._fixed else None
+        unknown = [] if taken is None else [name for name in self._fixed if name not in taken]
+        return failures.misfixed(asked, unknown, taken or ()) if unknown else None
+
+    async def _unlisted(self, connection: Connection) -> Result | None:
+        """The result where the server has no such tool; it is asked once more, for not all tell that their list changed.
+
+        A tool that it has, with a definition that is refused, may be called by a descriptor with a schema of its own.
+        So may any, where the list was cut.
+        """
+        asked = self._asked
+        await connection.relisted()
+        catalogue = connection.catalogue
+        known = {*catalogue.tools, *catalogue.refused}
+        return None if asked.tool in known or catalogue.remarks else failures.unknown(asked, catalogue.tools)
 
     def _may_tell(self, result: Result) -> bool:
         """Whether a result may hold a secret: a quick look, which may spare a long one."""

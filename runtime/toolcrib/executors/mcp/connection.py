@@ -208,6 +208,12 @@ class Connection:
         if self._doubt is not None:
             await self._doubt.wait()
 
+    async def relisted(self) -> None:
+        """Read the list again, where there still is somebody to ask."""
+        if self.alive:
+            self._mark()
+            await self.trusted()
+
     def _session(self) -> ClientSession:
         hooks, quiet = self._hooks, self._patience.quiet
         info = types.Implementation(name="toolcrib", version=toolcrib.__version__)
@@ -332,7 +338,10 @@ class Connection:
         """What an error of the SDK comes to; it also tells so of what never came from the server."""
         if passage.trouble is None and error.code != CONNECTION_CLOSED:
             return Refused(error.code, error.message, error.data)
-        return Broken(self._link.ended, begun=passage.begun, trouble=passage.trouble)
+        trouble = passage.trouble
+        over = trouble is not None and trouble.code == "session_over"
+        # A server that does not know the session does nothing, and a new one is begun (2025-11-25, basic/transports).
+        return Broken(self._link.ended, begun=passage.begun and not over, trouble=trouble)
 
     async def _listed(self, session: ClientSession) -> Catalogue:
         """The tools as they are now."""

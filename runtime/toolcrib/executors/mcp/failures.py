@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from toolcrib.clock import format_duration
@@ -269,10 +269,12 @@ def tool_error(text: str, content: tuple[Content, ...] = (), structured: JSON = 
 
     Args:
         text: What it said.
-        content: All parts of its answer.
+        content: All parts of its answer. Its texts are told by the message, where that is not cut.
         structured: Its structured content; None for none.
     """
     number, rest = unwrapped(text)
+    if len(rest.encode()) <= MOST_TOLD:
+        content = tuple(part for part in content if part.type != "text")
     details: dict[str, JSON] = {} if number is None else {"number": number}
     if structured is not None:
         details["structured"] = structured
@@ -318,6 +320,24 @@ def changed(asked: Asked, why: str) -> Result:
         why,
         code="definition_changed",
         details={"server": asked.server.name, "tool": asked.tool},
+    )
+
+
+def misfixed(asked: Asked, names: Collection[str], taken: Iterable[str]) -> Result:
+    """The result of a call for which the descriptor sets arguments that the server's tool does not take.
+
+    Args:
+        asked: The tool.
+        names: Those arguments.
+        taken: What it takes.
+    """
+    faults = [_with_hint(f"`mcp.args` sets `{name}`", did_you_mean(name, taken)) for name in names]
+    message = f"the tool `{asked.tool}` of the server `{asked.server.name}` takes no such argument"
+    return Result.failed(
+        Outcome.UNAVAILABLE,
+        f"`{asked.name}`: {message}: {', '.join(faults)}",
+        code="unknown_fixed_argument",
+        details={"tool": asked.tool, "arguments": [*names]},
     )
 
 

@@ -12,12 +12,13 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from mcp import Client, MCPDeprecationWarning, StdioServerParameters, stdio_client
@@ -162,6 +163,35 @@ async def serve(
         assert found
         served.url = found[0]
         yield served
+
+
+class Standing(NamedTuple):
+    """A server over HTTP for several tests, each of which has an event loop of its own.
+
+    Attributes:
+        folder: What it serves.
+        url: Where MCP is.
+        port: Where it listens.
+    """
+
+    folder: Path
+    url: str
+    port: int
+
+
+@contextmanager
+def standing(folder: Path) -> Iterator[Standing]:
+    """A server over HTTP that listens, and ends well when it is told to."""
+    words = [sys.executable, *command(folder, "--transport", "http", "--port", "0")]
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as started:
+        try:
+            assert started.stderr is not None
+            found = next(filter(None, (re.search(r"http://\S+:(\d+)/mcp", line) for line in started.stderr)))
+            yield Standing(folder, found[0], int(found[1]))
+        finally:
+            started.terminate()
+            _said, logged = started.communicate(timeout=PATIENCE)
+        assert started.returncode == 0, logged
 
 
 def stdio(

@@ -14,7 +14,7 @@ from serving_mcp import (
     quiet_sdk,
     request,
     said_raw,
-    serve,
+    standing,
     texts,
     write,
 )
@@ -33,6 +33,12 @@ OPENING = {
     "capabilities": {},
     "clientInfo": {"name": "raw", "version": "1"},
 }
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with standing(write(tmp_path_factory.mktemp("tools"), f"{BASICS}    ---{SOON}")) as served:
+        yield served
 
 
 class Session:
@@ -71,69 +77,61 @@ class Session:
         return kind.partition(";")[0]
 
 
-async def test_what_never_waits_is_answered_with_json(tmp_path):
-    async with serve(write(tmp_path, f"{BASICS}    ---{SOON}")) as served:
-        session = Session(served.port)
-        await session.open()
-        numbers = {"a": 1, "b": 2}
-        await session.call("add", numbers)  # what a tool does is known once it was called
-        assert await session.call("add", numbers) == "application/json"
-        assert await session.call("add", numbers, _meta={"other": 1}) == "application/json"
-        assert await session.call("add", numbers, _meta={"progressToken": 7}) == "text/event-stream"
-        await session.call("soon")
-        assert await session.call("soon") == "text/event-stream"
+async def test_what_never_waits_is_answered_with_json(served):
+    session = Session(served.port)
+    await session.open()
+    numbers = {"a": 1, "b": 2}
+    await session.call("add", numbers)  # what a tool does is known once it was called
+    assert await session.call("add", numbers) == "application/json"
+    assert await session.call("add", numbers, _meta={"other": 1}) == "application/json"
+    assert await session.call("add", numbers, _meta={"progressToken": 7}) == "text/event-stream"
+    await session.call("soon")
+    assert await session.call("soon") == "text/event-stream"
 
-        # A body that holds the words, but not as a call of a tool.
-        for odd in (
-            request("tools/list", {"cursor": "no_such_page"}, modern=False),
-            request("tools/no_such_method", {}, modern=False),
-            request("tools/call", {"name": 7}, modern=False),
-            request("tools/call", {"name": "no_such_tool"}, modern=False),
-            {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": [1]},
-            ["tools/call"],
-            b'{"method": "tools/call"',
-        ):
-            _head, body = await session.sent(odd)
-            assert b'"error"' in body, odd
-        listed, _body = await session.sent(request("tools/list", {}, modern=False))
-        assert "text/event-stream" in listed
-        assert await served.end() == 0
+    # A body that holds the words, but not as a call of a tool.
+    for odd in (
+        request("tools/list", {"cursor": "no_such_page"}, modern=False),
+        request("tools/no_such_method", {}, modern=False),
+        request("tools/call", {"name": 7}, modern=False),
+        request("tools/call", {"name": "no_such_tool"}, modern=False),
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": [1]},
+        ["tools/call"],
+        b'{"method": "tools/call"',
+    ):
+        _head, body = await session.sent(odd)
+        assert b'"error"' in body, odd
+    listed, _body = await session.sent(request("tools/list", {}, modern=False))
+    assert "text/event-stream" in listed
 
 
-async def test_errors_of_a_call_that_never_waits_are_told_as_ever(tmp_path):
-    async with serve(write(tmp_path, BASICS)) as served:
-        session = Session(served.port)
-        await session.open()
-        await session.call("add", {"a": 1, "b": 2})
-        head, body = await session.sent(
-            request("tools/call", {"name": "add", "arguments": {"a": "x"}}, modern=False)
-        )
-        assert "application/json" in head
-        result = json.loads(body)["result"]
-        assert result["isError"]
-        assert "/b: expected a number" in result["content"][0]["text"]
-        assert await served.end() == 0
+async def test_errors_of_a_call_that_never_waits_are_told_as_ever(served):
+    session = Session(served.port)
+    await session.open()
+    await session.call("add", {"a": 1, "b": 2})
+    head, body = await session.sent(
+        request("tools/call", {"name": "add", "arguments": {"a": "x"}}, modern=False)
+    )
+    assert "application/json" in head
+    result = json.loads(body)["result"]
+    assert result["isError"]
+    assert "/b: expected a number" in result["content"][0]["text"]
 
 
 @pytest.mark.parametrize("again", [1, 3])
-async def test_a_real_client_takes_either_answer(again, tmp_path):
-    async with serve(write(tmp_path, BASICS)) as served:
-        async with client(served.url, "legacy") as one:
-            for number in range(again):
-                result = await one.call_tool("echo", {"text": f"call {number}"})
-                assert texts(result) == [f"call {number}"]
-        assert await served.end() == 0
+async def test_a_real_client_takes_either_answer(again, served):
+    async with client(served.url, "legacy") as one:
+        for number in range(again):
+            result = await one.call_tool("echo", {"text": f"call {number}"})
+            assert texts(result) == [f"call {number}"]
 
 
-async def test_a_body_in_pieces_is_read_to_its_end(tmp_path):
-    async with serve(write(tmp_path, BASICS)) as served:
-        session = Session(served.port)
-        await session.open()
-        long = "x" * 200_000
-        for _ in range(2):
-            head, body = await session.sent(
-                request("tools/call", {"name": "echo", "arguments": {"text": long}}, modern=False)
-            )
-            assert " 200 " in head
-            assert long.encode() in body
-        assert await served.end() == 0
+async def test_a_body_in_pieces_is_read_to_its_end(served):
+    session = Session(served.port)
+    await session.open()
+    long = "x" * 200_000
+    for _ in range(2):
+        head, body = await session.sent(
+            request("tools/call", {"name": "echo", "arguments": {"text": long}}, modern=False)
+        )
+        assert " 200 " in head
+        assert long.encode() in body

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 
 import pytest
-from mcp import MCPError
+from mcp import Client, MCPError
 
 from http_servers import Head, serving
-from serving_mcp import BASICS, client, connected, each_era, each_way, quiet_sdk, serve, stdio, texts, write
+from serving_mcp import (
+    BASICS,
+    Standing,
+    client,
+    connected,
+    each_era,
+    each_way,
+    quiet_sdk,
+    serve,
+    standing,
+    stdio,
+    texts,
+    write,
+)
 from toolcrib import __version__
 
 pytestmark = [quiet_sdk]
@@ -55,12 +69,26 @@ PARTS = """
 """
 
 
+ALL = ["add", "both", "broken", "echo", "list_all", "nothing", "parts", "slow", "undeclared"]
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """All of these tools, and a server of them over HTTP."""
+    with standing(write(tmp_path_factory.mktemp("tools"), f"{BASICS}    ---{PARTS}")) as served:
+        yield served
+
+
+def asked(way: str, era: str, served: Standing) -> AbstractAsyncContextManager[Client]:
+    return client(stdio(served.folder) if way == "stdio" else served.url, era)
+
+
 @each_way
 @each_era
-async def test_tools_are_listed_and_called(way, era, tmp_path):
-    async with connected(way, era, write(tmp_path, BASICS)) as one:
+async def test_tools_are_listed_and_called(way, era, everything):
+    async with asked(way, era, everything) as one:
         listed = await one.list_tools()
-        assert [tool.name for tool in listed.tools] == ["add", "echo", "slow"]
+        assert [tool.name for tool in listed.tools] == ALL
         assert listed.tools[0].input_schema == {
             "type": "object",
             "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
@@ -77,8 +105,8 @@ async def test_tools_are_listed_and_called(way, era, tmp_path):
 
 @each_way
 @each_era
-async def test_results_in_all_their_shapes(way, era, tmp_path):
-    async with connected(way, era, write(tmp_path, PARTS)) as one:
+async def test_results_in_all_their_shapes(way, era, everything):
+    async with asked(way, era, everything) as one:
         listed = {tool.name: tool for tool in (await one.list_tools()).tools}
         assert listed["undeclared"].title == "A Title"
         assert listed["undeclared"].annotations.read_only_hint is True
@@ -103,9 +131,9 @@ async def test_results_in_all_their_shapes(way, era, tmp_path):
 
 @each_way
 @each_era
-async def test_a_tool_is_called_by_the_name_that_is_listed_and_by_its_own(way, era, tmp_path):
+async def test_a_tool_is_called_by_the_name_that_is_listed_and_by_its_own(way, era, everything):
     modern = era == "2026-07-28"
-    async with connected(way, era, write(tmp_path, PARTS)) as one:
+    async with asked(way, era, everything) as one:
         listed = {tool.name: tool for tool in (await one.list_tools()).tools}
         assert (listed["list_all"].output_schema is not None) is modern
         for name in ("list_all", "list.all"):
@@ -115,8 +143,8 @@ async def test_a_tool_is_called_by_the_name_that_is_listed_and_by_its_own(way, e
 
 @each_way
 @each_era
-async def test_failures_say_what_to_do(way, era, tmp_path):
-    async with connected(way, era, write(tmp_path, BASICS + "    ---" + PARTS)) as one:
+async def test_failures_say_what_to_do(way, era, everything):
+    async with asked(way, era, everything) as one:
         with pytest.raises(MCPError) as unknown:
             await one.call_tool("ecko", {"text": "x"})
         assert unknown.value.error.code == -32602

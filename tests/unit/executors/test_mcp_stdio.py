@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import Context
 from typing import Any
 
 import anyio
@@ -456,7 +457,11 @@ def test_lines_are_the_same_however_they_come(chunks, longest):
 
 
 def test_logs_of_others_are_left_alone(caplog):
-    open_link(scripted(), world())
-    logging.getLogger("client").warning("of an application")
-    logging.getLogger("mcp.client.session").error("of the SDK")
-    assert [record.message for record in caplog.records] == ["of an application"]
+    ours = Context()
+    ours.run(open_link, scripted(), world())
+    for there in (ours.run, Context().run):
+        there(logging.getLogger("client").warning, "of an application")
+        there(logging.getLogger("mcp.shared.jsonrpc_dispatcher").error, "of the SDK")
+    told = [record.message for record in caplog.records]
+    assert told == ["of an application", "of an application", "of the SDK"]
+    assert logging.getLogger("mcp").level == logging.NOTSET

@@ -129,7 +129,12 @@ def open_link(server: Server, world: World, tokens: Tokens | None = None) -> Lin
         DocumentError: There is an error in `auth`, which was told when it was read.
         StartFailed: What is looked up makes no address, or can't be sent.
     """
-    _keep_quiet()
+    link = _link(server, world, tokens)
+    _keep_quiet()  # once the modules are there that log
+    return link
+
+
+def _link(server: Server, world: World, tokens: Tokens | None) -> Link:
     if server.transport == "stdio":
         from toolcrib.executors.mcp.stdio import StdioLink  # noqa: PLC0415 -- needs the extra
 
@@ -146,18 +151,28 @@ def open_link(server: Server, world: World, tokens: Tokens | None = None) -> Lin
     return StreamedLink(caller)
 
 
+_OURS: ContextVar[bool] = ContextVar("whether what runs here belongs to a link of ours", default=False)
+
+
 def _keep_quiet() -> None:
-    """Let the SDK and its HTTP client log nothing, unless somebody gave them a level by name: it is servers' text."""
-    for name in ("mcp", "httpx2"):
-        logger = logging.getLogger(name)
-        if logger.level == logging.NOTSET:
-            logger.setLevel(logging.CRITICAL + 1)
-    logging.getLogger("client").addFilter(_not_of_the_sdk)
+    """Let the SDK and its HTTP client log nothing of what this context does from now on: it is servers' text.
+
+    Whoever uses the SDK besides us keeps its logs. Who gives `mcp` or `httpx2` a level by name wants to see ours, too.
+    """
+    _OURS.set(True)
+    for name in [*logging.root.manager.loggerDict]:
+        if name == "client" or name.partition(".")[0] in _TALKATIVE:
+            logging.getLogger(name).addFilter(_not_of_ours)
 
 
-def _not_of_the_sdk(record: logging.LogRecord) -> bool:
-    """Whether a record of the logger `client`, as the SDK calls one of its own, is somebody else's."""
-    return not record.pathname.endswith(_SESSION)
+def _not_of_ours(record: logging.LogRecord) -> bool:
+    """Whether a record is none that the SDK makes of a link of ours."""
+    if not _OURS.get() and PASSAGE.get() is None:
+        return True
+    if record.name == "client":  # as the SDK calls one of its own
+        return not record.pathname.endswith(_SESSION)
+    return logging.getLogger(record.name.partition(".")[0]).level != logging.NOTSET
 
 
+_TALKATIVE = ("mcp", "httpx2")
 _SESSION = str(Path("mcp", "client", "session.py"))

@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
+
+settings.register_profile("untimed", settings(), deadline=None)  # how busy the machine is decides nothing
+settings.load_profile("untimed")
 
 
 def shared_data_folder() -> Path:

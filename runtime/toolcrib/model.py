@@ -432,6 +432,86 @@ class Toolset(NamedTuple):
 _CLOSED: Schema = {"type": "object", "additionalProperties": False}
 
 
+class Collection(NamedTuple):
+    """Rows that mocks read and change, as a document declares them: what each session begins with.
+
+    Attributes:
+        name: What expressions call it: `store.orders`.
+        id: Tells it from the collections of other packs: `retail/orders`; `/orders` outside packs.
+        key: The field that holds a row's key; empty where rows stand under their keys, or are numbered from 1.
+        schema: JSON Schema of a row; None accepts any object.
+        rows: The rows as written, a list or an object by key; None where a file has them.
+        file: The file that has them, its `${VAR}` looked up; empty where they are written in place.
+        anywhere: Whether the operator named the file (a `${VAR}` that is set), so that it may lie anywhere.
+        pointer: Where the collection stands in the document of `origin`.
+        origin: The document that declares it.
+    """
+
+    name: str
+    id: str
+    key: str = ""
+    schema: Schema | None = None
+    rows: JSON = None
+    file: str = ""
+    anywhere: bool = False
+    pointer: str = ""
+    origin: Origin = Origin()
+
+
+class Machine(NamedTuple):
+    """A named state of a session: where it begins, and what it can be.
+
+    Attributes:
+        name: What expressions call it: `state.cart`.
+        id: Tells it from those of other packs: `retail/cart`.
+        start: The state of a fresh session.
+        states: All states that it can have; empty for any text.
+    """
+
+    name: str
+    id: str
+    start: str
+    states: tuple[str, ...] = ()
+
+
+class Fixture(NamedTuple):
+    """What the store of a fresh session holds, for the mocks of one pack or project.
+
+    Attributes:
+        collections: Name -> collection.
+        machines: Name -> named state.
+    """
+
+    collections: Mapping[str, Collection] = NOTHING
+    machines: Mapping[str, Machine] = NOTHING
+
+
+NO_FIXTURE = Fixture()
+"""Nothing is kept."""
+
+
+class Fault(NamedTuple):
+    """A way in which the world fails, put around a tool by a scenario.
+
+    Attributes:
+        name: Names it in reports.
+        tool: Name or glob of the tools.
+        inject: What happens, as written: a kind, or `{kind: options}`.
+        when: On which attempts, as written; empty for all.
+        must_fire: Whether a run in which it never happened has failed.
+        pointer: Where it stands in the document of `origin`.
+        origin: The document that says so.
+    """
+
+    name: str
+    tool: str
+    inject: JSON
+    when: Mapping[str, JSON] = NOTHING
+    must_fire: bool = True
+    pointer: str = ""
+    origin: Origin = Origin()
+
+
 class Descriptor(NamedTuple):
     """A tool, as its file describes it.
 
@@ -448,6 +528,8 @@ class Descriptor(NamedTuple):
         on_invalid_result: What becomes of a result that the output schema refuses: `error`, `warn`, `pass`.
         labels: Key -> value, for queries.
         metadata: Anything; kept and shown, never interpreted.
+        fixture: What its mock's store begins with: that of its pack or project.
+        faults: What a scenario lets go wrong with it, the first that is due counts.
         origin: Where the descriptor came from.
     """
 
@@ -474,6 +556,8 @@ class Descriptor(NamedTuple):
     deprecated: bool | str = False
     experimental: bool = False
     metadata: Mapping[str, JSON] = NOTHING
+    fixture: Fixture = NO_FIXTURE
+    faults: tuple[Fault, ...] = ()
     origin: Origin = Origin()
 
 

@@ -10,7 +10,7 @@ from toolcrib.errors import DocumentError, NotReady
 from toolcrib.executors import Executors
 from toolcrib.middleware import Observer, build_chain, chain_of, outer_layers, reaches
 from toolcrib.model import Descriptor
-from toolcrib.protocols import Executor, Middleware
+from toolcrib.protocols import BoundTool, Executor, Middleware
 from toolcrib.session import Chain, Unavailable
 
 if TYPE_CHECKING:
@@ -61,6 +61,10 @@ class Binder:
         commons = self._commons if reaches(bound) else None
         around = chain_of(tool, bound, user=self._middleware, observer=self._observer, commons=commons)
         return Chain(tool, bound, *around)
+
+    def in_mode(self, tool: Descriptor, mode: str) -> BoundTool:
+        """A tool bound in another of its modes, without layers; what says why where it can't be."""
+        return self.chain(tool._replace(mode=mode, faults=())).bound
 
     @cached_property
     def _commons(self) -> Commons:

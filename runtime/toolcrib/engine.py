@@ -61,6 +61,7 @@ class Runtime:
         executors: The modes.
         settings: What the project and its profile put in force; None outside projects.
         closed: Whether `aclose` was called.
+        passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Runtime:
         egress: Iterable[str] = (),
         origins: Mapping[str, str] = NOTHING,
         servers: Mapping[str, Server] = NOTHING,
+        passthrough: bool = False,
     ) -> None:
         """Hold a registry; `Runtime.open` reads one from files.
 
@@ -93,6 +95,7 @@ class Runtime:
                 special, besides what the project allows.
             origins: Origin as descriptors write it -> the one that is called instead; before those of the project.
             servers: MCP servers that descriptors may name, and whose tools may be imported, by name.
+            passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
 
         Raises:
             ConfigurationError: An entry of `egress` or `origins` is none.
@@ -100,6 +103,7 @@ class Runtime:
         self.executors = executors or Executors.installed()
         self.settings: Settings | None = None
         self.closed = False
+        self.passthrough = passthrough
         self.call_numbers = itertools.count(1)
         self._given = (stock or Stock(registry))._replace(registry=registry)
         if servers:
@@ -138,6 +142,7 @@ class Runtime:
         egress: Iterable[str] = (),
         origins: Mapping[str, str] = NOTHING,
         servers: Mapping[str, Server] = NOTHING,
+        passthrough: bool = False,
     ) -> Runtime:
         """Read tools, packs and scenarios from disk, and hold what is good.
 
@@ -162,6 +167,7 @@ class Runtime:
                 special, besides what the project allows.
             origins: Origin as descriptors write it -> the one that is called instead; before those of the project.
             servers: MCP servers besides those that files name; one of the same name counts more.
+            passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
 
         Raises:
             DocumentError: `strict`, and something is wrong with the documents.
@@ -194,6 +200,7 @@ class Runtime:
             seed=seed,
             egress=egress,
             origins=origins,
+            passthrough=passthrough,
         )
         if strict and runtime.problems:
             raise DocumentError(runtime.problems)
@@ -413,11 +420,13 @@ class Runtime:
         return self._world
 
     def _equip(self, executor: Any) -> None:
-        """Give an executor that reaches out what it may reach, and one that speaks to servers whom to tell."""
+        """Give an executor what it asks for: what it may reach, whom to tell, how to bind in another mode."""
         if hasattr(executor, "world"):
             executor.world = self.world
         if hasattr(executor, "changed"):
             executor.changed = self._discovery.hear
+        if hasattr(executor, "elsewhere"):
+            executor.elsewhere = self._binder.in_mode
 
     @cached_property
     def _discovery(self) -> Discovery:

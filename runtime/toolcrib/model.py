@@ -571,6 +571,7 @@ class CallContext(NamedTuple):
         caller: Which agent, face or program.
         grants: Permissions that were given for these calls.
         trace: Trace headers to pass on (W3C trace context).
+        passthrough: Whether a mock may hand these calls on to another binding of its tool.
         emit: Receives what arrives before the result.
     """
 
@@ -580,6 +581,7 @@ class CallContext(NamedTuple):
     caller: str = ""
     grants: frozenset[str] = frozenset()
     trace: Mapping[str, str] = NOTHING
+    passthrough: bool = False
     emit: Callable[[Progress | Partial], None] = lambda _event: None
 
 

@@ -159,7 +159,8 @@ class Executor(Protocol):
     `destructive`, `idempotent`, `open_world`), where the descriptor says nothing itself; a method `remote(name, block)`
     names the server and the tool that a block stands for, whose description, schemas and annotations are the
     descriptor's where it says nothing itself; an attribute `changed` is given a function `(server, catalogue)` that
-    is to be told in the event loop what a server offers, whenever it has listed that; a coroutine function
+    is to be told in the event loop what a server offers, whenever it has listed that; an attribute `elsewhere` is
+    given a function `(descriptor, mode)` that binds a tool in another of its modes; a coroutine function
     `release(session_id)` is awaited when a session is over; a property `keeps_nothing` says whether there is
     nothing that `aclose` would give back.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from toolcrib.clock import RealClock
 from toolcrib.errors import ConfigurationError
@@ -27,6 +27,9 @@ from toolcrib.protocols import BoundTool, CallNext, Clock
 from toolcrib.queries import Hidden
 from toolcrib.registry import Registry
 from toolcrib.secrets import redact
+
+if TYPE_CHECKING:
+    from toolcrib.store import Store
 
 T = TypeVar("T")
 
@@ -123,6 +126,11 @@ class Owner(Protocol):
         """The server that must be asked before a tool can be called; None for none."""
         ...
 
+    @property
+    def passthrough(self) -> bool:
+        """Whether mocks may hand calls on to another binding of their tools."""
+        ...
+
     async def discover(self, *names: str) -> object:
         """Ask servers what they offer, and put it in force."""
         ...
@@ -163,12 +171,25 @@ class Session:
         self._monotonic = clock.monotonic
         self._shelf = shelf
         self._slots: dict[str, Any] = {}
-        self._context = CallContext(session=self, user=user, caller=caller, correlation=correlation)
+        self._context = CallContext(
+            session=self,
+            user=user,
+            caller=caller,
+            correlation=correlation,
+            passthrough=runtime.passthrough,
+        )
 
     @property
     def registry(self) -> Registry:
         """The session's tools: its own, or those of the runtime as they are now."""
         return self._shelf.registry
+
+    @property
+    def store(self) -> Store:
+        """What the mocks of the session keep."""
+        from toolcrib.store import store_of  # noqa: PLC0415 -- few tools keep anything
+
+        return store_of(self)
 
     def slot(self, key: str, make: Callable[[], T]) -> T:
         """The session's own copy of a piece of state, made at its first use."""

@@ -15,7 +15,7 @@ from toolcrib.cli.answers import answer_lines, part_line
 from toolcrib.cli.arguments import read_arguments
 from toolcrib.cli.exchanges import reason_lines, request_of, sent_lines, telling_exchanges
 from toolcrib.cli.opening import open_runtime, tell_refusals
-from toolcrib.cli.options import Reading, json_option, reading_options, tool_argument
+from toolcrib.cli.options import Reading, json_option, passthrough_option, reading_options, tool_argument
 from toolcrib.cli.printing import outline, tell_failure
 from toolcrib.engine import Runtime
 from toolcrib.model import JSON, Outcome, Partial, Progress, Result
@@ -40,6 +40,7 @@ from toolcrib.text import escape_terminal
 @click.option(
     "--seed", metavar="N", type=int, default=0, show_default=True, help="Seeds what mocks generate."
 )
+@passthrough_option
 @json_option
 @reading_options
 @click.pass_context
@@ -54,6 +55,7 @@ def command(
     explain: bool,
     verbose: bool,
     seed: int,
+    passthrough: bool,
     as_json: bool,
     reading: Reading,
 ) -> None:
@@ -63,7 +65,8 @@ def command(
     a text, which the tool's schema may turn into a number or boolean; `key:=json` passes any JSON value.
     """
     arguments = read_arguments(words, args_file)
-    runtime = open_runtime(reading, modes={name: mode} if mode is not None else {}, seed=seed)
+    modes = {name: mode} if mode is not None else {}
+    runtime = open_runtime(reading, modes=modes, seed=seed, passthrough=passthrough)
     tell_refusals(runtime)
     with telling_exchanges() if verbose else nullcontext():
         result = asyncio.run(_answer(runtime, name, arguments, explain=explain, dry_run=dry_run))

@@ -21,7 +21,12 @@ MOST_REMARKS = 5
 
 
 def open_runtime(
-    reading: Reading, paths: Iterable[str] = (), *, modes: Mapping[str, str] = NOTHING, seed: int = 0
+    reading: Reading,
+    paths: Iterable[str] = (),
+    *,
+    modes: Mapping[str, str] = NOTHING,
+    seed: int = 0,
+    passthrough: bool = False,
 ) -> Runtime:
     """The runtime over what the command line names. Its problems are the verb's to tell."""
     asked = Asked(
@@ -31,7 +36,7 @@ def open_runtime(
         modes=modes,
         indexed=reading.indexed,
     )
-    return Runtime.reading(asked, seed=seed)
+    return Runtime.reading(asked, seed=seed, passthrough=passthrough)
 
 
 def open_and_ask(

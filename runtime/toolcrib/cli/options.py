@@ -28,6 +28,15 @@ class Reading(NamedTuple):
     servers: tuple[str, ...] = ()
 
 
+passthrough_option = click.option(
+    "--allow-passthrough",
+    "passthrough",
+    is_flag=True,
+    help="Let mocks that say `passthrough` hand calls on to another binding of their tools.",
+)
+"""Whether a run may touch what its mocks stand for."""
+
+
 def profile_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The names of the profiles, for the shell to complete."""
     from toolcrib.cli.opening import known_profiles  # noqa: PLC0415 -- the engine is loaded only when Tab is pressed

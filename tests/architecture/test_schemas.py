@@ -44,7 +44,10 @@ def test_a_descriptor_has_the_fields_of_its_schema():
     blocks = {"bindings"}  # one key for each mode in the document
     of_the_document = {"override"}  # `origin.overrides` is what comes of it
     of_others = {"fixture", "faults"}  # what its pack, project and scenario say
-    assert field_names(Descriptor) - blocks - of_others - {"origin"} == properties("descriptor") - of_the_document
+    assert (
+        field_names(Descriptor) - blocks - of_others - {"origin"}
+        == properties("descriptor") - of_the_document
+    )
     assert field_names(Annotations) == properties("descriptor", "properties", "annotations")
     assert field_names(Example) - {"has_result"} == properties(
         "descriptor", "properties", "examples", "items"

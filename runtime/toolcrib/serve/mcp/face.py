@@ -119,7 +119,7 @@ class Face:
             return self._with_page(ctx, await call_next(ctx))
         except (MCPError, ValidationError):
             raise
-        except Exception as error:
+        except Exception as error:  # whatever it is, its text is not for clients
             _log.exception("a bug in `%s` of MCP", ctx.method)
             raise MCPError(INTERNAL_ERROR, "Internal error") from error
 

@@ -1,0 +1,120 @@
+"""`toolcrib replay`: recorded tasks against the tools, what they answer and change compared with the recording."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import click
+
+from toolcrib.cli import exit_codes
+from toolcrib.cli.opening import open_and_ask
+from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
+from toolcrib.cli.printing import json_text, plural, problem_text
+from toolcrib.engine import Runtime
+from toolcrib.errors import Problem, did_you_mean
+from toolcrib.replaying import RecordedTask, ReplayReport, check_task, parse_tasks, replay
+from toolcrib.text import escape_terminal
+
+
+@click.command("replay")
+@paths_argument
+@click.option(
+    "--tasks",
+    "file",
+    metavar="FILE",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    help="The recording, as JSON Lines: `{task, calls: [{tool, arguments, result}], changed_rows}`; `-` is the standard input.",
+)
+@click.option(
+    "--task", "names", metavar="NAME", multiple=True, help="Only this task. May be given several times."
+)
+@click.option("--fail-fast", is_flag=True, help="Stop at the first task that is not as recorded.")
+@json_option
+@reading_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    paths: tuple[str, ...],
+    file: str,
+    names: tuple[str, ...],
+    fail_fast: bool,
+    as_json: bool,
+    reading: Reading,
+) -> None:
+    """Replay recorded tasks against the tools, and compare answers and changed rows.
+
+    Each task begins with a fresh store. Without PATH: the project, or the folders `descriptors` and `packs`.
+    Ends with 1 when something is not as recorded or could not be read, and with 3 when there is no task.
+    """
+    tasks, problems = _read(file)
+    tasks = _chosen(tasks, names, sound=not problems)
+    runtime = open_and_ask(reading, paths)
+    problems = [*(each for each in runtime.problems if each.severity != "notice"), *problems]
+    ready = []
+    for task in tasks:
+        hindrances = check_task(file, task, runtime)
+        problems += hindrances
+        if not hindrances:
+            ready.append(task)
+    for problem in problems:
+        click.echo(problem_text(problem), err=True)
+    report = asyncio.run(_replayed(runtime, ready, fail_fast=fail_fast))
+    for line in _as_json(report, problems) if as_json else _as_text(report, len(ready), len(tasks)):
+        click.echo(line)
+    ctx.exit(_code(report, problems))
+
+
+def _read(file: str) -> tuple[list[RecordedTask], list[Problem]]:
+    try:
+        with click.open_file(file, "rb") as lines:
+            return parse_tasks(file, lines)
+    except OSError as error:
+        raise click.FileError(file, hint=error.strerror or str(error)) from error
+
+
+def _chosen(tasks: Sequence[RecordedTask], names: Sequence[str], *, sound: bool) -> list[RecordedTask]:
+    """The tasks of these names, or all of them.
+
+    Raises:
+        click.BadParameter: None has such a name, and no line that could not be read may have had it.
+    """
+    known = {task.name for task in tasks}
+    for name in names:
+        if name not in known and sound:
+            hint = did_you_mean(name, known) or f"it has {plural(len(known), 'task')}"
+            raise click.BadParameter(
+                f"the recording has no task `{escape_terminal(name)}`; {hint}", param_hint="--task"
+            )
+    return [task for task in tasks if not names or task.name in names]
+
+
+async def _replayed(runtime: Runtime, tasks: Sequence[RecordedTask], *, fail_fast: bool) -> ReplayReport:
+    async with runtime:
+        return await replay(runtime, tasks, fail_fast=fail_fast)
+
+
+def _as_text(report: ReplayReport, ready: int, asked: int) -> Iterator[str]:
+    for each in report.tasks:
+        if not each.as_recorded:
+            head, *rest = escape_terminal(str(each)).splitlines()
+            yield "\n".join([click.style(head, fg="red", bold=True), *rest, ""])
+    for count, why in (
+        (asked - ready, "could not be replayed"),
+        (ready - len(report.tasks), "did not run any more"),
+    ):
+        if count:
+            yield f"{plural(count, 'task')} {why}"
+    yield click.style(str(report), fg="green" if report.as_recorded else "red", bold=True)
+
+
+def _as_json(report: ReplayReport, problems: Sequence[Problem]) -> Iterator[str]:
+    yield json_text({**report.as_json(), "problems": [problem._asdict() for problem in problems]})
+
+
+def _code(report: ReplayReport, problems: Sequence[Problem]) -> int:
+    if not report.as_recorded or any(problem.severity == "error" for problem in problems):
+        return exit_codes.PROBLEMS
+    return exit_codes.OK if report.tasks else exit_codes.NOTHING_SELECTED

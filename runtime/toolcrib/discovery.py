@@ -10,6 +10,7 @@ from toolcrib.errors import NotReady, Problem, ServerDown, did_you_mean
 from toolcrib.importing import server_of
 from toolcrib.lock import Lock, read_lock
 from toolcrib.model import Outcome
+from toolcrib.pointers import file_and_line
 from toolcrib.servers import Catalogue, Server
 
 if TYPE_CHECKING:
@@ -202,6 +203,6 @@ def unknown_server(name: str, servers: Mapping[str, Server]) -> tuple[str, str]:
 
 
 def _problem(server: Server, error: NotReady) -> Problem:
-    source, _, line = server.place().rpartition(":")
+    source, line = file_and_line(server.place())
     problem = Problem(code=error.code, message=error.message, hint=error.hint, severity="warning")
-    return problem.at(source, int(line) if line.isdigit() else 1, 1)
+    return problem.at(source, line or 1, 1)

@@ -12,6 +12,7 @@ from toolcrib.errors import Problem, did_you_mean
 from toolcrib.loading.reader import Loaded
 from toolcrib.loading.sources import parse
 from toolcrib.model import NOTHING, Descriptor, Schema
+from toolcrib.pointers import file_and_line
 from toolcrib.protocols import Kinds, Remote
 from toolcrib.servers import Catalogue, Server, document_of, names_of
 from toolcrib.stock import Waiting
@@ -152,8 +153,8 @@ def _remark(text: str, source: str, line: int) -> Problem:
 
 def _place_of(server: Server) -> tuple[str, int]:
     """The file and line that name a server; of one that a program named, words instead."""
-    source, _, line = server.place().rpartition(":")
-    return (source, int(line)) if source and line.isdigit() else (f"server {server.name}", 1)
+    source, line = file_and_line(server.place())
+    return (source, line) if source and line else (f"server {server.name}", 1)
 
 
 def _completed(

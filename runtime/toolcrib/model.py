@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from toolcrib.errors import error_for
-from toolcrib.pointers import keys_of
+from toolcrib.pointers import file_and_line, keys_of
 
 if TYPE_CHECKING:
     from toolcrib.protocols import Files, Session
@@ -406,7 +406,7 @@ class Origin(NamedTuple):
 
 
 def _file(place: str) -> str:
-    return place.rpartition(":")[0]
+    return file_and_line(place)[0]
 
 
 _TOLD = -2

@@ -34,7 +34,7 @@ from toolcrib.loading.shape import Shape
 from toolcrib.loading.sources import Source, load
 from toolcrib.loading.trail import Trail
 from toolcrib.model import NOTHING, Toolset
-from toolcrib.pointers import pointer_step
+from toolcrib.pointers import file_and_line, pointer_step
 from toolcrib.protocols import Kinds
 from toolcrib.queries import Card, idle_globs, idle_toolset_globs
 from toolcrib.registry import Registry, without_duplicates
@@ -304,8 +304,7 @@ def _missing(path: str, entry: SourceEntry) -> Problem:
 
 
 def _at(problem: Problem, place: str) -> Problem:
-    source, _, line = place.rpartition(":")
-    return problem.at(source, int(line), 1)
+    return problem.at(*file_and_line(place), 1)
 
 
 def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:

@@ -342,9 +342,9 @@ def idle_globs(names: Collection[str], globs: Iterable[str], *, of: str, place: 
         place: `file:line` of where they are written.
     """
     from toolcrib.errors import Problem, did_you_mean  # noqa: PLC0415 -- told when tools are loaded, never in a list
+    from toolcrib.pointers import file_and_line  # noqa: PLC0415 -- as above
 
-    source, _, line = place.rpartition(":")
-    source, line = (source, line) if line.isdigit() else (place, "0")
+    source, line = file_and_line(place)
     return [
         Problem(
             code="idle_glob",
@@ -352,8 +352,8 @@ def idle_globs(names: Collection[str], globs: Iterable[str], *, of: str, place: 
             hint=did_you_mean(glob.strip("*?"), names) or "write the name of a tool, or a glob over names",
             severity="warning",
             source=source,
-            line=int(line),
-            column=1 if int(line) else 0,
+            line=line,
+            column=1 if line else 0,
         )
         for glob in globs
         if glob != "*" and glob not in names and not any(fnmatchcase(name, glob) for name in names)

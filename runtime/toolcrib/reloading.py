@@ -20,6 +20,7 @@ from toolcrib.loading.packs import Pack
 from toolcrib.loading.reader import Loaded
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.model import NOTHING, Descriptor
+from toolcrib.pointers import file_and_line
 from toolcrib.registry import Registry
 
 
@@ -193,7 +194,7 @@ def _files_of(tool: Descriptor) -> set[str]:
 
 
 def _file_of(place: str) -> str:
-    return place.rpartition(":")[0]
+    return file_and_line(place)[0]
 
 
 def _above(path: str) -> Iterator[str]:

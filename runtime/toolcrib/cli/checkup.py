@@ -30,6 +30,7 @@ from toolcrib.loading.projects import Project, SourceEntry, settings_of
 from toolcrib.loading.settings import PROFILE_VARIABLE, Settings, chosen_profile
 from toolcrib.model import NOTHING
 from toolcrib.opening import read_stock
+from toolcrib.pointers import file_and_line
 from toolcrib.registry import Registry
 from toolcrib.servers import Catalogue
 from toolcrib.stock import Stock
@@ -248,7 +249,7 @@ class Checkup:
     def _source(self, path: str) -> dict[str, Any]:
         origins = [tool.origin for tool in self.stock.registry.values()]
         first = [
-            origin.overrides[-1].rpartition(":")[0] if origin.overrides else origin.source
+            file_and_line(origin.overrides[-1])[0] if origin.overrides else origin.source
             for origin in origins
         ]
         return {

@@ -92,62 +92,59 @@ def _schema(definition: Mapping[str, Any], key: str) -> Schema:
 
 def _of_arguments(before: Schema, after: Schema, effort: int) -> Iterator[Breach]:
     for reason in missing(before, after, effort):
-        yield Breach("inputSchema", pointer_to(reason.path), _for_callers(reason))
+        yield Breach("inputSchema", pointer_to(reason.path), _why(reason, _FOR_CALLERS))
 
 
 def _of_results(before: Schema, after: Schema, effort: int) -> Iterator[Breach]:
     for reason in missing(after, before, effort):
-        yield Breach("outputSchema", pointer_to(reason.path), _for_readers(reason))
+        yield Breach("outputSchema", pointer_to(reason.path), _why(reason, _FOR_READERS))
 
 
-_UNDECIDED: Final = "can't be shown to be compatible"
-
+_VALUES: Final = frozenset(("type", "enum", "const"))
 _BOUNDS: Final = frozenset(
     (
         *("maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "multipleOf"),
         *("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
     )
 )
+_SHAPES: Final = frozenset(("pattern", "format"))
+
+_UNDECIDED: Final = "can't be shown to be compatible"
+
+_FOR_CALLERS: Final = {
+    "required": "`{detail}` must now be given",
+    "properties": "`{detail}` is no longer taken",
+    "additionalProperties": "properties that are not named are no longer all taken",
+    "value": "{detail} is no longer taken",
+    "values": "only this is taken now",
+    "bounds": "values are refused that were taken",
+    "shape": f"texts must fit this {{keyword}} now, which {_UNDECIDED}",
+}
+"""Why arguments that were right may be refused now."""
+
+_FOR_READERS: Final = {
+    "required": "`{detail}` may be missing now",
+    "properties": "`{detail}` is new where no other properties were promised",
+    "additionalProperties": "properties may come now that are not named",
+    "value": "{detail} may come now",
+    "values": "anything else may come now",
+    "bounds": "values may come now that were ruled out",
+    "shape": f"texts need not fit this {{keyword}} now, which {_UNDECIDED}",
+}
+"""Why results may hold now what a reader does not know."""
 
 
-def _for_callers(reason: Reason) -> str:
-    """Why arguments that were right may be refused now."""
-    what, detail = reason.keyword, reason.detail
-    if what == "required":
-        return f"`{detail}` must now be given"
-    if what == "properties":
-        return f"`{detail}` is no longer taken"
-    if what == "additionalProperties":
-        return "properties that are not named are no longer all taken"
-    if what in {"type", "enum", "const"} and detail:
-        return f"{detail} is no longer taken"
-    if what in {"type", "enum", "const"}:
-        return "only this is taken now"
-    if what in _BOUNDS:
-        return "values are refused that were taken"
-    if what in {"pattern", "format"}:
-        return f"texts must fit this {what} now, which {_UNDECIDED}"
-    return _UNDECIDED
+def _why(reason: Reason, sentences: Mapping[str, str]) -> str:
+    sentence = sentences.get(_kind(reason), _UNDECIDED)
+    return sentence.format(keyword=reason.keyword, detail=reason.detail)
 
 
-def _for_readers(reason: Reason) -> str:
-    """Why results may hold now what a reader does not know."""
-    what, detail = reason.keyword, reason.detail
-    if what == "required":
-        return f"`{detail}` may be missing now"
-    if what == "properties":
-        return f"`{detail}` is new where no other properties were promised"
-    if what == "additionalProperties":
-        return "properties may come now that are not named"
-    if what in {"type", "enum", "const"} and detail:
-        return f"{detail} may come now"
-    if what in {"type", "enum", "const"}:
-        return "anything else may come now"
-    if what in _BOUNDS:
-        return "values may come now that were ruled out"
-    if what in {"pattern", "format"}:
-        return f"texts need not fit this {what} now, which {_UNDECIDED}"
-    return _UNDECIDED
+def _kind(reason: Reason) -> str:
+    if reason.keyword in _VALUES:
+        return "value" if reason.detail else "values"
+    if reason.keyword in _BOUNDS:
+        return "bounds"
+    return "shape" if reason.keyword in _SHAPES else reason.keyword
 
 
 _LOST: Final = (

@@ -83,7 +83,7 @@ class Deviation(NamedTuple):
     def __str__(self) -> str:
         head = f"call {self.call}: {self.tool} {truncate(compact(self.arguments), SHOWN)}"
         more = [f"  ... and {self.untold} more"] if self.untold else []
-        told = [f"  {difference}" for difference in self.differences]
+        told = [f"  {difference}".replace("\n", "\n    ") for difference in self.differences]
         return "\n".join([head if self.call else "changed rows", *told, *more])
 
 
@@ -250,8 +250,9 @@ def _answer_deviation(
 def _rows_deviation(
     task: RecordedTask, changed: Mapping[str, Mapping[str, JSON]], seen: SeenSecrets
 ) -> Deviation | None:
-    wanted: JSON = {name: dict(rows) for name, rows in task.changed_rows.items() if rows}
-    found: JSON = {name: dict(rows) for name, rows in changed.items() if rows}
+    names = [*task.changed_rows, *(name for name in changed if name not in task.changed_rows)]
+    wanted: JSON = {name: dict(task.changed_rows.get(name, NOTHING)) for name in names}
+    found: JSON = {name: dict(changed.get(name, NOTHING)) for name in names}
     if json_equal(wanted, found):
         return None
     return Deviation(0, "", None, *_told(wanted, found, seen, None))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import click
 
@@ -52,17 +53,13 @@ def command(
     tasks, problems = _read(file)
     tasks = _chosen(tasks, names, sound=not problems)
     runtime = open_and_ask(reading, paths)
-    problems = [*(each for each in runtime.problems if each.severity != "notice"), *problems]
-    ready = []
-    for task in tasks:
-        hindrances = check_task(file, task, runtime)
-        problems += hindrances
-        if not hindrances:
-            ready.append(task)
+    hindered = {task.line: found for task in tasks if (found := check_task(file, task, runtime))}
+    ready = [task for task in tasks if task.line not in hindered]
+    problems = _sorted(runtime, [*problems, *chain.from_iterable(hindered.values())])
     for problem in problems:
         click.echo(problem_text(problem), err=True)
     report = asyncio.run(_replayed(runtime, ready, fail_fast=fail_fast))
-    for line in _as_json(report, problems) if as_json else _as_text(report, len(ready), len(tasks)):
+    for line in _as_json(report, problems) if as_json else _as_text(report, problems, file, len(ready)):
         click.echo(line)
     ctx.exit(_code(report, problems))
 
@@ -96,17 +93,22 @@ async def _replayed(runtime: Runtime, tasks: Sequence[RecordedTask], *, fail_fas
         return await replay(runtime, tasks, fail_fast=fail_fast)
 
 
-def _as_text(report: ReplayReport, ready: int, asked: int) -> Iterator[str]:
+def _sorted(runtime: Runtime, problems: Iterable[Problem]) -> list[Problem]:
+    """Those of the documents, then those of the recording by line."""
+    of_documents = (problem for problem in runtime.problems if problem.severity != "notice")
+    return [*of_documents, *sorted(problems, key=lambda problem: problem.line)]
+
+
+def _as_text(report: ReplayReport, problems: Sequence[Problem], file: str, ready: int) -> Iterator[str]:
     for each in report.tasks:
         if not each.as_recorded:
             head, *rest = escape_terminal(str(each)).splitlines()
             yield "\n".join([click.style(head, fg="red", bold=True), *rest, ""])
-    for count, why in (
-        (asked - ready, "could not be replayed"),
-        (ready - len(report.tasks), "did not run any more"),
-    ):
-        if count:
-            yield f"{plural(count, 'task')} {why}"
+    refused = {problem.line for problem in problems if problem.source == file}
+    if refused:
+        yield f"{plural(len(refused), 'line')} of the recording could not be replayed"
+    if ready > len(report.tasks):
+        yield f"{plural(ready - len(report.tasks), 'later task')} did not run"
     yield click.style(str(report), fg="green" if report.as_recorded else "red", bold=True)
 
 

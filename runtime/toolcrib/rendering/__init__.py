@@ -5,7 +5,7 @@ closures. Data is never read as an expression.
 """
 
 from toolcrib.rendering.expressions import Expression, compile_condition, compile_expression, is_expression
-from toolcrib.rendering.fresh import copier
+from toolcrib.rendering.fresh import copied, copier
 from toolcrib.rendering.structures import Rendering, compile_value
 from toolcrib.rendering.texts import Text, compile_text
 from toolcrib.rendering.values import Run, Scope
@@ -22,6 +22,7 @@ __all__ = [
     "compile_expression",
     "compile_text",
     "compile_value",
+    "copied",
     "copier",
     "is_expression",
 ]

@@ -124,3 +124,14 @@ def copier(value: JSON) -> Callable[[], JSON]:
         makers = [copier(item) for item in value]
         return lambda: [make() for make in makers]
     return lambda: value
+
+
+def copied(value: Any) -> Any:
+    """An equal, unshared copy of an answer: what an expression read belongs to the caller or the document."""
+    if type(value) is dict:
+        copy: Any = value.copy()
+        for key, item in value.items():
+            if type(item) is dict or type(item) is list:
+                copy[key] = copied(item)
+        return copy
+    return [copied(item) for item in value] if type(value) is list else value

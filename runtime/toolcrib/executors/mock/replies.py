@@ -11,10 +11,11 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from toolcrib.errors import ExpressionError, Problem
 from toolcrib.executors.mock.content import compile_content
+from toolcrib.executors.mock.failing import compile_error
 from toolcrib.executors.mock.pacing import Latency, Report, compile_latency, compile_progress
-from toolcrib.executors.mock.scope import Scope, as_text, names_for
-from toolcrib.model import JSON, NOTHING, Content, Descriptor, Outcome, Result
-from toolcrib.rendering import Text, compile_text, compile_value, copier
+from toolcrib.executors.mock.scope import Scope, names_for
+from toolcrib.model import JSON, Content, Descriptor, Result
+from toolcrib.rendering import Text, compile_text, compile_value, copied, copier
 from toolcrib.text import canonical
 from toolcrib.validation import NotJSONError, unshared
 
@@ -140,26 +141,7 @@ def _result_file(name: str, pointer: str, tool: Descriptor, problems: list[Probl
 
 
 def _error(value: Any, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
-    block: dict[str, Any] = {"message": value} if isinstance(value, str) else dict(value)
-    code = block.get("code", Outcome.TOOL_ERROR.value)
-    texts = {"code": code, "message": block.get("message", code)}
-    status = {"status": block["status"]} if "status" in block else NOTHING
-    told = compile_value({**texts, "details": block.get("details", {})}, names_for(tool), problems, pointer)
-    retryable = bool(block.get("retryable", False))
-
-    def answer(scope: Scope) -> Result:
-        shown: Any = told.render(scope)
-        message = as_text(shown["message"])
-        return Result.failed(
-            Outcome.TOOL_ERROR,
-            message,
-            code=as_text(shown["code"]),
-            details={**status, **copied(shown["details"])},
-            retryable=retryable,
-            content=(Content("text", text=message),),
-        )
-
-    return _Compiled(told.names, answer)
+    return _Compiled(*compile_error(value, pointer, names_for(tool), problems))
 
 
 def _generate(value: JSON, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
@@ -250,14 +232,3 @@ def value_of_text(text: str) -> JSON:
 
     value, problems = parse_json("template", text)
     return text if problems else value
-
-
-def copied(value: Any) -> Any:
-    """An equal, unshared copy of an answer: what an expression read belongs to the caller or the document."""
-    if type(value) is dict:
-        copy: Any = value.copy()
-        for key, item in value.items():
-            if type(item) is dict or type(item) is list:
-                copy[key] = copied(item)
-        return copy
-    return [copied(item) for item in value] if type(value) is list else value

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from toolcrib.loading.scenarios import Parallel, Scenario, Step
+from toolcrib.loading.scenarios import Scenario
+from toolcrib.loading.steps import AnyStep, Parallel, Step
 
 SEPARATOR = "__"
 """Stands between a namespace and the name of a tool; providers of models accept it in names."""
@@ -32,21 +33,17 @@ def in_namespace(scenario: Scenario, tools: Collection[str]) -> Scenario:
         long = full_name(namespace, name)
         return long if long in tools or any(fnmatchcase(tool, long) for tool in tools) else name
 
-    def called(step: Step) -> Step:
-        return replace(step, call=full(step.call))
+    def called(step: AnyStep) -> AnyStep:
+        if isinstance(step, Parallel):
+            return replace(step, calls=tuple(replace(call, call=full(call.call)) for call in step.calls))
+        return replace(step, call=full(step.call)) if isinstance(step, Step) else step
 
-    steps = tuple(
-        replace(step, calls=tuple(called(call) for call in step.calls))
-        if isinstance(step, Parallel)
-        else called(step)
-        for step in scenario.steps
-    )
     verify = scenario.verify
     order = verify.order and (verify.order[0], tuple(full(name) for name in verify.order[1]))
     calls = tuple(replace(made, tool=full(made.tool)) for made in verify.calls)
     return replace(
         scenario,
-        steps=steps,
+        steps=tuple(called(step) for step in scenario.steps),
         modes={full(glob): mode for glob, mode in scenario.modes.items()},
         mocks={full(name): block for name, block in scenario.mocks.items()},
         verify=replace(verify, calls=calls, order=order),

@@ -3,90 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from toolcrib.clock import START
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document
-from toolcrib.loading.expectations import (
-    ANSWERED,
-    NO_RULES,
-    Expectation,
-    Names,
-    Verify,
-    parse_expectation,
-    parse_verification,
-)
+from toolcrib.loading.expectations import NO_RULES, Expectation, Names, Verify, parse_verification
 from toolcrib.loading.goldens import check_golden
 from toolcrib.loading.matrices import combinations, parse_matrix
 from toolcrib.loading.shape import TOO_MANY, Shape
 from toolcrib.loading.soundness import sound
+from toolcrib.loading.steps import AnyStep, Parallel, Step, StepReader
 from toolcrib.matching import compile_matcher
 from toolcrib.model import JSON, NOTHING, Descriptor, Origin
 from toolcrib.pointers import pointer_step
 from toolcrib.protocols import Files
-from toolcrib.rendering import Rendering, compile_value, is_expression
-
-NAMES = ("now", "seed", "run")
-"""What expressions of a scenario may read besides the results of earlier steps and its `matrix`."""
-
-RESERVED = (*NAMES, "matrix")
-"""Names that no step may give to its result."""
+from toolcrib.rendering import Rendering
 
 YEARS = range(1000, 9000)
 """Years in which a scenario may start: time zones and virtual time stay within the calendar."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One call of a scenario.
-
-    Attributes:
-        call: Name of the tool.
-        args: The arguments; may read the results of earlier steps.
-        number: Of the scenario's steps, from 1.
-        branch: Its number among the calls of a parallel step, from 1; 0 for a step of its own.
-        within: What the parallel step shows that it belongs to.
-        name: What the step shows.
-        save_as: Name under which later steps find what came of it; empty for none.
-        expect: What it must answer.
-        pointer: Where it stands in the document.
-        written: The arguments as the document has them.
-    """
-
-    call: str
-    args: Rendering
-    number: int = 0
-    branch: int = 0
-    within: str = ""
-    name: str = ""
-    save_as: str = ""
-    expect: Expectation = ANSWERED
-    pointer: str = ""
-    written: JSON = None
-
-    @property
-    def label(self) -> str:
-        """`2`, or `2.1` for the first call of a parallel step."""
-        return f"{self.number}.{self.branch}" if self.branch else str(self.number)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parallel:
-    """Calls that begin at the same moment.
-
-    Attributes:
-        calls: The calls, in the order in which they begin.
-        name: What the step shows.
-        pointer: Where it stands in the document.
-    """
-
-    calls: tuple[Step, ...]
-    name: str = ""
-    pointer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +36,7 @@ class Scenario:
         tags: Words to choose it by.
         seed: Seeds every generated value.
         start: Time of day at the first step.
+        real: Whether it runs on the machine's time, and not on virtual time.
         modes: Tool glob -> mode, the first that fits counts.
         mocks: Tool name -> mock block that stands in for the tool's own binding.
         matrix: Key -> values; every combination of them is a run of its own.
@@ -116,11 +54,12 @@ class Scenario:
     tags: tuple[str, ...] = ()
     seed: int = 0
     start: datetime = START
+    real: bool = False
     modes: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     mocks: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     matrix: Mapping[str, tuple[JSON, ...]] = field(default_factory=lambda: NOTHING)
     repeat: int = 1
-    steps: tuple[Step | Parallel, ...]
+    steps: tuple[AnyStep, ...]
     verify: Verify = NO_RULES
     origin: Origin = field(default_factory=Origin)
     values: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
@@ -133,7 +72,7 @@ class Scenario:
         for step in self.steps:
             if isinstance(step, Parallel):
                 yield from step.calls
-            else:
+            elif isinstance(step, Step):
                 yield step
 
 
@@ -171,13 +110,16 @@ def _build(value: Mapping[str, Any], origin: Origin, names: Names, problems: lis
     """The scenario, compiled; `names` is what its expressions may read besides what it says itself."""
     repeat = value.get("repeat", 1)
     matrix = parse_matrix(value.get("matrix", {}), repeat, problems)
-    reader = _StepReader({"matrix": matrix.keys()} if matrix else names, problems)
+    clock = value.get("clock", {})
+    real = clock.get("mode") == "real"
+    reader = StepReader({"matrix": matrix.keys()} if matrix else names, problems, real=real)
     scenario = Scenario(
         name=value.get("scenario", "unnamed"),
         description=value.get("description", ""),
         tags=tuple(value.get("tags", ())),
         seed=value.get("seed", 0),
-        start=_start(value.get("clock", {}), problems),
+        start=_start(clock, problems),
+        real=real,
         modes=value.get("modes", {}),
         mocks=value.get("mocks", {}),
         matrix=matrix,
@@ -209,6 +151,11 @@ def _goldens(scenario: Scenario, problems: Sequence[Problem]) -> Iterator[Proble
 def _start(clock: Mapping[str, str], problems: list[Problem]) -> datetime:
     if "start" not in clock:
         return START
+    if clock.get("mode") == "real":
+        message = "a real clock shows the time of day that it is, so nobody can say where it starts"
+        hint = "leave `start` out, or `mode: real`"
+        problems.append(Problem(code="contradiction", message=message, pointer="/clock/start", hint=hint))
+        return START
     try:
         start = datetime.fromisoformat(clock["start"])
         if start.year in YEARS:
@@ -222,95 +169,6 @@ def _start(clock: Mapping[str, str], problems: list[Problem]) -> datetime:
 
 
 _TIME = "such as `2030-01-01T09:00:00Z`"
-
-
-class _StepReader:
-    """Reads steps in their order; what one saves, those after it may read.
-
-    Attributes:
-        names: What expressions may read, after all steps that were read.
-    """
-
-    def __init__(self, names: Names, problems: list[Problem]) -> None:
-        self._run_names: Names = {"run": None, **names}
-        self._problems = problems
-        self.names: Names = {**dict.fromkeys(NAMES), **self._run_names}
-
-    def steps(self, entries: Sequence[Mapping[str, Any]]) -> Iterator[Step | Parallel]:
-        """The steps of a scenario."""
-        for index, entry in enumerate(entries):
-            pointer = f"/steps/{index}"
-            if "parallel" in entry:
-                yield self._parallel(entry, pointer, index + 1)
-            else:
-                yield self._call(entry, pointer, index + 1)
-                self._save(entry, pointer)
-
-    def _parallel(self, entry: Mapping[str, Any], pointer: str, number: int) -> Parallel:
-        inner = [(f"{pointer}/parallel/{place}", call) for place, call in enumerate(entry["parallel"])]
-        siblings = {call["as"] for _pointer, call in inner if "as" in call} - self.names.keys()
-        for place, call in inner:
-            self._problems += _reads(call, siblings, {*self.names, *siblings}, place)
-        # A name of a sibling is told above, better than as one that is not known.
-        outer, self.names = self.names, {**self.names, **dict.fromkeys(siblings)}
-        name = entry.get("name", "")
-        calls = tuple(
-            replace(self._call(call, place, number), branch=branch, within=name)
-            for branch, (place, call) in enumerate(inner, start=1)
-        )
-        self.names = outer
-        for place, call in inner:
-            self._save(call, place)
-        return Parallel(calls=calls, name=name, pointer=pointer)
-
-    def _call(self, entry: Mapping[str, Any], pointer: str, number: int) -> Step:
-        return Step(
-            call=entry["call"],
-            args=compile_value(entry.get("args", {}), self.names, self._problems, f"{pointer}/args"),
-            number=number,
-            name=entry.get("name", ""),
-            save_as=entry.get("as", ""),
-            expect=parse_expectation(
-                entry.get("expect", {}), f"{pointer}/expect", self.names, self._run_names, self._problems
-            ),
-            pointer=pointer,
-            written=entry.get("args", {}),
-        )
-
-    def _save(self, entry: Mapping[str, Any], pointer: str) -> None:
-        name = entry.get("as")
-        if name is None:
-            return
-        if name in self.names or name in RESERVED:
-            owner = "something else" if name in RESERVED else "an earlier step"
-            message = f"`{name}` is already the name of {owner}"
-            problem = Problem(
-                code="duplicate_name", message=message, pointer=f"{pointer}/as", hint="take another name"
-            )
-            self._problems.append(problem)
-        else:
-            self.names = {**self.names, name: None}
-
-
-def _reads(
-    entry: Mapping[str, Any], siblings: AbstractSet[str], names: AbstractSet[str], pointer: str
-) -> Iterator[Problem]:
-    """A problem for every text of a parallel call that reads what a sibling saves."""
-    parts = {key: value for key, value in entry.items() if key in {"args", "expect"}}
-    for place, text in _texts(parts, pointer) if siblings else ():
-        for name in sorted(compile_value(text, names, []).names & siblings):
-            message = f"`{name}` is saved by a call of the same `parallel`: they begin together, so it is not there yet"
-            hint = "make the call that reads it a step after this one"
-            yield Problem(code="reads_sibling", message=message, pointer=place, hint=hint)
-
-
-def _texts(value: JSON, pointer: str) -> Iterator[tuple[str, str]]:
-    """The texts with expressions, and where they stand."""
-    if isinstance(value, str) and is_expression(value):
-        yield pointer, value
-    elif isinstance(value, dict | list):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _texts(item, f"{pointer}/{pointer_step(key)}")
 
 
 def _data(value: JSON) -> Rendering:

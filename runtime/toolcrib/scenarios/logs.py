@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from toolcrib.loading.scenarios import Step
+from toolcrib.loading.steps import Step
 from toolcrib.model import JSON, Content, Outcome, Result, Schema
 from toolcrib.registry import Registry
 from toolcrib.scenarios.goldens import GoldenChange

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from toolcrib.loading.scenarios import Scenario, Step
+from toolcrib.loading.scenarios import Scenario
+from toolcrib.loading.steps import Step
 from toolcrib.model import JSON, Result
 from toolcrib.scenarios.goldens import GoldenChange
 from toolcrib.text import compact, truncate
@@ -132,11 +133,18 @@ class ScenarioReport:
             place = self.scenario.origin.place(fault.pointer)
             lines.append(f"FAILED {self.scenario.name} › {fault.title} ({place})")
             lines += [f"  {line}" for line in fault.lines]
-        left = len(self.scenario.steps) - (self.steps[-1].number if self.steps else 0)
+        left = self._left()
         if left:
             lines.append(f"  {left} later step{'s' if left != 1 else ''} did not run")
         lines.append(f"  seed {self.seed}")
         return "\n".join(lines)
+
+    def _left(self) -> int:
+        """How many steps did not run."""
+        if not self.steps:
+            return len(self.scenario.steps) if any(each.what == "worker" for each in self.failures) else 0
+        failed = any(step.failures for step in self.steps)
+        return len(self.scenario.steps) - self.steps[-1].number if failed else 0
 
     def as_json(self) -> dict[str, Any]:
         """The report as a JSON document."""

@@ -10,21 +10,18 @@ from typing import Any
 from toolcrib.clock import RealClock, format_time
 from toolcrib.engine import Runtime
 from toolcrib.errors import ConfigurationError, ExpressionError
-from toolcrib.in_force import with_modes
-from toolcrib.loading.expectations import Expectation
-from toolcrib.loading.scenarios import Parallel, Scenario, Step, mocked
+from toolcrib.loading.scenarios import Scenario
+from toolcrib.loading.steps import Advance, Parallel, Step
 from toolcrib.model import JSON, Outcome, Result
-from toolcrib.registry import Registry
 from toolcrib.rendering import Rendering
+from toolcrib.scenarios.answers import compare, is_good, saved
 from toolcrib.scenarios.goldens import GoldenChange, judge_golden
 from toolcrib.scenarios.logs import Happened, Log
 from toolcrib.scenarios.reports import Failure, ScenarioReport
-from toolcrib.scenarios.verifying import told
+from toolcrib.scenarios.tools import registry_for
 from toolcrib.scenarios.verifying import verify as verified
 from toolcrib.session import Session
 from toolcrib.virtual_clock import VirtualClock
-
-_OK = Outcome.OK
 
 
 async def run_scenario(
@@ -50,7 +47,7 @@ async def run_scenario(
     session = runtime.session(
         id=scenario.base or scenario.name,
         seed=seed,
-        clock=VirtualClock(scenario.start),
+        clock=RealClock() if scenario.real else VirtualClock(scenario.start),
         registry=registry_for(runtime.registry, scenario),
     )
     run = _Run(session, scenario, update=update)
@@ -67,24 +64,17 @@ async def run_scenario(
         passed=passed and not failures,
         failures=failures,
         duration=RealClock.monotonic() - started,
-        virtual=session.clock.monotonic(),
+        virtual=0.0 if scenario.real else session.clock.monotonic(),
     )
 
 
-def registry_for(registry: Registry, scenario: Scenario) -> Registry:
-    """The tools as a scenario sees them: its modes, then its mocks."""
-    if not scenario.modes and not scenario.mocks:
-        return registry
-
-    def derive() -> Registry:
-        moded = with_modes(registry, scenario.modes)
-        return moded.with_tools(mocked(moded[name], scenario) for name in scenario.mocks)
-
-    return registry.derived_once((scenario.modes, scenario.mocks, scenario.origin), derive)
-
-
 class _Run:
-    """The steps of one run: what they saved and what was called."""
+    """The steps of one run: what they saved and what was called.
+
+    Attributes:
+        log: What happened.
+        advanced: Seconds by which steps moved time on.
+    """
 
     def __init__(self, session: Session, scenario: Scenario, *, update: bool) -> None:
         self._session = session
@@ -94,12 +84,32 @@ class _Run:
         if scenario.values:
             self._scope["matrix"] = dict(scenario.values)
         self.log = Log(session.registry)
+        self.advanced = 0.0
 
     async def to_the_end(self) -> bool:
         """Run the steps, up to the first that is not as it says; whether there is none."""
         for step in self._scenario.steps:
-            if not (await self.together(step) if isinstance(step, Parallel) else await self.step(step)):
+            if isinstance(step, Step):
+                good = await self.step(step)
+            elif isinstance(step, Parallel):
+                good = await self.together(step)
+            else:
+                good = await self.pass_time(step)
+            if not good:
                 return False
+        return True
+
+    async def pass_time(self, step: Advance) -> bool:
+        """Move time on.
+
+        Raises:
+            ConfigurationError: The clock is real; no document says both.
+        """
+        clock = self._session.clock
+        if not isinstance(clock, VirtualClock):
+            raise ConfigurationError("a real clock can't be moved on", hint="leave `Advance` out")
+        await clock.advance(step.seconds)
+        self.advanced += step.seconds
         return True
 
     async def step(self, step: Step) -> bool:
@@ -121,7 +131,7 @@ class _Run:
         group = (tuple.__new__(Happened, (step, args, result, None)),)
         if step.save_as:
             self._save(step, result)
-        if _is_good(expect, result, scope):
+        if is_good(expect, result, scope):
             self.log.add(group)
             return True
         return self._told(group, scope)
@@ -181,7 +191,7 @@ class _Run:
         for step, _args, result, _wrong in group:
             if step.save_as and result is not None:
                 self._save(step, result)
-            good = good and result is not None and _is_good(step.expect, result, scope)
+            good = good and result is not None and is_good(step.expect, result, scope)
         if good:
             self.log.add(group)
             return True
@@ -240,67 +250,3 @@ class _Run:
 def _not_begun(step: Step, error: ExpressionError) -> Happened:
     failure = Failure(what="args", lines=(error.message,), pointer=step.pointer + "/args")
     return Happened(step, None, None, failure)
-
-
-def saved(result: Result) -> JSON:
-    """What later steps see of a call."""
-    outcome = result.outcome
-    return {
-        "outcome": "ok" if outcome is _OK else outcome.value,  # the value of an outcome is slow to look up
-        "result": result.value,
-        "error": _error(result),
-        "content": _content(result),
-    }
-
-
-def _error(result: Result) -> JSON:
-    return None if result.error is None else result.error.as_json()
-
-
-def _content(result: Result) -> list[JSON]:
-    return [part.as_json() for part in result.content]
-
-
-_PARTS: dict[str, Callable[[Result], JSON]] = {
-    "result": lambda result: result.value,
-    "error": _error,
-    "content": _content,
-    "attempts": lambda result: result.usage.attempts,
-    "elapsed": lambda result: round(result.usage.duration, 9),
-}
-
-
-def _is_good(expect: Expectation, result: Result, scope: Mapping[str, JSON]) -> bool:
-    """Whether an answer is as expected. What is not, or may not be, is for `compare` to tell."""
-    wanted, ended = expect.outcome, result.outcome
-    if expect.golden is not None or (ended is not wanted and (wanted is not None or ended is _OK)):
-        return False
-    if not expect.parts:
-        return True
-    try:
-        for part, matcher in expect.parts.items():
-            if not matcher.matches(_PARTS[part](result), scope):
-                return False
-    except ExpressionError:
-        return False
-    return True
-
-
-def compare(step: Step, result: Result, masked: Result, scope: Mapping[str, JSON]) -> Iterable[Failure]:
-    """What a call answered otherwise than its step expects; `masked` is what may be shown of it."""
-    wanted = step.expect.outcome
-    pointer = f"{step.pointer}/expect"
-    if wanted is None and result.outcome is Outcome.OK:
-        yield Failure(what="outcome", lines=("expected an error, got ok",), pointer=pointer)
-        return
-    if wanted is not None and result.outcome is not wanted:
-        yield Failure(what="outcome", lines=(f"expected {wanted}, got {result.outcome}",), pointer=pointer)
-        return
-    for part, matcher in step.expect.parts.items():
-        try:
-            lines = told(matcher, _PARTS[part](result), _PARTS[part](masked), scope)
-        except ExpressionError as error:
-            yield Failure(what=part, lines=(error.message,), pointer=f"{pointer}/{part}{error.pointer}")
-            continue
-        if lines:
-            yield Failure(what=part, lines=tuple(lines), pointer=f"{pointer}/{part}")

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from toolcrib.errors import ExpressionError
 from toolcrib.loading.expectations import Made, Verify
-from toolcrib.loading.scenarios import Step
+from toolcrib.loading.steps import Step
 from toolcrib.matching import Matcher
 from toolcrib.model import JSON, NOTHING
 from toolcrib.scenarios.reports import Failure

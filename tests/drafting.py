@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolcrib import Descriptor, Problem
-from toolcrib.executors.live.request import CompiledRequest, Misfit, compile_request
+from toolcrib.executors.live.request import CompiledRequest, compile_request
 from toolcrib.http import Request
 from toolcrib.http.draft import Draft
 from toolcrib.loading.files import MemoryFiles
 from toolcrib.model import Origin
+from toolcrib.validation.misfits import Misfit
 from toolcrib.vault import Vault
 
 URL = "https://api.example.com/v1"

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drafting import compiled
-from toolcrib.executors.live.request import Misfit
 from toolcrib.executors.live.scalars import scalar_text
+from toolcrib.validation.misfits import Misfit
 
 NASTY = st.sampled_from(
     ["..", "../", "%2e%2e%2f", "..;/", "a&admin=1", "\r\nX: 1", "?x", "#f", "@evil.example", "//evil.example", ";a=b", "{{ args.x }}", "${X}", "\x00", "\ud800", "\u2028", "."]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from drafting import URL, closed, compiled, drafted, faults, misfit, sent, tried
-from toolcrib.executors.live.request import Misfit
 from toolcrib.executors.live.url import same_shape
+from toolcrib.validation.misfits import Misfit
 from toolcrib.vault import Vault
 
 CITY = f"{URL}/cities/{{{{ args.city }}}}/days"

@@ -12,7 +12,6 @@ from toolcrib.executors.live.selecting import Select, compile_select
 from toolcrib.executors.live.sources import (
     ABSENT,
     Arguments,
-    Misfit,
     Part,
     Source,
     Sources,
@@ -21,6 +20,7 @@ from toolcrib.executors.live.sources import (
 )
 from toolcrib.model import JSON
 from toolcrib.pointers import keys_of
+from toolcrib.validation.misfits import Misfit
 
 POINTER: Final = "/live/body"
 

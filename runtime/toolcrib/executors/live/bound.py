@@ -12,12 +12,13 @@ from toolcrib.executors.live.exchange import Exchange, Route
 from toolcrib.executors.live.needless import is_repeatable
 from toolcrib.executors.live.pages import Pages
 from toolcrib.executors.live.reading import Read, Reading
-from toolcrib.executors.live.request import CompiledRequest, Misfit
+from toolcrib.executors.live.request import CompiledRequest
 from toolcrib.executors.live.showing import plan_of
 from toolcrib.http import Bounds, Sender
 from toolcrib.http.draft import Draft
 from toolcrib.http.messages import parse_origin
-from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
+from toolcrib.model import JSON, Call, Descriptor, Result
+from toolcrib.validation.misfits import Misfit
 from toolcrib.vault.masking import one_call
 from toolcrib.vault.results import masked
 from toolcrib.world import World
@@ -79,7 +80,7 @@ class BoundLive:
         try:
             draft = self._draft(call)
         except Misfit as misfit:
-            return _refused(call, misfit)
+            return misfit.refused(call, "live")
         pages = self._parts.pages
         if pages is None:
             return await self._exchange.answer(call, self._keyed(call, draft))
@@ -99,7 +100,7 @@ class BoundLive:
         try:
             draft = self._draft(call)
         except Misfit as misfit:
-            return _refused(call, misfit)
+            return misfit.refused(call, "live")
         pages = self._parts.pages
         first = draft if pages is None else pages.first(draft, call)
         if isinstance(first, Result):
@@ -150,19 +151,3 @@ def _instead_of(hosts: Collection[str], world: World) -> Iterator[str]:
         _scheme, host, port = parse_origin(written)
         if world.guard.is_named(host, port, hosts):
             yield parse_origin(instead)[1]
-
-
-def _refused(call: Call, misfit: Misfit) -> Result:
-    violation: dict[str, JSON] = {
-        "pointer": misfit.pointer,
-        "keyword": "live",
-        "expected": misfit.hint,
-        "got": None,
-        "hint": misfit.hint,
-    }
-    line = f"{misfit.pointer}: {misfit.message}" + (f"; {misfit.hint}" if misfit.hint else "")
-    return Result.failed(
-        Outcome.INVALID_ARGUMENTS,
-        f"invalid arguments for `{call.tool.name}`:\n{line}",
-        details={"violations": [violation]},
-    )

@@ -8,9 +8,10 @@ from typing import Final, NamedTuple, TypeAlias
 from toolcrib.executors.live.parameters import Step
 from toolcrib.executors.live.placing import cookie_text, header_text
 from toolcrib.executors.live.scalars import kind_of, scalar_text
-from toolcrib.executors.live.sources import Arguments, Misfit, Part, Source, Sources, below
+from toolcrib.executors.live.sources import Arguments, Part, Source, Sources, below
 from toolcrib.http.headers import cookie_fault, fault_of_name, header_fault, is_token
 from toolcrib.model import JSON
+from toolcrib.validation.misfits import Misfit
 
 HEADERS: Final = "/live/headers"
 COOKIES: Final = "/live/cookies"

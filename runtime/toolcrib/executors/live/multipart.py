@@ -11,8 +11,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from toolcrib.executors.live.scalars import kind_of, scalar_text
-from toolcrib.executors.live.sources import ABSENT, Arguments, Misfit, Part, Source, Sources, below, json_text
+from toolcrib.executors.live.sources import ABSENT, Arguments, Part, Source, Sources, below, json_text
 from toolcrib.model import JSON
+from toolcrib.validation.misfits import Misfit
 
 Encoded: TypeAlias = "tuple[bytes, str]"
 """A body and its media type; both empty for none."""

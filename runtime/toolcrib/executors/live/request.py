@@ -28,7 +28,7 @@ from toolcrib.executors.live.soundness import (
     check_unused,
     parameters_of_auth,
 )
-from toolcrib.executors.live.sources import Arguments, Misfit, Part, Sources, below
+from toolcrib.executors.live.sources import Arguments, Part, Sources, below
 from toolcrib.executors.live.url import NOWHERE, Url, compile_url
 from toolcrib.executors.live.url import POINTER as URL
 from toolcrib.http.draft import Draft
@@ -36,7 +36,7 @@ from toolcrib.http.messages import origin_of
 from toolcrib.model import JSON, Descriptor
 from toolcrib.vault import Vault
 
-__all__ = ["CompiledRequest", "Misfit", "Part", "compile_request"]
+__all__ = ["CompiledRequest", "Part", "compile_request"]
 
 ACCEPT: Final = "application/json, */*;q=0.5"
 USER_AGENT: Final = f"toolcrib/{__version__}"

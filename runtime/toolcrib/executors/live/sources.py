@@ -18,6 +18,7 @@ from toolcrib.rendering.values import list_of_names
 from toolcrib.rendering.watch import Watch
 from toolcrib.subschemas import closed_names
 from toolcrib.text import compact
+from toolcrib.validation.misfits import Misfit
 from toolcrib.vault import MissingSecret, Variable, Vault, pieces_of, plain
 
 Arguments: TypeAlias = "dict[str, JSON]"
@@ -41,24 +42,6 @@ class Absence(Enum):
 
 
 ABSENT: Final = Absence.ABSENT
-
-
-class Misfit(Exception):
-    """Arguments that fit the schema, and that no request can be made of. Its texts hold no values.
-
-    Attributes:
-        message: What is wrong, beginning with the argument's name.
-        pointer: JSON Pointer of the argument; empty where it is not one alone.
-        hint: The way out, where there is one.
-        at: JSON Pointer of the place in the descriptor.
-    """
-
-    def __init__(self, message: str, *, pointer: str = "", hint: str = "", at: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.pointer = pointer
-        self.hint = hint
-        self.at = at
 
 
 class Source(NamedTuple):

@@ -17,10 +17,11 @@ from toolcrib.executors.live.placing import (
     segment_text,
     write_parameter,
 )
-from toolcrib.executors.live.sources import Arguments, Misfit, Piece, Source, Sources, text_within
+from toolcrib.executors.live.sources import Arguments, Piece, Source, Sources, text_within
 from toolcrib.http.messages import DEFAULT_PORTS
 from toolcrib.rendering.braces import Body
 from toolcrib.secrets import is_secret_name, secret_part
+from toolcrib.validation.misfits import Misfit
 from toolcrib.vault import Variable
 
 POINTER: Final = "/live/url"

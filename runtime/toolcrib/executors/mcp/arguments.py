@@ -13,6 +13,7 @@ from toolcrib.pointers import pointer_step, pointer_to
 from toolcrib.rendering import compile_value
 from toolcrib.rendering.watch import Watch
 from toolcrib.subschemas import closed_names
+from toolcrib.validation.misfits import Misfit
 
 Arguments: TypeAlias = "dict[str, JSON]"
 
@@ -29,22 +30,6 @@ _ABSENT: Final = _Absence.ABSENT
 
 _Read: TypeAlias = Callable[[Arguments], Any]
 """Works out a JSON value, or `_ABSENT`; raises ExpressionError."""
-
-
-class Misfit(Exception):
-    """Arguments that fit the schema, and that the server can't be asked with. Its texts hold no values.
-
-    Attributes:
-        message: What is wrong.
-        pointer: JSON Pointer of the argument; empty where it is not one alone.
-        hint: The way out, where there is one.
-    """
-
-    def __init__(self, message: str, *, pointer: str = "", hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.pointer = pointer
-        self.hint = hint
 
 
 class Overlay(NamedTuple):

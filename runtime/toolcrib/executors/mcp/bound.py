@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from toolcrib.addresses import address_of
 from toolcrib.executors.mcp import failures
-from toolcrib.executors.mcp.arguments import Misfit, Overlay
+from toolcrib.executors.mcp.arguments import Overlay
 from toolcrib.executors.mcp.connections import Connections
 from toolcrib.executors.mcp.failures import Asked, Broken, Down, Garbled, Refused, Silent
 from toolcrib.model import JSON, Call, CallContext, Descriptor, Outcome, Progress, Result
@@ -15,6 +15,7 @@ from toolcrib.secrets import redact
 from toolcrib.servers import Server, Verdict
 from toolcrib.subschemas import closed_names
 from toolcrib.text import compact
+from toolcrib.validation.misfits import Misfit
 from toolcrib.vault import Vault
 from toolcrib.vault.results import masked
 
@@ -65,7 +66,7 @@ class BoundMcp:
         try:
             arguments = self._overlay.over(call.arguments)
         except Misfit as misfit:
-            return _refused(call, misfit)
+            return misfit.refused(call, "mcp")
         try:
             result = await self._called(call, arguments)
         except Down as down:
@@ -79,7 +80,7 @@ class BoundMcp:
         try:
             arguments = self._overlay.over(call.arguments)
         except Misfit as misfit:
-            return _refused(call, misfit)
+            return misfit.refused(call, "mcp")
         server = self._asked.server
         verdict = self._connections.world.judge(server, None)
         refused = self._refused_by(verdict)
@@ -188,19 +189,3 @@ class BoundMcp:
         except (TypeError, ValueError):
             return True
         return self._vault.knows(text.encode())
-
-
-def _refused(call: Call, misfit: Misfit) -> Result:
-    violation: dict[str, JSON] = {
-        "pointer": misfit.pointer,
-        "keyword": "mcp",
-        "expected": misfit.hint,
-        "got": None,
-        "hint": misfit.hint,
-    }
-    line = f"{misfit.pointer}: {misfit.message}" + (f"; {misfit.hint}" if misfit.hint else "")
-    return Result.failed(
-        Outcome.INVALID_ARGUMENTS,
-        f"invalid arguments for `{call.tool.name}`:\n{line}",
-        details={"violations": [violation]},
-    )

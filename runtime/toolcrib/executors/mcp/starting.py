@@ -20,6 +20,9 @@ from toolcrib.vault import MissingSecret, Vault, variables_of
 MISSING_EXTRA = "pip install 'toolcrib[mcp]'"
 """The way out where the SDK is not installed."""
 
+_OF_THE_EXTRA = frozenset(("mcp", "mcp_types", "httpx2", "anyio", "pydantic"))
+"""The packages of the extra that are imported here."""
+
 _LAST_WORDS = 2000
 """Characters that are told of what a server wrote to stderr."""
 
@@ -54,7 +57,7 @@ def locked(server: Server, verdict: Verdict) -> Down | None:
 
 def down_of(server: Server, failure: Exception, link: Link | None) -> Down:
     """The error of a server that could not be started."""
-    if isinstance(failure, ImportError) and link is None:
+    if _is_of_the_extra(failure):
         return missing_extra()
     if isinstance(failure, MissingSecret):
         return missing_secret(server, failure)
@@ -83,12 +86,16 @@ def is_foreseen(failure: Exception) -> bool:
 
     The SDK raises RuntimeError where no version of the protocol is shared, and ValueError for what is no answer.
     """
-    return isinstance(failure, _FORESEEN)
+    return isinstance(failure, _FORESEEN) or _is_of_the_extra(failure)
 
 
-_FORESEEN = (
-    ToolcribError, Broken, Refused, Garbled, EgressRefused, OSError, RuntimeError, ValueError, ImportError
-)  # fmt: skip
+_FORESEEN = (ToolcribError, Broken, Refused, Garbled, EgressRefused, OSError, RuntimeError, ValueError)
+
+
+def _is_of_the_extra(failure: Exception) -> bool:
+    """Whether something of the extra is not there; what else can't be imported is a bug."""
+    name = (failure.name or "") if isinstance(failure, ImportError) else ""
+    return name.partition(".")[0] in _OF_THE_EXTRA
 
 
 def _what(server: Server, failure: Exception) -> tuple[str, str]:

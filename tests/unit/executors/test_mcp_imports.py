@@ -1,0 +1,47 @@
+"""What a call is told where something can't be imported: a package of the extra that is missing, or a bug of ours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+CALL = """
+import asyncio, sys
+
+import toolcrib
+from toolcrib.servers import Server
+
+sys.modules[sys.argv[1]] = None  # it can't be imported
+kinds = toolcrib.Executors.installed()
+text = "name: buy\\ninput_schema: {type: object}\\nmcp: {server: shop}"
+registry = toolcrib.Registry.parse("memory", text, kinds=kinds)
+servers = {"shop": Server("shop", command=sys.executable)}
+runtime = toolcrib.Runtime(registry, executors=kinds, servers=servers)
+result = asyncio.run(runtime.call("buy"))
+print(result.error.code, result.message, sep="\\n")
+"""
+
+
+def called_without(module):
+    return subprocess.run(
+        [sys.executable, "-c", CALL, module], capture_output=True, text=True, check=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize("module", ["mcp.client.session", "anyio"])
+def test_a_missing_package_of_the_extra_is_told_with_what_to_install(module):
+    done = called_without(module)
+    code, message = done.stdout.split("\n", 1)
+    assert code == "missing_extra"
+    assert "pip install 'toolcrib[mcp]'" in message
+
+
+def test_what_else_can_not_be_imported_is_a_bug_and_no_missing_extra():
+    done = called_without("toolcrib.executors.mcp.connection")
+    code, message = done.stdout.split("\n", 1)
+    assert code == "server_down"
+    assert "a bug (ModuleNotFoundError)" in message
+    assert "toolcrib[mcp]" not in message
+    assert "import of toolcrib.executors.mcp.connection halted" in done.stderr

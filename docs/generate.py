@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from toolcrib.schemas import envelope
 FOLDER = Path(__file__).parent / "reference"
 
 Schema = dict[str, Any]
+
+Row = tuple[str, ...]
 
 GENERATED = "<!-- Written by docs/generate.py. -->\n"
 
@@ -120,7 +122,7 @@ def schema_page(title: str, schema: Schema, more: str = "") -> str:
         parts += [f"## {heading}\n"] if heading else []
         if heading in schema.get("$defs", {}) and "description" in described:
             parts.append(f"{described['description']}\n")
-        parts.append("\n".join(table(described, schema)) + "\n")
+        parts.append(table(COLUMNS, keys(described, schema)) + "\n")
     return "\n".join(parts)
 
 
@@ -139,15 +141,22 @@ def objects(schema: Schema, root: Schema, place: str = "") -> Iterator[tuple[str
         yield from objects(entry, root, name)
 
 
-def table(schema: Schema, root: Schema) -> Iterator[str]:
+COLUMNS = ("key", "value", "meaning", "default", "example")
+
+
+def keys(schema: Schema, root: Schema) -> Iterator[Row]:
     """The keys of one object."""
-    yield "| key | value | meaning | default | example |"
-    yield "|---|---|---|---|---|"
     for name, entry in schema["properties"].items():
         told = resolved(entry, root)
         default = "required" if name in schema.get("required", ()) else shown(told.get("default"))
         example = shown(next(iter(told.get("examples", ())), None))
-        yield f"| `{name}` | {kind(entry, root)} | {told.get('description', '')} | {default} | {example} |"
+        yield f"`{name}`", kind(entry, root), told.get("description", ""), default, example
+
+
+def table(columns: Row, rows: Iterable[Row]) -> str:
+    """A table; its cells are Markdown already."""
+    head, *lines = ["| " + " | ".join(cells) + " |" for cells in (columns, *rows)]
+    return "\n".join([head, "|" + "---|" * len(columns), *lines])
 
 
 def resolved(schema: Schema, root: Schema) -> Schema:
@@ -212,17 +221,11 @@ def shown(value: Any) -> str:
 def function_page() -> str:
     """The functions of expressions."""
     rows = [
-        f"| `{name}` | {arguments(function)} | {cell(function.summary)} |"
+        (f"`{name}`", arguments(function), cell(function.summary))
         for name, function in sorted(FUNCTIONS.items())
     ]
-    heading = [
-        "# Functions of expressions\n",
-        GENERATED,
-        f"{FUNCTION_NOTE}\n",
-        "| function | arguments | gives |",
-        "|---|---|---|",
-    ]
-    return "\n".join([*heading, *rows]) + "\n"
+    functions = table(("function", "arguments", "gives"), rows)
+    return f"# Functions of expressions\n\n{GENERATED}\n{FUNCTION_NOTE}\n\n{functions}\n"
 
 
 FINER = (
@@ -310,22 +313,19 @@ def arguments(function: Function) -> str:
 
 
 def outcome_page() -> str:
-    """The closed set of outcomes."""
-    lines = [
-        "# Outcomes\n",
-        GENERATED,
-        f"{OUTCOMES}\n",
-        "| outcome | when | error class | exit code |",
-        "|---|---|---|---|",
-    ]
-    for outcome in Outcome:
-        cls = None if outcome is Outcome.OK else error_for(outcome)
-        when = "The tool answered, and the answer fits its schema." if cls is None else first_line(cls)
-        name = "" if cls is None else f"`{cls.__name__}`"
-        lines.append(f"| `{outcome}` | {when} | {name} | {OF_OUTCOME[outcome]} |")
-    lines += [f"\n{FINER}\n", "| code | outcome | when |", "|---|---|---|"]
-    lines += [f"| `{code}` | `{outcome}` | {when} |" for code, outcome, when in FINER_CODES]
-    return "\n".join(lines) + "\n"
+    """The closed set of outcomes, and the finer codes."""
+    outcomes = table(("outcome", "when", "error class", "exit code"), map(outcome_row, Outcome))
+    finer = [(f"`{code}`", f"`{outcome}`", when) for code, outcome, when in FINER_CODES]
+    codes = table(("code", "outcome", "when"), finer)
+    return f"# Outcomes\n\n{GENERATED}\n{OUTCOMES}\n\n{outcomes}\n\n{FINER}\n\n{codes}\n"
+
+
+def outcome_row(outcome: Outcome) -> Row:
+    """One outcome: when a call has it, and what it becomes."""
+    cls = None if outcome is Outcome.OK else error_for(outcome)
+    when = "The tool answered, and the answer fits its schema." if cls is None else first_line(cls)
+    name = "" if cls is None else f"`{cls.__name__}`"
+    return f"`{outcome}`", when, name, str(OF_OUTCOME[outcome])
 
 
 def first_line(cls: type) -> str:
@@ -339,7 +339,12 @@ def cli_page() -> str:
     notes = {heading: text for heading, _, text in (section.partition("\n\n") for section in sections)}
     with click.Context(cli, info_name="toolcrib", **cli.context_settings) as ctx:
         verbs = {name: verb for name in cli.list_commands(ctx) if (verb := cli.get_command(ctx, name))}
-        parts = [opening.format(verbs="\n".join(verb_rows(verbs)), options="\n".join(option_rows(cli, ctx)))]
+        parts = [
+            opening.format(
+                verbs=table(("verb", "what it does"), map(verb_row, verbs.items())),
+                options=option_table(cli, ctx),
+            )
+        ]
         parts.append(f"## Exit codes\n\n{notes.pop('Exit codes')}")
         for name, verb in verbs.items():
             parts += verb_section(verb, ctx, name, notes.pop(name, ""))
@@ -348,12 +353,10 @@ def cli_page() -> str:
     return f"{title}\n\n{GENERATED}{rest.rstrip()}\n"
 
 
-def verb_rows(verbs: dict[str, click.Command]) -> Iterator[str]:
-    """The verbs, each with a link to its section."""
-    yield "| verb | what it does |"
-    yield "|---|---|"
-    for name, verb in verbs.items():
-        yield f"| [`{name}`](#{name}) | {cell((verb.help or '').partition(chr(10))[0])} |"
+def verb_row(named: tuple[str, click.Command]) -> Row:
+    """One verb, with a link to its section."""
+    name, verb = named
+    return f"[`{name}`](#{name})", cell((verb.help or "").partition("\n")[0])
 
 
 def verb_section(verb: click.Command, parent: click.Context, name: str, note: str = "") -> Iterator[str]:
@@ -363,8 +366,8 @@ def verb_section(verb: click.Command, parent: click.Context, name: str, note: st
         below = verb.list_commands(ctx) if isinstance(verb, click.Group) else []
         yield f"{'#' * len(ctx.command_path.split())} {ctx.command_path.partition(' ')[2]}\n\n"
         yield f"```text\n{words}{' VERB ...' if below else ''}\n```\n\n{told(verb)}\n\n"
-        rows = list(option_rows(verb, ctx))
-        yield "\n".join([*rows, "", ""]) if rows else ""
+        options = option_table(verb, ctx)
+        yield f"{options}\n\n" if options else ""
         yield f"{note.strip()}\n\n" if note else ""
         for inner in below:
             command = verb.get_command(ctx, inner) if isinstance(verb, click.Group) else None
@@ -407,14 +410,13 @@ def spelt(option: click.Option, ctx: click.Context, between: str) -> str:
     return names if option.is_flag or option.count else f"{names} {option.make_metavar(ctx)}"
 
 
-def option_rows(verb: click.Command, ctx: click.Context) -> Iterator[str]:
-    """The options of a verb with their help; nothing where it has none of its own."""
-    options = own_options(verb, ctx)
-    if options:
-        yield "| option | meaning |"
-        yield "|---|---|"
-    for option in options:
-        yield f"| `{cell(spelt(option, ctx, ' / '))}` | {cell(option.help or '')}{default_of(option)} |"
+def option_table(verb: click.Command, ctx: click.Context) -> str:
+    """The options of a verb with their help; empty where it has none of its own."""
+    rows = [
+        (f"`{cell(spelt(option, ctx, ' / '))}`", f"{cell(option.help or '')}{default_of(option)}")
+        for option in own_options(verb, ctx)
+    ]
+    return table(("option", "meaning"), rows) if rows else ""
 
 
 def default_of(option: click.Option) -> str:

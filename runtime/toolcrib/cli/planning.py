@@ -23,6 +23,7 @@ class Plan(NamedTuple):
         tags: One of these tags; empty for all.
         seed: In place of each scenario's own.
         repeat: In place of each scenario's own.
+        interleave: In how many further orders the calls of parallel steps begin.
     """
 
     reading: Reading
@@ -31,6 +32,7 @@ class Plan(NamedTuple):
     tags: tuple[str, ...] = ()
     seed: int | None = None
     repeat: int | None = None
+    interleave: int = 0
 
     @property
     def filtered(self) -> bool:
@@ -55,11 +57,14 @@ class Plan(NamedTuple):
         ]
         examples = [scenario for tool in tools if (scenario := examples_of(tool)) is not None]
         there = sorted([*runtime.scenarios, *examples], key=_place)
-        runs = [run for scenario in there for run in runs_of(scenario, repeat=self.repeat, seed=self.seed)]
+        runs = [run for scenario in there for run in self._runs_of(scenario)]
         try:
             return runtime, select(runs, keyword=self.keyword, tags=self.tags)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="-k") from error
+
+    def _runs_of(self, scenario: Scenario) -> list[Scenario]:
+        return runs_of(scenario, repeat=self.repeat, seed=self.seed, interleave=self.interleave)
 
 
 def _place(scenario: Scenario) -> tuple[str, int]:

@@ -64,6 +64,13 @@ def _processors() -> int:
     metavar="N",
     help="Run each so often, with the next seed each time, instead of its own `repeat`.",
 )
+@click.option(
+    "--interleave",
+    type=click.IntRange(0, MOST_RUNS - 1),
+    default=0,
+    metavar="N",
+    help="Run those with parallel steps in N more orders of their calls too.",
+)
 @click.option("--fail-fast", is_flag=True, help="Stop at the first scenario that fails.")
 @click.option(
     "-j",
@@ -101,6 +108,7 @@ def command(
     tags: tuple[str, ...],
     seed: int | None,
     repeat: int | None,
+    interleave: int,
     fail_fast: bool,
     jobs: int,
     update: bool,
@@ -122,7 +130,7 @@ def command(
         raise click.UsageError(
             "`--watch` would run again for every file that `--update` writes; leave one out"
         )
-    plan = Plan(reading, paths, keyword, tags, seed, repeat)
+    plan = Plan(reading, paths, keyword, tags, seed, repeat, interleave)
     options = _Options(
         form="json" if as_json else form,
         jobs=jobs,

@@ -46,6 +46,8 @@ class Scenario:
         origin: Where it came from.
         values: The matrix of one run: key -> its value.
         run: The number of one run among those of its combination, from 1.
+        order: The number of the order in which the calls of parallel steps begin, from 1, the written one; 0 where
+            there is no other.
         base: The name as it is written, where this is one of several runs.
     """
 
@@ -64,6 +66,7 @@ class Scenario:
     origin: Origin = field(default_factory=Origin)
     values: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     run: int = 1
+    order: int = 0
     base: str = ""
 
     @property

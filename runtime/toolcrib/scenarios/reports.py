@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from toolcrib.loading.scenarios import Scenario
-from toolcrib.loading.steps import Step
+from toolcrib.loading.steps import Parallel, Step
 from toolcrib.model import JSON, Result
 from toolcrib.scenarios.goldens import GoldenChange
 from toolcrib.text import compact, truncate
@@ -136,8 +136,20 @@ class ScenarioReport:
         left = self._left()
         if left:
             lines.append(f"  {left} later step{'s' if left != 1 else ''} did not run")
+        lines += [f"  {line}" for line in self.order_lines]
         lines.append(f"  seed {self.seed}")
         return "\n".join(lines)
+
+    @property
+    def order_lines(self) -> list[str]:
+        """In which order the calls of parallel steps began, a line a step; none where they can begin in one only."""
+        return [f"begun in the order {', '.join(labels)}" for labels in self._order()]
+
+    def _order(self) -> list[list[str]]:
+        if not self.scenario.order:
+            return []
+        parallel = (step for step in self.scenario.steps if isinstance(step, Parallel))
+        return [[call.label for call in step.calls] for step in parallel]
 
     def _left(self) -> int:
         """How many steps did not run."""
@@ -154,6 +166,7 @@ class ScenarioReport:
             "line": self.scenario.origin.line,
             "matrix": dict(self.scenario.values),
             "run": self.scenario.run,
+            "order": self._order(),
             "passed": self.passed,
             "seed": self.seed,
             "duration": round(self.duration, 6),

@@ -157,6 +157,7 @@ def test_the_json_of_a_report_is_stable():
         "line": 19,
         "matrix": {},
         "run": 1,
+        "order": [],
         "passed": False,
         "seed": 7,
         "virtual": 0.0,

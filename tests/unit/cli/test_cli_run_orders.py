@@ -25,7 +25,7 @@ steps: [{call: stamp}]
 
 @pytest.fixture
 def race(tools, write):
-    write({"descriptors/races/queue.scenario.yaml": RACE})
+    write({"descriptors/queue/queue.scenario.yaml": RACE})
     return tools
 
 

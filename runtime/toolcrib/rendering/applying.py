@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 from toolcrib.errors import ExpressionError, did_you_mean
 from toolcrib.model import JSON
+from toolcrib.rendering.drawing import COUNTS
 from toolcrib.rendering.functions import FUNCTIONS, Function
-from toolcrib.rendering.reader import Part, combined
+from toolcrib.rendering.reader import Part, Reader, combined
 from toolcrib.rendering.values import Run, list_of_names, shortened
 
 INSTEAD: Mapping[str, str] = {
@@ -31,10 +33,11 @@ INSTEAD: Mapping[str, str] = {
 """Names that people bring from elsewhere -> what to write here."""
 
 
-def apply(name: str, parts: Sequence[Part], fields: Sequence[str] = ()) -> Part:
+def apply(reader: Reader, name: str, parts: Sequence[Part], fields: Sequence[str] = ()) -> Part:
     """A function with its values.
 
     Args:
+        reader: What compiles the expression around it.
         name: The function.
         parts: Its values, that before the bar first, those of named arguments last.
         fields: The names of the named arguments.
@@ -44,7 +47,18 @@ def apply(name: str, parts: Sequence[Part], fields: Sequence[str] = ()) -> Part:
     """
     function = known_function(name)
     check_shape(name, function, len(parts) - len(fields), fields)
+    if function.source:
+        return _drawn(reader, name, function, [part.run for part in parts])
     return combined(lambda *runs: _applied(function.run, runs, fields), *parts)
+
+
+def _drawn(reader: Reader, name: str, function: Function, runs: list[Run]) -> Part:
+    """A function that is not pure: it asks what the scope provides for it, and is never worked out before."""
+    source, draw = function.source, function.run
+    place = reader.provided(source, name)
+    if source == COUNTS:
+        return Part(lambda scope: draw(scope[source], *[run(scope) for run in runs]))
+    return Part(lambda scope: draw(cast("Any", scope[source])(place), *[run(scope) for run in runs]))
 
 
 def known_function(name: str) -> Function:

@@ -84,7 +84,7 @@ def _call_of(reader: Reader, name: str, places: list[nodes.Expr], node: nodes.Fi
     fields = [str(pair.key) for pair in node.kwargs]
     check_shape(name, function, len(places), fields)
     parts = [reader.compile(place) for place in places] + [reader.compile(pair.value) for pair in node.kwargs]
-    return apply(name, parts, fields)
+    return apply(reader, name, parts, fields)
 
 
 def read_test(reader: Reader, node: nodes.Test) -> Part:

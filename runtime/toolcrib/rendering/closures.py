@@ -21,9 +21,9 @@ from toolcrib.rendering.reader import Part, Reader, combined, joined, literal
 from toolcrib.rendering.values import Run, Scope, bounded_number, equal, kind
 
 
-def reader_for(names: Collection[str]) -> Reader:
-    """A reader of one expression or template that may read these root names."""
-    return Reader(names, _READERS)
+def reader_for(names: Collection[str], place: str = "") -> Reader:
+    """A reader of one expression or template that may read these root names; `place` as in `Reader`."""
+    return Reader(names, _READERS, place)
 
 
 def _written(node: nodes.Node) -> str:

@@ -51,22 +51,23 @@ def is_expression(text: str) -> bool:
     return "{{" in text
 
 
-def compile_expression(source: str, names: Collection[str]) -> Expression:
+def compile_expression(source: str, names: Collection[str], place: str = "") -> Expression:
     """Compile an expression that is written without its braces.
 
     Args:
         source: The expression.
         names: The root names that it may read.
+        place: Where it stands in its document; functions that draw give other values at another place.
 
     Raises:
         ExpressionError: `expression_syntax`, `unknown_name`, `unknown_function`,
             `expression_not_allowed`, `expression_too_large`; or a constant part that fails.
     """
-    part, used = compile_node(source, names)
+    part, used = compile_node(source, names, place)
     return Expression(source.strip(), used, part.run)
 
 
-def compile_node(source: str, names: Collection[str]) -> tuple[Part, frozenset[str]]:
+def compile_node(source: str, names: Collection[str], place: str = "") -> tuple[Part, frozenset[str]]:
     """Compile an expression.
 
     Returns:
@@ -77,17 +78,17 @@ def compile_node(source: str, names: Collection[str]) -> tuple[Part, frozenset[s
     """
     path = read_path(source) if len(source) <= _PATH_SOURCE else None
     if path is not None:
-        reader = Reader(names)
+        reader = Reader(names, place=place)
         return compile_path(*path, reader), frozenset(reader.used)
     from toolcrib.rendering.parsing import compile_parsed  # noqa: PLC0415 -- slow, and most mocks read paths only
 
-    return compile_parsed(source, names)
+    return compile_parsed(source, names, place)
 
 
-def compile_condition(source: str, names: Collection[str]) -> Expression:
+def compile_condition(source: str, names: Collection[str], place: str = "") -> Expression:
     """Compile what must be one whole expression with its braces: the `if` of a rule.
 
-    Blanks around the braces are allowed.
+    Blanks around the braces are allowed; `place` as in `compile_expression`.
 
     Raises:
         ExpressionError: As `compile_expression`; and `expression_syntax` for anything but one
@@ -101,7 +102,7 @@ def compile_condition(source: str, names: Collection[str]) -> Expression:
         )
     pieces = split(text)
     if len(pieces) == 1 and isinstance(pieces[0], Body):
-        return compile_expression(pieces[0].source, names)
+        return compile_expression(pieces[0].source, names, place)
     raise ExpressionError(
         f"`{shortened(text)}` is more than one whole expression",
         code="expression_syntax",

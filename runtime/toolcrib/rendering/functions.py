@@ -1,4 +1,4 @@
-"""The functions that expressions may call. All of them are pure.
+"""The functions that expressions may call. All of them are pure but those of `rendering.drawing`.
 
 Each function is written as a filter, `orders | find(id=1)`, or as a call, `find(orders, id=1)`: the
 value before the bar is the first argument. Where Jinja2's filter of the same name differs, Python's
@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from toolcrib.errors import ExpressionError
 from toolcrib.model import JSON
-from toolcrib.rendering import arithmetic
+from toolcrib.rendering import arithmetic, dates, drawing
 from toolcrib.rendering.operators import add, greater, is_number, less
 from toolcrib.rendering.values import (
     MOST_ITEMS,
@@ -41,12 +41,14 @@ class Function(NamedTuple):
         least: Fewest arguments, the value before the bar included.
         most: Most of them; None for any number.
         fields: `no` named arguments; `must`: at least one; `either`: those or an argument by place.
+        source: The hidden name of the scope that it asks, which `run` takes first; empty for a pure function.
     """
 
     run: Callable[..., JSON]
     least: int
     most: int | None
-    fields: Literal["no", "must", "either"]
+    fields: Literal["no", "must", "either"] = "no"
+    source: str = ""
 
     @property
     def summary(self) -> str:
@@ -430,3 +432,15 @@ def replace(value: JSON, old: JSON, new: JSON) -> JSON:
     if text_size(text) + text.count(gone) * text_size(come) > 2 * MOST_TEXT:
         raise ExpressionError(f"the result of `replace` would be longer than {MOST_TEXT // 1024} KiB")
     return bounded_text(text.replace(gone, come))
+
+
+# Times, and what is not pure.
+
+_functions |= {
+    "date_add": Function(dates.date_add, 2, 2),
+    "seconds_between": Function(dates.seconds_between, 2, 2),
+    "pick": Function(drawing.pick, 1, 1, source=drawing.DRAWS),
+    "random": Function(drawing.random, 2, 2, source=drawing.DRAWS),
+    "seq": Function(drawing.sequence, 1, 2, source=drawing.COUNTS),
+    "uuid": Function(drawing.uuid, 0, 0, source=drawing.DRAWS),
+}

@@ -23,9 +23,9 @@ MOST_SOURCE = 16 * 1024
 ENVIRONMENT = Environment(keep_trailing_newline=True, autoescape=False)  # noqa: S701 -- nothing is rendered by it
 
 
-def compile_parsed(source: str, names: Collection[str]) -> tuple[Part, frozenset[str]]:
+def compile_parsed(source: str, names: Collection[str], place: str = "") -> tuple[Part, frozenset[str]]:
     """Compile an expression of any kind; as `compile_node`."""
-    reader = reader_for(names)
+    reader = reader_for(names, place)
     part = reader.compile(parsed(lambda: _parse_body(source), source))
     return part, frozenset(reader.used)
 

@@ -17,7 +17,7 @@ from toolcrib.rendering.values import Run, Scope
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _PATH: Final = re.compile(rf"\s*({_NAME}(?:\.{_NAME})*)\s*((?:\|\s*{_NAME}\s*)*)")
-_RESERVED: Final = frozenset(
+RESERVED: Final = frozenset(
     ["True", "False", "None", "true", "false", "none", "and", "or", "not", "if", "else", "in", "is"]
 )
 """Names that may mean something else to the parser, at whatever place."""
@@ -37,7 +37,7 @@ def read_path(source: str) -> tuple[list[str], list[str]] | None:
         return None
     path, behind = match.groups()
     names, functions = path.split("."), [name.strip() for name in behind.split("|")[1:]]
-    if len(names) + len(functions) > _MOST or not _RESERVED.isdisjoint((*names, *functions)):
+    if len(names) + len(functions) > _MOST or not RESERVED.isdisjoint((*names, *functions)):
         return None
     return names, functions
 
@@ -54,7 +54,7 @@ def compile_path(names: list[str], functions: list[str], reader: Reader) -> Part
     for name in names[1:]:
         part = member_part(reader, part, name)
     for function in functions:
-        part = apply(function, [part])
+        part = apply(reader, function, [part])
     return part
 
 

@@ -92,8 +92,10 @@ class Reader:
 
     Args:
         names: The root names that may be read; as a mapping, each with the keys that its value may
-            have, or None where they are not known.
+            have, or None where they are not known. Those that are no identifiers are hidden: functions
+            read them, and no expression can name them.
         readers: Kind of node -> what compiles it; other kinds are refused.
+        place: Where the expression stands; tells the draws of one place from those of another.
 
     Attributes:
         used: The root names that were read, without those of loops.
@@ -103,12 +105,15 @@ class Reader:
         self,
         names: Collection[str],
         readers: Mapping[type[nodes.Node], Callable[[Reader, Any], Part]] | None = None,
+        place: str = "",
     ) -> None:
         self.used: set[str] = set()
         self._readers = readers or {}
         self._names = names
         self._keys: Mapping[str, Collection[str] | None] = names if isinstance(names, Mapping) else {}
         self._local: frozenset[str] = frozenset()
+        self._place = place
+        self._provided = 0
         self._count = 0
         self._depth = 0
 
@@ -164,13 +169,33 @@ class Reader:
         if name in self._names:
             self.used.add(name)
             return name
-        known = sorted({*self._names, *self._local})
+        known = sorted(name for name in {*self._names, *self._local} if name.isidentifier())
         there = f"the names here are {list_of_names(known, 20)}" if known else "there are no names here"
         if name in FUNCTIONS:
-            hint = f"`{name}` is a function: write it behind a bar, `value | {name}`, or call it, `{name}(value)`"
+            ways = f"write it behind a bar, `value | {name}`, or call it, `{name}(value)`"
+            hint = f"`{name}` is a function: {ways if FUNCTIONS[name].least else f'call it, `{name}()`'}"
         else:
             hint = did_you_mean(name, known) or f"a text is written in quotes: `'{name}'`"
         raise ExpressionError(f"`{name}` is not known: {there}", code="unknown_name", hint=hint)
+
+    def provided(self, source: str, function: str) -> str:
+        """Note that a function reads a hidden name of the scope.
+
+        Returns:
+            The place of this use, different from all others of the document.
+
+        Raises:
+            ExpressionError: `unknown_function`; the function means nothing here.
+        """
+        if source not in self._names:
+            raise ExpressionError(
+                f"`{function}` can't be used here",
+                code="unknown_function",
+                hint="only what a mock answers or changes can draw values and count",
+            )
+        self.used.add(source)
+        self._provided += 1
+        return f"{self._place}#{self._provided}"
 
     def key(self, owner: tuple[str, ...], name: JSON) -> None:
         """Check a key that is read of a root name whose keys are known.

@@ -53,7 +53,12 @@ class Rendering(NamedTuple):
 
 
 def compile_value(
-    value: JSON, names: Collection[str], problems: list[Problem], pointer: str = ""
+    value: JSON,
+    names: Collection[str],
+    problems: list[Problem],
+    pointer: str = "",
+    *,
+    forms: bool = False,
 ) -> Rendering:
     """Compile a structure. Every text is read: `{{ ... }}` is an expression, `$${` a literal `${`.
 
@@ -62,18 +67,20 @@ def compile_value(
         names: The root names that its expressions may read.
         problems: Receives every fault; a text with a fault renders as it was written.
         pointer: Where the structure stands; put before the pointers of problems and errors.
+        forms: Whether mappings with `for_each` are loops and no data; see `rendering.loops`.
     """
-    reader = _StructureReader(names, problems)
+    reader = _StructureReader(names, problems, forms=forms)
     part = reader.read(value, pointer, 0)
     run = literal(part.value).run if part.constant else part.run
     return Rendering(part.constant, frozenset(reader.used), run, part)
 
 
 class _StructureReader:
-    def __init__(self, names: Collection[str], problems: list[Problem]) -> None:
+    def __init__(self, names: Collection[str], problems: list[Problem], *, forms: bool) -> None:
         self.used: set[str] = set()
         self._names = names
         self._problems = problems
+        self._forms = forms
 
     def read(self, value: JSON, pointer: str, depth: int) -> Part:
         if depth > _MOST_NESTING:
@@ -88,11 +95,26 @@ class _StructureReader:
             parts = [self.read(item, f"{pointer}/{place}", depth + 1) for place, item in enumerate(value)]
             return _container([part.value for part in parts], enumerate(parts), parts)
         if isinstance(value, dict):
+            if self._forms and "for_each" in value:
+                form = self._form(value, pointer)
+                if form is not None:
+                    return form
             for key in value:
                 self._check_key(key, pointer)
             inner = {key: self.read(item, _below(pointer, key), depth + 1) for key, item in value.items()}
             return _container({key: part.value for key, part in inner.items()}, inner.items(), inner)
         return literal(value)
+
+    def _form(self, value: dict[str, JSON], pointer: str) -> Part | None:
+        from toolcrib.rendering.loops import is_form  # noqa: PLC0415 -- most structures have none
+
+        if not is_form(value):
+            return None
+        from toolcrib.rendering.forms import read_form  # noqa: PLC0415 -- as above
+
+        part, used = read_form(value, self._names, self._problems, pointer)
+        self.used |= used
+        return part
 
     def _without_variables(self, text: str, pointer: str) -> str:
         """The text with `$${` as a literal; `${` alone looks a value up elsewhere, and never here."""
@@ -127,7 +149,7 @@ class _StructureReader:
             self._problems.append(_problem(error, pointer))
             return literal(text)
         found = len(self._problems)
-        parts = [self._piece(piece, pointer) for piece in pieces]
+        parts = [self._piece(piece, pointer, number) for number, piece in enumerate(pieces)]
         if len(self._problems) > found:
             return literal(text)
         try:
@@ -135,13 +157,13 @@ class _StructureReader:
         except ExpressionError as error:
             self._problems.append(_problem(error, pointer))
             return literal(text)
-        return part if part.constant else part._replace(run=_placed(part.run, pointer), bare=part.run)
+        return part if part.constant else part._replace(run=placed(part.run, pointer), bare=part.run)
 
-    def _piece(self, piece: str | Body, pointer: str) -> Part:
+    def _piece(self, piece: str | Body, pointer: str, number: int) -> Part:
         if isinstance(piece, str):
             return literal(piece)
         try:
-            part, used = compile_node(piece.source, self._names)
+            part, used = compile_node(piece.source, self._names, f"{pointer}:{number}")
         except ExpressionError as error:
             self._problems.append(_problem(error, pointer))
             return literal(piece.source)
@@ -157,7 +179,7 @@ def _below(pointer: str, key: str) -> str:
     return f"{pointer}/{pointer_step(key)}"
 
 
-def _placed(run: Run, pointer: str) -> Run:
+def placed(run: Run, pointer: str) -> Run:
     """The same, with errors that say where. An error that has a place comes from a lazy scope and keeps it."""
 
     def leaf(scope: Scope) -> JSON:

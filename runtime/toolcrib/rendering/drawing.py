@@ -1,0 +1,77 @@
+"""Functions that are not pure: they draw values by a key, or count.
+
+They read hidden names of the scope, which no expression can name; where a scope does not provide them, the
+functions are refused when a document is loaded.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+from uuid import UUID
+
+from toolcrib.errors import ExpressionError
+from toolcrib.model import JSON
+from toolcrib.rendering.operators import is_number
+from toolcrib.rendering.values import bounded_number, kind
+
+DRAWS = "draws()"
+"""Hidden name of what draws: called with the place of a function in its document, it gives a `Chance`."""
+
+COUNTS = "counts()"
+"""Hidden name of what counts: called with the name of a sequence and its first number, it gives the next one."""
+
+
+class Chance(Protocol):
+    """One draw. It is a value: asking it twice gives the same answer."""
+
+    def integer(self, low: int, high: int) -> int:
+        """A whole number from `low` to `high`, both included."""
+        ...
+
+    def number(self, low: float, high: float) -> float:
+        """A number from `low` up to `high`."""
+        ...
+
+
+class Counting(Protocol):
+    """Gives the numbers of sequences."""
+
+    def __call__(self, name: str, first: int) -> int:
+        """The next number of a sequence, `first` for a fresh one."""
+        ...
+
+
+def uuid(chance: Chance) -> JSON:
+    """A UUID (version 4), another one at each use."""
+    return str(UUID(int=chance.integer(0, (1 << 128) - 1), version=4))
+
+
+def pick(chance: Chance, options: JSON) -> JSON:
+    """One element of a list, drawn anew at each use."""
+    if not isinstance(options, list):
+        raise ExpressionError(f"`pick` needs a list, not {kind(options)}")
+    if not options:
+        raise ExpressionError("`pick` needs a list that is not empty")
+    return options[chance.integer(0, len(options) - 1)]
+
+
+def random(chance: Chance, low: JSON, high: JSON) -> JSON:
+    """A number from the first to the second, drawn anew at each use; a whole one if both are."""
+    if not isinstance(low, int | float) or not isinstance(high, int | float) or not is_number(low):
+        raise ExpressionError(f"`random` needs two numbers, not {kind(low)} and {kind(high)}")
+    if not is_number(high):
+        raise ExpressionError(f"`random` needs two numbers, not {kind(low)} and {kind(high)}")
+    if low > high:
+        raise ExpressionError(f"`random` needs the lower number first: {low} is above {high}")
+    if isinstance(low, int) and isinstance(high, int):
+        return chance.integer(low, high)
+    return bounded_number(chance.number(low, high))
+
+
+def sequence(counts: Counting, name: JSON, first: JSON = 1) -> JSON:
+    """The next number of a sequence that the session keeps: 1, or the second argument, then one more each time."""
+    if not isinstance(name, str):
+        raise ExpressionError(f"`seq` needs the name of a sequence, a text, not {kind(name)}")
+    if type(first) is not int:
+        raise ExpressionError(f"`seq` begins with a whole number, not {kind(first)}")
+    return counts(name, first)

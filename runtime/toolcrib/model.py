@@ -440,9 +440,12 @@ class Collection(NamedTuple):
         id: Tells it from the collections of other packs: `retail/orders`; `/orders` outside packs.
         key: The field that holds a row's key; empty where rows stand under their keys, or are numbered from 1.
         schema: JSON Schema of a row; None accepts any object.
-        rows: The rows as written, a list or an object by key; None where a file has them.
+        rows: Key -> row; None where they lie in a file that was not read yet (`store.rows_of` reads it), and where
+            something is wrong with them.
         file: The file that has them, its `${VAR}` looked up; empty where they are written in place.
         anywhere: Whether the operator named the file (a `${VAR}` that is set), so that it may lie anywhere.
+        digest: SHA-256 of the rows and of what is said of them, in hex; empty where something is wrong with them.
+        fault: What is wrong with the rows, so that nobody can have them; empty where all is well.
         pointer: Where the collection stands in the document of `origin`.
         origin: The document that declares it.
     """
@@ -451,9 +454,11 @@ class Collection(NamedTuple):
     id: str
     key: str = ""
     schema: Schema | None = None
-    rows: JSON = None
+    rows: Mapping[str, JSON] | None = None
     file: str = ""
     anywhere: bool = False
+    digest: str = ""
+    fault: str = ""
     pointer: str = ""
     origin: Origin = Origin()
 

@@ -44,6 +44,7 @@ __all__ = [
     "first_bytes",
     "parse_documents",
     "parse_json",
+    "parse_large_json",
     "read_documents",
     "recalled_document",
     "restore_text",
@@ -219,6 +220,23 @@ def parse_json(source: str, text: str | bytes) -> tuple[JSON, list[Problem]]:
     return value, [problem.at(source, problem.line, problem.column) for problem in problems]
 
 
+def parse_large_json(source: str, text: bytes) -> tuple[Document | None, list[Problem]]:
+    """The one value of a JSON text of any length and number of values; None, with problems, where it is none.
+
+    Depth, digits and form are bounded as those of any document.
+    """
+    problems = Problems()
+    decoded, found = "", []
+    try:
+        decoded = _decoded(text, problems, len(text))
+        found = jsontext.read_json(decoded, problems, whole=True, nodes=None)
+    except Stopped:
+        pass
+    shared = _Text(decoded, as_json=True, whole=True)
+    document = Document(source, 0, found[0].line, found[0].value, shared) if found else None
+    return document, [problem.at(source, problem.line, problem.column) for problem in problems]
+
+
 def _read(text: str | bytes, problems: Problems, *, as_json: bool, whole: bool) -> tuple[str, list[Found]]:
     decoded = ""
     try:
@@ -230,8 +248,8 @@ def _read(text: str | bytes, problems: Problems, *, as_json: bool, whole: bool) 
         return decoded, []
 
 
-def _decoded(text: str | bytes, problems: Problems) -> str:
-    if len(text) > BYTES:
+def _decoded(text: str | bytes, problems: Problems, most: int = BYTES) -> str:
+    if len(text) > most:
         _refuse_size(len(text), problems)
     try:
         data = text.encode() if isinstance(text, str) else text
@@ -240,7 +258,7 @@ def _decoded(text: str | bytes, problems: Problems) -> str:
         line, column = _line_and_column(error.object[: error.start])
         problems.report(Problem(code="lone_surrogate", message=message, line=line, column=column))
         raise Stopped from None
-    if len(data) > BYTES:
+    if len(data) > most:
         _refuse_size(len(data), problems)
     try:
         return data.decode().removeprefix("\ufeff")

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from toolcrib.errors import Problem, did_you_mean
-from toolcrib.loading.documents import BYTES, parse_documents
+from toolcrib.loading.documents import BYTES, first_bytes, parse_documents
 from toolcrib.loading.marks import clipped
 from toolcrib.loading.trail import ARCHIVE, SKIPPED_FOLDERS, SUFFIXES
 from toolcrib.model import JSON, Origin
@@ -28,10 +28,13 @@ __all__ = [
     "DiskFiles",
     "KeptFiles",
     "MemoryFiles",
+    "Outside",
     "Touched",
     "files_at",
     "leads_outside",
+    "outside_of",
     "pack_file",
+    "read_anywhere",
     "read_bytes",
     "read_data",
     "read_text",
@@ -40,8 +43,8 @@ __all__ = [
 PACK_FILES = ("pack.yaml", "pack.yml", "pack.json")
 """A folder with one of these is a pack."""
 
-DATA_BYTES = 8 * BYTES
-"""How large a file may be that a descriptor names as data."""
+DATA_BYTES = 64 * BYTES
+"""How large a file may be that a document names as data."""
 
 
 def pack_file(folder: Path) -> Path | None:
@@ -63,6 +66,36 @@ class Touched(Protocol):
         ...
 
 
+class Outside(Protocol):
+    """What may be asked for besides the files of a folder, and is noted there."""
+
+    def variable(self, name: str, /) -> str | None:
+        """A variable of the environment."""
+        ...
+
+    def file(self, path: str, /) -> None:
+        """A file of the operator's is about to be looked at."""
+        ...
+
+
+class _Unnoted:
+    """The environment, for a reading that nobody follows."""
+
+    def variable(self, name: str, /) -> str | None:
+        return os.environ.get(name)
+
+    def file(self, _path: str, /) -> None:
+        pass
+
+
+UNNOTED: Outside = _Unnoted()
+
+
+def outside_of(files: Files | None) -> Outside:
+    """Where a document looks up variables, given the files beside it."""
+    return getattr(files, "outside", UNNOTED)
+
+
 @dataclass(frozen=True, slots=True)
 class DiskFiles:
     """Files on disk, named relative to a folder.
@@ -71,11 +104,13 @@ class DiskFiles:
         folder: What names are relative to.
         root: What may not be left.
         touched: Is told of every file that is looked for, as it was named and with links resolved.
+        outside: Where variables are looked up.
     """
 
     folder: Path
     root: Path
     touched: Touched = field(default_factory=set[str])
+    outside: Outside = UNNOTED
 
     def read(self, name: str) -> bytes:
         """The content of a file.
@@ -94,7 +129,7 @@ class DiskFiles:
         if not path.is_file():
             raise FileNotFoundError(f"there is no file `{clipped(name)}` in {self.folder}")
         if path.stat().st_size > DATA_BYTES:
-            raise OSError(f"`{clipped(name)}` is larger than {DATA_BYTES // BYTES} MiB")
+            raise OSError(_too_large(name))
         return path.read_bytes()
 
 
@@ -107,12 +142,14 @@ class MemoryFiles:
         folder: What names are relative to.
         touched: Is told the path of every file that is read.
         key: What stands before the path there.
+        outside: Where variables are looked up.
     """
 
     contents: Mapping[str, str | bytes]
     folder: str = ""
     touched: Touched = field(default_factory=set[str])
     key: str = ""
+    outside: Outside = UNNOTED
 
     def read(self, name: str) -> bytes:
         """The content of a file.
@@ -175,6 +212,34 @@ def files_at(files: Files, pointer: str) -> Files:
     """The files that a place of a document may name: of one that was laid over another, those of whichever wrote it."""
     of: Callable[[str], Files | None] | None = getattr(files, "of", None)
     return files if of is None else of(pointer) or files
+
+
+def read_anywhere(path: str, files: Files | None = None) -> bytes:
+    """A file that the operator names, relative to the working directory.
+
+    Args:
+        path: The file.
+        files: Those beside the document that asks for it; what follows them follows this file as well.
+
+    Raises:
+        OSError: It does not exist, is no regular file, or is too large.
+    """
+    outside_of(files).file(path)
+    touched: Touched | None = getattr(files, "touched", None)
+    if touched is not None:
+        touched.add(path)
+        touched.add(os.path.realpath(path))
+    try:
+        content = first_bytes(path, DATA_BYTES)
+    except ValueError:
+        raise FileNotFoundError(f"`{clipped(path)}` is no path: it holds a NUL character") from None
+    if len(content) > DATA_BYTES:
+        raise OSError(_too_large(path))
+    return content
+
+
+def _too_large(name: str) -> str:
+    return f"`{clipped(name)}` is larger than {DATA_BYTES // BYTES} MiB"
 
 
 def read_bytes(origin: Origin, name: str, pointer: str, problems: list[Problem]) -> bytes:

@@ -75,16 +75,24 @@ _STRICT: Final = json.JSONDecoder(
 _LENIENT: Final = json.JSONDecoder(parse_int=len, parse_constant=len)
 
 
-def read_json(text: str, problems: Problems, *, whole: bool = False) -> list[Found]:
+def read_json(
+    text: str, problems: Problems, *, whole: bool = False, nodes: int | None = NODES
+) -> list[Found]:
     """The document of a text, or the elements of its list unless it is `whole`.
 
     An element with a fault is left out; a text that is no JSON gives nothing at all.
+
+    Args:
+        text: The text.
+        problems: Receives what is wrong with it.
+        whole: Whether a list is one document.
+        nodes: So many keys and values it may hold; None for any number.
     """
     listed = is_list(text) and not whole
     documents: list[Found] = []
     try:
-        if not _is_bounded(text):
-            _refuse_unbounded(text, problems)
+        if not _is_bounded(text, nodes):
+            _refuse_unbounded(text, problems, nodes)
         if _collect(text, documents, listed=listed):
             _report_faults(text, problems, listed=listed)
         elif not documents:
@@ -151,10 +159,10 @@ def _decode(text: str, at: int) -> tuple[bool, JSON, int]:
     return True, value, end
 
 
-def _is_bounded(text: str) -> bool:
+def _is_bounded(text: str, most: int | None) -> bool:
     """Whether depth and number of nodes are surely within bounds, found without a loop over tokens."""
     opened = text.count("[") + text.count("{")
-    if opened + text.count(",") + text.count(":") >= NODES:
+    if most is not None and opened + text.count(",") + text.count(":") >= most:
         return False
     if opened <= DEPTH:
         return True
@@ -166,7 +174,7 @@ def _is_bounded(text: str) -> bool:
     return not brackets
 
 
-def _refuse_unbounded(text: str, problems: Problems) -> None:
+def _refuse_unbounded(text: str, problems: Problems, most: int | None) -> None:
     depth = 0
     for nodes, mark in enumerate(marks(text), 1):
         depth += (mark.kind in "{[") - (mark.kind == "}")
@@ -174,8 +182,8 @@ def _refuse_unbounded(text: str, problems: Problems) -> None:
             message = f"objects and lists are nested deeper than {DEPTH} levels"
             problems.report(Problem(code="too_deep", message=message, line=mark.line, column=mark.column))
             raise Stopped
-        if nodes > NODES:
-            message = f"the text holds more than {NODES} keys and values"
+        if most is not None and nodes > most:
+            message = f"the text holds more than {most} keys and values"
             problems.report(
                 Problem(code="too_many_nodes", message=message, line=mark.line, column=mark.column)
             )

@@ -36,7 +36,7 @@ SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules"})
 RACY = 2_000_000_000
 """Nanoseconds. The coarsest clock of a file system (FAT) ticks every two seconds."""
 
-CONTENT_BYTES = 8 << 20
+CONTENT_BYTES = 64 << 20
 """No document and no data file is read further; the rest of a larger one is no matter."""
 
 State: TypeAlias = tuple[int, ...]

@@ -136,7 +136,7 @@ def test_a_pipe_is_no_file_and_nobody_waits_for_it(tmp_path):
 def test_a_large_file_is_refused_before_it_is_read(tmp_path):
     with (tmp_path / "large.json").open("wb") as file:
         file.truncate(DATA_BYTES + 1)
-    with pytest.raises(OSError, match="larger than 8 MiB"):
+    with pytest.raises(OSError, match="larger than 64 MiB"):
         DiskFiles(tmp_path, tmp_path).read("large.json")
 
 

@@ -45,7 +45,7 @@ def test_an_order_that_fails_is_told_and_can_be_had_again_alone(race, toolcrib):
     assert "6 runs of 1 scenario" in result.stdout
     again = toolcrib("run", "-k", "race[order and 3/6]", "--interleave", "9")
     assert again.exit_code == exit_codes.PROBLEMS
-    assert "1 failed, 0 passed" in again.stdout
+    assert "1 failed, 0 scenarios passed" in again.stdout
 
 
 def test_several_processes_run_the_same_orders(race, document):

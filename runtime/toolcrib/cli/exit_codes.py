@@ -12,13 +12,13 @@ OK: Final = 0
 """Everything was as it should be."""
 
 PROBLEMS: Final = 1
-"""Documents have errors, a scenario failed, or a server is not what was locked."""
+"""Documents have errors, a scenario failed, an answer is not as recorded, or a server is not what was locked."""
 
 USAGE: Final = 2
 """The command line was wrong, or the runtime can't be set up as it asks."""
 
 NOTHING_SELECTED: Final = 3
-"""There was nothing to run or lock: no scenario fits, no server is named."""
+"""There was nothing to run, replay or lock: no scenario fits, no task is recorded, no server is named."""
 
 INTERRUPTED: Final = 130
 """Ended by Ctrl-C; 128 and the number of the signal, as shells have it. SIGTERM is 143, SIGHUP 129."""

@@ -1,18 +1,35 @@
-"""Mode `mock`: answers scripted in the descriptor: fixed, templated, by rules, in sequence, generated."""
+"""Mode `mock`: answers scripted in the descriptor: fixed, templated, by rules, in sequence, generated, stateful.
+
+One call is one step in which nothing else happens: a reply is chosen, its rows are read, its guards are asked, its
+effects happen, its answer is worked out and judged, and only then all of it is kept. A call that is answered uses
+up its place in a list of replies, also where a guard answers or the output schema refuses the answer; what is
+wrong with the mock itself, and a call that repeats an earlier one (`idempotent_by`), use up nothing.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import TypeAlias
+from functools import cache, partial
+from typing import NamedTuple, Protocol
 
 from toolcrib.errors import DocumentError, ExpressionError, Problem
+from toolcrib.executors.mock.acting import (
+    UNSOUND,
+    Taken,
+    acted,
+    answered,
+    as_result,
+    bug,
+    fits_of,
+    worked_out,
+)
+from toolcrib.executors.mock.choosing import Choice
 from toolcrib.executors.mock.replies import Reply
 from toolcrib.executors.mock.rules import BARE, Rule, choose, compile_rules
-from toolcrib.executors.mock.scope import MockState, Scope, scope_of
-from toolcrib.model import JSON, Call, Descriptor, Outcome, Result, Schema, Sound
-from toolcrib.validation import NotJSONError
+from toolcrib.executors.mock.scope import KEPT, KeepingScope, MockState, Scope, scope_of, slot_of
+from toolcrib.model import JSON, Call, Descriptor, Fixture, Result, Schema, Sound
+from toolcrib.protocols import BoundTool
 
 __all__ = ["BoundMock", "MockExecutor"]
 
@@ -27,9 +44,16 @@ def _block_schema() -> Schema:
 
 
 class MockExecutor:
-    """Answers from the descriptor's `mock` block; touches nothing outside the process."""
+    """Answers from the descriptor's `mock` block; touches nothing outside the process.
+
+    Attributes:
+        elsewhere: Binds a tool in another of its modes, for mocks that hand calls on; given by the engine.
+    """
 
     keeps_nothing = True
+
+    def __init__(self) -> None:
+        self.elsewhere: Callable[[Descriptor, str], BoundTool] | None = None
 
     @property
     def block_schema(self) -> Schema:
@@ -52,56 +76,96 @@ class MockExecutor:
         rules = compile_rules(descriptor, problems)
         if any(problem.severity == "error" for problem in problems):
             raise DocumentError(problems)
-        return BoundMock(descriptor, rules)
+        if not any(reply.reaches for rule in rules for reply in rule.replies):
+            return BoundMock(descriptor, rules)
+        from toolcrib.executors.mock.reaching import ReachingMock  # noqa: PLC0415 -- few mocks reach out
+
+        return ReachingMock(descriptor, rules, self.elsewhere)
 
     async def aclose(self) -> None:
         """Nothing to give back."""
 
 
-_Turn: TypeAlias = tuple[Rule, int, Scope, int]
-"""What a call gets: the rule that answers, which of its replies, what expressions read, the call's number."""
+class Turn(NamedTuple):
+    """What a call gets.
 
+    Attributes:
+        rule: The rule that answers.
+        place: Which of its replies.
+        scope: What expressions read.
+        number: The call's number.
+        state: What the session remembers of the tool.
+    """
 
-_UNSOUND = (ExpressionError, NotJSONError, LookupError, TypeError, RecursionError)
-"""What a sound answer that can't be worked out raises; the ordinary one says why."""
+    rule: Rule
+    place: int
+    scope: Scope
+    number: int
+    state: MockState
+
+    @property
+    def reply(self) -> Reply:
+        """The reply that answers."""
+        return self.rule.replies[self.place]
+
+    @property
+    def meta(self) -> Mapping[str, JSON]:
+        """What is told beside the answer."""
+        return {"mock": {"rule": self.rule.label, "reply": self.place + 1}}
+
+    def takes(self, calls: int = 1) -> None:
+        """The rule has answered so many calls more."""
+        used = self.state.used
+        used[self.rule.pointer] = used.get(self.rule.pointer, 0) + calls
 
 
 class BoundMock:
-    """A compiled mock. Matching and choosing are one step: no other call comes between."""
+    """A compiled mock. Matching, choosing and acting are one step: no other call comes between."""
 
     def __init__(self, descriptor: Descriptor, rules: tuple[Rule, ...]) -> None:
         replies = [reply for rule in rules for reply in rule.replies]
         self.waits = any(reply.waits for reply in replies)
-        self._slot = f"mock:{descriptor.name}"
-        self._scope = scope_of(frozenset({"args"}).union(*(rule.names for rule in rules)))
+        self._slot = slot_of(descriptor.name)
+        names = frozenset({"args"}).union(*(rule.names for rule in rules))
+        self._keeps = not names.isdisjoint(KEPT) or any(reply.keeps for reply in replies)
+        self._scope = self._scope_before = scope_of(names)
+        if self._keeps:
+            scope = _keeping(descriptor.fixture)
+            self._scope, self._scope_before = scope, partial(scope, before=True)
+        self._fits = fits_of(descriptor) if self._keeps else None
+        comes_again = bool(descriptor.faults) or any(reply.reaches for reply in replies)
+        self._numbers = _numbered if comes_again else None
         paced = self.waits or any(reply.progress for reply in replies)
-        self._counts = paced or rules[0].pointer != BARE or not replies[0].names <= {"args"}
+        endless = rules[0].pointer == BARE and rules[0].after_last == "repeat"
+        self._counts = paced or self._keeps or not endless or not replies[0].names <= {"args"}
         self._rules = tuple(rule.made_ready(alone=not self._counts) for rule in rules)
+        self._choice = Choice(self._rules)
         self.value_of = None if self._counts else self._rules[0].replies[0].sound
-        answer_now = self._answer if self._counts else self._answer_plain
+        counting = self._answer_keeping if self._keeps else self._answer
+        answer_now = counting if self._counts else self._answer_plain
         self.answer_now: Callable[[Call], Result | Sound] | None = None if paced else answer_now
 
     async def execute(self, call: Call) -> Result:
         """Answer, in the reply's own time."""
         if self.answer_now is not None:
-            return _as_result(self.answer_now(call))
+            return as_result(self.answer_now(call))
         turn = self._turn(call)
         if isinstance(turn, Result):
             return turn
-        rule, place, scope, number = turn
-        reply = rule.replies[place]
-        try:
-            answer = _worked_out(reply, scope, {"mock": {"rule": rule.label, "reply": place + 1}})
-            reports = [(report.after, report.at(scope)) for report in reply.progress]
-        except ExpressionError as error:
-            return _bug(call, error, f"{reply.pointer}/{reply.kind}")
-        clock = call.context.session.clock
-        for after, progress in reports:
+        taken = self._taken(call, turn)
+        if isinstance(taken, Result):
+            return taken
+        await self._pace(call, turn, taken)
+        return as_result(taken.answer)
+
+    async def _pace(self, call: Call, turn: Turn, taken: Taken) -> None:
+        """Let the time pass that the reply takes, and report its progress."""
+        clock, reply = call.context.session.clock, turn.reply
+        for after, progress in taken.reports:
             await clock.sleep(after)
             call.context.emit(progress)
         if reply.latency is not None:
-            await clock.sleep(reply.latency(call, number))
-        return _as_result(answer)
+            await clock.sleep(reply.latency(call, turn.number))
 
     def _answer_plain(self, call: Call) -> Result | Sound:
         """One reply that reads the arguments at most: no state is needed."""
@@ -109,42 +173,89 @@ class BoundMock:
         if self.value_of is not None:
             try:
                 return Sound(self.value_of(call.arguments))
-            except _UNSOUND:
+            except UNSOUND:
                 pass
         try:
             return reply.answer({"args": call.arguments})
         except ExpressionError as error:
-            return _bug(call, error, f"{reply.pointer}/{reply.kind}")
+            return bug(call, error, reply.place_of(error))
 
     def _answer(self, call: Call) -> Result | Sound:
+        """What a mock answers that keeps nothing but the count of its calls."""
         turn = self._turn(call)
         if isinstance(turn, Result):
             return turn
-        rule, place, scope, _number = turn
+        rule, place, scope, _number, state = turn
         reply = rule.replies[place]
         try:
-            return _worked_out(reply, scope, {"mock": {"rule": rule.label, "reply": place + 1}})
+            answer = worked_out(reply, scope, {"mock": {"rule": rule.label, "reply": place + 1}})
         except ExpressionError as error:
-            return _bug(call, error, f"{reply.pointer}/{reply.kind}")
+            return bug(call, error, reply.place_of(error))
+        state.used[rule.pointer] = state.used.get(rule.pointer, 0) + 1
+        return answer
 
-    def _turn(self, call: Call) -> _Turn | Result:
+    def _answer_keeping(self, call: Call) -> Result | Sound:
+        """What a mock answers that reads or changes what the session keeps."""
+        turn = self._turn(call)
+        if isinstance(turn, Result):
+            return turn
+        taken = self._taken(call, turn)
+        return taken if isinstance(taken, Result) else taken.answer
+
+    def _turn(self, call: Call) -> Turn | Result:
         """Count the call and choose its reply; a Result where there is none."""
         state = call.context.session.slot(self._slot, MockState)
-        if call.attempt == 1:
-            state.calls += 1
-        number = state.calls
-        scope = self._scope(call, number)
+        if self._numbers is not None:
+            number = self._numbers(call)
+            state.acts.setdefault(number, 0)
+        else:
+            state.calls += call.attempt == 1
+            number = state.calls
+        return self._chosen(call, number, state, self._scope(call, number))
+
+    def _chosen(self, call: Call, number: int, state: MockState, scope: Scope) -> Turn | Result:
+        """The reply of a call; a Result where there is none. Changes nothing."""
         try:
-            chosen = choose(self._rules, scope, number, state)
+            chosen = choose(self._choice.left_for(call.arguments), scope, number, state)
         except ExpressionError as error:
-            return _bug(call, error, self._rules[0].pointer)
+            return bug(call, error, error.pointer or self._rules[0].pointer)
         if chosen is None:
             from toolcrib.executors.mock.unmatched import unmatched  # noqa: PLC0415 -- slow, and rarely needed
 
             return unmatched(self._rules, call, scope, number, state)
-        rule, index = chosen
-        state.used[rule.pointer] = state.used.get(rule.pointer, 0) + 1
-        return rule, index, scope, number
+        return Turn(*chosen, scope, number, state)
+
+    def _taken(self, call: Call, turn: Turn) -> Taken | Result:
+        """What the reply comes to, and the count of its calls; a Result where the mock is wrong."""
+        taken = self._worked_out(call, turn)
+        if isinstance(taken, Taken) and taken.used:
+            turn.takes()
+        return taken
+
+    def _worked_out(self, call: Call, turn: Turn, *, tried: bool = False) -> Taken | Result:
+        """What the reply comes to; a Result where the mock is wrong. Nothing is kept of what is only `tried`."""
+        reply, scope, acts = turn.reply, turn.scope, turn.state.acts
+        try:
+            if isinstance(scope, KeepingScope):
+                fits = None if tried else self._fits
+                taken = acted(reply, scope, turn.state, turn.meta, fits)
+            else:
+                taken = answered(reply, scope, turn.meta)
+        except ExpressionError as error:
+            return bug(call, error, reply.place_of(error))
+        if turn.number in acts and not tried:
+            acts[turn.number] += 1
+        return taken
+
+    def answer_before(self, call: Call) -> Result:
+        """What the call would be answered if the last change of the session's store had not been. Changes nothing."""
+        state = call.context.session.slot(self._slot, MockState)
+        number = state.calls + 1 if self._numbers is None else self._numbers(call)
+        turn = self._chosen(call, number, state, self._scope_before(call, number))
+        if isinstance(turn, Result):
+            return turn
+        taken = self._worked_out(call, turn, tried=True)
+        return taken if isinstance(taken, Result) else as_result(taken.answer)
 
     def explain(self, call: Call) -> JSON:
         """Which rule would answer, and why the rules before it would not. Changes nothing."""
@@ -171,35 +282,27 @@ class BoundMock:
         return {**plan, **answer, "skipped": skipped}
 
 
-def _worked_out(reply: Reply, scope: Scope, meta: Mapping[str, JSON]) -> Result | Sound:
-    """The answer of a reply.
+class _Scoping(Protocol):
+    """Makes the scope of a call whose mock reads or changes what the session keeps."""
 
-    Raises:
-        ExpressionError: The mock is wrong.
-    """
-    if reply.sound is not None:
-        try:
-            return tuple.__new__(Sound, (reply.sound(scope), meta))
-        except _UNSOUND:
-            pass  # what is wrong is told by the answer or by whoever has it judged
-    result = reply.answer(scope)
-    return result._replace(meta=meta) if meta else result
+    def __call__(self, call: Call, number: int, *, before: bool = False) -> Scope:
+        """As things are, or as they were before the last change."""
+        ...
 
 
-def _as_result(answer: Result | Sound) -> Result:
-    return Result.ok(answer.value, meta=answer.meta) if isinstance(answer, Sound) else answer
+def _numbered(call: Call) -> int:
+    """The number of a call that may come again, or may have failed before: each attempt of it has the same."""
+    from toolcrib.counting import numbers_of  # noqa: PLC0415 -- most calls come once
+
+    return numbers_of(call.context.session, call.tool.name).of(call)
 
 
-def _bug(call: Call, error: ExpressionError, nearby: str) -> Result:
-    """The mock itself is wrong: never an answer that a model could take for the tool's.
+def _keeping(fixture: Fixture) -> _Scoping:
+    from toolcrib.executors.mock.work import Work  # noqa: PLC0415 -- most mocks keep nothing
+    from toolcrib.store import store_of  # noqa: PLC0415 -- as above
 
-    `nearby` is where the error belongs, unless it says so itself.
-    """
-    pointer = error.pointer or nearby
-    place = call.tool.origin.place(pointer)
-    return Result.failed(
-        Outcome.INTERNAL,
-        f"the mock of `{call.tool.name}` failed at {place}: {error.message}",
-        code="mock_failed",
-        details={"at": place, "pointer": pointer, "hint": error.hint, "cause": error.code},
-    )
+    def scope(call: Call, number: int, *, before: bool = False) -> Scope:
+        store = store_of(call.context.session)
+        return KeepingScope(call, number, Work(store, fixture, store.before if before else None))
+
+    return scope

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from toolcrib.errors import Problem
-from toolcrib.executors.mock.scope import Scope, as_text, names_for
+from toolcrib.executors.mock.scope import Scope, as_text
 from toolcrib.model import Content, Descriptor
 from toolcrib.rendering import Rendering, compile_value
 
@@ -15,7 +15,11 @@ Parts = Callable[[Scope], tuple[Content, ...]]
 
 
 def compile_content(
-    block: list[dict[str, Any]], pointer: str, tool: Descriptor, problems: list[Problem]
+    block: list[dict[str, Any]],
+    pointer: str,
+    tool: Descriptor,
+    names: Collection[str],
+    problems: list[Problem],
 ) -> tuple[frozenset[str], Parts, bool]:
     """Compile a `content` list.
 
@@ -23,18 +27,17 @@ def compile_content(
         The names that the parts read of the scope, what makes the parts of one call, and whether
         they are the same for every call.
     """
-    parts = [_part(entry, f"{pointer}/{index}", tool, problems) for index, entry in enumerate(block)]
-    names = frozenset[str]().union(*(part.names for part, _make in parts))
+    parts = [_part(entry, f"{pointer}/{index}", tool, names, problems) for index, entry in enumerate(block)]
+    read = frozenset[str]().union(*(part.names for part, _make in parts))
     fixed = all(part.constant for part, _make in parts)
-    return names, lambda scope: tuple(make(scope) for _part, make in parts), fixed
+    return read, lambda scope: tuple(make(scope) for _part, make in parts), fixed
 
 
 def _part(
-    entry: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]
+    entry: dict[str, Any], pointer: str, tool: Descriptor, names: Collection[str], problems: list[Problem]
 ) -> tuple[Rendering, Callable[[Scope], Content]]:
-    texts = compile_value(
-        {key: entry.get(key) for key in ("text", "uri", "title")}, names_for(tool), problems, pointer
-    )
+    written = {key: entry.get(key) for key in ("text", "uri", "title")}
+    texts = compile_value(written, names, problems, pointer)
     data = _data(entry, pointer, tool, problems)
     kind, mime_type = entry["type"], entry.get("mime_type")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from toolcrib.clock import parse_duration
 from toolcrib.errors import Problem
-from toolcrib.executors.mock.scope import Scope, as_text, names_for
-from toolcrib.model import Call, Descriptor, Progress
+from toolcrib.executors.mock.scope import Scope, as_text
+from toolcrib.model import Call, Progress
 from toolcrib.rendering import Rendering, compile_value
 
 Latency = Callable[[Call, int], float]
@@ -85,16 +85,14 @@ class Report(NamedTuple):
 
 
 def compile_progress(
-    block: list[dict[str, Any]], pointer: str, tool: Descriptor, problems: list[Problem]
+    block: list[dict[str, Any]], pointer: str, names: Collection[str], problems: list[Problem]
 ) -> tuple[Report, ...]:
     """The progress reports of a reply, in order."""
     return tuple(
         Report(
             progress=entry["progress"],
             total=entry.get("total"),
-            message=compile_value(
-                entry.get("message", ""), names_for(tool), problems, f"{pointer}/{index}/message"
-            ),
+            message=compile_value(entry.get("message", ""), names, problems, f"{pointer}/{index}/message"),
             after=parse_duration(entry.get("after", "0s")),
         )
         for index, entry in enumerate(block)

@@ -1,28 +1,47 @@
 """What a mock answers: one reply, compiled from its block.
 
-A reply is exactly one of `result`, `result_file`, `error`, `generate`, `template`,
-`template_file`, or `content` alone; `content`, `latency` and `progress` may stand beside it.
+A reply is exactly one of `result`, `result_file`, `error`, `generate`, `template`, `template_file`, `fault`,
+`passthrough`, `crud`, or `content` alone. Beside it may stand `content`, `latency`, `progress`, `times`,
+`idempotent_by`, and what a reply does with the store: `rows`, `let`, `guard`, `effects`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, cast
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from toolcrib.errors import ExpressionError, Problem
+from toolcrib.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.executors.mock.content import compile_content
 from toolcrib.executors.mock.failing import compile_error
 from toolcrib.executors.mock.pacing import Latency, Report, compile_latency, compile_progress
-from toolcrib.executors.mock.scope import Scope, names_for
+from toolcrib.executors.mock.scope import KEPT, Scope, names_for
 from toolcrib.model import JSON, Content, Descriptor, Result
-from toolcrib.rendering import Text, compile_text, compile_value, copied, copier
+from toolcrib.rendering import (
+    Expression,
+    Text,
+    compile_condition,
+    compile_text,
+    compile_value,
+    copied,
+    copier,
+)
 from toolcrib.text import canonical
 from toolcrib.validation import NotJSONError, unshared
+
+if TYPE_CHECKING:
+    from toolcrib.executors.mock.body import Body
+    from toolcrib.faults import Injection
 
 RESULT_DEPTH = 100
 """How deep an answer may be nested for the mock to vouch for it; the layers have the last word."""
 
+STATEFUL = ("rows", "let", "guard", "effects")
+"""The keys of a reply that make it read and change the store."""
+
 Answer = Callable[[Scope], Result]
+
+Names = Mapping[str, Collection[str] | None]
+"""The names that expressions may read, with their keys where these are known."""
 
 Working = Callable[[Any], JSON]
 """Works out a value of a scope or of the arguments alone."""
@@ -43,13 +62,20 @@ class Reply(NamedTuple):
         kind: The key that says what it answers: `result`, `error`, `generate` ...
         pointer: Where it stands in the descriptor.
         answer: Works the result out; raises ExpressionError where the mock is wrong.
-        names: What the answer reads of the scope.
+        names: What is read of the scope of a call.
         latency: How long the answer takes.
         progress: What is reported before it.
         constant: The answer, where its value is the same for every call; parts beside it are left out.
         prepare: Compiles `sound`, for a reply that can have it; raises NotJSONError where an answer can't be sound.
         sound: Works out the value of a good answer that is JSON and nobody else's, of the scope or of the arguments
             alone; raises where it fails.
+        times: How many calls it answers before the next reply of its list.
+        body: What it does with the store; None where it does nothing.
+        same: What makes calls one, so that only the first of them acts; None where each is a call of its own.
+        injection: How it fails; None for a reply that answers by itself.
+        elsewhere: The mode that answers instead; empty for a reply that answers by itself.
+        locate: From a pointer into the reply as it was compiled to the place in the descriptor; None where they
+            are the same.
     """
 
     kind: str
@@ -61,6 +87,12 @@ class Reply(NamedTuple):
     constant: Result | None = None
     prepare: Preparing | None = None
     sound: Working | None = None
+    times: int = 1
+    body: Body | None = None
+    same: Expression | None = None
+    injection: Injection | None = None
+    elsewhere: str = ""
+    locate: Callable[[str], str] | None = None
 
     def made_ready(self, *, alone: bool) -> Reply:
         """The same reply, ready to be called; `alone` if `sound` is to get the arguments and no scope."""
@@ -73,29 +105,98 @@ class Reply(NamedTuple):
 
     @property
     def waits(self) -> bool:
-        """Whether answering takes time on the session's clock."""
-        return self.latency is not None or any(report.after for report in self.progress)
+        """Whether answering takes time on the session's clock, or goes through what may."""
+        return self.reaches or self.latency is not None or any(report.after for report in self.progress)
+
+    @property
+    def reaches(self) -> bool:
+        """Whether it stands for a way into the world: one that fails, or one that is really gone."""
+        return self.injection is not None or bool(self.elsewhere)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it reads or changes what the session's mocks keep."""
+        return self.body is not None or self.same is not None or not self.names.isdisjoint(KEPT)
+
+    def place_of(self, error: ExpressionError) -> str:
+        """The pointer of what failed in it."""
+        pointer = error.pointer or f"{self.pointer}/{self.kind}"
+        return pointer if self.locate is None else self.locate(pointer)
 
 
 def compile_reply(block: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Reply:
     """Compile a reply whose shape the block's schema has accepted; faults are added to `problems`."""
+    if "crud" not in block:
+        return _compiled(block, pointer, tool, problems)
+    from toolcrib.executors.mock.crud import expanded  # noqa: PLC0415 -- most mocks keep nothing
+
+    written, locate = expanded(block, pointer, tool)
+    found: list[Problem] = []
+    reply = _compiled(written, pointer, tool, found)
+    problems += [problem._replace(pointer=locate(problem.pointer)) for problem in found]
+    return reply._replace(locate=locate)
+
+
+def _compiled(block: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Reply:
     kind = next(kind for kind in _COMPILERS if kind in block)
-    names, answer, constant, prepare = _COMPILERS[kind](block[kind], f"{pointer}/{kind}", tool, problems)
+    names = names_for(tool)
+    body = _body(block, pointer, tool, problems)
+    inner: Names = names if body is None else {**names, **body.own}
+    made = _COMPILERS[kind](block[kind], f"{pointer}/{kind}", tool, inner, problems)
+    used, answer, prepare = made.names, made.answer, made.prepare
     if "content" in block and kind != "content":
-        part_names, parts, _fixed = compile_content(block["content"], f"{pointer}/content", tool, problems)
-        names |= part_names
+        part_names, parts, _fixed = compile_content(
+            block["content"], f"{pointer}/content", tool, inner, problems
+        )
+        used |= part_names
         answer, prepare = _with_content(answer, parts), None
-    progress = compile_progress(block.get("progress", []), f"{pointer}/progress", tool, problems)
-    return Reply(
+    progress = compile_progress(block.get("progress", []), f"{pointer}/progress", inner, problems)
+    used = used.union(*(report.names for report in progress))
+    same = _same(block, pointer, names, problems)
+    reply = Reply(
         kind=kind,
         pointer=pointer,
         answer=answer,
-        names=names.union(*(report.names for report in progress)),
+        names=_outer(used, body) | (frozenset() if same is None else same.names),
         latency=compile_latency(block.get("latency"), f"{pointer}/latency", problems),
         progress=progress,
-        constant=constant,
+        constant=made.constant,
         prepare=prepare,
+        times=block.get("times", 1),
+        body=body,
+        same=same,
+        injection=made.injection,
+        elsewhere=made.elsewhere,
     )
+    if reply.reaches:
+        from toolcrib.executors.mock.reaching import needless  # noqa: PLC0415 -- few mocks reach out
+
+        problems += needless(block, reply)
+    return reply
+
+
+def _body(block: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Body | None:
+    if not any(key in block for key in STATEFUL):
+        return None
+    from toolcrib.executors.mock.body import compile_body  # noqa: PLC0415 -- most mocks keep nothing
+
+    return compile_body(block, pointer, tool, problems)
+
+
+def _outer(names: frozenset[str], body: Body | None) -> frozenset[str]:
+    """What is read of the scope of a call, when the names that the reply makes itself are left out."""
+    return names if body is None else (names - body.own.keys()) | body.names
+
+
+def _same(block: dict[str, Any], pointer: str, names: Names, problems: list[Problem]) -> Expression | None:
+    if "idempotent_by" not in block:
+        return None
+    place = f"{pointer}/idempotent_by"
+    try:
+        return compile_condition(block["idempotent_by"], names, place)
+    except ExpressionError as error:
+        problems.append(Problem(code=error.code, message=error.message, pointer=place, hint=error.hint))
+        return None
 
 
 class _Compiled(NamedTuple):
@@ -105,14 +206,16 @@ class _Compiled(NamedTuple):
     answer: Answer
     constant: Result | None = None
     prepare: Preparing | None = None
+    injection: Injection | None = None
+    elsewhere: str = ""
 
 
 def _with_content(answer: Answer, parts: Callable[[Scope], tuple[Content, ...]]) -> Answer:
     return lambda scope: answer(scope)._replace(content=parts(scope))
 
 
-def _result(value: JSON, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
-    rendering = compile_value(value, names_for(tool), problems, pointer)
+def _result(value: JSON, pointer: str, _tool: Descriptor, names: Names, problems: list[Problem]) -> _Compiled:
+    rendering = compile_value(value, names, problems, pointer, forms=True)
 
     def prepare(*, alone: bool) -> Working:
         return rendering.fresh("args", unshared, RESULT_DEPTH, alone=alone)
@@ -134,21 +237,25 @@ def _fixed(value: JSON) -> _Compiled:
     return _Compiled(frozenset(), lambda _scope: Result.ok(fresh()), Result.ok(value), prepare)
 
 
-def _result_file(name: str, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
+def _result_file(
+    name: str, pointer: str, tool: Descriptor, _names: Names, problems: list[Problem]
+) -> _Compiled:
     from toolcrib.loading.files import read_data  # noqa: PLC0415 -- most mocks read no file
 
     return _fixed(read_data(tool.origin, name, pointer, problems))
 
 
-def _error(value: Any, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
-    return _Compiled(*compile_error(value, pointer, names_for(tool), problems))
+def _error(value: Any, pointer: str, _tool: Descriptor, names: Names, problems: list[Problem]) -> _Compiled:
+    return _Compiled(*compile_error(value, pointer, names, problems))
 
 
-def _generate(value: JSON, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
+def _generate(
+    value: JSON, pointer: str, tool: Descriptor, names: Names, problems: list[Problem]
+) -> _Compiled:
     from toolcrib.generation import Draw, generate, overlay  # noqa: PLC0415 -- slow to import, and rarely used
 
     options: dict[str, Any] = value if isinstance(value, dict) else {}
-    patch = compile_value(options.get("overlay", {}), names_for(tool), problems, f"{pointer}/overlay")
+    patch = compile_value(options.get("overlay", {}), names, problems, f"{pointer}/overlay")
     examples = options.get("examples", "prefer")
     schema = tool.output_schema
     if schema is None:
@@ -182,9 +289,9 @@ def _generate(value: JSON, pointer: str, tool: Descriptor, problems: list[Proble
     return _Compiled(patch.names | {"args", "seed"}, answer)
 
 
-def _template(text: str, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
+def _template(text: str, pointer: str, _tool: Descriptor, names: Names, problems: list[Problem]) -> _Compiled:
     try:
-        template = compile_text(text, names_for(tool))
+        template = compile_text(text, names)
     except ExpressionError as error:
         problems.append(Problem(code=error.code, message=error.message, pointer=pointer, hint=error.hint))
         return _Compiled(frozenset(), lambda _scope: Result.ok())
@@ -200,25 +307,62 @@ def _fixed_text(template: Text, pointer: str, problems: list[Problem]) -> Result
         return None
 
 
-def _template_file(name: str, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
+def _template_file(
+    name: str, pointer: str, tool: Descriptor, names: Names, problems: list[Problem]
+) -> _Compiled:
     from toolcrib.loading.files import read_text  # noqa: PLC0415 -- as above
 
-    return _template(read_text(tool.origin, name, pointer, problems), pointer, tool, problems)
+    return _template(read_text(tool.origin, name, pointer, problems), pointer, tool, names, problems)
 
 
-def _content(value: Any, pointer: str, tool: Descriptor, problems: list[Problem]) -> _Compiled:
-    names, parts, fixed = compile_content(value, pointer, tool, problems)
+def _content(value: Any, pointer: str, tool: Descriptor, names: Names, problems: list[Problem]) -> _Compiled:
+    read, parts, fixed = compile_content(value, pointer, tool, names, problems)
     constant = Result.ok(content=parts({})) if fixed else None
-    return _Compiled(names, lambda scope: Result.ok(content=parts(scope)), constant)
+    return _Compiled(read, lambda scope: Result.ok(content=parts(scope)), constant)
 
 
-_COMPILERS: dict[str, Callable[[Any, str, Descriptor, list[Problem]], _Compiled]] = {
+def _fault(value: JSON, pointer: str, tool: Descriptor, names: Names, problems: list[Problem]) -> _Compiled:
+    from toolcrib.faults import compile_injection  # noqa: PLC0415 -- few mocks fail on purpose
+
+    injection = compile_injection(value, pointer, tool, names, problems)
+    return _answer_of_nobody(tool)._replace(injection=injection)
+
+
+def _answer_of_nobody(tool: Descriptor) -> _Compiled:
+    """What a tool answers of which only the fault is written: anything that its output schema accepts."""
+    ignored: list[Problem] = []
+    made = _generate(True, "", tool, {}, ignored) if tool.output_schema is not None else None
+    if made is None or ignored:
+        return _Compiled(frozenset(), lambda _scope: Result.ok())
+    return made
+
+
+def _passthrough(
+    value: JSON, pointer: str, tool: Descriptor, _names: Names, problems: list[Problem]
+) -> _Compiled:
+    mode = "live" if value is True else str(value)
+    others = sorted(name for name in tool.bindings if name != "mock")
+    if mode not in others:
+        there = ", ".join(f"`{name}:`" for name in others) or "none besides `mock:`"
+        message = f"`passthrough` hands calls on to the block `{mode}:`, and `{tool.name}` has no such block"
+        if mode == "mock":
+            message = (
+                "`passthrough` hands calls on to another block, and `mock:` is the one that it stands in"
+            )
+        hint = did_you_mean(mode, others) or f"its blocks are: {there}"
+        problems.append(Problem(code="no_such_block", message=message, pointer=pointer, hint=hint))
+    return _Compiled(frozenset(), lambda _scope: Result.ok(), elsewhere=mode)
+
+
+_COMPILERS: dict[str, Callable[[Any, str, Descriptor, Names, list[Problem]], _Compiled]] = {
     "result": _result,
     "result_file": _result_file,
     "error": _error,
     "generate": _generate,
     "template": _template,
     "template_file": _template_file,
+    "fault": _fault,
+    "passthrough": _passthrough,
     "content": _content,
 }
 

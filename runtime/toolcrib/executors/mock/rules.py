@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from toolcrib.errors import ExpressionError, Problem
+from toolcrib.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.executors.mock.replies import Reply, compile_reply
 from toolcrib.executors.mock.scope import MockState, Scope, names_for
 from toolcrib.model import JSON, NOTHING, Descriptor
+from toolcrib.pointers import pointer_step
 from toolcrib.rendering import Expression, compile_condition
 from toolcrib.text import compact
 
@@ -31,9 +34,11 @@ class Rule(NamedTuple):
         label: Its name, or `rule 2`; for reports.
         pointer: Where it stands in the descriptor.
         replies: In order of the calls that the rule answers.
+        ends: How many calls are answered when each of them is used up.
         when: What must hold, as it is written; empty for always.
         args: What the arguments must be; None for anything.
         call: What the number of the call must be; None for any.
+        state: What the named states of the session must be; None for any.
         condition: What must be true besides; None for nothing.
         after_last: What happens when they are used up.
     """
@@ -41,9 +46,11 @@ class Rule(NamedTuple):
     label: str
     pointer: str
     replies: tuple[Reply, ...]
+    ends: tuple[int, ...]
     when: Mapping[str, JSON] = NOTHING
     args: Matcher | None = None
     call: Matcher | None = None
+    state: Matcher | None = None
     condition: Expression | None = None
     after_last: AfterLast = "error"
 
@@ -59,8 +66,9 @@ class Rule(NamedTuple):
     @property
     def names(self) -> frozenset[str]:
         """What it reads of the scope, its replies included."""
-        readers = (self.args, self.call, self.condition, *self.replies)
-        return frozenset[str]().union(*(reader.names for reader in readers if reader is not None))
+        readers = (self.args, self.call, self.state, self.condition, *self.replies)
+        states = frozenset[str]() if self.state is None else frozenset({"state"})
+        return states.union(*(reader.names for reader in readers if reader is not None))
 
     def matches(self, scope: Scope, number: int) -> bool:
         """Whether the call fits, used-up replies aside.
@@ -72,6 +80,8 @@ class Rule(NamedTuple):
             return False
         if self.call is not None and not self.call.matches(number, scope):
             return False
+        if self.state is not None and not self.state.matches(scope["state"], scope):
+            return False
         try:
             return self.condition is None or bool(self.condition.evaluate(scope))
         except ExpressionError as error:
@@ -79,15 +89,17 @@ class Rule(NamedTuple):
 
     def reply_at(self, state: MockState) -> int | None:
         """The index of the reply that is next; None when they are used up."""
-        used = state.used.get(self.pointer, 0)
-        if used < len(self.replies):
-            return used
-        if self.after_last == "repeat":
-            return len(self.replies) - 1
-        return used % len(self.replies) if self.after_last == "cycle" else None
+        used, calls = state.used.get(self.pointer, 0), self.ends[-1]
+        if used >= calls:
+            if self.after_last == "repeat":
+                return len(self.replies) - 1
+            if self.after_last != "cycle":
+                return None
+            used %= calls
+        return used if calls == len(self.replies) else bisect_right(self.ends, used)
 
 
-def choose(rules: tuple[Rule, ...], scope: Scope, number: int, state: MockState) -> tuple[Rule, int] | None:
+def choose(rules: Iterable[Rule], scope: Scope, number: int, state: MockState) -> tuple[Rule, int] | None:
     """The first rule that answers and the index of its reply; None when there is none. Changes nothing."""
     for rule in rules:
         if rule.matches(scope, number):
@@ -116,55 +128,61 @@ def compile_rules(tool: Descriptor, problems: list[Problem]) -> tuple[Rule, ...]
             for index, entry in enumerate(block["rules"])
         )
     if "sequence" in block:
-        replies = tuple(
-            compile_reply(entry, f"/mock/sequence/{index}", tool, problems)
-            for index, entry in enumerate(block["sequence"])
-        )
+        replies = _replies(block["sequence"], "/mock/sequence", tool, problems)
         return (
-            Rule(
-                label="sequence",
-                pointer=SEQUENCE,
-                replies=replies,
-                after_last=block.get("after_last", "error"),
-            ),
+            Rule("sequence", SEQUENCE, replies, _ends(replies), after_last=block.get("after_last", "error")),
         )
-    if "after_last" in block:
-        message = "`after_last` belongs to a `sequence`, and this mock has one reply"
-        hint = "write a `sequence`, or leave `after_last` out"
-        problems.append(Problem(code="needless_key", message=message, pointer="/mock/after_last", hint=hint))
     reply = compile_reply(block, "/mock", tool, problems)
-    return (Rule(label="mock", pointer=BARE, replies=(reply,), after_last="repeat"),)
+    after_last = _after_one(block, block, BARE, "a `sequence`, and this mock", problems)
+    return (Rule("mock", BARE, (reply,), _ends((reply,)), after_last=after_last),)
+
+
+def _replies(
+    entries: list[dict[str, Any]], pointer: str, tool: Descriptor, problems: list[Problem]
+) -> tuple[Reply, ...]:
+    return tuple(
+        compile_reply(entry, f"{pointer}/{index}", tool, problems) for index, entry in enumerate(entries)
+    )
+
+
+def _ends(replies: tuple[Reply, ...]) -> tuple[int, ...]:
+    return tuple(accumulate(reply.times for reply in replies))
+
+
+def _after_one(
+    holder: dict[str, Any], reply: dict[str, Any], pointer: str, words: str, problems: list[Problem]
+) -> AfterLast:
+    """What happens after the last call that a reply alone answers: there is none, unless it has `times`."""
+    if "times" in reply:
+        after_last: AfterLast = holder.get("after_last", "error")
+        return after_last
+    if "after_last" in holder:
+        message = f"`after_last` belongs to {words} has one reply"
+        hint = "leave `after_last` out, or say how many `times` the reply answers, or write several replies"
+        place = f"{pointer}/after_last"
+        problems.append(Problem(code="needless_key", message=message, pointer=place, hint=hint))
+    return "repeat"
 
 
 def _rule(entry: dict[str, Any], index: int, pointer: str, tool: Descriptor, problems: list[Problem]) -> Rule:
-    when = entry.get("when", {})
-    several = isinstance(entry["reply"], list)
-    if several:
-        replies = tuple(
-            compile_reply(reply, f"{pointer}/reply/{number}", tool, problems)
-            for number, reply in enumerate(entry["reply"])
-        )
+    when, reply = entry.get("when", {}), entry["reply"]
+    if isinstance(reply, list):
+        replies = _replies(reply, f"{pointer}/reply", tool, problems)
+        after_last: AfterLast = entry.get("after_last", "error")
     else:
-        replies = (compile_reply(entry["reply"], f"{pointer}/reply", tool, problems),)
-        if "after_last" in entry:
-            message = "`after_last` belongs to a list of replies, and this rule has one reply"
-            problems.append(
-                Problem(
-                    code="needless_key",
-                    message=message,
-                    pointer=f"{pointer}/after_last",
-                    hint="make `reply` a list, or leave `after_last` out",
-                )
-            )
+        replies = (compile_reply(reply, f"{pointer}/reply", tool, problems),)
+        after_last = _after_one(entry, reply, pointer, "a list of replies, and this rule", problems)
     return Rule(
         label=str(entry.get("name", f"rule {index + 1}")),
         pointer=pointer,
+        replies=replies,
+        ends=_ends(replies),
         when=when,
         args=_args(when, pointer, tool, problems),
         call=_call(when, pointer, tool, problems),
+        state=_state(when, pointer, tool, problems),
         condition=_condition(when, pointer, tool, problems),
-        replies=replies,
-        after_last=entry.get("after_last", "error") if several else "repeat",
+        after_last=after_last,
     )
 
 
@@ -205,15 +223,46 @@ _NUMBERS: dict[str, JSON] = {"type": "integer", "minimum": 1}
 """The numbers that calls have."""
 
 
+def _state(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Matcher | None:
+    if "state" not in when:
+        return None
+    from toolcrib.matching import compile_matcher  # noqa: PLC0415 -- as above
+
+    place = f"{pointer}/when/state"
+    faults: list[Problem] = []
+    matcher = compile_matcher(when["state"], faults, place, names=names_for(tool))
+    problems += faults or _never_in(when["state"], place, tool)
+    return matcher
+
+
+def _never_in(pattern: dict[str, JSON], place: str, tool: Descriptor) -> Iterator[Problem]:
+    """What in a matcher no machine, or no state of one, can fit."""
+    from toolcrib.matching import impossible  # noqa: PLC0415 -- as above
+
+    machines = tool.fixture.machines
+    for name, wanted in pattern.items():
+        machine, at = machines.get(name), f"{place}/{pointer_step(name)}"
+        if name.startswith("$"):
+            continue
+        if machine is None:
+            there = ", ".join(f"`{known}`" for known in machines) or "none"
+            message = f"no machine is called `{name}`; those of `state:` are: {there}"
+            hint = did_you_mean(name, machines) or f"write `state: {{{name}: ...}}` in the pack or scenario"
+            yield Problem(code="unknown_state", message=message, pointer=at, hint=hint)
+        elif machine.states and any(True for _ in impossible(wanted, {"enum": list[JSON](machine.states)})):
+            message = f"`{name}` is never {compact(wanted)}; its states are {', '.join(machine.states)}"
+            hint = did_you_mean(wanted, machine.states) if isinstance(wanted, str) else ""
+            yield Problem(code="never_matches", message=message, pointer=at, hint=hint)
+
+
 def _condition(
     when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]
 ) -> Expression | None:
     if "if" not in when:
         return None
+    place = f"{pointer}/when/if"
     try:
-        return compile_condition(when["if"], names_for(tool))
+        return compile_condition(when["if"], names_for(tool), place)
     except ExpressionError as error:
-        problems.append(
-            Problem(code=error.code, message=error.message, pointer=f"{pointer}/when/if", hint=error.hint)
-        )
+        problems.append(Problem(code=error.code, message=error.message, pointer=place, hint=error.hint))
         return None

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.clock import format_time
-from toolcrib.model import JSON, Call, Descriptor
+from toolcrib.model import JSON, Call, Descriptor, Result
+from toolcrib.rendering.drawing import COUNTS, DRAWS, Chance
 from toolcrib.subschemas import closed_names
 from toolcrib.text import compact
 
+if TYPE_CHECKING:
+    from toolcrib.executors.mock.work import Work
+
 Scope = Mapping[str, JSON]
 
-NAMES = ("args", "attempt", "call", "now", "seed", "session")
+NAMES = ("args", "attempt", "call", "now", "seed", "session", "state", "store")
 """The names that expressions of a mock may read."""
+
+KEPT = frozenset({"state", "store", COUNTS})
+"""The names, hidden ones among them, that show what the session's mocks keep."""
 
 
 def names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
@@ -20,8 +28,15 @@ def names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
 
     The keys of `args` are known where the input schema is closed.
     """
-    known = closed_names(tool.input_schema)
-    return {**dict.fromkeys(NAMES), "args": known, "session": ("id", "calls")}
+    known: dict[str, Collection[str] | None] = {
+        COUNTS: None,
+        DRAWS: None,
+        "args": closed_names(tool.input_schema),
+        "session": ("id", "calls"),
+        "state": tuple(tool.fixture.machines),
+        "store": tuple(tool.fixture.collections),
+    }
+    return {**dict.fromkeys(NAMES), **known}
 
 
 def as_text(value: JSON) -> str:
@@ -34,17 +49,51 @@ class MockState:
 
     Attributes:
         calls: How often the tool was called in the session; attempts of one call count once.
-        used: Key of a list of replies -> how many of them were given.
+        used: Key of a list of replies -> how many calls they answered.
+        answers: Key that makes calls one -> what the first of them was answered.
+        acts: Number of a call that may come again -> how often it has acted.
     """
 
-    __slots__ = ("calls", "used")
+    __slots__ = ("acts", "answers", "calls", "used")
 
     def __init__(self) -> None:
         self.calls = 0
         self.used: dict[str, int] = {}
+        self.answers: dict[Hashable, Result] = {}
+        self.acts: dict[int, int] = {}
 
 
-_READERS: dict[str, Callable[[Call, int], JSON]] = {
+def slot_of(tool: str) -> str:
+    """Where a session keeps its memory of a mocked tool."""
+    return f"mock:{tool}"
+
+
+class Draws:
+    """What draws in one act of a call: other values at each place of the document, and at each use of it.
+
+    An attempt that never came to the tool, or a call of another tool, makes no difference.
+    """
+
+    __slots__ = ("_call", "_number", "_uses")
+
+    def __init__(self, call: Call, number: int) -> None:
+        self._call = call
+        self._number = number
+        self._uses: dict[str, int] = {}
+
+    def __call__(self, place: str) -> Chance:
+        """The next draw at a place."""
+        from toolcrib.generation.draws import Draw  # noqa: PLC0415 -- slow to import, and rarely used
+
+        call, number = self._call, self._number
+        session, tool = call.context.session, call.tool.name
+        acts = session.slot(slot_of(tool), MockState).acts.get(number, call.attempt - 1)
+        use = self._uses[place] = self._uses.get(place, 0) + 1
+        return Draw(session.seed, session.id, tool, number, acts, place, use)
+
+
+_READERS: dict[str, Callable[[Call, int], Any]] = {
+    DRAWS: Draws,
     "args": lambda call, _number: call.arguments,
     "attempt": lambda call, _number: call.attempt,
     "call": lambda _call, number: number,
@@ -55,8 +104,42 @@ _READERS: dict[str, Callable[[Call, int], JSON]] = {
 
 
 def scope_of(names: frozenset[str]) -> Callable[[Call, int], Scope]:
-    """How to make the scope of a call: only what is read is worked out."""
+    """How to make the scope of a call that keeps nothing: only what is read is worked out."""
     if names <= {"args"}:
         return lambda call, _number: {"args": call.arguments}
     readers = [(name, _READERS[name]) for name in sorted(names)]
     return lambda call, number: {name: read(call, number) for name, read in readers}
+
+
+class KeepingScope(dict[str, Any]):
+    """What expressions of a call read whose mock keeps things: rows and states as they are at that moment.
+
+    Everything else is worked out when it is first read.
+    """
+
+    __slots__ = ("call", "number", "work")
+
+    def __init__(self, call: Call, number: int, work: Work) -> None:
+        super().__init__(args=call.arguments)
+        self.call = call
+        self.number = number
+        self.work = work
+
+    def __missing__(self, name: str) -> Any:
+        if name == "store":
+            return self.work.store()
+        if name == "state":
+            return self.work.states()
+        if name == COUNTS:
+            return self.work.count
+        value = self[name] = _READERS[name](self.call, self.number)
+        return value
+
+
+def with_arguments(scope: Scope, arguments: JSON) -> Scope:
+    """The same scope with other arguments."""
+    if isinstance(scope, KeepingScope):
+        other = KeepingScope(scope.call, scope.number, scope.work)
+        other["args"] = arguments
+        return other
+    return {**scope, "args": arguments}

@@ -51,6 +51,8 @@ class Binder:
         try:
             self._equip(executor)
             bound = executor.bind(tool)
+            if tool.faults:
+                bound = _faulted(tool, bound)
         except NotReady as error:
             return self.unable(tool, Unavailable(str(error), code=error.code), lasting=False)
         except DocumentError as error:
@@ -93,6 +95,12 @@ class Binder:
             )
         missing = self._executors.missing(tool.mode)
         return f"mode `{tool.mode}` of `{tool.name}` {missing}" if missing else ""
+
+
+def _faulted(tool: Descriptor, bound: BoundTool) -> BoundTool:
+    from toolcrib.middleware.faults import faulted  # noqa: PLC0415 -- few tools are made to fail
+
+    return faulted(tool, bound)
 
 
 def _not_bound(tool: Descriptor, why: str) -> Unavailable:

@@ -95,6 +95,11 @@ class Session(Protocol):
         ...
 
     @property
+    def began(self) -> float:
+        """When the session was made, in seconds of its clock."""
+        ...
+
+    @property
     def calls(self) -> int:
         """How many calls the session has begun."""
         ...

@@ -147,6 +147,7 @@ class Session:
         id: Names the session; part of every keyed draw.
         seed: Seeds what mocks generate.
         clock: The session's time.
+        began: When it was made, in seconds of its clock.
         calls: How many calls it has begun.
     """
 
@@ -165,6 +166,7 @@ class Session:
         self.id = id
         self.seed = seed
         self.clock = clock
+        self.began = clock.monotonic()
         self.calls = 0
         self._runtime = runtime
         self._real = isinstance(clock, RealClock)

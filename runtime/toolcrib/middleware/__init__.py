@@ -1,9 +1,11 @@
 """The layers around every call, outermost first.
 
-    events > (the user's) > arguments > cache > deadline > limits > retry > breaker > results > Executor.execute
+    events > (the user's) > arguments > cache > deadline > limits > retry > breaker > results > faults
+    > Executor.execute
 
-`cache`, `limits`, `retry` and `breaker` stand around tools that reach out. Each layer is one file with one function `layer(...)` that returns a middleware, or None where the
-tool does not need it. The chain is built once, when a tool is bound.
+`cache`, `limits`, `retry` and `breaker` stand around tools that reach out, `faults` around those that a scenario
+lets fail. Each layer is one file with one function `layer(...)` that returns a middleware, or None where the tool does
+not need it. The chain is built once, when a tool is bound.
 """
 
 from __future__ import annotations
@@ -82,6 +84,7 @@ def layers_of(
         ("deadline", deadline.layer(tool, bound)),  # covers queues and all attempts
         *sending,
         ("results", results.layer(tool)),  # judges whatever answered
+        *(_failing(bound) if tool.faults else ()),
     ]
     return [(name, layer) for name, layer in layers if layer is not None]
 
@@ -104,6 +107,13 @@ def _around_reaching(
         ("retry", retry.layer(tool, bound, shared)),
         ("breaker", breaker.layer(tool, bound, shared)),  # sees each attempt
     ]
+
+
+def _failing(bound: BoundTool) -> list[Named]:
+    """The layer that lets a tool fail as the world does."""
+    from toolcrib.middleware import faults  # noqa: PLC0415 -- few tools are made to fail
+
+    return [("faults", faults.layer(bound))]
 
 
 def outer_layers(user: Sequence[Middleware], observer: Observer | None) -> list[tuple[str, Middleware]]:

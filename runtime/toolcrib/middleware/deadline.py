@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from toolcrib.clock import format_duration
-from toolcrib.middleware.ends import GivenUp, given_up, may_have_acted, untried
+from toolcrib.giving_up import GivenUp, given_up
+from toolcrib.middleware.ends import may_have_acted, untried
 from toolcrib.model import Call, Descriptor, Outcome, Result, Usage
 from toolcrib.protocols import BoundTool, CallNext, Middleware
 
@@ -28,7 +29,7 @@ def layer(tool: Descriptor, bound: BoundTool) -> Middleware | None:
 
 
 def _late(call: Call, seconds: float, given: GivenUp) -> Result:
-    acted = bool(given.attempts) and may_have_acted(call.tool)
+    acted = bool(given.attempts) and given.reached and may_have_acted(call.tool)
     text = format_duration(seconds)
     queued = f"; it waited in the queue of `{given.queue}`" if given.queue else ""
     late = Result.failed(
@@ -40,5 +41,5 @@ def _late(call: Call, seconds: float, given: GivenUp) -> Result:
             **({"may_have_acted": True} if acted else {}),
         },
         retryable=not acted,
-    )
+    )._replace(meta=given.meta)
     return late._replace(usage=Usage(given.attempts)) if given.attempts else untried(late)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from toolcrib.giving_up import given_up
 from toolcrib.model import NO_USAGE, Call, Descriptor, Outcome, Result, Usage
 
 _OK = Outcome.OK
@@ -37,29 +36,6 @@ def untried(result: Result) -> Result:
     return result._replace(usage=_UNTRIED)
 
 
-class GivenUp(NamedTuple):
-    """How far a call was when it was given up.
-
-    Attributes:
-        attempts: How often the runtime had tried.
-        queue: The tool or origin in whose queue it was; empty for none.
-    """
-
-    attempts: int = 1
-    queue: str = ""
-
-
-def gave_up(error: BaseException, *, attempts: int, queue: str = "") -> None:
-    """Let the layers outside know how far the call was that an error ends."""
-    error.__dict__["toolcrib_given_up"] = GivenUp(attempts, queue)
-
-
-def given_up(error: BaseException | None) -> GivenUp:
-    """How far the call was that an error ended."""
-    told = None if error is None else error.__dict__.get("toolcrib_given_up")
-    return told if isinstance(told, GivenUp) else GivenUp()
-
-
 def may_have_acted(tool: Descriptor) -> bool:
     """Whether a call that was given up may have changed something."""
     return not (tool.annotations.read_only or tool.annotations.idempotent)
@@ -75,9 +51,11 @@ def asked_to_cancel() -> bool:
 
 def cancelled(call: Call, message: str, error: BaseException | None = None) -> Result:
     """The result of a call that was given up on its way, by an error if that is known."""
-    attempts = given_up(error).attempts
-    details = {"may_have_acted": True} if attempts and may_have_acted(call.tool) else {}
-    return Result.failed(Outcome.CANCELLED, message, details=details)._replace(usage=Usage(attempts))
+    given = given_up(error)
+    acted = given.attempts and given.reached and may_have_acted(call.tool)
+    details = {"may_have_acted": True} if acted else {}
+    ended = Result.failed(Outcome.CANCELLED, message, details=details)
+    return ended._replace(usage=Usage(given.attempts), meta=given.meta)
 
 
 def cancelled_within(call: Call) -> Result:

@@ -9,8 +9,9 @@ from threading import RLock
 from weakref import WeakSet
 
 from toolcrib.clock import format_duration
+from toolcrib.giving_up import gave_up
 from toolcrib.middleware.commons import Commons
-from toolcrib.middleware.ends import gave_up, untried
+from toolcrib.middleware.ends import untried
 from toolcrib.middleware.gates import Gate
 from toolcrib.model import JSON, Bounds, Call, Descriptor, Outcome, Rate, Result
 from toolcrib.protocols import CallNext, Middleware, Reaching

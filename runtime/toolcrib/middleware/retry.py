@@ -9,8 +9,9 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from toolcrib.clock import RealClock, format_duration
+from toolcrib.giving_up import gave_up
 from toolcrib.middleware.commons import Commons
-from toolcrib.middleware.ends import attempts_of, gave_up
+from toolcrib.middleware.ends import attempts_of
 from toolcrib.model import JSON, Call, Descriptor, Limits, Outcome, Result, Usage
 from toolcrib.protocols import CallNext, Middleware, Reaching
 

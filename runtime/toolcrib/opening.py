@@ -15,7 +15,7 @@ from toolcrib.importing import Brought, is_of_unlisted, server_of, with_servers
 from toolcrib.in_force import known_modes
 from toolcrib.loading.documents import read_documents
 from toolcrib.loading.finding import PROJECT_FILES
-from toolcrib.loading.folders import real_path
+from toolcrib.loading.folders import beside, real_path
 from toolcrib.loading.linking import link, tools_of
 from toolcrib.loading.namespaces import in_namespace
 from toolcrib.loading.project_checks import not_known
@@ -33,7 +33,7 @@ from toolcrib.loading.requirements import check_requirements
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.sources import Source, load
 from toolcrib.loading.trail import Trail
-from toolcrib.model import NOTHING, Toolset
+from toolcrib.model import NO_FIXTURE, NOTHING, Toolset
 from toolcrib.pointers import file_and_line, pointer_step
 from toolcrib.protocols import Kinds
 from toolcrib.queries import Card, idle_globs, idle_toolset_globs
@@ -78,7 +78,8 @@ def read_stock(
         chosen = _Chosen(kinds, trail, before)
         chosen.add(paths, also)
         chosen.servers.update(servers)
-        loaded = load(chosen.sources, kinds, trail)
+        fixture = chosen.project.fixture if chosen.project is not None else NO_FIXTURE
+        loaded = load(chosen.sources, kinds, trail, fixture=fixture, stored=chosen.stored)
         brought = _with_servers(loaded, chosen, offered)
         loaded = brought.loaded
         if before is None or trail.closed().unchanged():
@@ -132,6 +133,7 @@ class _Chosen:
         self.sources: list[Source] = []
         self.problems: list[Problem] = []
         self.servers: dict[str, Server] = {}
+        self.stored: set[str] = set()
         self._beside = ""
 
     @property
@@ -217,9 +219,11 @@ class _Chosen:
             self.trail.file(Path(file).with_name(name))
         self.trail.file(file)
         shape = Shape("project", self.kinds)
-        project, problems = one_project(file, *read_documents(Path(file), file), shape, self.trail.file)
+        files = beside(file, self.stored, self.trail)
+        documents = read_documents(Path(file), file)
+        project, problems = one_project(file, *documents, shape, self.trail.file, files=files)
         problems += [second_project_file(other, file) for other in other_project_files(file)]
-        self.problems += problems
+        self.problems += (*problems, *project.faults)
         errors = [problem for problem in problems if problem.severity == "error"]
         own = next((problem for problem in errors if problem.source == file), None)
         vanished = any(problem.code == "file_vanished" for problem in problems)

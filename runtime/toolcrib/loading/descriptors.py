@@ -12,7 +12,7 @@ from toolcrib.loading.documents import Document
 from toolcrib.loading.limits import check_limits, idle_limits, limits_of, spread
 from toolcrib.loading.shape import TOO_MANY, Shape
 from toolcrib.loading.soundness import sound
-from toolcrib.model import JSON, Annotations, Descriptor, Example, Icon, Origin, Schema
+from toolcrib.model import JSON, NO_FIXTURE, Annotations, Descriptor, Example, Fixture, Icon, Origin, Schema
 from toolcrib.protocols import Files, Kinds
 from toolcrib.schemas import KNOWN_MODES, envelope
 from toolcrib.text import canonical, compact
@@ -56,11 +56,13 @@ class Given(NamedTuple):
         document: The document.
         files: The files that it may name.
         pack: The pack that holds it.
+        fixture: What its store begins with.
     """
 
     document: Document
     files: Files | None = None
     pack: str = ""
+    fixture: Fixture = NO_FIXTURE
 
 
 Parsed: TypeAlias = tuple[Descriptor | None, list[Problem]]
@@ -127,9 +129,8 @@ class _Draft:
         kept = sound(value, self.problems, shape)
         content = canonical(value).encode("utf-8")
         self._size = len(content)
-        tool = _build(
-            {"name": "unnamed", **kept}, _origin(self.given, hashlib.sha256(content).hexdigest()), kinds
-        )
+        origin = _origin(self.given, hashlib.sha256(content).hexdigest())
+        tool = _build({"name": "unnamed", **kept}, origin, kinds)._replace(fixture=self.given.fixture)
         if kept is value or all(key in kept or key in _PLAIN for key in value):
             self.problems += _check_mode(tool, kinds)
         self.problems += _check_timeout(tool)

@@ -15,7 +15,7 @@ from toolcrib.loading.namespaces import full_name
 from toolcrib.loading.overriding import kept_files
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.shape import Shape
-from toolcrib.model import JSON, NOTHING, Descriptor
+from toolcrib.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fixture
 from toolcrib.protocols import Files, Kinds
 
 
@@ -29,6 +29,7 @@ class Home:
         namespace: What stands before the names of the tools.
         tools: Whether tools are taken from there.
         scenarios: Whether scenarios are taken from there.
+        outside: What the store of tools outside packs begins with.
     """
 
     files: Files | None = None
@@ -36,12 +37,20 @@ class Home:
     namespace: str = ""
     tools: bool = True
     scenarios: bool = True
+    outside: Fixture = NO_FIXTURE
+
+    @property
+    def fixture(self) -> Fixture:
+        """What the store of the tools begins with."""
+        return self.outside if self.pack is None else self.pack.fixture
 
 
-def home(files: Files, pack: Pack | None, path: str, namespace: str = "") -> Home:
+def home(
+    files: Files, pack: Pack | None, path: str, namespace: str = "", outside: Fixture = NO_FIXTURE
+) -> Home:
     """Where the documents of a file lie; `path` is relative to the pack."""
     if pack is None:
-        return Home(files, namespace=namespace)
+        return Home(files, namespace=namespace, outside=outside)
     return Home(files, pack, pack.namespace, pack.holds_tools(path), pack.holds_scenarios(path))
 
 
@@ -85,7 +94,8 @@ class _Started:
         files, self._kept = kept_files(where.files)
         if self._defaults and isinstance(document.value, dict):
             document = document.moved({**document.value, **self._defaults}, {})
-        self.given = Given(document, files, "" if where.pack is None else where.pack.name)
+        pack = "" if where.pack is None else where.pack.name
+        self.given = Given(document, files, pack, where.fixture)
 
     def finished(self, tool: Descriptor) -> Descriptor:
         """The tool under its full name. Its digest tells the files that it names, its origin what its pack gave it."""

@@ -19,8 +19,10 @@ from toolcrib.loading.drafts import home
 from toolcrib.loading.files import (
     ARCHIVE,
     PACK_FILES,
+    UNNOTED,
     DiskFiles,
     MemoryFiles,
+    Outside,
     leads_outside,
     pack_file,
 )
@@ -87,6 +89,30 @@ class _Touched:
     def add(self, path: str) -> None:
         self.trail.file(path)
         self.reader.touched.add(path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Is told of the files that hold rows, before they are read."""
+
+    stored: set[str]
+    trail: Trail
+
+    def add(self, path: str) -> None:
+        self.trail.file(path)
+        self.stored.add(path)
+
+
+def beside(file: str, stored: set[str], trail: Trail) -> DiskFiles:
+    """The files that a pack or project may name: in the folder of its own file, and below.
+
+    Args:
+        file: Its own file.
+        stored: Receives the keys of those that are looked at.
+        trail: Receives everything that is looked at.
+    """
+    folder = Path(file).parent
+    return DiskFiles(folder, folder, _Stored(stored, trail), trail)
 
 
 class Folders:
@@ -164,7 +190,8 @@ class Folders:
             return _Place(here.path, here.real, pack, here.path)
         key = os.path.realpath(path) if linked else here.key(name)
         documents, problems = read_documents(Path(path), path)
-        pack = self._reader.add_pack(key, path, documents, problems, source.namespace)
+        data = beside(path, self._reader.stored, self._trail)
+        pack = self._reader.add_pack(key, path, documents, problems, source.namespace, files=data)
         return _Place(here.path, here.real, pack, here.path)
 
     def _add_entry(self, name: str, here: _Place, root: Path, source: Source) -> None:
@@ -213,8 +240,8 @@ class Folders:
         if any(is_promptkit(document.value) for document in documents):
             arena = self._arena_over(folder)
             folder, root = (folder, root) if arena is None else (arena, arena)
-        files = DiskFiles(folder, root, self._touched)
-        where = home(files, here.pack, _within(path, here), namespace)
+        files = DiskFiles(folder, root, self._touched, self._trail)
+        where = home(files, here.pack, _within(path, here), namespace, self._reader.fixture)
         self._reader.add_documents(key, path, documents, problems, where)
 
     def _arena_over(self, folder: Path) -> Path | None:
@@ -249,6 +276,7 @@ class Folders:
             namespace,
             source=archive.place(""),
             key=f"{key}/",
+            outside=self._trail,
         )
 
     def _enclosing_pack(self, folder: Path) -> Path:
@@ -269,6 +297,7 @@ def add_contents(
     *,
     source: str = "",
     key: str = "",
+    outside: Outside = UNNOTED,
 ) -> None:
     """Give the files of a pack in memory to a reader.
 
@@ -279,19 +308,23 @@ def add_contents(
         namespace: What stands before the names of the tools.
         source: What stands before the paths in problems.
         key: What stands before the paths where files are told apart.
+        outside: Where variables are looked up.
     """
     pack = None
     if pack_name is not None:
         documents, problems = parse_documents(source + pack_name, contents[pack_name])
-        pack = reader.add_pack(key + pack_name, source + pack_name, documents, problems, namespace)
+        data = MemoryFiles(contents, "", reader.stored, key, outside)
+        pack = reader.add_pack(
+            key + pack_name, source + pack_name, documents, problems, namespace, files=data
+        )
     for path in documents_among(contents):
-        if path == pack_name:
+        if path == pack_name or key + path in reader.stored:
             continue
         if pack_name is not None and path in PACK_FILES:
             reader.add_problem(key + path, second_pack_file(source + path, pack_name))
         elif reader.holds(pack, path):
-            files = MemoryFiles(contents, path.rpartition("/")[0], reader.touched, key)
-            where = home(files, pack, path, namespace)
+            files = MemoryFiles(contents, path.rpartition("/")[0], reader.touched, key, outside)
+            where = home(files, pack, path, namespace, reader.fixture)
             documents, problems = parse_documents(source + path, contents[path])
             reader.add_documents(key + path, source + path, documents, problems, where)
 

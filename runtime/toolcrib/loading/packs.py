@@ -12,15 +12,16 @@ from typing import Any
 from toolcrib.errors import DocumentError, Problem
 from toolcrib.loading.contents import Content, documents_of, log_problems, only_document
 from toolcrib.loading.documents import Document
+from toolcrib.loading.fixtures import fixture_of
 from toolcrib.loading.marks import clipped
 from toolcrib.loading.namespaces import full_name
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.soundness import sound
 from toolcrib.loading.toolsets import check_defaults, check_names, check_toolsets, toolsets_of
 from toolcrib.loading.versions import check_range
-from toolcrib.model import JSON, NOTHING, Origin, Toolset
+from toolcrib.model import JSON, NO_FIXTURE, NOTHING, Fixture, Origin, Toolset
 from toolcrib.pointers import pointer_step
-from toolcrib.protocols import Kinds
+from toolcrib.protocols import Files, Kinds
 from toolcrib.text import canonical
 
 
@@ -40,6 +41,8 @@ class Pack:
         toolsets: Named selections of its tools, in order of writing; globs over the names without namespace.
         defaults: Key of a descriptor -> value as documents write it, for descriptors that do not say so themselves.
         requires: `toolcrib` -> versions of it that will do, `packs` -> name of a pack -> versions of it.
+        fixture: What the store of its tools begins with.
+        faults: What is wrong with that; it refuses nothing of the pack.
         origin: Where it came from.
     """
 
@@ -54,6 +57,8 @@ class Pack:
     toolsets: tuple[Toolset, ...] = ()
     defaults: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     requires: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    fixture: Fixture = NO_FIXTURE
+    faults: tuple[Problem, ...] = ()
     origin: Origin = field(default_factory=Origin)
 
     @classmethod
@@ -69,6 +74,7 @@ class Pack:
             DocumentError: There is an error in it. Warnings are logged.
         """
         pack, problems = one_pack(name, *documents_of(name, content), Shape("pack", kinds))
+        problems += pack.faults if pack is not None else ()
         if pack is None or any(problem.severity == "error" for problem in problems):
             raise DocumentError(problems)
         log_problems(problems)
@@ -110,18 +116,23 @@ def _past_stars(reached: set[int], globs: list[str]) -> set[int]:
 
 
 def one_pack(
-    source: str, documents: Sequence[Document], problems: Sequence[Problem], shape: Shape
+    source: str,
+    documents: Sequence[Document],
+    problems: Sequence[Problem],
+    shape: Shape,
+    files: Files | None = None,
 ) -> tuple[Pack | None, list[Problem]]:
-    """The pack that one file describes, and everything that is wrong with the file.
+    """The pack that one file describes, and everything that is wrong with the file but the pack's own `faults`.
 
     Args:
         source: The file, as it was named.
         documents: What was read of it.
         problems: What was wrong with its text.
         shape: The pack schema, compiled.
+        files: The files that it may name; None for a lone text from memory.
     """
     document, told = only_document(source, documents, problems, "pack", _FIRST)
-    pack, faults = parse_pack(document, shape) if document is not None else (None, [])
+    pack, faults = parse_pack(document, shape, files) if document is not None else (None, [])
     return pack, told + faults
 
 
@@ -145,7 +156,9 @@ def readable_part(source: str, documents: Sequence[Document], shape: Shape) -> P
 _FIRST = "write `name: my-pack` and `version: 1.0.0`"
 
 
-def parse_pack(document: Document, shape: Shape) -> tuple[Pack | None, list[Problem]]:
+def parse_pack(
+    document: Document, shape: Shape, files: Files | None = None
+) -> tuple[Pack | None, list[Problem]]:
     """Read `pack.yaml`. Returns the pack, or None where it is refused, and all problems, placed."""
     value, faults = shape.judged(document)
     if isinstance(value, dict):
@@ -155,7 +168,9 @@ def parse_pack(document: Document, shape: Shape) -> tuple[Pack | None, list[Prob
         return None, problems
     said: dict[str, Any] = value
     plain: dict[str, Any] = {
-        key: tuple(item) if isinstance(item, list) else item for key, item in said.items() if key != "$schema"
+        key: tuple(item) if isinstance(item, list) else item
+        for key, item in said.items()
+        if key not in _READ_APART
     }
     origin = Origin(
         source=document.source,
@@ -164,7 +179,13 @@ def parse_pack(document: Document, shape: Shape) -> tuple[Pack | None, list[Prob
         pack=said["name"],
         locate=document.position,
     )
-    return Pack(**{**plain, "toolsets": toolsets_of(said, origin)}, origin=origin), problems
+    fixture, wrong = fixture_of(said, origin._replace(files=files), said["name"], document)
+    plain |= {"toolsets": toolsets_of(said, origin), "fixture": fixture, "faults": wrong}
+    return Pack(**plain, origin=origin), problems
+
+
+_READ_APART = frozenset({"$schema", "state", "store"})
+"""Keys that are no fields of a pack."""
 
 
 def _check_pack(said: Mapping[str, Any]) -> Iterator[Problem]:

@@ -14,15 +14,16 @@ from toolcrib.errors import ConfigurationError, DocumentError, Problem, did_you_
 from toolcrib.loading.contents import Content, documents_of, log_problems, only_document
 from toolcrib.loading.documents import Document
 from toolcrib.loading.finding import find_project, other_project_files, places_to_look, project_file
+from toolcrib.loading.fixtures import fixture_of
 from toolcrib.loading.limits import laid_over, spread
 from toolcrib.loading.project_checks import check_project
 from toolcrib.loading.settings import NO_SETTINGS, PROFILE_VARIABLE, Settings, apply_settings, chosen_profile
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.soundness import sound
 from toolcrib.loading.toolsets import toolsets_of
-from toolcrib.model import JSON, NOTHING, Origin, Toolset
+from toolcrib.model import JSON, NO_FIXTURE, NOTHING, Fixture, Origin, Toolset
 from toolcrib.pointers import pointer_step
-from toolcrib.protocols import Kinds
+from toolcrib.protocols import Files, Kinds
 from toolcrib.servers import Server
 from toolcrib.text import canonical
 
@@ -128,6 +129,8 @@ class Project:
         lock: What becomes of a remote tool that changed: `warn` or `block`; empty where nothing is said.
         profile: Name of the profile that is in force unless another is chosen; empty for none.
         profiles: By name.
+        fixture: What the store of the tools outside packs begins with.
+        faults: What is wrong with that; it breaks nothing else.
         broken: Whether the file has errors, so that this says less than was meant.
         origin: Where it came from.
     """
@@ -148,6 +151,8 @@ class Project:
     lock: str = ""
     profile: str = ""
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
+    fixture: Fixture = NO_FIXTURE
+    faults: tuple[Problem, ...] = ()
     broken: bool = False
     origin: Origin = field(default_factory=Origin)
 
@@ -164,7 +169,8 @@ class Project:
             DocumentError: There is an error in it. Warnings are logged.
         """
         project, problems = one_project(name, *documents_of(name, content), Shape("project", kinds))
-        if project.broken:
+        problems += project.faults
+        if any(problem.severity == "error" for problem in problems):
             raise DocumentError(problems)
         log_problems(problems)
         return project
@@ -184,8 +190,12 @@ def one_project(
     problems: Sequence[Problem],
     shape: Shape,
     note: Callable[[str], None] = lambda _path: None,
+    *,
+    files: Files | None = None,
 ) -> tuple[Project, list[Problem]]:
     """The project that one file describes, as far as the file is sound, and everything that is wrong with it.
+
+    What is wrong with its store is told by its `faults` alone.
 
     Args:
         source: The file, as it was named.
@@ -193,9 +203,10 @@ def one_project(
         problems: What was wrong with its text.
         shape: The project schema, compiled.
         note: Is told of each file that the project names servers from, before it is read.
+        files: The files that it names; None for a lone text from memory.
     """
     document, told = only_document(source, documents, problems, "project", "write `project: my-project`")
-    project, faults = parse_project(document, shape, note) if document is not None else (None, [])
+    project, faults = parse_project(document, shape, note, files) if document is not None else (None, [])
     if project is None:
         project = Project(name="", root=_folder_of(source), sources=(), origin=Origin(source=source))
     told += faults
@@ -225,7 +236,10 @@ def second_project_file(source: str, first: str) -> Problem:
 
 
 def parse_project(
-    document: Document, shape: Shape, note: Callable[[str], None] = lambda _path: None
+    document: Document,
+    shape: Shape,
+    note: Callable[[str], None] = lambda _path: None,
+    files: Files | None = None,
 ) -> tuple[Project | None, list[Problem]]:
     """Read `toolcrib.yaml`, and the files that it names servers from.
 
@@ -239,11 +253,13 @@ def parse_project(
     kept = sound(value, problems, shape)
     problems = [*problems, *check_project(kept, value)]
     project = _built(_with_names(kept, value), document, value)
+    fixture, faults = fixture_of(kept, project.origin._replace(files=files), "", document)
+    project = replace(project, fixture=fixture, faults=faults)
     if "servers" in kept or "servers_from" in kept:
         from toolcrib.loading.servers import servers_of_project  # noqa: PLC0415 -- many projects have none
 
-        servers, files, faults = servers_of_project(kept, document, project.root, note)
-        project, problems = replace(project, servers=servers, servers_from=files), [*problems, *faults]
+        servers, named, told = servers_of_project(kept, document, project.root, note)
+        project, problems = replace(project, servers=servers, servers_from=named), [*problems, *told]
     return project, [document.place(problem) for problem in problems]
 
 

@@ -23,8 +23,8 @@ from toolcrib.loading.packs import Pack, fits, one_pack, readable_part
 from toolcrib.loading.scenarios import Scenario, is_scenario, parse_scenario
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.wording import in_their_words
-from toolcrib.model import Descriptor
-from toolcrib.protocols import Kinds
+from toolcrib.model import NO_FIXTURE, Descriptor, Fixture
+from toolcrib.protocols import Files, Kinds
 
 TOOL_SUFFIXES = tuple(f".tool{suffix}" for suffix in SUFFIXES)
 """A file that is called this says that it holds a descriptor."""
@@ -99,11 +99,14 @@ class Reader:
 
     Attributes:
         touched: Keys of the files that documents name as data.
+        stored: Keys of the files that hold rows of packs and of the project, which are no documents.
         ignored: Files that were passed over.
+        fixture: What the store of tools outside packs begins with.
     """
 
-    def __init__(self, kinds: Kinds) -> None:
+    def __init__(self, kinds: Kinds, fixture: Fixture = NO_FIXTURE) -> None:
         self._kinds = kinds
+        self.fixture = fixture
         self._tools: list[Descriptor] = []
         self._written: dict[str, _Written] = {}
         self._overrides: list[tuple[str, _Written]] = []
@@ -118,6 +121,7 @@ class Reader:
         self._fruitless: set[str] = set()
         self._globs: dict[str, set[str]] = {}
         self.touched: set[str] = set()
+        self.stored: set[str] = set()
         self.ignored: list[str] = []
 
     @cached_property
@@ -159,8 +163,8 @@ class Reader:
         )
 
     def knows(self, key: str) -> bool:
-        """Whether a file was dealt with already."""
-        return key in self._problems
+        """Whether a file was dealt with already, or holds rows."""
+        return key in self._problems or key in self.stored
 
     def add_problem(self, key: str, problem: Problem) -> None:
         """All that is said of a file that is not read."""
@@ -177,6 +181,8 @@ class Reader:
         documents: Sequence[Document],
         problems: Sequence[Problem],
         namespace: str = "",
+        *,
+        files: Files | None = None,
     ) -> Pack:
         """What a `pack.yaml` says, under the namespace that its source has, if any.
 
@@ -184,10 +190,10 @@ class Reader:
         knows which of them it would hold and under which names, so nothing of them is taken.
         """
         self._settle()  # what lies before a pack that is refused has nothing to do with it
-        pack, told = one_pack(source, documents, problems, self._pack_shape)
+        pack, told = one_pack(source, documents, problems, self._pack_shape, files)
         first = next((known for known in self._packs if pack is not None and known.name == pack.name), None)
         if pack is not None and first is not None:
-            told = [*told, _duplicate_pack(first, pack)]
+            told.append(_duplicate_pack(first, pack))
         self._problems[key] = told
         error = next((problem for problem in told if problem.severity == "error"), None)
         if pack is None or error is not None:
@@ -197,6 +203,7 @@ class Reader:
             pack = replace(pack, namespace=namespace)
         if source not in self._refused_packs:
             self._packs.append(pack)
+            told += pack.faults
         return pack
 
     def refuse_pack(self, key: str, source: str, problem: Problem) -> Pack:

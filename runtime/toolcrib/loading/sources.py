@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from toolcrib.loading.contents import Content, documents_of
@@ -11,20 +11,31 @@ from toolcrib.loading.files import PACK_FILES
 from toolcrib.loading.folders import Folders, Source, add_contents
 from toolcrib.loading.reader import Loaded, Reader
 from toolcrib.loading.trail import Trail
+from toolcrib.model import NO_FIXTURE, Fixture
 from toolcrib.protocols import Files, Kinds
 
 __all__ = ["Loaded", "Source", "load", "parse", "parse_files"]
 
 
-def load(sources: Iterable[str | Path | Source], kinds: Kinds, trail: Trail | None = None) -> Loaded:
+def load(
+    sources: Iterable[str | Path | Source],
+    kinds: Kinds,
+    trail: Trail | None = None,
+    *,
+    fixture: Fixture = NO_FIXTURE,
+    stored: Collection[str] = (),
+) -> Loaded:
     """Read folders, packs and files from disk.
 
     Args:
         sources: Each a folder (with any packs in it), a pack, or one file.
         kinds: What the installed modes say of their blocks.
         trail: Receives everything that is looked at.
+        fixture: What the store of tools outside packs begins with.
+        stored: Paths of files that hold its rows, with links resolved; they are no documents.
     """
-    reader = Reader(kinds)
+    reader = Reader(kinds, fixture)
+    reader.stored.update(stored)
     trail = Trail() if trail is None else trail
     folders = Folders(reader, trail)
     for source in sources:

@@ -66,19 +66,30 @@ class Seen:
         contents: Path -> digest of the content, of files whose times can't be trusted.
         folders: Path -> its state (empty where its times can't be trusted), and the names in it. Where the path
             ends with a slash, the folders in it do not matter.
+        variables: Name of a variable of the environment -> its value, of those that paths of files read; None
+            where it is not set.
     """
 
-    __slots__ = ("contents", "files", "folders")
+    __slots__ = ("contents", "files", "folders", "variables")
 
     def __init__(
-        self, files: dict[str, State], contents: dict[str, bytes], folders: dict[str, tuple[State, Names]]
+        self,
+        files: dict[str, State],
+        contents: dict[str, bytes],
+        folders: dict[str, tuple[State, Names]],
+        variables: dict[str, str | None] | None = None,
     ) -> None:
         self.files = files
         self.contents = contents
         self.folders = folders
+        self.variables = variables or {}
 
-    def __iter__(self) -> Iterator[dict[str, State] | dict[str, bytes] | dict[str, tuple[State, Names]]]:
-        return iter((self.files, self.contents, self.folders))
+    def __iter__(
+        self,
+    ) -> Iterator[
+        dict[str, State] | dict[str, bytes] | dict[str, tuple[State, Names]] | dict[str, str | None]
+    ]:
+        return iter((self.files, self.contents, self.folders, self.variables))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Seen) and tuple(self) == tuple(other)
@@ -99,9 +110,10 @@ class Seen:
             now: Nanoseconds since 1970.
         """
         moment = now()
-        for path, state in self.files.items():
-            if state_of(path) != state:
-                return None
+        if any(os.environ.get(name) != value for name, value in self.variables.items()):
+            return None
+        if any(state_of(path) != state for path, state in self.files.items()):
+            return None
         contents = {}
         for path, digest in self.contents.items():
             if _digest(path) != digest:
@@ -117,7 +129,7 @@ class Seen:
                 folders[path] = found
         if not folders and len(contents) == len(self.contents):
             return self
-        return Seen(self.files, contents, {**self.folders, **folders})
+        return Seen(self.files, contents, {**self.folders, **folders}, self.variables)
 
     def changed(self) -> list[str]:
         """The paths that are different now, sorted; of a folder those of the entries that came and went."""
@@ -141,6 +153,11 @@ class Trail:
         self._files: dict[str, State] = {}
         self._contents: dict[str, bytes] = {}
         self._folders: dict[str, tuple[State, Names]] = {}
+        self._variables: dict[str, str | None] = {}
+
+    def variable(self, name: str) -> str | None:
+        """Look up a variable of the environment; None where it is not set."""
+        return self._variables.setdefault(name, os.environ.get(name))
 
     def file(self, path: str | os.PathLike[str]) -> None:
         """A file is about to be read, or to be looked for; it may be absent."""
@@ -181,7 +198,7 @@ class Trail:
 
     def closed(self) -> Seen:
         """Everything that was noted so far."""
-        return Seen(dict(self._files), dict(self._contents), dict(self._folders))
+        return Seen(dict(self._files), dict(self._contents), dict(self._folders), dict(self._variables))
 
 
 def state_of(path: str) -> State:

@@ -14,6 +14,7 @@ import pytest
 from retail import reading
 from retail.playing import read
 from retail.reading import COLLECTIONS, REASONS, Retail
+from retail.texts import texts_of, without_id
 from retail.worlds import NEEDED, TOOLS, session, world
 
 WORLDS = [world(seed) for seed in range(12)]
@@ -53,30 +54,6 @@ def test_it_answers_and_changes_what_was_recorded(store, tasks):
         assert changed == task["changed_rows"], task["task"]
         begin_again(retail, changed)
     assert sum(len(task["calls"]) for task in tasks) == 768
-
-
-def texts_of(tree: ast.AST) -> set[str]:
-    """The texts of all refusals, with `*` where a value stands."""
-    texts = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and str(node.value).startswith("Error: "):
-            texts.add(str(node.value))
-        if isinstance(node, ast.JoinedStr):
-            texts.add(
-                "".join(str(part.value) if isinstance(part, ast.Constant) else "*" for part in node.values)
-            )
-    return {text for text in texts if text.startswith("Error: ")} - {"Error: ", "Error: new item "}
-
-
-def without_id(text: str, tool: str) -> str:
-    """A text with `*` for the id in it."""
-    words = text.split()
-    if tool in {"modify_pending_order_items", "exchange_delivered_order_items"}:
-        if words[1:3] == ["new", "item"] and words[-1] == "available":
-            return " ".join([*words[:3], "*", *words[4:]])
-        if words[2:] == ["not", "found"] and words[1] != "order":
-            return "Error: * not found"
-    return text
 
 
 def test_random_sessions_reach_every_text_and_every_tool():

@@ -1,0 +1,366 @@
+"""The kinds of effects, each of which changes one thing: `update`, `append`, `increment`, `insert`, `delete` ..."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from toolcrib.errors import ExpressionError, did_you_mean
+from toolcrib.executors.mock.ground import Ground
+from toolcrib.executors.mock.places import Location, Place, key_text, look, shown, write
+from toolcrib.executors.mock.rows import Fitting, compile_fitting
+from toolcrib.executors.mock.work import unknown_state
+from toolcrib.model import JSON
+from toolcrib.pointers import pointer_step
+from toolcrib.rendering.operators import add, is_number, subtract
+from toolcrib.rendering.values import Run, Scope, bounded_list, bounded_number, kind, list_of_names
+
+if TYPE_CHECKING:
+    from toolcrib.executors.mock.body import BodyScope
+
+Act: TypeAlias = "Callable[[Scope, BodyScope], None]"
+"""Does an effect: with what its expressions read, and the scope of the call, whose rows it changes."""
+
+Change: TypeAlias = "tuple[Act, frozenset[str]]"
+"""What does an effect, and what it reads."""
+
+MOST_PARTS: Final = 10_000
+"""Values within one value that an effect writes."""
+
+MOST_DEPTH: Final = 64
+"""Levels of one value that an effect writes."""
+
+_NOTHING: Change = (lambda _scope, _root: None), frozenset()
+"""What an effect with a fault does."""
+
+
+# Values that are written.
+
+
+def stored(value: JSON) -> JSON:
+    """A copy that belongs to the store alone, within bounds.
+
+    Raises:
+        ExpressionError: There is too much in it.
+    """
+    if not isinstance(value, dict | list):
+        return value
+    copy: JSON = _copy(value, MOST_DEPTH, [MOST_PARTS])
+    return copy
+
+
+def _copy(value: Any, depth: int, left: list[int]) -> Any:
+    left[0] -= len(value)
+    if left[0] < 0:
+        raise ExpressionError(f"a value of more than {MOST_PARTS:,} parts can't be kept")
+    if depth == 0:
+        raise ExpressionError(f"a value that is nested deeper than {MOST_DEPTH} levels can't be kept")
+    copy = value.copy()
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(item, dict | list):
+            copy[key] = _copy(item, depth - 1, left)
+    return copy
+
+
+# `update`, `delete`: one place, or elements of what stands there.
+
+
+class _Chosen(NamedTuple):
+    """Which elements an effect means.
+
+    Attributes:
+        fitting: Their test.
+        one: Whether it means the first one, which must exist.
+        names: What the test reads.
+    """
+
+    fitting: Fitting
+    one: bool
+    names: frozenset[str]
+
+    def among(self, scope: Scope, location: Location, value: JSON) -> list[Location]:
+        """Where they are.
+
+        Raises:
+            ExpressionError: There are no elements; or none fits, and there must be one.
+        """
+        if not isinstance(value, dict | list):
+            raise ExpressionError(f"{shown(location)} is {kind(value)}, which has no elements")
+        fits = self.fitting(scope)
+        found: list[Location] = []
+        for key, element in value.items() if isinstance(value, dict) else enumerate(value):
+            if fits(element):
+                found.append((*location, key))
+                if self.one:
+                    break
+        if self.one and not found:
+            raise ExpressionError(
+                f"no element of {shown(location)} is the one that `first` wants", code="absent_place"
+            )
+        return found
+
+
+def _chosen(entry: dict[str, Any], pointer: str, ground: Ground) -> _Chosen | None:
+    key = next((key for key in ("first", "where") if key in entry), None)
+    if key is None:
+        return None
+    place = f"{pointer.rpartition('/')[0]}/{key}"
+    fitting, names = compile_fitting(entry[key], place, ground.names, ground.problems)
+    return _Chosen(fitting, key == "first", names)
+
+
+def _targets(
+    place: Place, chosen: _Chosen | None
+) -> Callable[[Scope, BodyScope], list[tuple[Location, JSON]]]:
+    """What an effect changes: its place, or elements of it; with what stands there."""
+    if chosen is None:
+        return lambda scope, root: [place.find(scope, root)]
+
+    def find(scope: Scope, root: BodyScope) -> list[tuple[Location, JSON]]:
+        location, value = place.find(scope, root)
+        within: Any = value
+        return [(found, within[found[-1]]) for found in chosen.among(scope, location, value)]
+
+    return find
+
+
+def _one_or_some(entry: dict[str, Any], pointer: str, ground: Ground) -> tuple[Place, _Chosen | None] | None:
+    place = ground.place(entry[pointer.rpartition("/")[2]], pointer)
+    chosen = _chosen(entry, pointer, ground)
+    if place is None:
+        return None
+    if place.in_store and not place.steps and chosen is None:
+        message = f"`{place.root}` is a whole collection"
+        hint = f"name one of its rows, `{place.root}[args.id]`, or choose some with `where` or `first`"
+        ground.fault("not_a_row", message, pointer, hint)
+        return None
+    return place, chosen
+
+
+def _update(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
+    at_set = f"{pointer.rpartition('/')[0]}/set"
+    setting = ground.value(entry["set"], at_set)
+    target = _one_or_some(entry, pointer, ground)
+    if target is None:
+        return _NOTHING
+    place, chosen = target
+    _check_keys(entry["set"], place, chosen, at_set, ground)
+    find, compute = _targets(place, chosen), setting.run
+
+    def act(scope: Scope, root: BodyScope) -> None:
+        for location, value in find(scope, root):
+            changes = compute(scope)
+            if not isinstance(changes, dict):
+                raise ExpressionError(f"`set` needs an object, not {kind(changes)}", pointer=at_set)
+            if not isinstance(value, dict):
+                raise ExpressionError(
+                    f"{shown(location)} is {kind(value)}, and only an object has keys to `set`"
+                )
+            write(root.work, location, value | {key: stored(item) for key, item in changes.items()}, pointer)
+
+    return act, setting.names | _read(place, chosen)
+
+
+def _read(place: Place, chosen: _Chosen | None = None) -> frozenset[str]:
+    root = frozenset[str]() if place.in_store else frozenset({place.root})
+    return place.names | root | (frozenset() if chosen is None else chosen.names)
+
+
+def _check_keys(setting: JSON, place: Place, chosen: _Chosen | None, pointer: str, ground: Ground) -> None:
+    """Refuse keys that the schema of the row does not know."""
+    from toolcrib.executors.mock.shapes import known_keys  # noqa: PLC0415 -- most effects are of open rows
+
+    row = ground.rows.get(place.root)
+    name = place.root if place.in_store else "" if row is None else row.collection
+    collection = ground.tool.fixture.collections.get(name)
+    if collection is None or collection.schema is None or not isinstance(setting, dict):
+        return
+    steps = place.steps[1:] if place.in_store else place.steps
+    path = [step.name or None for step in steps]
+    if chosen is not None and not (place.in_store and not place.steps):
+        path.append(None)
+    known = known_keys(collection.schema, path)
+    for key in setting:
+        if known is not None and key not in known:
+            message = f"the schema of `{name}` knows no `{key}` at `{place.text}`; it knows {list_of_names(sorted(known))}"
+            ground.fault(
+                "unknown_row_key", message, f"{pointer}/{pointer_step(key)}", did_you_mean(key, known)
+            )
+
+
+def _delete(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
+    target = _one_or_some(entry, pointer, ground)
+    if target is None:
+        return _NOTHING
+    place, chosen = target
+    find = _targets(place, chosen)
+
+    def act(scope: Scope, root: BodyScope) -> None:
+        for location, _value in reversed(find(scope, root)):  # from the end: positions before it stay
+            _remove(root, location, pointer)
+
+    return act, _read(place, chosen)
+
+
+def _remove(root: BodyScope, location: Location, pointer: str) -> None:
+    if len(location) == 2:  # a collection and a key: a row
+        root.work.remove(str(location[0]), str(location[1]))
+        return
+    within: Any = look(root.work, location[:-1])
+    copy = within.copy()
+    del copy[location[-1]]
+    write(root.work, location[:-1], copy, pointer)
+    if isinstance(copy, list):
+        root.shift(location)
+
+
+# `append`, `increment`, `decrement`.
+
+
+def _append(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
+    made = ground.value(entry["value"], f"{pointer.rpartition('/')[0]}/value")
+    place = ground.place(entry["append"], pointer)
+    if place is None:
+        return _NOTHING
+    compute = made.run
+
+    def act(scope: Scope, root: BodyScope) -> None:
+        value = stored(compute(scope))
+        location, items = place.find(scope, root)
+        if not isinstance(items, list):
+            raise ExpressionError(f"{shown(location)} is {kind(items)}, and `append` needs a list")
+        write(root.work, location, bounded_list([*items, value]), pointer)
+
+    return act, made.names | _read(place)
+
+
+def _moved(operate: Callable[[JSON, JSON], JSON]) -> Callable[[dict[str, Any], str, Ground], Change]:
+    def compile_it(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
+        name, above = pointer.rpartition("/")[2], pointer.rpartition("/")[0]
+        by = ground.value(entry.get("by", 1), f"{above}/by")
+        place, digits = ground.place(entry[name], pointer), entry.get("round")
+        if place is None:
+            return _NOTHING
+        compute = by.run
+
+        def act(scope: Scope, root: BodyScope) -> None:
+            change = compute(scope)
+            location, number = place.find(scope, root)
+            for what, value in ((shown(location), number), ("`by`", change)):
+                if not is_number(value):
+                    raise ExpressionError(f"{what} is {kind(value)}, and `{name}` needs a number")
+            result: Any = operate(number, change)
+            if digits is not None:
+                result = bounded_number(round(result, digits))
+            write(root.work, location, result, pointer)
+
+        return act, by.names | _read(place)
+
+    return compile_it
+
+
+# `insert`, `upsert`.
+
+
+def _put(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
+    name, above = pointer.rpartition("/")[2], pointer.rpartition("/")[0]
+    made = ground.value(entry["value"], f"{above}/value")
+    key = ground.value(entry["key"], f"{above}/key") if "key" in entry else None
+    target = _container(entry[name], pointer, ground)
+    if target is None:
+        return _NOTHING
+    collection = ground.tool.fixture.collections.get(target.root) if target.in_store else None
+    whole = collection is not None and not target.steps
+    field = collection.key if collection is not None and whole else ""
+    if key is None and (not whole or (name == "upsert" and not field)):
+        ground.fault(
+            "missing_key", f"`{name}` needs a `key` here", above, "say under which key the value is put"
+        )
+    replaces, compute = name == "upsert", made.run
+    used = made.names | _read(target) | (frozenset() if key is None else key.names)
+    find_key = None if key is None else key.run
+
+    def act(scope: Scope, root: BodyScope) -> None:
+        value = stored(compute(scope))
+        location, within = target.find(scope, root)
+        if not isinstance(within, dict):
+            raise ExpressionError(
+                f"{shown(location)} is {kind(within)}, and `{name}` needs a collection or an object"
+            )
+        wanted = _key(value, field, target.root, root) if find_key is None else key_text(find_key(scope))
+        if not replaces and wanted in within:
+            raise ExpressionError(
+                f"{shown((*location, wanted))} exists already",
+                code="existing_key",
+                hint="`upsert` replaces what is there",
+            )
+        if field and isinstance(value, dict) and field not in value:
+            value = {field: wanted, **value}
+        if len(location) == 1:
+            root.work.put(target.root, wanted, value, pointer)
+        else:
+            write(root.work, location, within | {wanted: value}, pointer)
+
+    return act, used
+
+
+def _key(value: JSON, field: str, name: str, root: BodyScope) -> str:
+    if not field:
+        return root.work.free_key(name)
+    if isinstance(value, dict) and field in value:
+        return key_text(value[field])
+    raise ExpressionError(
+        f"the row has no `{field}`, which is the key of `{name}`", hint="add it, or write `key`"
+    )
+
+
+def _container(text: str, pointer: str, ground: Ground) -> Place | None:
+    """Where something is put: a collection comes before a row of the same name."""
+    if text.strip() in ground.tool.fixture.collections:
+        ground = ground._replace(rows={})
+    return ground.place(text, pointer)
+
+
+# `goto`.
+
+
+def _goto(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
+    machines = ground.tool.fixture.machines
+    moves: list[tuple[str, Run]] = []
+    used = frozenset[str]()
+    for machine, state in entry["goto"].items():
+        place = f"{pointer}/{pointer_step(machine)}"
+        if machine not in machines:
+            there = list_of_names(list(machines)) if machines else "none are declared"
+            hint = (
+                did_you_mean(machine, machines)
+                or "they are declared under `state`, of the pack or the project"
+            )
+            ground.fault("unknown_machine", f"there is no named state `{machine}`: {there}", place, hint)
+            continue
+        to = ground.value(state, place)
+        allowed = machines[machine].states
+        if to.constant and allowed and to.render({}) not in allowed:
+            error = unknown_state(machine, to.render({}), allowed)
+            ground.fault(error.code, error.message, place, error.hint)
+        moves.append((machine, to.run))
+        used |= to.names
+
+    def act(scope: Scope, root: BodyScope) -> None:
+        for machine, compute in moves:
+            root.work.go(machine, compute(scope))
+
+    return act, used
+
+
+CHANGES: Mapping[str, Callable[[dict[str, Any], str, Ground], Change]] = {
+    "update": _update,
+    "append": _append,
+    "increment": _moved(add),
+    "decrement": _moved(subtract),
+    "insert": _put,
+    "upsert": _put,
+    "delete": _delete,
+    "goto": _goto,
+}
+"""Kind of effect -> what compiles it, given its entry, the pointer of its key, and the ground."""

@@ -1,0 +1,47 @@
+"""What the parts of a body are compiled against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from toolcrib.errors import ExpressionError, Problem
+from toolcrib.executors.mock.places import Names, Place, compile_place
+from toolcrib.model import JSON, Descriptor
+from toolcrib.rendering import Rendering, compile_value
+
+if TYPE_CHECKING:
+    from toolcrib.executors.mock.rows import Row
+
+
+class Ground(NamedTuple):
+    """Names, rows and the tool, and where faults go.
+
+    Attributes:
+        names: What expressions may read, with the keys where these are known.
+        rows: Name -> row.
+        tool: The descriptor.
+        problems: Receives every fault.
+    """
+
+    names: Names
+    rows: Mapping[str, Row]
+    tool: Descriptor
+    problems: list[Problem]
+
+    def fault(self, code: str, message: str, pointer: str, hint: str = "") -> None:
+        """Tell a fault."""
+        self.problems.append(Problem(code=code, message=message, pointer=pointer, hint=hint))
+
+    def value(self, value: JSON, pointer: str) -> Rendering:
+        """Compile a value; `for_each` makes lists and objects in it."""
+        return compile_value(value, self.names, self.problems, pointer, forms=True)
+
+    def place(self, text: str, pointer: str, *, in_store: bool = True) -> Place | None:
+        """Compile a place; None for one with a fault."""
+        collections = self.tool.fixture.collections if in_store else ()
+        try:
+            return compile_place(text, self.names, self.rows, collections, pointer)
+        except ExpressionError as error:
+            self.fault(error.code, error.message, pointer, error.hint)
+            return None

@@ -1,0 +1,215 @@
+"""`rows`: named rows of the store. A name always shows its row as it is at that moment; its key is found once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+
+from toolcrib.errors import ExpressionError, Problem, did_you_mean
+from toolcrib.executors.mock.failing import Failing, compile_error
+from toolcrib.executors.mock.ground import Ground
+from toolcrib.executors.mock.places import Location, Names, Place, compile_place, key_text, look
+from toolcrib.model import JSON, Descriptor
+from toolcrib.pointers import pointer_step
+from toolcrib.rendering import compile_value
+from toolcrib.rendering.forms import check_name, compile_test
+from toolcrib.rendering.loops import Turn
+from toolcrib.rendering.structures import placed
+from toolcrib.rendering.values import Scope, equal, kind, list_of_names
+from toolcrib.subschemas import closed_names
+
+if TYPE_CHECKING:
+    from toolcrib.executors.mock.body import BodyScope
+
+Find: TypeAlias = "Callable[[BodyScope], Location | None]"
+"""Finds a row; None where there is none."""
+
+Fitting: TypeAlias = "Callable[[Scope], Callable[[JSON], bool]]"
+"""Prepares the test of `where` or `first`: whether an element is one of those that are meant."""
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+class Row(NamedTuple):
+    """A compiled row.
+
+    Attributes:
+        name: What expressions call it.
+        find: Finds it.
+        names: What that reads of the scope.
+        collection: The collection that it is a row of; empty for an object or element within a row.
+        missing: What is answered where it is absent; None for a row that may be.
+    """
+
+    name: str
+    find: Find
+    names: frozenset[str]
+    collection: str
+    missing: Failing | None
+
+    def read(self, scope: BodyScope) -> JSON:
+        """The row as it is now; none where there is none."""
+        location = scope.locate(self.name)
+        return None if location is None else look(scope.work, location)
+
+
+def compile_rows(
+    block: Mapping[str, Any], pointer: str, names: Names, tool: Descriptor, problems: list[Problem]
+) -> tuple[dict[str, Row], dict[str, Any]]:
+    """Compile `rows`; faults are added to `problems`.
+
+    Returns:
+        The rows in order, and the names that expressions may read when there are these rows.
+    """
+    rows: dict[str, Row] = {}
+    inner: dict[str, Any] = dict(names)
+    for name, entry in block.items():
+        place = f"{pointer}/{pointer_step(name)}"
+        check_name(name, inner, problems, place)
+        row = rows[name] = _row(name, entry, place, Ground(inner, dict(rows), tool, problems))
+        collection = tool.fixture.collections.get(row.collection)
+        closed = None if collection is None or collection.schema is None else closed_names(collection.schema)
+        inner = {**inner, name: closed, "key_of": tuple(rows)}
+    return rows, inner
+
+
+def _row(name: str, entry: Mapping[str, Any], pointer: str, ground: Ground) -> Row:
+    missing = None
+    if "missing" in entry:
+        missing = compile_error(entry["missing"], f"{pointer}/missing", ground.names, ground.problems)
+    used = frozenset[str]() if missing is None else missing.names
+    source = entry["in"]
+    if source in ground.tool.fixture.collections:
+        within: Find = lambda _scope: (source,)  # noqa: E731 -- one of two ways
+        collection = source
+    else:
+        place = _within(source, f"{pointer}/in", ground)
+        if place is None:
+            return Row(name, lambda _scope: None, used, "", missing)
+        within, collection = _found(place), ""
+        used |= place.names | {place.root}
+    find, read = _finding(entry, pointer, within, ground)
+    return Row(name, _placed(find, pointer), used | read, collection, missing)
+
+
+def _within(text: str, pointer: str, ground: Ground) -> Place | None:
+    try:
+        return compile_place(text, ground.names, ground.rows, (), pointer)
+    except ExpressionError as error:
+        code, message, hint = error.code, error.message, error.hint
+    if code == "not_a_row":
+        known = [*ground.tool.fixture.collections, *ground.rows]
+        code, there = "unknown_collection", list_of_names(known) if known else "none are declared"
+        message = f"`{text}` is neither a collection of the store nor a place in an earlier row: {there}"
+        hint = (
+            did_you_mean(text, known) or "collections are declared under `store`, of the pack or the project"
+        )
+    ground.fault(code, message, pointer, hint)
+    return None
+
+
+def _found(place: Place) -> Find:
+    return lambda scope: place.find(scope, scope)[0]
+
+
+def _placed(find: Find, pointer: str) -> Find:
+    """The same, with errors that say where."""
+    run: Any = placed(cast("Any", find), pointer)
+    return run  # type: ignore[no-any-return]
+
+
+def _finding(
+    entry: Mapping[str, Any], pointer: str, within: Find, ground: Ground
+) -> tuple[Find, frozenset[str]]:
+    """What finds a row in what `within` finds, and what it reads."""
+    if "key" in entry:
+        key = ground.value(entry["key"], f"{pointer}/key")
+        compute = key.run
+
+        def by_key(scope: BodyScope) -> Location | None:
+            value = compute(scope)
+            location = within(scope)
+            return None if value is None or location is None else (*location, _key(value, scope, location))
+
+        return by_key, key.names
+    prepare, used = compile_fitting(entry["where"], f"{pointer}/where", ground.names, ground.problems)
+
+    def by_where(scope: BodyScope) -> Location | None:
+        location = within(scope)
+        if location is None:
+            return None
+        fits = prepare(scope)
+        for key, value in _elements(scope, location):
+            if fits(value):
+                return (*location, key)
+        return None
+
+    return by_where, used
+
+
+def _key(value: JSON, scope: BodyScope, location: Location) -> str | int:
+    container = _container(scope, location)
+    if isinstance(container, list):
+        if type(value) is int:
+            return value if value >= 0 else len(container) + value
+        raise ExpressionError(f"the elements of a list are numbered, and `key` is {kind(value)}")
+    return key_text(value)
+
+
+def _elements(scope: BodyScope, location: Location) -> Iterable[tuple[str | int, JSON]]:
+    container = _container(scope, location)
+    return enumerate(container) if isinstance(container, list) else container.items()
+
+
+def _container(scope: BodyScope, location: Location) -> dict[str, JSON] | list[JSON]:
+    if len(location) == 1:
+        return scope.work.rows(str(location[0]))
+    container = look(scope.work, location)
+    if isinstance(container, dict | list):
+        return container
+    raise ExpressionError(f"rows are looked up in an object or a list, not in {kind(container)}")
+
+
+def compile_fitting(
+    value: Any, pointer: str, names: Names, problems: list[Problem]
+) -> tuple[Fitting, frozenset[str]]:
+    """Compile `where` or `first`: fields with their values, or a condition over `row`; faults go to `problems`.
+
+    Returns:
+        What prepares the test in a scope, and the names that it reads.
+    """
+    if isinstance(value, dict):
+        fields = compile_value(value, names, problems, pointer)
+        return (lambda scope: _having(fields.run(scope))), fields.names
+    test, used = compile_test(value, {**names, "row": None}, problems, pointer)
+
+    def prepare(scope: Scope) -> Callable[[JSON], bool]:
+        turn = Turn(scope, _NOTHING, keeps=True)
+
+        def fits(element: JSON) -> bool:
+            turn["row"] = element
+            return bool(test(turn))
+
+        return fits
+
+    return prepare, used - {"row"}
+
+
+def _having(wanted: Any) -> Callable[[JSON], bool]:
+    """Whether an element is an object whose fields have these values."""
+    if len(wanted) == 1:
+        ((field, only),) = wanted.items()
+        if isinstance(
+            only, str
+        ):  # a text equals nothing but a text, so Python's own comparison is JSON's here
+            return lambda element: isinstance(element, dict) and element.get(field) == only
+
+    def fits(element: JSON) -> bool:
+        if not isinstance(element, dict):
+            return False
+        for field, value in wanted.items():
+            if field not in element or not equal(element[field], value):
+                return False
+        return True
+
+    return fits

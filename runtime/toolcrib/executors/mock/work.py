@@ -1,0 +1,208 @@
+"""What one call makes of the session's store. Nothing of it is seen by others before `commit`."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from toolcrib.errors import DocumentError, ExpressionError, did_you_mean
+from toolcrib.executors.mock.scope import as_text
+from toolcrib.model import JSON, Collection, Fixture, Schema
+from toolcrib.rendering.values import list_of_names, shortened
+from toolcrib.store import Rows, Store, Version, rows_of, states
+from toolcrib.subschemas import once_for_each
+from toolcrib.validation import Validator
+
+MOST_ROWS: Final = 100_000
+"""Rows of one collection that calls may bring it to."""
+
+
+class Work:
+    """The store as one call sees and changes it.
+
+    Rows are never changed in place: whoever has one keeps it as it was.
+
+    Args:
+        store: That of the session.
+        fixture: What the store of the tool begins with.
+        version: An earlier version to work on; it must not be committed then.
+
+    Attributes:
+        changed: Whether there is something to commit.
+    """
+
+    __slots__ = (
+        "_fixture",
+        "_numbers",
+        "_own",
+        "_rows",
+        "_states",
+        "_store",
+        "_version",
+        "_written",
+        "changed",
+    )
+
+    def __init__(self, store: Store, fixture: Fixture, version: Version | None = None) -> None:
+        self.changed = False
+        self._store = store
+        self._fixture = fixture
+        self._version = store.version if version is None else version
+        self._rows: dict[str, dict[str, JSON]] = {}
+        self._own: set[str] = set()
+        self._written: dict[str, dict[str, str]] = {}
+        self._states: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
+
+    def store(self) -> dict[str, Rows]:
+        """Collection name -> its rows as they are now within this call: what expressions call `store`."""
+        self._own.clear()  # whoever gets them must not see them change
+        return {name: self.rows(name) for name in self._fixture.collections}
+
+    def rows(self, name: str) -> dict[str, JSON]:
+        """The rows of a collection as they are now; look at them, and keep and change nothing.
+
+        Raises:
+            ExpressionError: They can't be read.
+        """
+        rows = self._rows.get(name)
+        if rows is None:
+            collection = self._fixture.collections[name]
+            known = self._version.rows.get(collection.id)
+            rows = self._rows[name] = cast("dict[str, JSON]", _read(collection) if known is None else known)
+        return rows
+
+    def put(self, name: str, key: str, row: JSON, pointer: str) -> None:
+        """Make a value the row of a key.
+
+        Args:
+            name: The collection.
+            key: The key.
+            row: The row, which nobody changes any more.
+            pointer: Which effect of the document does it.
+
+        Raises:
+            ExpressionError: The collection has too many rows.
+        """
+        rows = self._writable(name)
+        if key not in rows and len(rows) >= MOST_ROWS:
+            raise ExpressionError(f"`{name}` would have more than {MOST_ROWS:,} rows")
+        rows[key] = row
+        self._written.setdefault(name, {})[key] = pointer
+
+    def remove(self, name: str, key: str) -> None:
+        """Take a row out; it is there."""
+        del self._writable(name)[key]
+        self._written.setdefault(name, {}).pop(key, None)
+
+    def _writable(self, name: str) -> dict[str, JSON]:
+        rows = self.rows(name)
+        if name not in self._own:
+            rows = self._rows[name] = rows.copy()
+            self._own.add(name)
+        self.changed = True
+        return rows
+
+    def free_key(self, name: str) -> str:
+        """The next number, as text, that no row of a collection has or had in this session."""
+        rows, counter = self.rows(name), f"{self._fixture.collections[name].id}#"
+        number = max(self._numbers.get(counter, self._version.numbers.get(counter, 0)), len(rows)) + 1
+        while str(number) in rows:
+            number += 1
+        self._numbers[counter] = number
+        return str(number)
+
+    def count(self, name: str, first: int) -> int:
+        """The next number of a sequence, `first` for a fresh one; what the function `seq` asks."""
+        collection = self._fixture.collections.get(name)
+        counter = name if collection is None else collection.id
+        last = self._numbers.get(counter, self._version.numbers.get(counter))
+        number = first if last is None else last + 1
+        self._numbers[counter] = number
+        self.changed = True
+        return number
+
+    def states(self) -> dict[str, JSON]:
+        """Name of a machine -> its state now: what expressions call `state`."""
+        return {**states(self._fixture, self._version), **self._states}
+
+    def go(self, machine: str, state: JSON) -> None:
+        """Move a machine.
+
+        Raises:
+            ExpressionError: It has no such state.
+        """
+        allowed = self._fixture.machines[machine].states
+        if not isinstance(state, str) or (allowed and state not in allowed):
+            raise unknown_state(machine, state, allowed)
+        self._states[machine] = state
+        self.changed = True
+
+    def check(self) -> None:
+        """Whether every row that was written fits its collection.
+
+        Raises:
+            ExpressionError: One does not; with the pointer of the effect that wrote it.
+        """
+        for name, keys in self._written.items():
+            collection, rows = self._fixture.collections[name], self.rows(name)
+            for key, pointer in keys.items():
+                try:
+                    _check_row(collection, key, rows[key])
+                except ExpressionError as error:
+                    raise error.under(pointer) from None
+
+    def commit(self) -> None:
+        """Make what was done the session's store."""
+        if not self.changed:
+            return
+        collections, machines, before = self._fixture.collections, self._fixture.machines, self._version
+        written = {collections[name].id: collections[name] for name in self._written}
+        self._version = Version(
+            {**before.rows, **{collections[name].id: self._rows[name] for name in self._written}},
+            {**before.states, **{machines[name].id: state for name, state in self._states.items()}},
+            {**before.numbers, **self._numbers},
+        )
+        self._store.commit(self._version, written)
+        self._own.clear()
+        self._written.clear()
+        self.changed = False
+
+
+def unknown_state(machine: str, state: JSON, allowed: tuple[str, ...]) -> ExpressionError:
+    """The error of a state that a machine can't have."""
+    if not isinstance(state, str):
+        return ExpressionError(
+            f"a state of `{machine}` is a text, not {as_text(state)}", code="unknown_state"
+        )
+    message = f"`{machine}` has no state `{shortened(state)}`; it has {list_of_names(list(allowed))}"
+    return ExpressionError(message, code="unknown_state", hint=did_you_mean(state, allowed))
+
+
+def _read(collection: Collection) -> Rows:
+    try:
+        return rows_of(collection)
+    except DocumentError as error:
+        message = f"the rows of `{collection.name}` can't be read: {error.problems[0].message}"
+        raise ExpressionError(message, hint=error.problems[0].hint) from None
+
+
+@once_for_each
+def _validator(schema: Schema | None) -> Validator:
+    return Validator(True if schema is None else schema)
+
+
+def _check_row(collection: Collection, key: str, row: JSON) -> None:
+    name, field = collection.name, collection.key
+    if field and (not isinstance(row, dict) or as_text(row.get(field)) != key):
+        held = as_text(row.get(field)) if isinstance(row, dict) else "nothing"
+        message = f"the row `{shortened(key)}` of `{name}` has another `{field}`: {shortened(held)}"
+        raise ExpressionError(message, code="row_breaks_schema", hint=f"`{field}` is the key of a row")
+    if collection.schema is None:
+        if not isinstance(row, dict):
+            raise ExpressionError(f"a row of `{name}` is an object", code="row_breaks_schema")
+        return
+    validator = _validator(collection.schema)
+    if not validator.is_valid(row):
+        fault = validator.faults(row)[0]
+        message = f"the row `{shortened(key)}` of `{name}` would not fit its schema: {fault.for_model()}"
+        raise ExpressionError(message, code="row_breaks_schema", hint=fault.hint)

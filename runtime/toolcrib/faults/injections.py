@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from toolcrib.clock import parse_duration
 from toolcrib.errors import Problem
 from toolcrib.failing import compile_error
-from toolcrib.faults.kinds import UNREACHED, kind_of
+from toolcrib.faults.kinds import UNREACHED, kind_of, misnamed
 from toolcrib.faults.spoiling import Spoil, compile_text, compile_violation, emptied
 from toolcrib.faults.windows import Window, refused
 from toolcrib.giving_up import gave_up
@@ -153,6 +153,10 @@ def compile_injection(
         problems: Receives all that is wrong; what comes of it is then good for nothing.
         key: Tells the fault from others of a session, for what is counted and drawn; the place unless given.
     """
+    problem = misnamed(inject, pointer)
+    if problem is not None:
+        problems.append(problem)
+        inject = "disconnect"  # what stands in the place of what is refused
     kind, options, below = kind_of(inject)
     where = pointer + below
     return _COMPILERS[kind](
@@ -272,7 +276,7 @@ def _spoiled(subject: Subject, spoil: Spoil, names: frozenset[str] = frozenset()
 
 def _violating(subject: Subject) -> Injection:
     tool, key, pointer = subject.tool, subject.key, subject.pointer
-    return _spoiled(subject, compile_violation(subject.options, pointer, tool, key, subject.problems))
+    return _spoiled(subject, compile_violation(str(subject.options), pointer, tool, key, subject.problems))
 
 
 def _planted(subject: Subject) -> Injection:

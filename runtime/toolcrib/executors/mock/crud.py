@@ -1,0 +1,247 @@
+"""`crud`: what is commonly done with one row, in short. It means nothing but the keys that it stands for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from toolcrib.model import Descriptor
+
+KINDS = ("get", "list", "create", "update", "delete")
+"""What can be done; each names the collection."""
+
+Block = dict[str, Any]
+
+
+class _Whole(NamedTuple):
+    """A part of the reply that `crud` stands for.
+
+    Attributes:
+        path: Where it stands in the reply: `("rows", "row")`; the last step of a part of a list is left out.
+        value: The part.
+        origin: Where in the block of `crud` it comes from: `/guard/0`; empty for the whole.
+        places: Pointer within the part -> pointer within the block, where it is another one.
+    """
+
+    path: tuple[str, ...]
+    value: Any
+    origin: str = ""
+    places: Mapping[str, str] = {}
+
+
+def expanded(block: Block, pointer: str, tool: Descriptor) -> tuple[Block, Callable[[str], str]]:  # noqa: ARG001 -- all of it is in the block
+    """A reply with `crud` as the reply with `rows`, `let`, `guard`, `effects` and `result` that it stands for.
+
+    The row is called `row`. What the reply says beside `crud` comes behind what `crud` stands for.
+
+    Args:
+        block: The reply; its schema has accepted it.
+        pointer: Where it stands.
+        tool: The tool that it is of.
+
+    Returns:
+        The reply, and from a pointer into it to the place in the document.
+    """
+    crud = block["crud"]
+    kind = next(kind for kind in KINDS if kind in crud)
+    taken = {*block.get("rows", {}), *block.get("let", {})}
+    written = {key: value for key, value in block.items() if key not in {*_MAPPINGS, *_LISTS, "crud"}}
+    places: dict[str, str] = {}
+    for part in _WAYS[kind](crud, crud[kind], taken):
+        place = _enter(written, part)
+        places[f"{pointer}{place}"] = f"{pointer}/crud{part.origin}"
+        places |= {
+            f"{pointer}{place}{inner}": f"{pointer}/crud{outer}" for inner, outer in part.places.items()
+        }
+    for key in _MAPPINGS:
+        if key in block:
+            written[key] = {**written.get(key, {}), **block[key]}
+    for key in _LISTS:
+        if key in block:
+            first = len(written.get(key, ()))
+            written[key] = [*written.get(key, ()), *block[key]]
+            places |= {
+                f"{pointer}/{key}/{first + index}": f"{pointer}/{key}/{index}"
+                for index in range(len(block[key]))
+            }
+    return written, lambda inner: _located(inner, places)
+
+
+_MAPPINGS = ("rows", "let")
+_LISTS = ("guard", "effects")
+
+
+def _enter(written: Block, part: _Whole) -> str:
+    """Put a part into a reply; its place."""
+    *above, last = part.path
+    if not above and last in _LISTS:
+        entries = written.setdefault(last, [])
+        entries.append(part.value)
+        return f"/{last}/{len(entries) - 1}"
+    target = written
+    for step in above:
+        target = target.setdefault(step, {})
+    target[last] = part.value
+    return "".join(f"/{step}" for step in part.path)
+
+
+def _located(pointer: str, places: Mapping[str, str]) -> str:
+    """The place in the document of a place in the reply; the nearest one that is known."""
+    head, rest = pointer, ""
+    while head:
+        if head in places:
+            whole = places[head]
+            # What `crud` makes up has no finer place in the document.
+            return whole if whole.endswith("/crud") else whole + rest
+        head, slash, step = head.rpartition("/")
+        rest = f"{slash}{step}{rest}"
+    return pointer
+
+
+def _row(crud: Block, name: str, *, needed: bool = True) -> _Whole:
+    by = "key" if "key" in crud else "id" if "id" in crud else "where"
+    row: Block = {"in": name, ("where" if by == "where" else "key"): crud[by]}
+    if needed:
+        row["missing"] = crud.get("missing", _missing(crud, name))
+    return _Whole(
+        ("rows", "row"),
+        row,
+        places={
+            "/in": f"/{next(kind for kind in KINDS if kind in crud)}",
+            "/key": f"/{by}",
+            "/where": "/where",
+            **({"/missing": "/missing"} if "missing" in crud else {}),
+        },
+    )
+
+
+def _missing(crud: Block, name: str) -> Block:
+    which = f"has the key `{crud['key']}`" if isinstance(crud.get("key"), str) else "is the one"
+    return {"code": "not_found", "message": f"no row of `{name}` {which}"}
+
+
+def _guards(crud: Block) -> Iterator[_Whole]:
+    for index, guard in enumerate(crud.get("guard", ())):
+        yield _Whole(("guard",), guard, f"/guard/{index}")
+
+
+def _get(crud: Block, name: str, _taken: set[str]) -> Iterator[_Whole]:
+    yield _row(crud, name)
+    yield from _guards(crud)
+    yield _Whole(("result",), "{{ row }}")
+
+
+def _create(crud: Block, name: str, _taken: set[str]) -> Iterator[_Whole]:
+    yield _row(crud, name, needed=False)
+    yield from _guards(crud)
+    message = f"`{name}` has a row `{{{{ key_of.row }}}}` already"
+    error = {"code": "already_exists", "message": message}
+    if "key" in crud:
+        yield _Whole(("guard",), {"if": "{{ row is not none }}", "error": error})
+    value = crud.get("value", "{{ args }}")
+    insert = {"insert": name, "key": "{{ key_of.row }}", "value": value}
+    places = {"/insert": "/create", **({"/value": "/value"} if "value" in crud else {})}
+    yield _Whole(("effects",), insert, places=places)
+    yield _Whole(("result",), "{{ row }}")
+
+
+def _update(crud: Block, name: str, _taken: set[str]) -> Iterator[_Whole]:
+    yield _row(crud, name)
+    yield from _guards(crud)
+    if "value" in crud:
+        upsert = {"upsert": name, "key": "{{ key_of.row }}", "value": crud["value"]}
+        yield _Whole(("effects",), upsert, places={"/upsert": "/update", "/value": "/value"})
+    else:
+        yield _Whole(("effects",), {"update": "row", "set": crud["set"]}, places={"/set": "/set"})
+    yield _Whole(("result",), "{{ row }}")
+
+
+def _delete(crud: Block, name: str, taken: set[str]) -> Iterator[_Whole]:
+    deleted = _free("deleted", taken)
+    yield _row(crud, name)
+    yield _Whole(("let", deleted), "{{ row }}")
+    yield from _guards(crud)
+    yield _Whole(("effects",), {"delete": "row"})
+    yield _Whole(("result",), f"{{{{ {deleted} }}}}")
+
+
+def _list(crud: Block, name: str, taken: set[str]) -> Iterator[_Whole]:
+    found = _free("found", taken)
+    yield from _filter(crud, name, found, taken)
+    if "limit" not in crud:
+        yield _Whole(("result",), f"{{{{ {found} }}}}")
+        return
+    limit = _free("limit", taken)
+    yield _Whole(("let", limit), crud["limit"], "/limit")
+    bad = f"{limit} is not none and ({limit} is not integer or {limit} < 1)"
+    error = {
+        "code": "invalid_limit",
+        "message": f"a limit is a whole number from 1 on, not {{{{ {limit} }}}}",
+    }
+    yield _Whole(("guard",), {"if": f"{{{{ {bad} }}}}", "error": error})
+    if "cursor" not in crud:
+        yield _Whole(("result",), f"{{{{ {found}[:{limit}] }}}}")
+        return
+    yield from _page(crud, found, limit, taken)
+
+
+def _filter(crud: Block, name: str, found: str, taken: set[str]) -> Iterator[_Whole]:
+    """The rows that are wanted: those whose fields equal the values that are given."""
+    where = crud.get("where")
+    rows = f"{{{{ store.{name} | values }}}}"
+    if where is None:
+        yield _Whole(("let", found), rows, places={"": "/list"})
+        return
+    if isinstance(where, str):
+        made: Block = {"for_each": {"row": rows}, "where": where, "value": "{{ row }}"}
+        yield _Whole(("let", found), made, places={"/for_each": "/list", "/where": "/where"})
+        return
+    fields = (
+        where if isinstance(where, dict) else {field: f"{{{{ args[{_quoted(field)}] }}}}" for field in where}
+    )
+    wanted = _free("wanted", taken)
+    yield _Whole(("let", wanted), fields, "/where")
+    tests = [
+        f"({wanted}[{_quoted(field)}] is none or row[{_quoted(field)}] == {wanted}[{_quoted(field)}])"
+        for field in fields
+    ]
+    made = {"for_each": {"row": rows}, "where": f"{{{{ {' and '.join(tests)} }}}}", "value": "{{ row }}"}
+    yield _Whole(("let", found), made, places={"/for_each": "/list"})
+
+
+def _page(crud: Block, found: str, limit: str, taken: set[str]) -> Iterator[_Whole]:
+    """The rows from a cursor on, which is how many come before, and the cursor of the next page."""
+    cursor, start, stop = (_free(name, taken) for name in ("cursor", "start", "stop"))
+    yield _Whole(("let", cursor), crud["cursor"], "/cursor")
+    yield _Whole(("let", start), f"{{{{ 0 if {cursor} is none else {cursor} | int }}}}")
+    yield _Whole(("let", stop), f"{{{{ {found} | length if {limit} is none else {start} + {limit} }}}}")
+    bad = f"{cursor} is not none and {cursor} is not matching('[0-9]{{1,9}}')"
+    error = {"code": "invalid_cursor", "message": f"`{{{{ {cursor} }}}}` is no cursor of this list"}
+    yield _Whole(("guard",), {"if": f"{{{{ {bad} }}}}", "error": error})
+    page = {
+        "items": f"{{{{ {found}[{start}:{stop}] }}}}",
+        "next_cursor": f"{{{{ {stop} | string if {stop} < ({found} | length) else none }}}}",
+    }
+    yield _Whole(("result",), page)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """A name that the reply does not use for something else."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+_WAYS: Mapping[str, Callable[[Block, str, set[str]], Iterator[_Whole]]] = {
+    "get": _get,
+    "list": _list,
+    "create": _create,
+    "update": _update,
+    "delete": _delete,
+}

@@ -18,7 +18,7 @@ from toolcrib.loading.finding import PROJECT_FILES
 from toolcrib.loading.folders import beside, real_path
 from toolcrib.loading.linking import link, tools_of
 from toolcrib.loading.namespaces import in_namespace
-from toolcrib.loading.project_checks import not_known
+from toolcrib.loading.project_checks import not_known, second_project_file
 from toolcrib.loading.projects import (
     Project,
     SourceEntry,
@@ -26,7 +26,6 @@ from toolcrib.loading.projects import (
     other_project_files,
     places_to_look,
     project_file,
-    second_project_file,
 )
 from toolcrib.loading.reader import Loaded
 from toolcrib.loading.requirements import check_requirements
@@ -116,8 +115,19 @@ def _with_servers(loaded: Loaded, chosen: _Chosen, offered: Mapping[str, Catalog
     lock, problems = read_lock(chosen.lock_file)
     loaded = replace(loaded, problems=(*loaded.problems, *problems))
     known = {**lock.known(chosen.servers), **offered}
-    brought = with_servers(loaded, chosen.servers, known, chosen.kinds)
+    brought = _keeping(with_servers(loaded, chosen.servers, known, chosen.kinds), chosen)
     return brought._replace(locked=tuple(name for name in known if name not in offered))
+
+
+def _keeping(brought: Brought, chosen: _Chosen) -> Brought:
+    """Imported tools keep what the tools of the project outside packs keep."""
+    project = chosen.project
+    if project is None or project.fixture is NO_FIXTURE:
+        return brought
+    tools = tuple(
+        tool if tool.origin.pack else tool._replace(fixture=project.fixture) for tool in brought.loaded.tools
+    )
+    return brought._replace(loaded=replace(brought.loaded, tools=tools))
 
 
 class _Chosen:

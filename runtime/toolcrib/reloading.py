@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from toolcrib.errors import Problem
@@ -88,7 +89,9 @@ def is_same(before: Descriptor, tool: Descriptor) -> bool:
 def _meaning(tool: Descriptor) -> tuple[object, ...]:
     origin = tool.origin
     settings = (tool.mode, tool.timeout, tool.coerce, tool.on_invalid_result)
-    return (tool.name, origin.digest, origin.source, origin.pack, origin.stale, settings)
+    kept = [(each.id, each.digest, each.fault) for each in tool.fixture.collections.values()]
+    beginning = (kept, [*tool.fixture.machines.values()])
+    return (tool.name, origin.digest, origin.source, origin.pack, origin.stale, settings, beginning)
 
 
 class Before(NamedTuple):
@@ -104,9 +107,11 @@ def keep_last_good(loaded: Loaded, before: Before) -> Loaded:
 
     Of a broken file those tools and scenarios are kept that it does not define any more, and what it changed of
     others; of a folder that can't be read, and of a pack whose `pack.yaml` or archive is broken, everything is, as
-    it was. So is everything in a folder where a broken `pack.yaml` appears.
+    it was. So is everything in a folder where a broken `pack.yaml` appears. Rows that are broken now stay as they were.
     """
-    broken = _Broken(loaded.problems, before.packs)
+    loaded = replace(loaded, tools=tuple(_with_last_rows(tool, before.tools) for tool in loaded.tools))
+    read = {pack.origin.source for pack in loaded.packs}
+    broken = _Broken([each for each in loaded.problems if each.source not in read], before.packs)
     if not broken:
         return loaded
     tools = {tool.name: tool for tool in reversed(loaded.tools)}
@@ -125,13 +130,28 @@ def keep_last_good(loaded: Loaded, before: Before) -> Loaded:
         origin = scenario.origin
         if broken.why(origin.source, origin.pack) and (origin.source, scenario.name) not in played:
             scenarios.append(scenario)
-    read = [tool for tool in loaded.tools if tool.name not in kept]
+    good = [tool for tool in loaded.tools if tool.name not in kept]
     return replace(
         loaded,
-        tools=(*read, *kept.values()),
+        tools=(*good, *kept.values()),
         scenarios=tuple(scenarios),
         packs=(*loaded.packs, *(pack for pack, _why in broken.packs)),
     )
+
+
+def _with_last_rows(tool: Descriptor, before: Registry) -> Descriptor:
+    """The tool with the last good rows of the collections that are broken now."""
+    now = tool.fixture.collections
+    broken = {name: found.fault for name, found in now.items() if found.fault}
+    last = before.get(tool.name) if broken else None
+    if last is None:
+        return tool
+    there = last.fixture.collections
+    kept = {name: there[name] for name in broken if name in there and not there[name].fault}
+    if not kept:
+        return tool
+    fixture = tool.fixture._replace(collections=MappingProxyType({**now, **kept}))
+    return _stale(tool._replace(fixture=fixture), broken[next(iter(kept))])
 
 
 _ALSO_BROKEN = frozenset({"unrecognised_file", "file_vanished"})

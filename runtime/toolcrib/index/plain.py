@@ -12,13 +12,13 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.model import BUILT_IN_LIMITS, Origin
+from toolcrib.model import BUILT_IN_LIMITS, NO_FIXTURE, Collection, Origin
 
 if TYPE_CHECKING:
     from toolcrib.protocols import Files
 
 _THEMSELVES = frozenset({str, int, float, bool, dict, list, set, frozenset, type(None)})
-_TUPLE, _MAPPING, _ORIGIN, _LIMITS = "()", "{}", "@", "="
+_TUPLE, _MAPPING, _ORIGIN, _LIMITS, _NOTHING_KEPT = "()", "{}", "@", "=", "-"
 _OF_ORIGIN = tuple(name for name in Origin._fields if name not in {"files", "locate"})
 
 
@@ -34,6 +34,10 @@ def to_plain(value: Any) -> Any:
         return _plain_origin(value)
     if value is BUILT_IN_LIMITS:  # those of most tools
         return (_LIMITS,)
+    if value is NO_FIXTURE:
+        return (_NOTHING_KEPT,)
+    if isinstance(value, Collection) and value.file:
+        value = value._replace(rows=None)  # they are read again where a mock asks for them
     if isinstance(value, tuple):
         items = map(to_plain, value)
         return (_TUPLE, *items) if type(value) is tuple else (_name_of(type(value)), *items)
@@ -63,6 +67,8 @@ def from_plain(value: Any) -> Any:
         return tuple(items)
     if kind == _LIMITS:
         return BUILT_IN_LIMITS
+    if kind == _NOTHING_KEPT:
+        return NO_FIXTURE
     cls = _CLASSES.get(kind) or _class(kind)
     if issubclass(cls, tuple):
         return cls(*items)

@@ -14,7 +14,7 @@ from toolcrib.index.heads import LISTINGS, Head, Span, Uncollected
 from toolcrib.index.plain import from_plain, to_plain
 from toolcrib.index.surroundings import Surroundings
 from toolcrib.loading.settings import PROFILE_VARIABLE
-from toolcrib.model import Descriptor
+from toolcrib.model import NO_FIXTURE, Descriptor, Fixture
 from toolcrib.queries import Card
 from toolcrib.registry import Registry
 from toolcrib.stock import Stock
@@ -80,7 +80,8 @@ def encode(
 
     registry = stock.registry
     first = {} if listings is None else {LISTINGS: put((listings, dict(targets)))}
-    tools = {name: put(to_plain(tool)) for name, tool in registry.items()}
+    fixtures = _Fixtures(put)
+    tools = {name: put(fixtures.apart(tool)) for name, tool in registry.items()}
     parts = first | {
         "tools": put(tools),
         "cards": put([tuple(card) for card in registry.cards.values()]),
@@ -90,6 +91,23 @@ def encode(
         "rest": put((dict(targets), to_plain(profiles), _rest_of(stock))),
     }
     return Head(key, around, stock.seen, parts).encoded(b"".join(blobs))
+
+
+class _Fixtures:
+    """What stores begin with, each put once, however many tools share it."""
+
+    def __init__(self, put: Callable[[Any], Span]) -> None:
+        self._put = put
+        self._spans: dict[int, Span] = {}
+
+    def apart(self, tool: Descriptor) -> tuple[Any, Span | None]:
+        """The tool without its fixture, and where that is; None where nothing is kept."""
+        fixture = tool.fixture
+        if fixture is NO_FIXTURE:
+            return to_plain(tool), None
+        if id(fixture) not in self._spans:
+            self._spans[id(fixture)] = self._put(to_plain(fixture))
+        return to_plain(tool._replace(fixture=NO_FIXTURE)), self._spans[id(fixture)]
 
 
 _OF_REST = (
@@ -126,6 +144,7 @@ class Recalled:
         self._head = head
         self._parts = parts
         self._tools: Mapping[str, Span] = self._part("tools")
+        self._fixtures: dict[Span, Fixture] = {}
         self.targets: Mapping[str, str]
         self.targets, profiles, self._rest = self._part("rest")
         self.profiles: Profiles = from_plain(profiles)
@@ -154,8 +173,15 @@ class Recalled:
         return marshal.loads(self._parts[span[0] : span[1]])  # noqa: S302 -- as above
 
     def _tool(self, name: str) -> Descriptor:
-        tool: Descriptor = from_plain(self._decoded(self._tools[name]))
-        return tool
+        plain, kept = self._decoded(self._tools[name])
+        tool: Descriptor = from_plain(plain)
+        return tool if kept is None else tool._replace(fixture=self._fixture(kept))
+
+    def _fixture(self, span: Span) -> Fixture:
+        """What the stores of several tools begin with: one value, as it was."""
+        if span not in self._fixtures:
+            self._fixtures[span] = from_plain(self._decoded(span))
+        return self._fixtures[span]
 
     def _scenarios(self, kinds: Kinds) -> Iterable[Scenario]:
         from toolcrib.loading.recalling import ScenarioText, scenarios_from  # noqa: PLC0415 -- calls need none

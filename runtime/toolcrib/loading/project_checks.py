@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -145,3 +146,20 @@ def _check_path(path: str, pointer: str) -> Iterator[Problem]:
         message = f"`{clipped(path)}` holds `${{`, and nothing is looked up here"
         hint = "write the path itself"
         yield Problem(code="variable_not_allowed", message=message, pointer=pointer, hint=hint)
+
+
+def second_project_file(source: str, first: str) -> Problem:
+    """The warning for a project file beside the one that counts."""
+    message = (
+        f"the folder has two project files; `{os.path.basename(first)}` counts, and this one is not read"  # noqa: PTH119
+    )
+    hint = "remove one of them"
+    return Problem(
+        code="second_project_file",
+        message=message,
+        hint=hint,
+        severity="warning",
+        source=source,
+        line=1,
+        column=1,
+    )

@@ -42,7 +42,6 @@ __all__ = [
     "parse_project",
     "places_to_look",
     "project_file",
-    "second_project_file",
     "settings_of",
 ]
 
@@ -218,23 +217,6 @@ def _folder_of(source: str) -> str:
     return os.path.dirname(source) or "."  # noqa: PTH120
 
 
-def second_project_file(source: str, first: str) -> Problem:
-    """The warning for a project file beside the one that counts."""
-    message = (
-        f"the folder has two project files; `{os.path.basename(first)}` counts, and this one is not read"  # noqa: PTH119
-    )
-    hint = "remove one of them"
-    return Problem(
-        code="second_project_file",
-        message=message,
-        hint=hint,
-        severity="warning",
-        source=source,
-        line=1,
-        column=1,
-    )
-
-
 def parse_project(
     document: Document,
     shape: Shape,
@@ -253,13 +235,13 @@ def parse_project(
     kept = sound(value, problems, shape)
     problems = [*problems, *check_project(kept, value)]
     project = _built(_with_names(kept, value), document, value)
-    fixture, faults = fixture_of(kept, project.origin._replace(files=files), "", document)
-    project = replace(project, fixture=fixture, faults=faults)
+    fixture, wrong = fixture_of(kept, project.origin._replace(files=files), "", document)
+    project = replace(project, fixture=fixture, faults=wrong)
     if "servers" in kept or "servers_from" in kept:
         from toolcrib.loading.servers import servers_of_project  # noqa: PLC0415 -- many projects have none
 
-        servers, named, told = servers_of_project(kept, document, project.root, note)
-        project, problems = replace(project, servers=servers, servers_from=named), [*problems, *told]
+        servers, named, faults = servers_of_project(kept, document, project.root, note)
+        project, problems = replace(project, servers=servers, servers_from=named), [*problems, *faults]
     return project, [document.place(problem) for problem in problems]
 
 

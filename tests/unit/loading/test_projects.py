@@ -8,6 +8,7 @@ import pytest
 from toolcrib.errors import DocumentError
 from toolcrib.executors import Executors
 from toolcrib.loading.documents import parse_documents
+from toolcrib.loading.project_checks import second_project_file
 from toolcrib.loading.projects import (
     DEFAULT_SOURCES,
     Profile,
@@ -15,7 +16,6 @@ from toolcrib.loading.projects import (
     SourceEntry,
     one_project,
     parse_project,
-    second_project_file,
     settings_of,
 )
 from toolcrib.loading.shape import Shape

@@ -24,7 +24,7 @@ from toolcrib.executors.mock.acting import (
     fits_of,
     worked_out,
 )
-from toolcrib.executors.mock.choosing import Choice
+from toolcrib.executors.mock.choosing import choice_of
 from toolcrib.executors.mock.replies import Reply
 from toolcrib.executors.mock.rules import BARE, Rule, choose, compile_rules
 from toolcrib.executors.mock.scope import KEPT, KeepingScope, MockState, Scope, scope_of, slot_of
@@ -139,7 +139,7 @@ class BoundMock:
         endless = rules[0].pointer == BARE and rules[0].after_last == "repeat"
         self._counts = paced or self._keeps or not endless or not replies[0].names <= {"args"}
         self._rules = tuple(rule.made_ready(alone=not self._counts) for rule in rules)
-        self._choice = Choice(self._rules)
+        self._choice = choice_of(self._rules)
         self.value_of = None if self._counts else self._rules[0].replies[0].sound
         counting = self._answer_keeping if self._keeps else self._answer
         answer_now = counting if self._counts else self._answer_plain
@@ -209,21 +209,25 @@ class BoundMock:
             number = self._numbers(call)
             state.acts.setdefault(number, 0)
         else:
-            state.calls += call.attempt == 1
+            if call.attempt == 1:
+                state.calls += 1
             number = state.calls
         return self._chosen(call, number, state, self._scope(call, number))
 
     def _chosen(self, call: Call, number: int, state: MockState, scope: Scope) -> Turn | Result:
         """The reply of a call; a Result where there is none. Changes nothing."""
         try:
-            chosen = choose(self._choice.left_for(call.arguments), scope, number, state)
+            rules = self._rules if self._choice is None else self._choice.left_for(call.arguments)
+            chosen = choose(rules, scope, number, state)
         except ExpressionError as error:
             return bug(call, error, error.pointer or self._rules[0].pointer)
         if chosen is None:
             from toolcrib.executors.mock.unmatched import unmatched  # noqa: PLC0415 -- slow, and rarely needed
 
             return unmatched(self._rules, call, scope, number, state)
-        return Turn(*chosen, scope, number, state)
+        rule, place = chosen
+        turn: Turn = tuple.__new__(Turn, (rule, place, scope, number, state))
+        return turn
 
     def _taken(self, call: Call, turn: Turn) -> Taken | Result:
         """What the reply comes to, and the count of its calls; a Result where the mock is wrong."""

@@ -23,24 +23,21 @@ Numbered: TypeAlias = "list[tuple[int, Rule]]"
 
 
 class Choice:
-    """The rules of a mock, and which of them a call's arguments leave.
+    """Which rules of a mock a call's arguments leave.
 
     Args:
         rules: In order.
-
-    Attributes:
-        key: The argument that tells the rules apart best; None where none does.
+        key: The argument that tells them apart.
     """
 
-    def __init__(self, rules: tuple[Rule, ...]) -> None:
-        self.rules = rules
-        self.key = _telling(rules) if len(rules) >= FEWEST else None
+    def __init__(self, rules: tuple[Rule, ...], key: str) -> None:
+        self._key = key
         self._rest: Numbered = []
         self._listed: dict[Hashable, Numbered] = {}
-        for numbered in enumerate(rules) if self.key is not None else ():
+        for numbered in enumerate(rules):
             wanted = dict(_sure(numbered[1]))
-            if self.key in wanted:
-                self._listed.setdefault(frozen(wanted[self.key]), []).append(numbered)
+            if key in wanted:
+                self._listed.setdefault(frozen(wanted[key]), []).append(numbered)
             else:
                 self._rest.append(numbered)
         self._unlisted = tuple(rule for _number, rule in self._rest)
@@ -51,14 +48,12 @@ class Choice:
 
     def left_for(self, arguments: JSON) -> Sequence[Rule]:
         """The rules that may match a call with these arguments, in order: all others surely do not."""
-        if self.key is None:
-            return self.rules
-        if type(arguments) is not dict or self.key not in arguments:
+        if not isinstance(arguments, dict) or self._key not in arguments:
             return self._unlisted
-        value = arguments[self.key]
+        value = arguments[self._key]
         if isinstance(value, dict | list):
             return self._unlisted
-        key = value if type(value) is str else frozen(value)
+        key: Hashable = value if type(value) is str else frozen(value)
         if self._short is not None:
             return self._short.get(key, self._unlisted)
         return self._merged(key)
@@ -67,6 +62,12 @@ class Choice:
         """The rules that ask for a value and those that ask for none, in order."""
         listed: Numbered = self._listed.get(value, [])
         return tuple(rule for _place, rule in merge(listed, self._rest, key=_number))
+
+
+def choice_of(rules: tuple[Rule, ...]) -> Choice | None:
+    """The short way through the rules of a mock; None where there is none, or none is needed."""
+    key = _telling(rules) if len(rules) >= FEWEST else None
+    return None if key is None else Choice(rules, key)
 
 
 def _number(numbered: tuple[int, Rule]) -> int:

@@ -128,7 +128,7 @@ class BoundMock:
         self._slot = slot_of(descriptor.name)
         names = frozenset({"args"}).union(*(rule.names for rule in rules))
         self._keeps = not names.isdisjoint(KEPT) or any(reply.keeps for reply in replies)
-        self._scope = self._scope_before = scope_of(names)
+        self._scope = self._scope_before = scope_of(names - KEPT)
         if self._keeps:
             scope = _keeping(descriptor.fixture)
             self._scope, self._scope_before = scope, partial(scope, before=True)

@@ -17,6 +17,9 @@ from toolcrib.text import compact
 Names: TypeAlias = Mapping[str, Collection[str] | None]
 """What expressions may read, each with the keys that it may have, or None where they are not known."""
 
+KEPT = ("store", "state")
+"""What of the mocks' memory a verification may hold a matcher for."""
+
 PARTS = ("result", "error", "content", "attempts", "elapsed")
 """What an expectation may hold a matcher for."""
 
@@ -64,10 +67,16 @@ class Verify:
     Attributes:
         calls: Calls with how many there must be; a forbidden call is one with 0.
         order: `exact`, `subsequence` or `any`, and the tools' names; None for no rule.
+        kept: Matchers for `store` (collection -> key -> row) and `state` (machine -> state), as far as given.
+        budget: Matchers for what all calls took: `calls`, `attempts`, `elapsed`, as far as given.
+        unused_rules: What it means that no call used a rule of the scenario's own mocks.
     """
 
     calls: tuple[Made, ...] = ()
     order: tuple[Literal["exact", "subsequence", "any"], tuple[str, ...]] | None = None
+    kept: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
+    budget: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
+    unused_rules: Literal["error", "warn", "ignore"] = "warn"
 
 
 NO_RULES = Verify()
@@ -114,6 +123,7 @@ def _contradictions(entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]
 
 _OF_PART: dict[str, dict[str, JSON]] = {
     "attempts": {"type": "integer", "minimum": 0},
+    "calls": {"type": "integer", "minimum": 0},
     "elapsed": {"type": "number", "minimum": 0},
     "times": {"type": "integer", "minimum": 0},
 }
@@ -121,6 +131,7 @@ _OF_PART: dict[str, dict[str, JSON]] = {
 
 _WORDS = {
     "attempts": "`attempts` is a whole number",
+    "calls": "`calls` is a whole number",
     "elapsed": "`elapsed` is a number of seconds",
     "times": "`times` is a whole number",
 }
@@ -160,7 +171,18 @@ def parse_verification(entry: Mapping[str, Any], names: Names, problems: list[Pr
         for index, made in enumerate(entry.get("never", ()))
     ]
     order = next(((kind, tuple(tools)) for kind, tools in entry.get("order", {}).items()), None)
-    return Verify(calls=(*required, *forbidden), order=order)
+    kept = {part: _matcher(part, entry[part], "/verify", names, problems) for part in KEPT if part in entry}
+    budget = {
+        part: _matcher(part, pattern, "/verify/budget", names, problems)
+        for part, pattern in entry.get("budget", {}).items()
+    }
+    return Verify(
+        calls=(*required, *forbidden),
+        order=order,
+        kept=kept,
+        budget=budget,
+        unused_rules=entry.get("unused_rules", "warn"),
+    )
 
 
 def _made(entry: Mapping[str, Any], pointer: str, times: JSON, names: Names, problems: list[Problem]) -> Made:

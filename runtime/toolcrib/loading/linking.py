@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from toolcrib.errors import Problem, did_you_mean
+from toolcrib.loading.matrices import combinations
 from toolcrib.loading.scenarios import Scenario, mocked
-from toolcrib.model import Descriptor, Outcome
+from toolcrib.loading.sights import misplaced
+from toolcrib.model import JSON, Descriptor, Outcome
 from toolcrib.pointers import pointer_step
 from toolcrib.protocols import Kinds
 
@@ -36,6 +38,8 @@ def link(
         *_mocks(scenario, tools, refused, kinds),
         *_modes(scenario, tools, refused),
         *_verify(scenario, tools, refused),
+        *misplaced(scenario, tools),
+        *_faults(scenario, tools, refused),
     ]
     return [_placed(_doubted(problem, unread), scenario) for problem in found]
 
@@ -123,6 +127,19 @@ def _verify(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Prob
     for index, name in enumerate(names):
         if name not in tools and name not in refused:
             yield _unknown(name, f"/verify/order/{kind}/{index}", tools)
+
+
+def _faults(scenario: Scenario, tools: Tools, refused: Refused) -> list[Problem]:
+    if not scenario.faults:
+        return []
+    from toolcrib.loading.faults import check_faults  # noqa: PLC0415 -- in most scenarios nothing goes wrong
+
+    runs: list[Mapping[str, JSON]] = [
+        {"matrix": values, "run": number}
+        for _label, values in combinations(scenario.matrix)
+        for number in range(1, scenario.repeat + 1)
+    ]
+    return check_faults(scenario.faults, tools, refused, runs, lambda tool: mocked(tool, scenario))
 
 
 def _fits_any(glob: str, names: Iterable[str]) -> bool:

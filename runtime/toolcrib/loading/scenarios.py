@@ -17,7 +17,7 @@ from toolcrib.loading.shape import TOO_MANY, Shape
 from toolcrib.loading.soundness import sound
 from toolcrib.loading.steps import AnyStep, Parallel, Step, StepReader
 from toolcrib.matching import compile_matcher
-from toolcrib.model import JSON, NOTHING, Descriptor, Origin
+from toolcrib.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fault, Fixture, Origin
 from toolcrib.pointers import pointer_step
 from toolcrib.protocols import Files
 from toolcrib.rendering import Rendering
@@ -39,6 +39,8 @@ class Scenario:
         real: Whether it runs on the machine's time, and not on virtual time.
         modes: Tool glob -> mode, the first that fits counts.
         mocks: Tool name -> mock block that stands in for the tool's own binding.
+        fixture: The collections and machines that it declares.
+        faults: What goes wrong with the tools.
         matrix: Key -> values; every combination of them is a run of its own.
         repeat: How often each combination runs, each time with the next seed.
         steps: The calls, in order.
@@ -59,6 +61,8 @@ class Scenario:
     real: bool = False
     modes: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     mocks: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    fixture: Fixture = NO_FIXTURE
+    faults: tuple[Fault, ...] = ()
     matrix: Mapping[str, tuple[JSON, ...]] = field(default_factory=lambda: NOTHING)
     repeat: int = 1
     steps: tuple[AnyStep, ...]
@@ -115,7 +119,8 @@ def _build(value: Mapping[str, Any], origin: Origin, names: Names, problems: lis
     matrix = parse_matrix(value.get("matrix", {}), repeat, problems)
     clock = value.get("clock", {})
     real = clock.get("mode") == "real"
-    reader = StepReader({"matrix": matrix.keys()} if matrix else names, problems, real=real)
+    run_names: Names = {"matrix": matrix.keys()} if matrix else names
+    reader = StepReader(run_names, problems, real=real)
     scenario = Scenario(
         name=value.get("scenario", "unnamed"),
         description=value.get("description", ""),
@@ -125,6 +130,8 @@ def _build(value: Mapping[str, Any], origin: Origin, names: Names, problems: lis
         real=real,
         modes=value.get("modes", {}),
         mocks=value.get("mocks", {}),
+        fixture=_fixture(value, origin, problems),
+        faults=_faults(value.get("faults", ()), origin, run_names, problems),
         matrix=matrix,
         repeat=repeat,
         steps=tuple(reader.steps(value.get("steps", ()))),
@@ -133,6 +140,28 @@ def _build(value: Mapping[str, Any], origin: Origin, names: Names, problems: lis
     )
     problems += _goldens(scenario, problems)
     return scenario
+
+
+def _fixture(value: Mapping[str, Any], origin: Origin, problems: list[Problem]) -> Fixture:
+    if not value.get("store") and not value.get("state"):
+        return NO_FIXTURE
+    from toolcrib.loading.stores import parse_fixture  # noqa: PLC0415 -- most scenarios keep nothing of their own
+
+    return parse_fixture(value, origin, _OWN, problems)
+
+
+def _faults(
+    entries: Sequence[Mapping[str, Any]], origin: Origin, names: Names, problems: list[Problem]
+) -> tuple[Fault, ...]:
+    if not entries:
+        return ()
+    from toolcrib.loading.faults import parse_faults  # noqa: PLC0415 -- in most scenarios nothing goes wrong
+
+    return parse_faults(entries, origin, problems, names)
+
+
+_OWN = "(scenario)"
+"""Stands before the names of a scenario's own collections, where those of a pack have its name."""
 
 
 def _goldens(scenario: Scenario, problems: Sequence[Problem]) -> Iterator[Problem]:
@@ -201,8 +230,19 @@ def examples_of(tool: Descriptor) -> Scenario | None:
     return Scenario(name=f"{tool.name} examples", tags=("examples",), steps=steps, origin=tool.origin)
 
 
+def furnished(tool: Descriptor, scenario: Scenario) -> Descriptor:
+    """The tool with the scenario's collections and named states, in place of those of its pack that have their names."""
+    if scenario.fixture is NO_FIXTURE:
+        return tool
+    from toolcrib.loading.stores import fixture_with  # noqa: PLC0415 -- as above
+
+    fixture = fixture_with(tool.fixture, scenario.fixture.collections, scenario.fixture.machines)
+    return tool._replace(fixture=fixture)
+
+
 def mocked(tool: Descriptor, scenario: Scenario) -> Descriptor:
-    """The tool as a scenario sees it: with the scenario's mock in place of its own binding, if it has one."""
+    """The tool as a scenario sees it: furnished, and with the scenario's mock in place of its own binding."""
+    tool = furnished(tool, scenario)
     if tool.name not in scenario.mocks:
         return tool
     place = f"/mocks/{pointer_step(tool.name)}"

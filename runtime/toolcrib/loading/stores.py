@@ -53,20 +53,14 @@ def fixture_with(fixture: Fixture, store: Mapping[str, Collection], states: Mapp
 
     Args:
         fixture: That of the tool's pack or project.
-        store: The scenario's collections: one of a name that `fixture` has takes its place, others are added.
+        store: The scenario's collections: one of a name that `fixture` has takes its place, others are added. All
+            tools share them, of whichever packs they are.
         states: The scenario's machines, likewise.
     """
     if not store and not states:
         return fixture
-    return Fixture(_laid_over(fixture.collections, store), _laid_over(fixture.machines, states))
-
-
-def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What takes the place of something is known by the same id, so that all tools of the pack share it."""
-    taking = {
-        name: item._replace(id=below[name].id) if name in below else item for name, item in above.items()
-    }
-    return MappingProxyType({**below, **taking})
+    collections = MappingProxyType({**fixture.collections, **store})
+    return Fixture(collections, MappingProxyType({**fixture.machines, **states}))
 
 
 def parse_store(

@@ -95,6 +95,16 @@ class Log:
             if result is not None and _reached(result.outcome) and isinstance(args, dict)
         ]
 
+    def attempts(self) -> int:
+        """The attempts of all calls together."""
+        results = (result for group in self._groups for _step, _args, result, _wrong in group)
+        return sum(result.usage.attempts for result in results if result is not None)
+
+    def hidden(self, value: JSON) -> JSON:
+        """A value without the secrets that the steps so far brought."""
+        self._catch_up()
+        return self._seen.hide_in(value)
+
     def show(self, call: Recorded) -> JSON:
         """The arguments of a call with secrets masked."""
         return self.reports()[call.place].args

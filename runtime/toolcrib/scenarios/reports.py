@@ -19,8 +19,8 @@ class Failure(NamedTuple):
     """One thing that was not as the scenario says.
 
     Attributes:
-        what: `outcome`, `result`, `golden`, `error`, `content`, `attempts`, `elapsed`, `calls`, `order`, `args`;
-            `worker` where the run itself was lost.
+        what: `outcome`, `result`, `golden`, `error`, `content`, `attempts`, `elapsed`, `args` of a step; `calls`,
+            `order`, `store`, `state`, `budget` of the end; `worker` where the run itself was lost.
         lines: What was expected and what was there.
         pointer: Where the scenario says so.
     """
@@ -80,10 +80,21 @@ class ScenarioReport:
         passed: Whether everything was as the scenario says.
         failures: What `verify` found.
         duration: Seconds of real time.
-        virtual: Seconds of the scenario's own time.
+        virtual: Seconds of virtual time.
     """
 
-    __slots__ = ("_steps", "_tell", "duration", "failures", "passed", "scenario", "seed", "virtual")
+    __slots__ = (
+        "_digest",
+        "_steps",
+        "_tell",
+        "_tell_digest",
+        "duration",
+        "failures",
+        "passed",
+        "scenario",
+        "seed",
+        "virtual",
+    )
 
     def __init__(
         self,
@@ -95,8 +106,9 @@ class ScenarioReport:
         failures: tuple[Failure, ...] = (),
         duration: float = 0.0,
         virtual: float = 0.0,
+        digest: Callable[[], str] = str,
     ) -> None:
-        """Hold what is known; `steps` makes what is told of them, when somebody looks at it."""
+        """Hold what is known; `steps` and `digest` work out what they give when somebody looks at it."""
         self.scenario = scenario
         self.seed = seed
         self.passed = passed
@@ -104,7 +116,9 @@ class ScenarioReport:
         self.duration = duration
         self.virtual = virtual
         self._tell = steps
+        self._tell_digest = digest
         self._steps: tuple[StepReport, ...] | None = None
+        self._digest: str | None = None
 
     @property
     def steps(self) -> tuple[StepReport, ...]:
@@ -112,6 +126,13 @@ class ScenarioReport:
         if self._steps is None:
             self._steps = self._tell()
         return self._steps
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, in hex, of the trace: runs in which the same happened have the same one. Empty for a lost run."""
+        if self._digest is None:
+            self._digest = self._tell_digest()
+        return self._digest
 
     def __repr__(self) -> str:
         return f"<ScenarioReport {self.scenario.name!r}, {'passed' if self.passed else 'failed'}>"
@@ -171,6 +192,7 @@ class ScenarioReport:
             "seed": self.seed,
             "duration": round(self.duration, 6),
             "virtual": round(self.virtual, 6),
+            "digest": self.digest,
             "steps": [_step_json(self.scenario, step) for step in self.steps],
             "failures": [_failure_json(self.scenario, failure) for failure in self.failures],
         }

@@ -10,15 +10,20 @@ from typing import Any
 from toolcrib.clock import RealClock, format_time
 from toolcrib.engine import Runtime
 from toolcrib.errors import ConfigurationError, ExpressionError
+from toolcrib.loading.expectations import NO_RULES
 from toolcrib.loading.scenarios import Scenario
+from toolcrib.loading.sights import in_sight
 from toolcrib.loading.steps import Advance, Parallel, Step
 from toolcrib.model import JSON, Outcome, Result
 from toolcrib.rendering import Rendering
 from toolcrib.scenarios.answers import compare, is_good, saved
+from toolcrib.scenarios.digests import digest_of
 from toolcrib.scenarios.goldens import GoldenChange, judge_golden
+from toolcrib.scenarios.kept import Kept, RunScope
 from toolcrib.scenarios.logs import Happened, Log
 from toolcrib.scenarios.reports import Failure, ScenarioReport
 from toolcrib.scenarios.tools import registry_for
+from toolcrib.scenarios.verifying import Ending
 from toolcrib.scenarios.verifying import verify as verified
 from toolcrib.session import Session
 from toolcrib.virtual_clock import VirtualClock
@@ -55,8 +60,8 @@ async def run_scenario(
         passed = await run.to_the_end()
     finally:
         await session.aclose()
-    verify = scenario.verify
-    failures = run.verified() if passed and (verify.calls or verify.order is not None) else ()
+    failures = run.verified() if passed and scenario.verify is not NO_RULES else ()
+    virtual = None if scenario.real else session.clock.monotonic()
     return ScenarioReport(
         scenario=scenario,
         seed=seed,
@@ -64,7 +69,8 @@ async def run_scenario(
         passed=passed and not failures,
         failures=failures,
         duration=RealClock.monotonic() - started,
-        virtual=0.0 if scenario.real else session.clock.monotonic(),
+        virtual=virtual or 0.0,
+        digest=lambda: digest_of(run.log.reports(), run.log.hidden(run.kept.changes()), virtual),
     )
 
 
@@ -73,6 +79,7 @@ class _Run:
 
     Attributes:
         log: What happened.
+        kept: What the mocks keep.
         advanced: Seconds by which steps moved time on.
     """
 
@@ -80,11 +87,13 @@ class _Run:
         self._session = session
         self._scenario = scenario
         self._update = update
-        self._scope: dict[str, JSON] = {"seed": session.seed, "run": scenario.run}
+        self.kept = Kept(session, lambda: in_sight(scenario, session.registry))
+        self._scope = RunScope(self.kept, {"seed": session.seed, "run": scenario.run})
         if scenario.values:
             self._scope["matrix"] = dict(scenario.values)
         self.log = Log(session.registry)
         self.advanced = 0.0
+        self._began = session.clock.monotonic()
 
     async def to_the_end(self) -> bool:
         """Run the steps, up to the first that is not as it says; whether there is none."""
@@ -230,7 +239,14 @@ class _Run:
     def verified(self) -> tuple[Failure, ...]:
         """What is not as the scenario's `verify` says."""
         log = self.log
-        return log.safe(verified(self._scenario.verify, log.recorded(), self.scope(), log.show))
+        recorded = log.recorded()
+        spent = {"calls": len(recorded), "attempts": log.attempts(), "elapsed": self._elapsed()}
+        ending = Ending(recorded, self.scope(), log.show, self.kept, spent)
+        return log.safe(verified(self._scenario.verify, ending))
+
+    def _elapsed(self) -> float:
+        """Seconds since the first step began, without those that steps have moved time on by."""
+        return round(self._session.clock.monotonic() - self._began - self.advanced, 9)
 
     def _scope_of(self, step: Step) -> Mapping[str, JSON]:
         """What expressions of a step read; the time of day only if they do, since it takes long to write."""
@@ -241,7 +257,7 @@ class _Run:
                 return self.scope()
         return self._scope
 
-    def scope(self) -> dict[str, JSON]:
+    def scope(self) -> RunScope:
         """What expressions of the scenario read: the results of the steps so far, the time, seed, run, matrix."""
         self._scope["now"] = format_time(self._session.clock.now())
         return self._scope

@@ -28,6 +28,7 @@ class PackedReport(NamedTuple):
     failures: tuple[Failure, ...]
     duration: float
     virtual: float
+    digest: str
 
 
 def packed(report: ScenarioReport) -> PackedReport:
@@ -41,6 +42,7 @@ def packed(report: ScenarioReport) -> PackedReport:
         failures=report.failures,
         duration=report.duration,
         virtual=report.virtual,
+        digest=report.digest,
     )
 
 
@@ -69,4 +71,5 @@ def unpacked(report: PackedReport, scenario: Scenario) -> ScenarioReport:
         failures=report.failures,
         duration=report.duration,
         virtual=report.virtual,
+        digest=lambda: report.digest,
     )

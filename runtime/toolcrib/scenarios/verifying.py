@@ -1,4 +1,4 @@
-"""What must be true when all steps are done: calls with their number, absence, order."""
+"""What must be true when all steps are done: calls with their number, absence, order; rows, states, budgets."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from toolcrib.loading.expectations import Made, Verify
 from toolcrib.loading.steps import Step
 from toolcrib.matching import Matcher
 from toolcrib.model import JSON, NOTHING
+from toolcrib.scenarios.kept import Kept
 from toolcrib.scenarios.reports import Failure
 from toolcrib.text import compact
 
@@ -62,10 +63,27 @@ def told(matcher: Matcher, value: JSON, shown: JSON, scope: Mapping[str, JSON] =
     return lines
 
 
-def verify(
-    rules: Verify, recorded: Sequence[Recorded], scope: Mapping[str, JSON], show: Show
-) -> Iterator[Failure]:
-    """What is not as the rules say; `scope` holds what came of the steps, for their expressions."""
+class Ending(NamedTuple):
+    """A run of which all steps are done.
+
+    Attributes:
+        recorded: The calls that reached a tool.
+        scope: What came of the steps, for expressions.
+        show: Masks the arguments of a call.
+        kept: What the mocks keep.
+        spent: What all calls took: `calls`, `attempts`, and `elapsed` in seconds of the scenario's clock.
+    """
+
+    recorded: Sequence[Recorded]
+    scope: Mapping[str, JSON]
+    show: Show
+    kept: Kept
+    spent: Mapping[str, float]
+
+
+def verify(rules: Verify, ending: Ending) -> Iterator[Failure]:
+    """What is not as the rules say."""
+    recorded, scope, show = ending[:3]
     for made in rules.calls:
         try:
             yield from _count(made, recorded, scope, show)
@@ -80,6 +98,52 @@ def verify(
                 f"the calls were: {', '.join(made_in_order) or 'none'}",
             )
             yield Failure(what="order", lines=lines, pointer=f"/verify/order/{kind}")
+    for part, matcher in rules.kept.items():
+        yield from _kept(part, matcher, ending)
+    for part, matcher in rules.budget.items():
+        yield from _spent(part, matcher, ending)
+
+
+def _kept(part: str, matcher: Matcher, ending: Ending) -> Iterator[Failure]:
+    """What is not as it should be in the rows, or in the named states."""
+    kept, pointer = ending.kept, f"/verify/{part}"
+    try:
+        value: dict[str, JSON] = kept.states() if part == "state" else kept.rows(_named(matcher))
+        differences = matcher.differences(value, ending.scope)
+        if not differences:
+            return
+        shown = value if part == "state" else kept.shown(value)
+        lines = tuple(f"{part}{_placed(line)}" for line in told(matcher, value, shown, ending.scope))
+    except ExpressionError as error:
+        yield Failure(what=part, lines=(error.message,), pointer=_within(pointer, error))
+        return
+    yield Failure(what=part, lines=lines, pointer=pointer + differences[0].pointer)
+
+
+def _named(matcher: Matcher) -> list[str] | None:
+    """The collections that a matcher is about; None where it may be about all of them."""
+    pattern = matcher.expected()
+    plain = isinstance(pattern, dict) and not any(key.startswith("$") for key in pattern)
+    return [*pattern] if plain and isinstance(pattern, dict) else None
+
+
+def _spent(part: str, matcher: Matcher, ending: Ending) -> Iterator[Failure]:
+    pointer = f"/verify/budget/{part}"
+    try:
+        found = matcher.differences(ending.spent[part], ending.scope)
+        lines = [f"budget/{part}{_placed(str(difference))}" for difference in found]
+    except ExpressionError as error:
+        lines, pointer = [error.message], _within(pointer, error)
+    if lines:
+        yield Failure(what="budget", lines=tuple(lines), pointer=pointer)
+
+
+def _placed(difference: str) -> str:
+    return difference if difference.startswith("/") else f": {difference}"
+
+
+def _within(pointer: str, error: ExpressionError) -> str:
+    return error.pointer if error.pointer.startswith(pointer) else pointer + error.pointer
 
 
 def _count(

@@ -33,7 +33,7 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
         }
     ),
     "pack": frozenset(),
-    "scenario": frozenset({"agent", "cases", "faults", "state", "store", "vars"}),
+    "scenario": frozenset({"agent", "cases", "vars"}),
     "project": frozenset({"agents", "policy"}),
 }
 """Keys that are reserved and have no effect yet; a document that uses one is refused."""

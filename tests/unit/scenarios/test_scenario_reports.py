@@ -151,6 +151,7 @@ def test_the_json_of_a_report_is_stable():
     first, second = (report_of(text).as_json() for _ in range(2))
     assert (first.pop("duration") >= 0, second.pop("duration") >= 0) == (True, True)
     assert json.dumps(first) == json.dumps(second)
+    assert len(first.pop("digest")) == 64
     assert first == {
         "scenario": "s",
         "source": "tools.yaml",

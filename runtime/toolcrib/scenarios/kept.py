@@ -1,0 +1,69 @@
+"""What the mocks of one run keep, as its expressions, its verification and its report see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any
+
+from toolcrib.loading.sights import Sight
+from toolcrib.model import JSON, Fixture
+from toolcrib.secrets import redact
+from toolcrib.session import Session
+from toolcrib.store import states, store_of, view
+
+
+class Kept:
+    """The store of a run's session. Nothing of it is looked at before somebody asks."""
+
+    def __init__(self, session: Session, sight: Callable[[], Sight]) -> None:
+        self._session = session
+        self._sight = sight
+
+    @cached_property
+    def fixture(self) -> Fixture:
+        """What the run can see of the collections and machines."""
+        return self._sight().fixture
+
+    def rows(self, names: Iterable[str] | None = None) -> dict[str, Any]:
+        """Collection -> key -> row as it is now, of these collections or of all in sight."""
+        there = self.fixture.collections
+        chosen = there if names is None else {name: there[name] for name in names if name in there}
+        return {**view(Fixture(chosen), store_of(self._session).version)}
+
+    def states(self) -> dict[str, JSON]:
+        """Machine -> its state now."""
+        return states(self.fixture, store_of(self._session).version)
+
+    def changes(self) -> dict[str, Any]:
+        """What is different from the beginning: the rows of collections, None for a row that was deleted; states."""
+        store = store_of(self._session)
+        return {"rows": store.changed(), "states": dict(store.version.states)}
+
+    def shown(self, rows: dict[str, Any]) -> dict[str, Any]:
+        """Rows without what the schemas of their collections, or their own keys, call a secret."""
+        return {
+            name: {key: redact(row, self.fixture.collections[name].schema) for key, row in inside.items()}
+            for name, inside in rows.items()
+        }
+
+
+class RunScope(dict[str, JSON]):
+    """What the expressions of a run read: what it has put in, and `store` and `state` as they are at that moment."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self, kept: Kept, *names: dict[str, JSON]) -> None:
+        super().__init__(*names)
+        self._kept = kept
+
+    def __missing__(self, name: str) -> JSON:
+        if name == "store":
+            return self._kept.rows()
+        if name == "state":
+            return self._kept.states()
+        raise KeyError(name)
+
+    def copy(self) -> RunScope:
+        """What is put in as it is now; the rows and states go on."""
+        return RunScope(self._kept, self)

@@ -195,7 +195,7 @@ def _filter(crud: Block, name: str, found: str, taken: set[str]) -> Iterator[_Wh
         return
     if isinstance(where, str):
         made: Block = {"for_each": {"row": rows}, "where": where, "value": "{{ row }}"}
-        yield _Whole(("let", found), made, places={"/for_each": "/list", "/where": "/where"})
+        yield _Whole(("let", found), made, places={"/for_each/row": "/list", "/where": "/where"})
         return
     fields = (
         where if isinstance(where, dict) else {field: f"{{{{ args[{_quoted(field)}] }}}}" for field in where}
@@ -207,7 +207,7 @@ def _filter(crud: Block, name: str, found: str, taken: set[str]) -> Iterator[_Wh
         for field in fields
     ]
     made = {"for_each": {"row": rows}, "where": f"{{{{ {' and '.join(tests)} }}}}", "value": "{{ row }}"}
-    yield _Whole(("let", found), made, places={"/for_each": "/list"})
+    yield _Whole(("let", found), made, places={"/for_each/row": "/list"})
 
 
 def _page(crud: Block, found: str, limit: str, taken: set[str]) -> Iterator[_Whole]:

@@ -29,7 +29,7 @@ def parse_faults(
         entries: As written.
         origin: The document.
         problems: Receives everything that is wrong and can be seen without the tools.
-        names: What is known of `matrix`: its keys; without it, texts may read any.
+        names: What texts may read of the whole run besides `run`: `matrix`, with its keys if they are known.
     """
     faults: list[Fault] = []
     for index, entry in enumerate(entries):
@@ -63,7 +63,7 @@ def _unwritten_name(inject: JSON, taken: Collection[str]) -> str:
 
 def _of_the_run(fault: Fault, names: Names) -> Iterator[Problem]:
     """What is wrong with the texts that read `matrix` or `run`."""
-    known: Names = {**names_for(), **dict.fromkeys(OF_A_RUN), **names}
+    known: Names = {**names_for(), "run": None, **names}
     for pointer, text in _texts(_written(fault), fault.pointer):
         found: list[Problem] = []
         read = compile_value(text, known, found, pointer).names

@@ -9,6 +9,7 @@ from toolcrib.errors import Problem
 from toolcrib.executors.mock.effects import Effect, compile_effects
 from toolcrib.executors.mock.ground import Ground
 from toolcrib.executors.mock.guards import Guard, compile_guards
+from toolcrib.executors.mock.idle import idle_names
 from toolcrib.executors.mock.places import Location, Names
 from toolcrib.executors.mock.rows import Row, compile_rows
 from toolcrib.executors.mock.scope import Scope, names_for
@@ -16,7 +17,7 @@ from toolcrib.executors.mock.work import Work
 from toolcrib.model import Descriptor, Result
 from toolcrib.pointers import pointer_step
 from toolcrib.rendering import Rendering, compile_value
-from toolcrib.rendering.drawing import COUNTS, DRAWS
+from toolcrib.rendering.drawing import COUNTS
 from toolcrib.rendering.forms import check_name
 from toolcrib.rendering.loops import Budget, Counted
 
@@ -174,8 +175,7 @@ def compile_body(
     """
     if not any(key in block for key in KEYS):
         return None
-    outer: Names = {**names_for(tool), DRAWS: None, COUNTS: None}
-    rows, names = compile_rows(block.get("rows", {}), f"{pointer}/rows", outer, tool, problems)
+    rows, names = compile_rows(block.get("rows", {}), f"{pointer}/rows", names_for(tool), tool, problems)
     lets, names = _lets(block.get("let", {}), f"{pointer}/let", names, problems)
     guards = compile_guards(block.get("guard", ()), f"{pointer}/guard", names, problems)
     effect = None
@@ -183,6 +183,7 @@ def compile_body(
         effect = compile_effects(block["effects"], f"{pointer}/effects", Ground(names, rows, tool, problems))
     readers = (*rows.values(), *lets.values(), *guards, *(() if effect is None else (effect,)))
     used = frozenset[str]().union(*(reader.names for reader in readers))
+    problems += idle_names(block, pointer, used)
     own = {name: names[name] for name in (*rows, *lets, *(("key_of",) if rows else ()))}
     return Body(
         names=used - own.keys() - _PROVIDED.keys(),

@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple
 from toolcrib.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.loading.files import outside_of, read_anywhere
 from toolcrib.loading.marks import clipped
-from toolcrib.loading.rows import READERS, Written, ending, keyed, written_in
+from toolcrib.loading.row_files import READERS, ending, written_in
+from toolcrib.loading.rows import Written, keyed
 from toolcrib.model import JSON, NO_FIXTURE, Collection, Fixture, Machine, Origin, Schema
 from toolcrib.pointers import pointer_step
 from toolcrib.protocols import Files

@@ -46,5 +46,6 @@ def in_namespace(scenario: Scenario, tools: Collection[str]) -> Scenario:
         steps=tuple(called(step) for step in scenario.steps),
         modes={full(glob): mode for glob, mode in scenario.modes.items()},
         mocks={full(name): block for name, block in scenario.mocks.items()},
+        faults=tuple(fault._replace(tool=full(fault.tool)) for fault in scenario.faults),
         verify=replace(verify, calls=calls, order=order),
     )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from toolcrib.clock import format_duration, parse_duration
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document
-from toolcrib.loading.limits import check_limits, idle_limits, limits_of, spread
+from toolcrib.loading.limits import check_limits, limits_of, spread
 from toolcrib.loading.shape import TOO_MANY, Shape
 from toolcrib.loading.soundness import sound
 from toolcrib.model import JSON, NO_FIXTURE, Annotations, Descriptor, Example, Fixture, Icon, Origin, Schema
@@ -135,7 +135,6 @@ class _Draft:
             self.problems += _check_mode(tool, kinds)
         self.problems += _check_timeout(tool)
         self.problems += check_limits(kept, "")
-        self.problems += idle_limits(tool)
         self.tool = self.judged = tool
 
     def check_schemas(self) -> None:

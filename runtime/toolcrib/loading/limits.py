@@ -127,14 +127,5 @@ def check_limits(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
         )
 
 
-def idle_limits(tool: Descriptor) -> Iterator[Problem]:
-    """A warning of limits that nothing can come to: mocks reach no server, and a tool that has only one has none."""
-    written = any(name.startswith(_BELOW) for name in tool.origin.written)
-    if written and tool.bindings.keys() == {"mock"}:
-        message = "`limits` has no effect: the tool has no block that reaches out, only `mock`"
-        hint = "leave it out, or write a block that calls something, such as `live`"
-        yield Problem(code="needless_key", message=message, pointer="/limits", hint=hint, severity="warning")
-
-
 def _out_of_range(message: str, pointer: str, hint: str) -> Problem:
     return Problem(code="out_of_range", message=message, pointer=pointer, hint=hint)

@@ -75,15 +75,8 @@ def test_what_is_wrong_is_told_with_its_place(text, pointer, code):
     assert problems_of(f"name: t\ndescription: No block.\nlimits: {text}\n") == [(code, pointer)]
 
 
-def test_limits_of_a_tool_that_reaches_nothing_are_told():
-    (problem,) = loaded("name: t\nlimits: {rate: 1/1s, cache: 3}\nmock: {result: 1}\n").problems
-    assert (problem.code, problem.severity, problem.pointer, problem.line) == (
-        "needless_key",
-        "warning",
-        "/limits",
-        2,
-    )
-    assert "only `mock`" in problem.message
+def test_limits_of_a_tool_that_only_mocks_are_for_the_faults_of_scenarios():
+    assert loaded("name: t\nlimits: {rate: 1/1s, cache: 3}\nmock: {result: 1}\n").problems == ()
 
 
 def test_what_is_written_below_limits_is_known_by_name():

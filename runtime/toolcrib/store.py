@@ -6,10 +6,11 @@ one before, so a fresh session costs nothing, undoing is forgetting, and what wa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from toolcrib.model import JSON, NOTHING, Collection, Fixture
+from toolcrib.model import JSON, NOTHING, Collection, Fixture, Machine
 from toolcrib.protocols import Session
 from toolcrib.rendering.values import equal
 
@@ -36,7 +37,7 @@ FRESH = Version()
 
 
 class Store:
-    """The store of one session.
+    """The store of one session. A fresh one is empty: nothing is copied before it is written.
 
     Attributes:
         version: As it is now.
@@ -56,24 +57,40 @@ class Store:
         self.before, self.version = self.version, version
         self.collections.update(written)
 
+    def rows(self, collection: Collection) -> Rows:
+        """The rows of a collection as they are now (`Descriptor.fixture` has the collections of a tool).
+
+        Raises:
+            ExpressionError: They can't be had.
+        """
+        rows = self.version.rows.get(collection.id)
+        return rows_of(collection) if rows is None else rows
+
+    def state(self, machine: Machine) -> str:
+        """The state that a machine is in now."""
+        return self.version.states.get(machine.id, machine.start)
+
     def changed(self) -> dict[str, dict[str, JSON]]:
         """Collection name -> key -> the row as it is now, of rows unequal to those that the session began with.
 
-        A row that was deleted is None.
+        A row that was deleted is None. Where collections of several packs have one name and were changed, each
+        stands under its id: `retail/orders`.
         """
-        found = {}
-        for id, rows in self.version.rows.items():  # noqa: A001
-            collection = self.collections[id]
-            base = rows_of(collection)
-            changes = {
-                key: row
-                for key, row in rows.items()
-                if key not in base or (row is not base[key] and not equal(row, base[key]))
-            }
-            changes |= {key: None for key in base if key not in rows}
-            if changes:
-                found[collection.name] = changes
-        return found
+        written = [(self.collections[known], rows) for known, rows in self.version.rows.items()]
+        changes = [(each, found) for each, rows in written if (found := _changes(each, rows))]
+        names = Counter(each.name for each, _found in changes)
+        return {each.name if names[each.name] == 1 else each.id: found for each, found in changes}
+
+
+def _changes(collection: Collection, rows: Rows) -> dict[str, JSON]:
+    """Key -> row, of the rows that differ from those of the beginning; None for those that are gone."""
+    base = rows_of(collection)
+    found = {
+        key: row
+        for key, row in rows.items()
+        if key not in base or (row is not base[key] and not equal(row, base[key]))
+    }
+    return found | {key: None for key in base if key not in rows}
 
 
 def store_of(session: Session) -> Store:
@@ -82,7 +99,11 @@ def store_of(session: Session) -> Store:
 
 
 def view(fixture: Fixture, version: Version) -> dict[str, Rows]:
-    """Collection name -> its rows in a version: what expressions call `store`."""
+    """Collection name -> its rows in a version: what expressions call `store`.
+
+    Raises:
+        ExpressionError: The rows of one can't be had.
+    """
     written = version.rows
     return {
         name: rows if (rows := written.get(collection.id)) is not None else rows_of(collection)
@@ -92,13 +113,17 @@ def view(fixture: Fixture, version: Version) -> dict[str, Rows]:
 
 def states(fixture: Fixture, version: Version) -> dict[str, JSON]:
     """Name of a machine -> its state in a version: what expressions call `state`."""
-    return {
-        name: version.states.get(machine.id, machine.start) for name, machine in fixture.machines.items()
-    }
+    return {name: version.states.get(machine.id, machine.start) for name, machine in fixture.machines.items()}
 
 
 def rows_of(collection: Collection) -> Rows:
-    """The rows that every session begins with: read once, shared by all, changed by none."""
-    from toolcrib.loading.stores import rows_of as read  # noqa: PLC0415 -- most tools keep nothing
+    """The rows that every session begins with: read once, shared by all, changed by none.
+
+    Raises:
+        ExpressionError: They can't be had: something is wrong with them, or their file was changed since.
+    """
+    if collection.rows is not None:
+        return collection.rows
+    from toolcrib.loading.stores import rows_of as read  # noqa: PLC0415 -- only what comes from an index is read
 
     return read(collection)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from toolcrib.errors import ExpressionError, Problem, did_you_mean
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 Find: TypeAlias = "Callable[[BodyScope], Location | None]"
 """Finds a row; None where there is none."""
+
+Container: TypeAlias = "dict[str, JSON] | list[JSON]"
+
+Within: TypeAlias = "Callable[[BodyScope], tuple[Location, Container]]"
+"""Finds where a row is looked up, and what stands there."""
 
 Fitting: TypeAlias = "Callable[[Scope], Callable[[JSON], bool]]"
 """Prepares the test of `where` or `first`: whether an element is one of those that are meant."""
@@ -80,16 +85,13 @@ def _row(name: str, entry: Mapping[str, Any], pointer: str, ground: Ground) -> R
     used = frozenset[str]() if missing is None else missing.names
     source = entry["in"]
     if source in ground.tool.fixture.collections:
-        within: Find = lambda _scope: (source,)  # noqa: E731 -- one of two ways
-        collection = source
-    else:
-        place = _within(source, f"{pointer}/in", ground)
-        if place is None:
-            return Row(name, lambda _scope: None, used, "", missing)
-        within, collection = _found(place), ""
-        used |= place.names | {place.root}
-    find, read = _finding(entry, pointer, within, ground)
-    return Row(name, _placed(find, pointer), used | read, collection, missing)
+        find, read = _finding(entry, pointer, _whole(source), ground)
+        return Row(name, _placed(find, pointer), used | read, source, missing)
+    place = _within(source, f"{pointer}/in", ground)
+    if place is None:
+        return Row(name, lambda _scope: None, used, "", missing)
+    find, read = _finding(entry, pointer, _inside(place), ground)
+    return Row(name, _placed(find, pointer), used | read | place.names | {place.root}, "", missing)
 
 
 def _within(text: str, pointer: str, ground: Ground) -> Place | None:
@@ -108,8 +110,18 @@ def _within(text: str, pointer: str, ground: Ground) -> Place | None:
     return None
 
 
-def _found(place: Place) -> Find:
-    return lambda scope: place.find(scope, scope)[0]
+def _whole(collection: str) -> Within:
+    return lambda scope: ((collection,), scope.work.rows(collection))
+
+
+def _inside(place: Place) -> Within:
+    def within(scope: BodyScope) -> tuple[Location, Container]:
+        location, container = place.find(scope, scope)
+        if isinstance(container, dict | list):
+            return location, container
+        raise ExpressionError(f"rows are looked up in an object or a list, not in {kind(container)}")
+
+    return within
 
 
 def _placed(find: Find, pointer: str) -> Find:
@@ -119,27 +131,26 @@ def _placed(find: Find, pointer: str) -> Find:
 
 
 def _finding(
-    entry: Mapping[str, Any], pointer: str, within: Find, ground: Ground
+    entry: Mapping[str, Any], pointer: str, within: Within, ground: Ground
 ) -> tuple[Find, frozenset[str]]:
     """What finds a row in what `within` finds, and what it reads."""
     if "key" in entry:
-        key = ground.value(entry["key"], f"{pointer}/key")
-        compute = key.run
+        written = ground.value(entry["key"], f"{pointer}/key")
+        compute = written.run
 
         def by_key(scope: BodyScope) -> Location | None:
             value = compute(scope)
-            location = within(scope)
-            return None if value is None or location is None else (*location, _key(value, scope, location))
+            location, container = within(scope)
+            key = None if value is None else _key(value, container)
+            return None if key is None else (*location, key)
 
-        return by_key, key.names
+        return by_key, written.names
     prepare, used = compile_fitting(entry["where"], f"{pointer}/where", ground.names, ground.problems)
 
     def by_where(scope: BodyScope) -> Location | None:
-        location = within(scope)
-        if location is None:
-            return None
+        location, container = within(scope)
         fits = prepare(scope)
-        for key, value in _elements(scope, location):
+        for key, value in enumerate(container) if isinstance(container, list) else container.items():
             if fits(value):
                 return (*location, key)
         return None
@@ -147,27 +158,13 @@ def _finding(
     return by_where, used
 
 
-def _key(value: JSON, scope: BodyScope, location: Location) -> str | int:
-    container = _container(scope, location)
-    if isinstance(container, list):
-        if type(value) is int:
-            return value if value >= 0 else len(container) + value
-        raise ExpressionError(f"the elements of a list are numbered, and `key` is {kind(value)}")
-    return key_text(value)
-
-
-def _elements(scope: BodyScope, location: Location) -> Iterable[tuple[str | int, JSON]]:
-    container = _container(scope, location)
-    return enumerate(container) if isinstance(container, list) else container.items()
-
-
-def _container(scope: BodyScope, location: Location) -> dict[str, JSON] | list[JSON]:
-    if len(location) == 1:
-        return scope.work.rows(str(location[0]))
-    container = look(scope.work, location)
-    if isinstance(container, dict | list):
-        return container
-    raise ExpressionError(f"rows are looked up in an object or a list, not in {kind(container)}")
+def _key(value: JSON, container: Container) -> str | int | None:
+    if isinstance(container, dict):
+        return value if isinstance(value, str) else key_text(value)
+    if type(value) is int:
+        many = len(container)
+        return value % many if -many <= value < many else None
+    raise ExpressionError(f"the elements of a list are numbered, and `key` is {kind(value)}")
 
 
 def compile_fitting(

@@ -27,6 +27,10 @@ class Numbers:
             number = self._known[call.id] = self.calls
         return number
 
+    def would_be(self, call: Call) -> int:
+        """The number that a call has, or would be given now."""
+        return self._known.get(call.id, self.calls + 1)
+
 
 def numbers_of(session: Session, tool: str) -> Numbers:
     """The calls of a tool in a session, as those count that let faults happen."""

@@ -55,6 +55,7 @@ def test_the_nearest_rules_are_told_with_their_first_difference_and_a_rule_to_pa
     assert [near["rule"] for near in details["nearest"]] == ["rule 2", "rule 4", "rule 3"]
     assert details["nearest"][2] == {
         "rule": "rule 3",
+        "at": "tools.yaml:8",
         "pointer": "/mock/rules/2",
         "differences": ['args/city: expected "Paris", got "Rom"', "call number: expected 9, got 1"],
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from toolcrib.errors import DocumentError, ExpressionError, Problem
 from toolcrib.executors.mock.acting import (
@@ -30,6 +30,9 @@ from toolcrib.executors.mock.rules import BARE, Rule, choose, compile_rules
 from toolcrib.executors.mock.scope import KEPT, KeepingScope, MockState, Scope, scope_of, slot_of
 from toolcrib.model import JSON, Call, Descriptor, Fixture, Result, Schema, Sound
 from toolcrib.protocols import BoundTool
+
+if TYPE_CHECKING:
+    from toolcrib.counting import Numbers
 
 __all__ = ["BoundMock", "MockExecutor"]
 
@@ -134,7 +137,7 @@ class BoundMock:
             self._scope, self._scope_before = scope, partial(scope, before=True)
         self._fits = fits_of(descriptor) if self._keeps else None
         comes_again = bool(descriptor.faults) or any(reply.reaches for reply in replies)
-        self._numbers = _numbered if comes_again else None
+        self._numbers = _numbers_of if comes_again else None
         paced = self.waits or any(reply.progress for reply in replies)
         endless = rules[0].pointer == BARE and rules[0].after_last == "repeat"
         self._counts = paced or self._keeps or not endless or not replies[0].names <= {"args"}
@@ -206,7 +209,7 @@ class BoundMock:
         """Count the call and choose its reply; a Result where there is none."""
         state = call.context.session.slot(self._slot, MockState)
         if self._numbers is not None:
-            number = self._numbers(call)
+            number = self._numbers(call).of(call)
             state.acts.setdefault(number, 0)
         else:
             if call.attempt == 1:
@@ -254,36 +257,24 @@ class BoundMock:
     def answer_before(self, call: Call) -> Result:
         """What the call would be answered if the last change of the session's store had not been. Changes nothing."""
         state = call.context.session.slot(self._slot, MockState)
-        number = state.calls + 1 if self._numbers is None else self._numbers(call)
+        number = self._next_number(call, state)
         turn = self._chosen(call, number, state, self._scope_before(call, number))
         if isinstance(turn, Result):
             return turn
         taken = self._worked_out(call, turn, tried=True)
         return taken if isinstance(taken, Result) else as_result(taken.answer)
 
+    def _next_number(self, call: Call, state: MockState) -> int:
+        return state.calls + 1 if self._numbers is None else self._numbers(call).would_be(call)
+
     def explain(self, call: Call) -> JSON:
         """Which rule would answer, and why the rules before it would not. Changes nothing."""
-        from toolcrib.executors.mock.unmatched import nearest, why_not  # noqa: PLC0415 -- as above
+        from toolcrib.executors.mock.explaining import explained  # noqa: PLC0415 -- as above
 
         state = call.context.session.slot(self._slot, MockState)
-        number = state.calls + 1
-        scope = self._scope(call, number)
+        number = self._next_number(call, state)
         plan: dict[str, JSON] = {"mode": "mock", **({"call": number} if self._counts else {})}
-        try:
-            chosen = choose(self._rules, scope, number, state)
-        except ExpressionError as error:
-            return {**plan, "error": error.message}
-        passed = self._rules if chosen is None else self._rules[: self._rules.index(chosen[0])]
-        reasons = [(rule, why_not(rule, call.tool, scope, number, state)) for rule in passed]
-        skipped: list[JSON] = [{"rule": rule.label, "because": list(why)} for rule, why in reasons if why]
-        if chosen is None:
-            near = nearest(self._rules, call.tool, scope, number, state)
-            return {**plan, "rule": None, "skipped": skipped, "nearest": near}
-        rule, index = chosen
-        reply = rule.replies[index]
-        place = call.tool.origin.place(reply.pointer)
-        answer: dict[str, JSON] = {"rule": rule.label, "reply": index + 1, "kind": reply.kind, "at": place}
-        return {**plan, **answer, "skipped": skipped}
+        return {**plan, **explained(self._rules, call, self._scope(call, number), number, state)}
 
 
 class _Scoping(Protocol):
@@ -294,11 +285,11 @@ class _Scoping(Protocol):
         ...
 
 
-def _numbered(call: Call) -> int:
-    """The number of a call that may come again, or may have failed before: each attempt of it has the same."""
+def _numbers_of(call: Call) -> Numbers:
+    """The numbers of calls that may come again, or may have failed before: each attempt of one has the same."""
     from toolcrib.counting import numbers_of  # noqa: PLC0415 -- most calls come once
 
-    return numbers_of(call.context.session, call.tool.name).of(call)
+    return numbers_of(call.context.session, call.tool.name)
 
 
 def _keeping(fixture: Fixture) -> _Scoping:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from functools import cached_property
 from typing import Any
 
 from toolcrib.errors import ExpressionError
-from toolcrib.executors.mock.rules import SEQUENCE, Rule, stopping
-from toolcrib.executors.mock.scope import MockState, Scope
+from toolcrib.executors.mock.rules import BARE, SEQUENCE, Rule, stopping
+from toolcrib.executors.mock.scope import MockState, Scope, with_arguments
 from toolcrib.generation import Draw, generate
 from toolcrib.matching import Difference, Matcher
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
@@ -24,20 +26,23 @@ NEAREST = 3
 
 _BRACES = re.compile(r"\{[{%#]")
 
+_MORE: dict[str, str] = {
+    BARE: "let it answer more `times`, write `after_last: repeat`, or write a `sequence` of replies",
+    SEQUENCE: "add a reply to the sequence, or write `after_last: repeat` or `after_last: cycle`",
+}
+"""The way out where there are no rules, so that one more can't be pasted."""
+
 
 def unmatched(rules: tuple[Rule, ...], call: Call, scope: Scope, number: int, state: MockState) -> Result:
     """The result `unmatched_mock` of a call."""
     tool = call.tool
-    near = nearest(rules, tool, scope, number, state)
+    near = Miss(tool, scope, number, state).nearest(rules)
     shown = compact(redact(call.arguments, tool.input_schema))
     lines = [f"no mock rule of `{tool.name}` answers call {number} with {shown}"]
-    lines += [
-        f"  {entry['rule']} ({tool.origin.place(entry['pointer'])}): {entry['differences'][0]}"
-        for entry in near
-    ]
+    lines += [f"  {entry['rule']} ({entry['at']}): {entry['differences'][0]}" for entry in near]
     details: dict[str, JSON] = {"call": number, "nearest": near}
-    if rules[0].pointer == SEQUENCE:
-        lines.append("  add a reply to the sequence, or write `after_last: repeat` or `after_last: cycle`")
+    if rules[0].pointer in _MORE:
+        lines.append(f"  {_MORE[rules[0].pointer]}")
     else:
         stopped = stopping(rules, scope, number, state)
         place = "below the others" if stopped is None else f"above {stopped.label}"
@@ -49,48 +54,120 @@ def unmatched(rules: tuple[Rule, ...], call: Call, scope: Scope, number: int, st
     return Result.failed(Outcome.UNMATCHED_MOCK, "\n".join(lines), details=details)
 
 
-def nearest(
-    rules: tuple[Rule, ...], tool: Descriptor, scope: Scope, number: int, state: MockState
-) -> list[Any]:
-    """The rules that came nearest, fewest differences first: `{rule, pointer, differences}`."""
-    reasons = [(rule, why_not(rule, tool, scope, number, state)) for rule in rules]
-    entries = [
-        {"rule": rule.label, "pointer": rule.pointer, "differences": why} for rule, why in reasons if why
-    ]
-    return sorted(entries, key=lambda entry: len(entry["differences"]))[:NEAREST]
+class Miss:
+    """Why rules do not answer a call. What is secret of the call, or of a rule, is not told.
+
+    Args:
+        tool: The tool.
+        scope: What expressions of the call read.
+        number: The call's number.
+        state: What the session remembers of the tool.
+    """
+
+    def __init__(self, tool: Descriptor, scope: Scope, number: int, state: MockState) -> None:
+        self._tool = tool
+        self._scope = scope
+        self._number = number
+        self._state = state
+
+    def nearest(self, rules: Sequence[Rule]) -> list[Any]:
+        """The rules that came nearest, fewest differences first: `{rule, at, pointer, differences}`."""
+        counted = [(self._distance(rule), rule) for rule in rules]
+        missed = sorted([pair for pair in counted if pair[0]], key=lambda pair: pair[0])
+        if len(missed) > NEAREST:
+            last = missed[NEAREST - 1][0]
+            missed = [pair for pair in missed if pair[0] <= last]
+            if len(missed) > NEAREST:
+                missed.sort(key=lambda pair: (pair[0], self._strangeness(pair[1])))
+        return [
+            {
+                "rule": rule.label,
+                "at": self._tool.origin.place(rule.pointer),
+                "pointer": rule.pointer,
+                "differences": self.why_not(rule),
+            }
+            for _distance, rule in missed[:NEAREST]
+        ]
+
+    def why_not(self, rule: Rule) -> list[str]:
+        """Why a rule does not answer the call, in words; empty if it does."""
+        scope, number = self._scope, self._number
+        try:
+            reasons = [] if rule.args is None else self._of_arguments(rule.args)
+            if rule.call is not None:
+                reasons += [
+                    f"call number: {difference}" for difference in rule.call.differences(number, scope)
+                ]
+            if rule.state is not None:
+                reasons += map(_of_state, rule.state.differences(scope["state"], scope))
+            if not reasons and not rule.matches(scope, number):
+                reasons.append("the condition `if` is false")
+        except ExpressionError as error:
+            return [f"it can't be judged: {error.message}"]
+        if not reasons and rule.reply_at(self._state) is None:
+            reasons.append(_exhausted(rule))
+        return reasons
+
+    def _distance(self, rule: Rule) -> int:
+        """How many reasons there are; none for a rule that answers."""
+        scope, number = self._scope, self._number
+        try:
+            found = 0 if rule.args is None else len(rule.args.differences(scope["args"], scope))
+            found += 0 if rule.call is None else len(rule.call.differences(number, scope))
+            found += 0 if rule.state is None else len(rule.state.differences(scope["state"], scope))
+            answers = not found and rule.matches(scope, number) and rule.reply_at(self._state) is not None
+        except ExpressionError:
+            return 1
+        return 0 if answers else max(found, 1)
+
+    def _strangeness(self, rule: Rule) -> float:
+        """How unlike what is wanted and what is there are, of rules with equally many differences."""
+        try:
+            found = [] if rule.args is None else rule.args.differences(self._scope["args"], self._scope)
+        except ExpressionError:
+            return 1.0
+        pairs = (SequenceMatcher(None, each.expected, each.actual, autojunk=False) for each in found)
+        return sum(1 - pair.ratio() for pair in pairs)
+
+    @cached_property
+    def _masked(self) -> JSON:
+        return redact(self._scope["args"], self._tool.input_schema)
+
+    @cached_property
+    def _places(self) -> SecretPlaces:
+        return SecretPlaces(SchemaIndex(self._tool.input_schema, {}))
+
+    def _of_arguments(self, matcher: Matcher) -> list[str]:
+        """The differences of the arguments; where a secret is concerned, only their places."""
+        scope, masked = self._scope, self._masked
+        found = matcher.differences(scope["args"], scope)
+        shown: list[Difference | None] = [*found]
+        if masked != scope["args"]:
+            told = {
+                difference.pointer: difference
+                for difference in matcher.differences(masked, with_arguments(scope, masked))
+            }
+            shown = [told.get(difference.pointer) for difference in found]
+        seen = SeenSecrets(scope["args"], self._tool.input_schema)
+        for plain in _plain(matcher.expected()):
+            seen.add(plain, self._tool.input_schema)
+        pairs = zip(shown, found, strict=True)
+        return [f"args{_without_secrets(safe, real, masked, self._places, seen)}" for safe, real in pairs]
 
 
-def why_not(rule: Rule, tool: Descriptor, scope: Scope, number: int, state: MockState) -> list[str]:
-    """Why a rule does not answer a call, in words; empty if it does. What is secret is not told."""
-    try:
-        reasons = [] if rule.args is None else _differences(rule.args, tool, scope)
-        if rule.call is not None:
-            reasons += [f"call number: {difference}" for difference in rule.call.differences(number, scope)]
-        if not reasons and not rule.matches(scope, number):
-            reasons.append("the condition `if` is false")
-    except ExpressionError as error:
-        return [f"it can't be judged: {error.message}"]
-    if not reasons and rule.reply_at(state) is None:
-        many = len(rule.replies)
-        reasons.append(f"exhausted: its {many} repl{'y is' if many == 1 else 'ies are'} used up")
-    return reasons
+def _of_state(difference: Difference) -> str:
+    """A named state that is another one, in words."""
+    machine = next(iter(keys_of(difference.pointer)), "")
+    there, wanted = difference.actual.strip('"'), difference.expected.strip('"')
+    if not machine:
+        return f"the states are {there}, the rule wants {wanted}"
+    return f"state `{machine}` is {there}, the rule wants {wanted}"
 
 
-def _differences(matcher: Matcher, tool: Descriptor, scope: Scope) -> list[str]:
-    """The differences of the arguments; where a secret is concerned, only their places."""
-    found = matcher.differences(scope["args"], scope)
-    masked = redact(scope["args"], tool.input_schema)
-    shown: list[Difference | None] = [*found]
-    if masked != scope["args"]:
-        again = matcher.differences(masked, {**scope, "args": masked})
-        told = {difference.pointer: difference for difference in again}
-        shown = [told.get(difference.pointer) for difference in found]
-    places = SecretPlaces(SchemaIndex(tool.input_schema, {}))
-    seen = SeenSecrets(scope["args"], tool.input_schema)
-    for plain in _plain(matcher.expected()):
-        seen.add(plain, tool.input_schema)
-    pairs = zip(shown, found, strict=True)
-    return [f"args{_without_secrets(safe, real, masked, places, seen)}" for safe, real in pairs]
+def _exhausted(rule: Rule) -> str:
+    many, calls = len(rule.replies), rule.ends[-1]
+    used = f"its {many} repl{'y is' if many == 1 else 'ies are'} used up"
+    return f"exhausted: {used}" + (f", after {calls} calls" if calls != many else "")
 
 
 def _without_secrets(

@@ -1,0 +1,384 @@
+"""Mocks that keep something: a fresh store, many rules, the start of a scenario, a call that changes rows.
+
+The store is the retail world of the shared data, or where that is absent one of its size that is made here. Beside it
+stands what a person writes by hand: a copy of the store for each task, and functions over it.
+
+    python benchmarks/mocks.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+from calls import ARGUMENTS, a_round, runtime_of, weather
+from rounds import Round, Row, interleaved, line
+
+from toolcrib import Executors, Runtime, run_scenario
+from toolcrib.executors.mock.choosing import choice_of
+from toolcrib.executors.mock.rules import choose, compile_rules
+from toolcrib.executors.mock.scope import MockState
+from toolcrib.loading.sources import parse
+
+ROOT = Path(__file__).resolve().parents[1]
+
+TASKS = 5
+"""Tasks in one round, each in a fresh session."""
+
+RULES = 1_000
+
+CALLS = 2_000
+"""Calls in one round, and choices among rules."""
+
+SCENARIOS = 200
+"""Scenarios in one round."""
+
+Store = dict[str, dict[str, Any]]
+
+
+class ByHand:
+    """Three tools of the shop, as a person writes them: on a copy of the store, without any check of arguments."""
+
+    def __init__(self, store: Store) -> None:
+        copied = deepcopy(store)
+        self.orders, self.users = copied["orders"], copied["users"]
+
+    def get_user_details(self, user_id: str) -> Any:
+        return self.users.get(user_id, "Error: user not found")
+
+    def get_order_details(self, order_id: str) -> Any:
+        return self.orders.get(order_id, "Error: order not found")
+
+    def cancel_pending_order(self, order_id: str, reason: str) -> Any:
+        order = self.orders.get(order_id)
+        if order is None:
+            return "Error: order not found"
+        if order["status"] != "pending":
+            return "Error: non-pending order cannot be cancelled"
+        if reason not in {"no longer needed", "ordered by mistake"}:
+            return "Error: invalid reason"
+        methods = self.users[order["user_id"]]["payment_methods"]
+        refunds = []
+        for paid in order["payment_history"]:
+            method = methods[paid["payment_method_id"]]
+            refunds.append({**paid, "transaction_type": "refund"})
+            if method["source"] == "gift_card":
+                method["balance"] = round(method["balance"] + paid["amount"], 2)
+        order["payment_history"] += refunds
+        order["status"] = "cancelled"
+        order["cancel_reason"] = reason
+        return order
+
+
+def made_store() -> Store:
+    """A store of 1,000 orders, 500 users and 50 products."""
+    address = {
+        "address1": "1 Elm Street",
+        "address2": "",
+        "city": "Salem",
+        "country": "USA",
+        "state": "OR",
+        "zip": "97301",
+    }
+    options = {"colour": "grey", "size": "M"}
+    products = {
+        str(number): {
+            "name": f"Product {number}",
+            "product_id": str(number),
+            "variants": {
+                f"{number}-{each}": {
+                    "item_id": f"{number}-{each}",
+                    "options": options,
+                    "available": True,
+                    "price": 10.5,
+                }
+                for each in range(12)
+            },
+        }
+        for number in range(50)
+    }
+    users = {
+        f"user_{number}": {
+            "name": {"first_name": "Kim", "last_name": f"No{number}"},
+            "address": address,
+            "email": f"kim{number}@example.com",
+            "payment_methods": {
+                f"gift_card_{number}": {"source": "gift_card", "balance": 50, "id": f"gift_card_{number}"}
+            },
+            "orders": [f"#{number}", f"#{number + 500}"],
+        }
+        for number in range(500)
+    }
+    orders = {
+        f"#{number}": {
+            "order_id": f"#{number}",
+            "user_id": f"user_{number % 500}",
+            "address": address,
+            "items": [
+                {
+                    "name": "Product 1",
+                    "product_id": "1",
+                    "item_id": f"1-{each}",
+                    "price": 10.5,
+                    "options": options,
+                }
+                for each in range(3)
+            ],
+            "fulfillments": [],
+            "status": "pending",
+            "payment_history": [
+                {
+                    "transaction_type": "payment",
+                    "amount": 31.5,
+                    "payment_method_id": f"gift_card_{number % 500}",
+                }
+            ],
+        }
+        for number in range(1_000)
+    }
+    return {"orders": orders, "users": users, "products": products}
+
+
+@contextmanager
+def world() -> Iterator[tuple[Store, Runtime]]:
+    """The store, and the pack of the shop over it."""
+    shared = Path(os.environ.get("TOOLCRIB_SHARED_DATA") or ROOT.parent / "shared" / "data") / "tau-retail"
+    with TemporaryDirectory() as made:
+        folder = shared if shared.is_dir() else Path(made)
+        if folder is not shared:
+            for name, rows in made_store().items():
+                (folder / f"{name}.json").write_text(json.dumps(rows), encoding="utf-8")
+        names = ("orders", "users", "products")
+        store = {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names}
+        before = os.environ.get("TAU_RETAIL_DATA")
+        os.environ["TAU_RETAIL_DATA"] = str(folder)
+        try:
+            yield store, Runtime.open(ROOT / "packs" / "retail", index=False, strict=True)
+        finally:
+            if before is None:
+                del os.environ["TAU_RETAIL_DATA"]
+            else:
+                os.environ["TAU_RETAIL_DATA"] = before
+
+
+def tasks_of(store: Store) -> list[list[tuple[str, dict[str, Any]]]]:
+    """Look up a customer and a pending order of theirs, and cancel it."""
+    pending = [order for order in store["orders"].values() if order["status"] == "pending"]
+    return [
+        [
+            ("get_user_details", {"user_id": order["user_id"]}),
+            ("get_order_details", {"order_id": order["order_id"]}),
+            ("cancel_pending_order", {"order_id": order["order_id"], "reason": "no longer needed"}),
+        ]
+        for order in pending[:TASKS]
+    ]
+
+
+def fresh_stores(loop: asyncio.AbstractEventLoop, rounds: int = 30) -> Row:
+    """A fresh session and a task's calls beside a copy of the store and the same calls of functions."""
+    with world() as (store, tools):
+        tasks = tasks_of(store)
+
+        async def ours() -> list[list[Any]]:
+            answers = []
+            for task in tasks:
+                session = tools.session()
+                answers.append([(await session.call(name, arguments)).value for name, arguments in task])
+            return answers
+
+        def by_hand() -> list[list[Any]]:
+            answers = []
+            for task in tasks:
+                shop = ByHand(store)
+                answers.append([getattr(shop, name)(**arguments) for name, arguments in task])
+            return answers
+
+        assert [task[-1] for task in loop.run_until_complete(ours())] == [task[-1] for task in by_hand()]
+        times = interleaved(
+            {"ours": timed(lambda: loop.run_until_complete(ours()), TASKS), "by hand": timed(by_hand, TASKS)},
+            rounds,
+        )
+    return Row(
+        "a fresh session over 1,550 rows and three calls",
+        "by hand, copy.deepcopy of the store",
+        times["ours"],
+        times["by hand"],
+        20,
+        faster=True,
+    )
+
+
+def timed(work: Callable[[], object], count: int) -> Round:
+    """A round of something that is done so many times; its time is that of one."""
+
+    def round_() -> float:
+        started = perf_counter()
+        work()
+        return (perf_counter() - started) / count
+
+    return round_
+
+
+def ruled(rules: int) -> dict[str, Any]:
+    """A tool whose rules differ in one argument; each asks for another one besides."""
+    return {
+        "name": f"of_{rules}",
+        "input_schema": {"type": "object"},
+        "mock": {
+            "rules": [
+                {"when": {"args": {"lot": f"lot-{number}", "kind": "auction"}}, "reply": {"result": number}}
+                for number in range(rules)
+            ]
+        },
+    }
+
+
+def chosen_by_hand(table: dict[str, tuple[dict[str, Any], int]], arguments: dict[str, Any]) -> int | None:
+    """The answer that stands in a table under one argument, if all that it asks for is there."""
+    found = table.get(arguments["lot"])
+    if found is None:
+        return None
+    for key, value in found[0].items():
+        if arguments.get(key) != value:
+            return None
+    return found[1]
+
+
+def choosing(rounds: int = 30) -> Row:
+    """Choosing among 1,000 rules, without the call around it, beside a dictionary and the comparison by hand."""
+    tools = runtime_of(ruled(RULES))
+    rules = compile_rules(tools.registry[f"of_{RULES}"], [])
+    choice = choice_of(rules)
+    assert choice is not None
+    state = MockState()
+    wanted = [{"lot": f"lot-{number * 7 % RULES}", "kind": "auction"} for number in range(CALLS)]
+    scopes: list[dict[str, Any]] = [{"args": arguments} for arguments in wanted]
+    table = {
+        f"lot-{number}": ({"lot": f"lot-{number}", "kind": "auction"}, number) for number in range(RULES)
+    }
+
+    def ours() -> list[Any]:
+        return [choose(choice.left_for(scope["args"]), scope, 1, state) for scope in scopes]
+
+    def by_hand() -> list[Any]:
+        return [chosen_by_hand(table, arguments) for arguments in wanted]
+
+    assert [rules.index(chosen[0]) for chosen in ours()[:20]] == by_hand()[:20]
+    times = interleaved({"ours": timed(ours, CALLS), "by hand": timed(by_hand, CALLS)}, rounds)
+    return Row(
+        f"choosing among {RULES:,} rules that differ in one argument",
+        "one dictionary look-up and the comparison",
+        times["ours"],
+        times["by hand"],
+        5,
+    )
+
+
+def calls_of_rules(loop: asyncio.AbstractEventLoop, rounds: int = 15) -> Row:
+    """A call that the last of 1,000 rules answers beside one that the last of two answers."""
+    tools = runtime_of(ruled(RULES), ruled(2))
+    last = {"lot": f"lot-{RULES - 1}", "kind": "auction"}
+    times = interleaved(
+        {
+            "many": a_round(loop, partial(tools.call, f"of_{RULES}", last), CALLS),
+            "few": a_round(loop, partial(tools.call, "of_2", {"lot": "lot-1", "kind": "auction"}), CALLS),
+        },
+        rounds,
+    )
+    return Row(f"a call among {RULES:,} rules", "among 2", times["many"], times["few"], None)
+
+
+def starts(loop: asyncio.AbstractEventLoop, rounds: int = 15) -> Row:
+    """A scenario of one call over the large store beside one of a mock that keeps nothing."""
+    kinds = Executors.installed()
+    with world() as (store, tools):
+        order = next(iter(store["orders"]))
+        look_up: dict[str, Any] = {
+            "scenario": "look_up",
+            "steps": [{"call": "get_order_details", "args": {"order_id": order}}],
+        }
+        ask: dict[str, Any] = {"scenario": "ask", "steps": [{"call": "weather", "args": ARGUMENTS}]}
+        (keeping,) = parse("benchmark.json", [look_up], kinds).scenarios
+        (plain,) = parse("benchmark.json", [ask], kinds).scenarios
+        others = runtime_of(weather())
+
+        def run(runtime: Runtime, scenario: Any) -> Callable[[], Awaitable[object]]:
+            return lambda: run_scenario(runtime, scenario)
+
+        assert loop.run_until_complete(run_scenario(tools, keeping)).passed
+        times = interleaved(
+            {
+                "keeping": a_round(loop, run(tools, keeping), SCENARIOS),
+                "plain": a_round(loop, run(others, plain), SCENARIOS),
+            },
+            rounds,
+        )
+    return Row(
+        "a scenario of one look-up in 1,550 rows",
+        "one call that keeps nothing",
+        times["keeping"],
+        times["plain"],
+        None,
+    )
+
+
+def calls_of_stores(loop: asyncio.AbstractEventLoop, rounds: int = 30) -> Iterator[Row]:
+    """A call that reads a row, and one that changes a row, beside calls that are answered the same from the file."""
+    with world() as (store, tools):
+        order, user = next(iter(store["orders"])), next(iter(store["users"]))
+        moved = {**store["users"][user]["address"], "zip": "00000"}
+        for name, arguments, answer, what in (
+            ("get_order_details", {"order_id": order}, store["orders"][order], "reads a row"),
+            (
+                "modify_user_address",
+                {"user_id": user, **moved},
+                {**store["users"][user], "address": moved},
+                "changes a row",
+            ),
+        ):
+            tool = tools.registry[name]
+            schemas = {"input_schema": tool.input_schema, "output_schema": tool.output_schema}
+            static = runtime_of({"name": name, **schemas, "mock": {"result": answer}})
+            assert loop.run_until_complete(tools.call(name, arguments)).value == answer
+            assert loop.run_until_complete(static.call(name, arguments)).value == answer
+            times = interleaved(
+                {
+                    "stored": a_round(loop, partial(tools.call, name, arguments), CALLS),
+                    "static": a_round(loop, partial(static.call, name, arguments), CALLS),
+                },
+                rounds,
+            )
+            yield Row(
+                f"a call that {what}, of 1,550",
+                "the same answer, fixed",
+                times["stored"],
+                times["static"],
+                None,
+            )
+
+
+def rows() -> Iterator[Row]:
+    """All measures of this file."""
+    loop = asyncio.new_event_loop()
+    try:
+        yield fresh_stores(loop)
+        yield choosing()
+        yield calls_of_rules(loop)
+        yield starts(loop)
+        yield from calls_of_stores(loop)
+    finally:
+        loop.close()
+
+
+if __name__ == "__main__":
+    for row in rows():
+        print(line(row), flush=True)

@@ -87,9 +87,9 @@ def write(folder: Path, store: Store) -> None:
 
 
 @contextmanager
-def opened(folder: Path, pack: Path = PACK) -> Iterator[Runtime]:
+def opened(folder: Path) -> Iterator[Runtime]:
     """The pack over the store of a folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TAU_RETAIL_DATA", str(folder))
-        with Runtime.open(pack, strict=True, index=False) as runtime:
+        with Runtime.open(PACK, strict=True, index=False) as runtime:
             yield runtime

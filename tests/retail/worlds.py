@@ -59,11 +59,11 @@ class ToolCall(NamedTuple):
     arguments: dict[str, Any]
 
 
-def world(seed: int) -> Store:
-    """A world of about five products, six users and eighteen orders."""
+def world(seed: int, size: int = 1) -> Store:
+    """A world of about four products, and for each of its size six users and eighteen orders."""
     draw = Random(f"world {seed}")
     products = _products(draw)
-    users = _users(draw)
+    users = _users(draw, draw.randint(4, 7) * size)
     orders: dict[str, Row] = {}
     for user_id, user in users.items():
         for _ in range(draw.randint(2, 4)):
@@ -103,9 +103,9 @@ def _price(draw: Random, lowest: int) -> float:
     return cents // 100 if draw.random() < 0.1 else cents / 100
 
 
-def _users(draw: Random) -> dict[str, Row]:
+def _users(draw: Random, many: int) -> dict[str, Row]:
     users = {}
-    for number in range(draw.randint(4, 7)):
+    for number in range(many):
         name = {"first_name": draw.choice(FIRST), "last_name": draw.choice(LAST)}
         sources = draw.choice(SOURCES)
         methods = [_method(draw, source, f"{number}{place}") for place, source in enumerate(sources)]
@@ -260,7 +260,7 @@ class _Shopper:
     def _order_id(self, tool: str) -> str:
         """An order of the user in the status that the tool needs, most likely one that was visited before."""
         if self._spoilt():
-            return self.draw.choice(("#W9", "W1000", "", *self.store["orders"]))
+            return self.draw.choice(("#W9", "W1000", "", *self.draw.sample(list(self.store["orders"]), 3)))
         status = NEEDED.get(tool, "pending")
         visited = self.visited.setdefault(status, [])
         if not visited or self.draw.random() < 0.3:

@@ -41,10 +41,10 @@ __all__ = [
     "INTEGER_DIGITS",
     "NODES",
     "Document",
+    "decoded_text",
     "first_bytes",
     "parse_documents",
     "parse_json",
-    "parse_large_json",
     "read_documents",
     "recalled_document",
     "restore_text",
@@ -220,23 +220,6 @@ def parse_json(source: str, text: str | bytes) -> tuple[JSON, list[Problem]]:
     return value, [problem.at(source, problem.line, problem.column) for problem in problems]
 
 
-def parse_large_json(source: str, text: bytes) -> tuple[Document | None, list[Problem]]:
-    """The one value of a JSON text of any length and number of values; None, with problems, where it is none.
-
-    Depth, digits and form are bounded as those of any document.
-    """
-    problems = Problems()
-    decoded, found = "", []
-    try:
-        decoded = _decoded(text, problems, len(text))
-        found = jsontext.read_json(decoded, problems, whole=True, nodes=None)
-    except Stopped:
-        pass
-    shared = _Text(decoded, as_json=True, whole=True)
-    document = Document(source, 0, found[0].line, found[0].value, shared) if found else None
-    return document, [problem.at(source, problem.line, problem.column) for problem in problems]
-
-
 def _read(text: str | bytes, problems: Problems, *, as_json: bool, whole: bool) -> tuple[str, list[Found]]:
     decoded = ""
     try:
@@ -248,8 +231,8 @@ def _read(text: str | bytes, problems: Problems, *, as_json: bool, whole: bool) 
         return decoded, []
 
 
-def _decoded(text: str | bytes, problems: Problems, most: int = BYTES) -> str:
-    if len(text) > most:
+def _decoded(text: str | bytes, problems: Problems) -> str:
+    if len(text) > BYTES:
         _refuse_size(len(text), problems)
     try:
         data = text.encode() if isinstance(text, str) else text
@@ -258,8 +241,17 @@ def _decoded(text: str | bytes, problems: Problems, most: int = BYTES) -> str:
         line, column = _line_and_column(error.object[: error.start])
         problems.report(Problem(code="lone_surrogate", message=message, line=line, column=column))
         raise Stopped from None
-    if len(data) > most:
+    if len(data) > BYTES:
         _refuse_size(len(data), problems)
+    return decoded_text(data, problems)
+
+
+def decoded_text(data: bytes, problems: Problems) -> str:
+    """The text of a file, without a mark of byte order.
+
+    Raises:
+        Stopped: It is no UTF-8, which was told.
+    """
     try:
         return data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:

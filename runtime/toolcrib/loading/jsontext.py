@@ -75,26 +75,17 @@ _STRICT: Final = json.JSONDecoder(
 _LENIENT: Final = json.JSONDecoder(parse_int=len, parse_constant=len)
 
 
-def read_json(
-    text: str, problems: Problems, *, whole: bool = False, nodes: int | None = NODES
-) -> list[Found]:
+def read_json(text: str, problems: Problems, *, whole: bool = False) -> list[Found]:
     """The document of a text, or the elements of its list unless it is `whole`.
 
     An element with a fault is left out; a text that is no JSON gives nothing at all.
-
-    Args:
-        text: The text.
-        problems: Receives what is wrong with it.
-        whole: Whether a list is one document.
-        nodes: So many keys and values it may hold; None for any number.
     """
     listed = is_list(text) and not whole
     documents: list[Found] = []
     try:
-        if not _is_bounded(text, nodes):
-            _refuse_unbounded(text, problems, nodes)
+        check_bounds(text, problems, NODES)
         if _collect(text, documents, listed=listed):
-            _report_faults(text, problems, listed=listed)
+            report_faults(text, problems, listed=listed)
         elif not documents:
             problems.report(
                 Problem(
@@ -102,7 +93,7 @@ def read_json(
                 )
             )
     except json.JSONDecodeError as error:
-        _report_syntax(text, error, problems)
+        report_syntax(text, error, problems)
         return []
     except Stopped:
         return []
@@ -111,42 +102,48 @@ def read_json(
 
 def is_list(text: str) -> bool:
     """Whether the text's one value is a list, each element of which is a document."""
-    return text.startswith("[", _after_blanks(text, 0))
+    return text.startswith("[", after_blanks(text, 0))
 
 
-def _after_blanks(text: str, start: int) -> int:
+def after_blanks(text: str, start: int) -> int:
+    """The first place from `start` on that is no blank."""
     match = _BLANKS.match(text, start)
     return match.end() if match else start
 
 
 def _collect(text: str, documents: list[Found], *, listed: bool) -> bool:
     """Decode the documents one by one; True if one of them was left out for a fault."""
-    at = _after_blanks(text, 0)
+    at = after_blanks(text, 0)
     faulty, index, line, counted = False, 0, 1, 0
     if listed:
-        at = _after_blanks(text, at + 1)
+        at = after_blanks(text, at + 1)
     going = not (listed and text.startswith("]", at))
     while going:
         line, counted = line + text.count("\n", counted, at), at
-        sound, value, at = _decode(text, at)
+        sound, value, at = decode_at(text, at)
         faulty = faulty or not sound
         if sound:
             documents.append(Found(index, line, value))
         index += 1
-        at = _after_blanks(text, at)
+        at = after_blanks(text, at)
         going = listed and text.startswith(",", at)
         if going:
-            at = _after_blanks(text, at + 1)
+            at = after_blanks(text, at + 1)
     if listed:
         if not text.startswith("]", at):
             raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
-        at = _after_blanks(text, at + 1)
+        at = after_blanks(text, at + 1)
     if at != len(text):
         raise json.JSONDecodeError("Extra data", text, at)
     return faulty
 
 
-def _decode(text: str, at: int) -> tuple[bool, JSON, int]:
+def decode_at(text: str, at: int) -> tuple[bool, JSON, int]:
+    """Whether the value that begins at a place is without fault, the value, and where it ends.
+
+    Raises:
+        JSONDecodeError: There is no value.
+    """
     try:
         value, end = _STRICT.raw_decode(text, at)
     except _Fault:
@@ -157,6 +154,16 @@ def _decode(text: str, at: int) -> tuple[bool, JSON, int]:
         except UnicodeEncodeError:
             return False, None, end
     return True, value, end
+
+
+def check_bounds(text: str, problems: Problems, nodes: int | None) -> None:
+    """Look whether a text is nested too deep, or holds more keys and values than `nodes`; None for any number.
+
+    Raises:
+        Stopped: It is, which was told.
+    """
+    if not _is_bounded(text, nodes):
+        _refuse_unbounded(text, problems, nodes)
 
 
 def _is_bounded(text: str, most: int | None) -> bool:
@@ -190,7 +197,9 @@ def _refuse_unbounded(text: str, problems: Problems, most: int | None) -> None:
             raise Stopped
 
 
-def _report_faults(text: str, problems: Problems, *, listed: bool) -> None:
+def report_faults(text: str, problems: Problems, *, listed: bool = False) -> None:
+    """Tell what JSON's grammar allows in a text and we do not."""
+
     def report(place: Place, code: str, message: str, hint: str) -> None:
         mark, pointer = place.mark, place.pointer()
         if listed:
@@ -225,7 +234,8 @@ def _check_number(place: Place, report: _Report) -> None:
         report(place, "number_too_long", message, hint)
 
 
-def _report_syntax(text: str, error: json.JSONDecodeError, problems: Problems) -> None:
+def report_syntax(text: str, error: json.JSONDecodeError, problems: Problems) -> None:
+    """Tell why a text is no JSON."""
     if not text.strip():
         problems.report(
             Problem(code="empty_document", message="the text is empty", line=1, column=1, severity="notice")

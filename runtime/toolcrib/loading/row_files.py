@@ -10,7 +10,8 @@ from os.path import splitext
 from typing import Any, Final
 
 from toolcrib.errors import Problem
-from toolcrib.loading.documents import parse_documents, parse_json, parse_large_json
+from toolcrib.loading.documents import parse_documents, parse_json
+from toolcrib.loading.large_json import LargeJSON
 from toolcrib.loading.marks import INTEGER_DIGITS, clipped
 from toolcrib.loading.rows import MOST, Written
 from toolcrib.model import JSON, Schema
@@ -40,9 +41,9 @@ def ending(name: str) -> str:
 def _from_json(
     source: str, content: bytes, _schema: Schema | None, problems: list[Problem]
 ) -> Written | None:
-    document, faults = parse_large_json(source, content)
-    problems += _as_errors(faults)
-    return None if document is None else Written(document.value, document.place)
+    text = LargeJSON(source, content)
+    problems += _as_errors(text.problems)
+    return None if text.problems else Written(text.value, text.place)
 
 
 def _from_yaml(

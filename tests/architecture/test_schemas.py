@@ -10,11 +10,12 @@ import pytest
 
 from toolcrib.clock import parse_duration
 from toolcrib.executors import Executors
-from toolcrib.loading.expectations import PARTS, Expectation, Made, Verify
+from toolcrib.loading.expectations import KEPT, PARTS, Expectation, Made, Verify
 from toolcrib.loading.limits import limits_of
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.projects import DEFAULT_SOURCES, Profile, Project, SourceEntry
-from toolcrib.loading.scenarios import Parallel, Scenario, Step
+from toolcrib.loading.scenarios import Scenario
+from toolcrib.loading.steps import Advance, Parallel, Step
 from toolcrib.model import Annotations, Bounds, Descriptor, Example, Limits, Outcome, Toolset
 from toolcrib.schemas import KINDS, KNOWN_MODES, LATER_KEYS, envelope, with_blocks
 from toolcrib.validation import check_schema, validate
@@ -77,20 +78,23 @@ def test_what_a_project_may_give_tools_is_what_descriptors_may_say():
 
 
 def test_a_scenario_has_the_fields_of_its_schema():
-    of_one_run = {"values", "run", "base"}
-    told = field_names(Scenario, name="scenario", start="clock") - {"origin"} - of_one_run
-    assert told == properties("scenario")
-    assert properties("scenario", "properties", "clock") == {"start"}
+    of_one_run = {"values", "run", "order", "base"}
+    kept = {"store", "state"}  # one fixture
+    told = field_names(Scenario, name="scenario", start="clock", real="clock") - {"origin"} - of_one_run
+    assert told - {"fixture"} | kept == properties("scenario")
+    assert properties("scenario", "properties", "clock") == {"start", "mode"}
     places = {"pointer", "number", "branch", "within"}
     assert field_names(Step, save_as="as") - places - {"written"} == properties("scenario", "$defs", "step")
     assert field_names(Parallel, calls="parallel") - places == properties("scenario", "$defs", "parallel")
+    assert field_names(Advance, seconds="advance") - places == properties("scenario", "$defs", "advance")
     assert {"outcome", "golden", *PARTS} == properties("scenario", "$defs", "expect")
     assert field_names(Expectation) == {"outcome", "golden", "parts"}
 
 
 def test_a_verification_has_the_fields_of_its_schema():
     forbidden = {"never"}  # calls with 0 times
-    assert field_names(Verify) | forbidden == properties("scenario", "properties", "verify")
+    told = field_names(Verify) - {"kept"} | forbidden | {*KEPT}
+    assert told == properties("scenario", "properties", "verify")
     assert field_names(Made) - {"pointer"} == properties("scenario", "$defs", "made")
     assert field_names(Made) - {"pointer", "times"} == properties("scenario", "$defs", "forbidden")
 

@@ -162,6 +162,8 @@ def _number_for(pattern: JSON) -> str:
 
 def parse_verification(entry: Mapping[str, Any], names: Names, problems: list[Problem]) -> Verify:
     """Compile what must be true at the end; `names` is what came of all steps."""
+    if not entry:
+        return NO_RULES
     required = [
         _made(made, f"/verify/calls/{index}", made.get("times", {"$gte": 1}), names, problems)
         for index, made in enumerate(entry.get("calls", ()))

@@ -231,13 +231,20 @@ def examples_of(tool: Descriptor) -> Scenario | None:
 
 
 def furnished(tool: Descriptor, scenario: Scenario) -> Descriptor:
-    """The tool with the scenario's collections and named states, in place of those of its pack that have their names."""
-    if scenario.fixture is NO_FIXTURE:
-        return tool
-    from toolcrib.loading.stores import fixture_with  # noqa: PLC0415 -- as above
+    """The tool with the scenario's collections and named states, and with what goes wrong with it there.
 
-    fixture = fixture_with(tool.fixture, scenario.fixture.collections, scenario.fixture.machines)
-    return tool._replace(fixture=fixture)
+    Collections and states take the place of those of its pack that have their names.
+    """
+    if scenario.fixture is not NO_FIXTURE:
+        from toolcrib.loading.stores import fixture_with  # noqa: PLC0415 -- as above
+
+        fixture = fixture_with(tool.fixture, scenario.fixture.collections, scenario.fixture.machines)
+        tool = tool._replace(fixture=fixture)
+    if scenario.faults:
+        from toolcrib.loading.faults import faults_of  # noqa: PLC0415 -- as above
+
+        tool = tool._replace(faults=faults_of(tool, scenario.faults))
+    return tool
 
 
 def mocked(tool: Descriptor, scenario: Scenario) -> Descriptor:

@@ -20,7 +20,7 @@ class Failure(NamedTuple):
 
     Attributes:
         what: `outcome`, `result`, `golden`, `error`, `content`, `attempts`, `elapsed`, `args` of a step; `calls`,
-            `order`, `store`, `state`, `budget` of the end; `worker` where the run itself was lost.
+            `order`, `store`, `state`, `budget` of the end; `fault` that did not happen; `unused_rules`; `worker` where the run itself was lost.
         lines: What was expected and what was there.
         pointer: Where the scenario says so.
     """
@@ -79,6 +79,7 @@ class ScenarioReport:
         seed: The seed that was used.
         passed: Whether everything was as the scenario says.
         failures: What `verify` found.
+        warnings: What is odd and fails no run: rules of its own mocks that no call used.
         duration: Seconds of real time.
         virtual: Seconds of virtual time.
     """
@@ -94,6 +95,7 @@ class ScenarioReport:
         "scenario",
         "seed",
         "virtual",
+        "warnings",
     )
 
     def __init__(
@@ -104,6 +106,7 @@ class ScenarioReport:
         steps: Callable[[], tuple[StepReport, ...]],
         passed: bool,
         failures: tuple[Failure, ...] = (),
+        warnings: tuple[Failure, ...] = (),
         duration: float = 0.0,
         virtual: float = 0.0,
         digest: Callable[[], str] = str,
@@ -113,6 +116,7 @@ class ScenarioReport:
         self.seed = seed
         self.passed = passed
         self.failures = failures
+        self.warnings = warnings
         self.duration = duration
         self.virtual = virtual
         self._tell = steps
@@ -148,7 +152,7 @@ class ScenarioReport:
     def __str__(self) -> str:
         """The failure as one readable block; one line for a scenario that passed."""
         if self.passed:
-            return f"passed {self.scenario.name}"
+            return "\n".join([f"passed {self.scenario.name}", *self._warned])
         lines = []
         for fault in self.faults:
             place = self.scenario.origin.place(fault.pointer)
@@ -157,9 +161,13 @@ class ScenarioReport:
         left = self._left()
         if left:
             lines.append(f"  {left} later step{'s' if left != 1 else ''} did not run")
-        lines += [f"  {line}" for line in self.order_lines]
+        lines += [*self._warned, *(f"  {line}" for line in self.order_lines)]
         lines.append(f"  seed {self.seed}")
         return "\n".join(lines)
+
+    @property
+    def _warned(self) -> list[str]:
+        return [f"  warning: {line}" for warning in self.warnings for line in warning.lines]
 
     @property
     def order_lines(self) -> list[str]:
@@ -195,6 +203,7 @@ class ScenarioReport:
             "digest": self.digest,
             "steps": [_step_json(self.scenario, step) for step in self.steps],
             "failures": [_failure_json(self.scenario, failure) for failure in self.failures],
+            "warnings": [_failure_json(self.scenario, warning) for warning in self.warnings],
         }
 
 
@@ -216,10 +225,13 @@ def _fault_of(step: StepReport) -> Fault:
     )
 
 
+_TITLES = {"worker": "run", "fault": "fault", "unused_rules": "mocks"}
+
+
 def _fault_at_end(failure: Failure) -> Fault:
     return Fault(
         what=failure.what,
-        title="run" if failure.what == "worker" else "verify",
+        title=_TITLES.get(failure.what, "verify"),
         pointer=failure.pointer,
         head=failure.lines[0],
         lines=failure.lines,

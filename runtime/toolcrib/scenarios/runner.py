@@ -18,11 +18,13 @@ from toolcrib.model import JSON, Outcome, Result
 from toolcrib.rendering import Rendering
 from toolcrib.scenarios.answers import compare, is_good, saved
 from toolcrib.scenarios.digests import digest_of
+from toolcrib.scenarios.failing import never_happened, not_due
 from toolcrib.scenarios.goldens import GoldenChange, judge_golden
 from toolcrib.scenarios.kept import Kept, RunScope
 from toolcrib.scenarios.logs import Happened, Log
 from toolcrib.scenarios.reports import Failure, ScenarioReport
 from toolcrib.scenarios.tools import registry_for
+from toolcrib.scenarios.unused import unused
 from toolcrib.scenarios.verifying import Ending
 from toolcrib.scenarios.verifying import verify as verified
 from toolcrib.session import Session
@@ -60,7 +62,7 @@ async def run_scenario(
         passed = await run.to_the_end()
     finally:
         await session.aclose()
-    failures = run.verified() if passed and scenario.verify is not NO_RULES else ()
+    failures = run.verified() if passed else ()
     virtual = None if scenario.real else session.clock.monotonic()
     return ScenarioReport(
         scenario=scenario,
@@ -68,6 +70,7 @@ async def run_scenario(
         steps=run.log.reports,
         passed=passed and not failures,
         failures=failures,
+        warnings=run.warnings,
         duration=RealClock.monotonic() - started,
         virtual=virtual or 0.0,
         digest=lambda: digest_of(run.log.reports(), run.log.hidden(run.kept.changes()), virtual),
@@ -81,6 +84,7 @@ class _Run:
         log: What happened.
         kept: What the mocks keep.
         advanced: Seconds by which steps moved time on.
+        warnings: What is odd about the run and fails it not.
     """
 
     def __init__(self, session: Session, scenario: Scenario, *, update: bool) -> None:
@@ -93,6 +97,7 @@ class _Run:
             self._scope["matrix"] = dict(scenario.values)
         self.log = Log(session.registry)
         self.advanced = 0.0
+        self.warnings: tuple[Failure, ...] = ()
         self._began = session.clock.monotonic()
 
     async def to_the_end(self) -> bool:
@@ -219,6 +224,8 @@ class _Run:
     ) -> tuple[list[Failure], GoldenChange | None]:
         step, _args, result, _wrong = happened
         failures = [] if result is None else [*compare(step, result, masked, scope)]
+        if failures and self._scenario.faults:
+            failures += not_due(self._session, self._scenario, step.call)
         if step.expect.golden is None or masked.outcome is not Outcome.OK:
             return failures, None
         return failures, self._golden(step, step.expect.golden, masked, failures)
@@ -237,12 +244,22 @@ class _Run:
         return None
 
     def verified(self) -> tuple[Failure, ...]:
-        """What is not as the scenario's `verify` says."""
+        """What is not as it must be at the end: what `verify` says, and faults that did not happen."""
+        scenario = self._scenario
+        found = never_happened(self._session, scenario) if scenario.faults else []
+        if scenario.mocks and scenario.verify.unused_rules != "ignore":
+            left = unused(self._session, scenario)
+            if scenario.verify.unused_rules == "error":
+                found += left
+            else:
+                self.warnings = tuple(left)
+        if scenario.verify is NO_RULES and not found:
+            return ()
         log = self.log
         recorded = log.recorded()
         spent = {"calls": len(recorded), "attempts": log.attempts(), "elapsed": self._elapsed()}
         ending = Ending(recorded, self.scope(), log.show, self.kept, spent)
-        return log.safe(verified(self._scenario.verify, ending))
+        return log.safe([*verified(scenario.verify, ending), *found])
 
     def _elapsed(self) -> float:
         """Seconds since the first step began, without those that steps have moved time on by."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from toolcrib.in_force import with_modes
 from toolcrib.loading.scenarios import Scenario, furnished, mocked
 from toolcrib.model import NO_FIXTURE
@@ -9,15 +11,27 @@ from toolcrib.registry import Registry
 
 
 def registry_for(registry: Registry, scenario: Scenario) -> Registry:
-    """The tools as a scenario sees them: its modes, then its store and its mocks."""
-    if not (scenario.modes or scenario.mocks or scenario.fixture is not NO_FIXTURE):
+    """The tools as a run of a scenario sees them: its modes, then its store, its faults and its mocks.
+
+    They are derived once for all runs in which they are the same.
+    """
+    furnishes = bool(scenario.faults) or scenario.fixture is not NO_FIXTURE
+    if not (scenario.modes or scenario.mocks or furnishes):
         return registry
+    run = _settled(scenario) if scenario.faults else scenario
 
     def derive() -> Registry:
-        moded = with_modes(registry, scenario.modes)
-        if scenario.fixture is not NO_FIXTURE:
-            moded = moded.changed(tool=lambda tool: furnished(tool, scenario))
-        return moded.with_tools(mocked(moded[name], scenario) for name in scenario.mocks)
+        moded = with_modes(registry, run.modes)
+        if furnishes:
+            moded = moded.changed(tool=lambda tool: furnished(tool, run))
+        return moded.with_tools(mocked(moded[name], run) for name in run.mocks)
 
-    why = (scenario.modes, scenario.mocks, scenario.fixture, scenario.origin)
-    return registry.derived_once(why, derive)
+    return registry.derived_once((run.modes, run.mocks, run.fixture, run.faults, run.origin), derive)
+
+
+def _settled(scenario: Scenario) -> Scenario:
+    """The scenario with the faults of this run of it; the scenario itself where they are those of every run."""
+    from toolcrib.loading.faults import settled  # noqa: PLC0415 -- in most scenarios nothing goes wrong
+
+    faults = settled(scenario.faults, {"matrix": dict(scenario.values), "run": scenario.run})
+    return scenario if faults == scenario.faults else replace(scenario, faults=faults)

@@ -26,6 +26,7 @@ class PackedReport(NamedTuple):
     passed: bool
     steps: tuple[PackedStep, ...]
     failures: tuple[Failure, ...]
+    warnings: tuple[Failure, ...]
     duration: float
     virtual: float
     digest: str
@@ -40,6 +41,7 @@ def packed(report: ScenarioReport) -> PackedReport:
             PackedStep(step.args, _plain(step.result), step.failures, step.golden) for step in report.steps
         ),
         failures=report.failures,
+        warnings=report.warnings,
         duration=report.duration,
         virtual=report.virtual,
         digest=report.digest,
@@ -69,6 +71,7 @@ def unpacked(report: PackedReport, scenario: Scenario) -> ScenarioReport:
         steps=lambda: steps,
         passed=report.passed,
         failures=report.failures,
+        warnings=report.warnings,
         duration=report.duration,
         virtual=report.virtual,
         digest=lambda: report.digest,

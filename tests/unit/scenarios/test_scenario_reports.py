@@ -191,6 +191,7 @@ def test_the_json_of_a_report_is_stable():
             }
         ],
         "failures": [],
+        "warnings": [],
     }
 
 

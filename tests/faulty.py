@@ -1,0 +1,91 @@
+"""Tools that are made to fail: what tests of faults are made of."""
+
+from __future__ import annotations
+
+from textwrap import dedent, indent
+from typing import Any
+
+from in_memory import MOCKS, loaded
+from toolcrib import Executors, Problem, Runtime, Scenario, VirtualClock
+from toolcrib.loading.faults import faults_of, settled
+from toolcrib.loading.linking import link
+from toolcrib.loading.scenarios import mocked
+from toolcrib.registry import Registry
+from toolcrib.session import Session
+from toolcrib.store import store_of
+
+ORDER = "{type: object, required: [id, n], properties: {id: {type: string}, n: {type: integer, minimum: 0}}}"
+"""The output schema of `ordered`."""
+
+REPEATABLE = "annotations: {idempotent: true}"
+
+
+def ordered(*, more: str = "", name: str = "tool") -> str:
+    """A mocked tool that answers with the number of times that it acted."""
+    return dedent(f"""
+        name: {name}
+        input_schema: {{}}
+        output_schema: {ORDER}
+        timeout: 10s
+        {more}
+        mock:
+          result: {{id: A, n: "{{{{ seq('acted') }}}}"}}
+        ---
+    """)
+
+
+def scenario_text(faults: str, more: str = "") -> str:
+    """A scenario that says what goes wrong; its steps are not played."""
+    steps = "steps: [{call: nobody, expect: {outcome: not_found}}]"
+    return f"scenario: failing\nfaults:\n{indent(dedent(faults), '  ')}\n{dedent(more)}\n{steps}\n"
+
+
+def read(text: str, faults: str, *, executors: Executors = MOCKS, more: str = "") -> tuple[Any, Scenario]:
+    """Tools and a scenario that are without error."""
+    found = loaded(
+        f"{text.rstrip().removesuffix('---')}\n---\n{scenario_text(faults, more)}", None, executors
+    )
+    assert [str(problem) for problem in found.problems if problem.severity == "error"] == []
+    return found, found.scenarios[0]
+
+
+def wrong(text: str, faults: str, more: str = "") -> list[tuple[str, str]]:
+    """Code and pointer of all that is wrong with faults."""
+    return [(problem.code, problem.pointer) for problem in problems(text, faults, more)]
+
+
+def problems(text: str, faults: str, more: str = "") -> list[Problem]:
+    """All that is wrong with faults."""
+    found = loaded(f"{text.rstrip().removesuffix('---')}\n---\n{scenario_text(faults, more)}")
+    tools = {tool.name: tool for tool in found.tools}
+    linked = [problem for scenario in found.scenarios for problem in link(scenario, tools, MOCKS, {})]
+    return [*found.problems, *linked]
+
+
+def failing(
+    text: str,
+    faults: str,
+    *,
+    executors: Executors = MOCKS,
+    more: str = "",
+    session: dict[str, Any] | None = None,
+    **options: Any,
+) -> Session:
+    """A session in which tools fail, on virtual time unless told otherwise; `more` are other keys of the scenario."""
+    found, scenario = read(text, faults, executors=executors, more=more)
+    runtime = Runtime.of(found, executors=executors, **options)
+    return runtime.session(
+        **{"clock": VirtualClock(), "registry": faulty(runtime, scenario), **(session or {})}
+    )
+
+
+def faulty(runtime: Runtime, scenario: Scenario) -> Registry:
+    """The tools of a runtime as a scenario sees them."""
+    due = settled(scenario.faults, {"matrix": {}, "run": 1})
+    seen = [mocked(tool, scenario) for tool in runtime.registry.values()]
+    return runtime.registry.with_tools(tool._replace(faults=faults_of(tool, due)) for tool in seen)
+
+
+def acted(session: Session) -> int:
+    """How often the tools of a session acted that are made of `ordered`."""
+    return store_of(session).version.numbers.get("acted", 0)

@@ -97,7 +97,10 @@ def pages() -> dict[str, str]:
             f"One block for each mode follows: [mock](mock.md), [live](live.md), [mcp](mcp.md).\n\n{BEYOND}",
         ),
         "mock.md": schema_page(
-            "Mode mock", mock, "Names and functions of expressions: [expressions](expressions.md)."
+            "Mode mock",
+            mock,
+            "By example: [the mock language](mock-language.md). Names and functions of expressions: "
+            "[expressions](expressions.md).",
         ),
         "live.md": schema_page("Mode live", live, LIVE_NOTE),
         "mcp.md": schema_page("Mode mcp", mcp, MCP_NOTE) + "\n" + written("mcp"),

@@ -15,6 +15,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     "README.md",
     "docs/tutorial.md",
+    "docs/tutorial-order-system.md",
+    "docs/reference/mock-language.md",
     *(
         f"docs/{folder}/{page.name}"
         for folder in ("how-to", "explanation")

@@ -27,6 +27,19 @@ state:
 """
 
 
+TAKE = """
+    rows:
+      it: {in: accounts, key: "{{ args.id }}", missing: no such account}
+    guard:
+    - {if: "{{ it.balance < args.sum }}", error: {code: poor, message: "only {{ it.balance }}"}}
+    effects:
+    - {decrement: it.balance, by: "{{ args.sum }}"}
+    - {insert: log, key: "{{ seq('log') | string }}", value: {who: "{{ args.id }}"}}
+    - {goto: {till: open}}
+"""
+"""The beginning of a reply that takes a sum of an account, and writes that down."""
+
+
 def loaded_with(
     text: str,
     store: str = ACCOUNTS,

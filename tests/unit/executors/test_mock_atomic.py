@@ -7,23 +7,12 @@ import asyncio
 import pytest
 
 from in_memory import mocked
-from keeping import calls, changed, keeping
+from keeping import TAKE, calls, changed, keeping
 from toolcrib import Outcome
 from toolcrib.store import store_of
 
-TAKE = """
-    rows:
-      it: {in: accounts, key: "{{ args.id }}", missing: no such account}
-    guard:
-    - {if: "{{ it.balance < args.sum }}", error: {code: poor, message: "only {{ it.balance }}"}}
-    effects:
-    - {decrement: it.balance, by: "{{ args.sum }}"}
-    - {insert: log, key: "{{ seq('log') | string }}", value: {who: "{{ args.id }}"}}
-    - {goto: {till: open}}
-"""
 
-
-def took(answer, *given, more="", output="{}", state=False):
+def took(answer, *given, more="", output="{}"):
     session = keeping(mocked(TAKE + answer, output=output, more=more)).session()
     results = calls(session, *given)
     return results, session
@@ -100,14 +89,16 @@ def test_an_answer_that_is_nested_too_deeply_changes_nothing():
     deep: object = 1
     for _ in range(60):
         deep = [deep]
-    answer = '    result: ' + "[" * 41 + '"{{ args.deep }}"' + "]" * 41 + "\n"
+    answer = "    result: " + "[" * 41 + '"{{ args.deep }}"' + "]" * 41 + "\n"
     (result,), session = took(answer, {"id": "ada", "sum": 1, "deep": deep})
     assert result.outcome is Outcome.INVALID_RESULT
     assert untouched(session)
 
 
 def test_a_reply_that_answers_an_error_may_have_effects():
-    (result,), session = took("    error: {code: declined, details: {left: '{{ it.balance }}'}}\n", {"id": "ada", "sum": 1})
+    (result,), session = took(
+        "    error: {code: declined, details: {left: '{{ it.balance }}'}}\n", {"id": "ada", "sum": 1}
+    )
     assert (result.outcome, result.error.details) == (Outcome.TOOL_ERROR, {"left": 9})
     assert changed(session)["accounts"]["ada"]["balance"] == 9
 

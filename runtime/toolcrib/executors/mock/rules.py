@@ -242,13 +242,16 @@ def _never_in(pattern: dict[str, JSON], place: str, tool: Descriptor) -> Iterato
     machines = tool.fixture.machines
     for name, wanted in pattern.items():
         machine, at = machines.get(name), f"{place}/{pointer_step(name)}"
-        if name.startswith("$"):
+        if name in {"$any", "$all"} and isinstance(wanted, list):
+            for index, part in enumerate(wanted):
+                yield from _never_in(part, f"{at}/{index}", tool) if isinstance(part, dict) else ()
+        elif name.startswith("$"):
             continue
-        if machine is None:
+        elif machine is None:
             there = ", ".join(f"`{known}`" for known in machines) or "none"
             message = f"no machine is called `{name}`; those of `state:` are: {there}"
             hint = did_you_mean(name, machines) or f"write `state: {{{name}: ...}}` in the pack or scenario"
-            yield Problem(code="unknown_state", message=message, pointer=at, hint=hint)
+            yield Problem(code="unknown_machine", message=message, pointer=at, hint=hint)
         elif machine.states and any(True for _ in impossible(wanted, {"enum": list[JSON](machine.states)})):
             message = f"`{name}` is never {compact(wanted)}; its states are {', '.join(machine.states)}"
             hint = did_you_mean(wanted, machine.states) if isinstance(wanted, str) else ""

@@ -51,9 +51,11 @@ class Choice:
         if not isinstance(arguments, dict) or self._key not in arguments:
             return self._unlisted
         value = arguments[self._key]
+        if type(value) is str and self._short is not None:
+            return self._short.get(value, self._unlisted)
         if isinstance(value, dict | list):
             return self._unlisted
-        key: Hashable = value if type(value) is str else frozen(value)
+        key: Hashable = frozen(value)
         if self._short is not None:
             return self._short.get(key, self._unlisted)
         return self._merged(key)

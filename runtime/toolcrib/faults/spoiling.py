@@ -160,7 +160,9 @@ def _possible(schema: JSON, path: list[str]) -> bool:
         if not _of_type(sites, "object", "array"):
             return False
         step: str | int = key
-        if not _of_type(sites, "object") and (key == "-" or key.isdecimal()):
+        if not _of_type(sites, "object"):
+            if key != "-" and not key.isdecimal():
+                return False
             step = 0 if key == "-" else int(key)
         sites = _surely(index, index.below(sites, step))
         if any(site.schema is False for site in sites):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from toolcrib.errors import ExpressionError, Problem
-from toolcrib.executors.mock.failing import Failing, compile_error
 from toolcrib.executors.mock.places import Names
+from toolcrib.failing import Failing, compile_error
 from toolcrib.model import Result
 from toolcrib.rendering.forms import compile_test, read_loop
 from toolcrib.rendering.loops import Loop

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from toolcrib.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.executors.mock.content import compile_content
-from toolcrib.executors.mock.failing import compile_error
-from toolcrib.executors.mock.pacing import Latency, Report, compile_latency, compile_progress
+from toolcrib.executors.mock.pacing import Report, compile_progress
 from toolcrib.executors.mock.scope import KEPT, Scope, names_for
+from toolcrib.failing import compile_error
+from toolcrib.latency import Latency, compile_latency
 from toolcrib.model import JSON, Content, Descriptor, Result
 from toolcrib.rendering import (
     Expression,

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from toolcrib.errors import ExpressionError, Problem, did_you_mean
-from toolcrib.executors.mock.failing import Failing, compile_error
 from toolcrib.executors.mock.ground import Ground
 from toolcrib.executors.mock.places import Location, Names, Place, compile_place, key_text, look
+from toolcrib.failing import Failing, compile_error
 from toolcrib.model import JSON, Descriptor
 from toolcrib.pointers import pointer_step
 from toolcrib.rendering import compile_value
@@ -67,7 +67,7 @@ def compile_rows(
         The rows in order, and the names that expressions may read when there are these rows.
     """
     rows: dict[str, Row] = {}
-    inner: dict[str, Any] = dict(names)
+    inner: dict[str, Any] = {**names, "key_of": ()} if block else dict(names)
     for name, entry in block.items():
         place = f"{pointer}/{pointer_step(name)}"
         check_name(name, inner, problems, place)

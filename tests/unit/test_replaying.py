@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from in_memory import MOCKS, runtime_of
-from toolcrib import Executors, Problem, Result
+from toolcrib import Executors, Problem, Result, Runtime
 from toolcrib.replaying import RecordedCall, RecordedTask, check_task, parse_tasks, replay
 from toolcrib.testing import FunctionExecutor
 
@@ -173,6 +173,70 @@ async def test_rows_that_were_to_change_and_did_not():
     ]
     assert report.tasks[1].as_recorded
     assert str(report) == "0 of 0 results as recorded; changed rows of 1 of 2 tasks equal"
+
+
+YARD = """
+name: yard
+version: "1.0.0"
+tools: [yard.yaml]
+store:
+  ships: {key: id, rows: [{id: vega, berth: 1}, {id: argo, berth: 2}]}
+"""
+
+YARD_TOOLS = """
+name: move
+input_schema: {type: object, properties: {id: {type: string}, berth: {type: integer}}, required: [id, berth]}
+mock: {crud: {update: ships, key: "{{ args.id }}", missing: no such ship, set: {berth: "{{ args.berth }}"}}}
+---
+name: scrap
+input_schema: {type: object, properties: {id: {type: string}}, required: [id]}
+mock:
+  rows: {ship: {in: ships, key: "{{ args.id }}", missing: no such ship}}
+  effects: [{delete: ship}]
+  result: gone
+---
+name: launch
+input_schema: {type: object, properties: {id: {type: string}}, required: [id]}
+mock:
+  effects: [{insert: ships, key: "{{ args.id }}", value: {id: "{{ args.id }}", berth: 9}}]
+  result: afloat
+"""
+
+
+@pytest.fixture
+def yard(tmp_path):
+    """A runtime whose tools change rows."""
+    (tmp_path / "pack.yaml").write_text(YARD, encoding="utf-8")
+    (tmp_path / "yard.yaml").write_text(YARD_TOOLS, encoding="utf-8")
+    return Runtime.open(tmp_path, index=False, strict=True)
+
+
+MOVE = ("move", {"id": "vega", "berth": 3}, '{"id": "vega", "berth": 3}')
+BACK = ("move", {"id": "vega", "berth": 1}, '{"id": "vega", "berth": 1}')
+SCRAP = ("scrap", {"id": "argo"}, "gone")
+LAUNCH = ("launch", {"id": "lyra"}, "afloat")
+
+
+async def test_rows_that_were_changed_inserted_and_deleted(yard):
+    rows = {"ships": {"vega": {"id": "vega", "berth": 3.0}, "argo": None, "lyra": {"berth": 9, "id": "lyra"}}}
+    async with yard:
+        report = await replay(
+            yard, [task(MOVE, SCRAP, LAUNCH, rows=rows), task(MOVE, BACK), task(SCRAP, SCRAP)]
+        )
+    assert [each.as_recorded for each in report.tasks] == [True, True, False]  # each began with a fresh store
+    assert str(report.tasks[2].deviations[0]).splitlines()[1:] == ['  expected "gone", got "no such ship"']
+
+
+async def test_rows_that_differ_are_told_with_their_pointers(yard):
+    rows = {"ships": {"vega": {"id": "vega", "berth": 4}, "lyra": {"id": "lyra", "berth": 9}}}
+    async with yard:
+        report = await replay(yard, [task(MOVE, SCRAP, rows=rows)])
+    (deviation,) = report.tasks[0].deviations
+    assert [str(each) for each in deviation.differences] == [
+        "/ships/vega/berth: expected 4, got 3",
+        '/ships/lyra: expected {"id": "lyra", "berth": 9}, got nothing',
+        "/ships/argo: expected nothing, got null",
+    ]
 
 
 async def test_no_secret_is_told():

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import decoded_text
@@ -25,6 +25,8 @@ from toolcrib.loading.jsontext import (
 from toolcrib.loading.marks import Mark, Problems, Stopped, clipped, is_encodable, roots
 from toolcrib.model import JSON
 from toolcrib.pointers import keys_of, pointer_step
+
+_KEYS: Final = json.JSONDecoder()
 
 
 class _Member(NamedTuple):
@@ -140,12 +142,12 @@ class LargeJSON:
         at = after_blanks(text, at + 1)
         while not text.startswith(("}", "]"), at):
             key = at
-            step: JSON = str(index)
+            step = str(index)
             if keyed:
-                _sound, step, at = decode_at(text, at)
+                step, at = _KEYS.raw_decode(text, at)
                 at = after_blanks(text, after_blanks(text, at) + 1)
             end = decode_at(text, at)[2]
-            yield _Member(str(step), key, at, end)
+            yield _Member(step, key, at, end)
             index += 1
             at = after_blanks(text, end)
             if text.startswith(",", at):

@@ -107,7 +107,8 @@ class Retail:
         raise Refusal("Error: user not found")
 
     def list_all_product_types(self) -> dict[str, str]:
-        # "`list_all_product_types` answers a JSON object name -> product id, sorted by name"
+        # "`list_all_product_types` answers a JSON object name -> product id, sorted by name". Read as: in the
+        # order of characters, capital letters before small ones.
         named = {product["name"]: product["product_id"] for product in self.products.values()}
         return dict(sorted(named.items()))
 

@@ -190,19 +190,34 @@ def _history(draw: Random, items: Sequence[Row], methods: Sequence[str]) -> list
 
 def _fill_gift_cards(draw: Random, orders: Sequence[Row], user: Row, products: Mapping[str, Row]) -> None:
     """Lay balances upon edges: what something costs, a cent less, a cent more."""
-    amounts = [entry["amount"] for order in orders for entry in order["payment_history"][:1]]
-    rises = [
-        round(variant["price"] - item["price"], 2)
-        for order in orders
-        for item in order["items"]
-        for variant in products[item["product_id"]]["variants"].values()
-        if variant["price"] > item["price"]
-    ]
-    for method in user["payment_methods"].values():
+    for method_id, method in user["payment_methods"].items():
         if method["source"] != "gift_card" or draw.random() < 0.25:
             continue
-        edge = draw.choice(draw.choice([found for found in (amounts, rises, rises) if found] or [[5]]))
+        edges = [found for found in (_dues(orders, method_id), _rises(orders, products)) if found]
+        edge = draw.choice(draw.choice(edges or [[5]]))
         method["balance"] = max(round(edge + draw.choice((-CENT, 0, 0, CENT)), 2), 0)
+
+
+def _dues(orders: Sequence[Row], method_id: str) -> list[float]:
+    """What pending orders cost that are paid otherwise."""
+    histories = [order["payment_history"] for order in orders if order["status"] == "pending"]
+    return [
+        history[0]["amount"]
+        for history in histories
+        if len(history) == 1 and history[0]["payment_method_id"] != method_id
+    ]
+
+
+def _rises(orders: Sequence[Row], products: Mapping[str, Row]) -> list[float]:
+    """By how much items of pending and delivered orders could become dearer."""
+    return [
+        round(variant["price"] - item["price"], 2)
+        for order in orders
+        if order["status"] in {"pending", "delivered"}
+        for item in order["items"]
+        for variant in products[item["product_id"]]["variants"].values()
+        if variant["available"] and variant["price"] > item["price"]
+    ]
 
 
 def session(

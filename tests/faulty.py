@@ -7,10 +7,9 @@ from typing import Any
 
 from in_memory import MOCKS, loaded
 from toolcrib import Executors, Problem, Runtime, Scenario, VirtualClock
-from toolcrib.loading.faults import faults_of, settled
 from toolcrib.loading.linking import link
-from toolcrib.loading.scenarios import mocked
 from toolcrib.registry import Registry
+from toolcrib.scenarios.tools import registry_for
 from toolcrib.session import Session
 from toolcrib.store import store_of
 
@@ -81,9 +80,7 @@ def failing(
 
 def faulty(runtime: Runtime, scenario: Scenario) -> Registry:
     """The tools of a runtime as a scenario sees them."""
-    due = settled(scenario.faults, {"matrix": {}, "run": 1})
-    seen = [mocked(tool, scenario) for tool in runtime.registry.values()]
-    return runtime.registry.with_tools(tool._replace(faults=faults_of(tool, due)) for tool in seen)
+    return registry_for(runtime.registry, scenario)
 
 
 def acted(session: Session) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -132,6 +133,12 @@ class DiskFiles:
             raise OSError(_too_large(name))
         return path.read_bytes()
 
+    def pass_over(self, name: str) -> None:
+        """Note a file that is named, and not read now."""
+        if "\0" not in name:
+            self.touched.add(str(self.folder / name))
+            self.touched.add(os.path.realpath(self.folder / name))
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryFiles:
@@ -157,6 +164,20 @@ class MemoryFiles:
         Raises:
             OSError: It is not there, or the name leads outside.
         """
+        path = self._path(name)
+        content = self.contents.get(path)
+        if content is None:
+            hint = did_you_mean(path, self.contents)
+            raise FileNotFoundError(f"there is no file `{clipped(name)}`{'; ' + hint if hint else ''}")
+        self.touched.add(self.key + path)
+        return content.encode("utf-8") if isinstance(content, str) else content
+
+    def pass_over(self, name: str) -> None:
+        """Note a file that is named, and not read now."""
+        with suppress(PermissionError):
+            self.touched.add(self.key + self._path(name))
+
+    def _path(self, name: str) -> str:
         parts: list[str] = []
         for part in PurePosixPath(self.folder, name).parts:
             if part != "..":
@@ -165,13 +186,7 @@ class MemoryFiles:
                 parts.pop()
             else:
                 raise PermissionError(f"`{clipped(name)}` leads outside")
-        path = "/".join(parts)
-        content = self.contents.get(path)
-        if content is None:
-            hint = did_you_mean(path, self.contents)
-            raise FileNotFoundError(f"there is no file `{clipped(name)}`{'; ' + hint if hint else ''}")
-        self.touched.add(self.key + path)
-        return content.encode("utf-8") if isinstance(content, str) else content
+        return "/".join(parts)
 
 
 class KeptFiles:

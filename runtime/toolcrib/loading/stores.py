@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -211,7 +211,17 @@ def _looked_up(text: str, pointer: str, files: Files | None, problems: list[Prob
         if not value and (piece.default is None or piece.source != "env"):
             problems.append(_not_there(piece, pointer))
         parts.append(value or piece.default or "")
+    if anywhere:
+        _pass_over(pieces, files)
     return _Path("".join(parts), anywhere) if len(problems) == before else None
+
+
+def _pass_over(pieces: Sequence[str | Variable], files: Files | None) -> None:
+    """The file that would be read without the operator's word is still the pack's: no document, and travels with it."""
+    pass_over: Callable[[str], None] | None = getattr(files, "pass_over", None)
+    texts = [plain(piece) if isinstance(piece, str) else piece.default for piece in pieces]
+    if pass_over is not None and None not in texts:
+        pass_over("".join(text for text in texts if text is not None))
 
 
 def _not_there(variable: Variable, pointer: str) -> Problem:

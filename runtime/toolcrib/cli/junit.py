@@ -73,6 +73,9 @@ def _case(report: ScenarioReport) -> ET.Element:
         kind = "error" if first.what == "worker" else "failure"
         message = _safe(f"{first.title}: {first.what}: {first.head}")
         ET.SubElement(case, kind, message=message, type=first.what).text = _safe(str(report))
+    if report.warnings:
+        lines = [report.warned(warning) for warning in report.warnings]
+        ET.SubElement(case, "system-out").text = _safe("\n".join(lines))
     return case
 
 

@@ -17,7 +17,14 @@ from toolcrib.cli.options import Reading, json_option, paths_argument, reading_o
 from toolcrib.cli.planning import Plan
 from toolcrib.cli.playing import play, progress
 from toolcrib.cli.printing import json_text, plural, problem_text
-from toolcrib.cli.summary import run_document, slowest_lines, summary_lines
+from toolcrib.cli.summary import (
+    run_document,
+    slowest_lines,
+    summary_lines,
+    trace_lines,
+    warning_lines,
+    warnings_of,
+)
 from toolcrib.clock import RealClock
 from toolcrib.engine import Runtime
 from toolcrib.loading.matrices import MOST_RUNS
@@ -88,6 +95,12 @@ def _processors() -> int:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the reports as JUnit XML too.",
 )
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Tell each run in a line, with a digest of all that happened: equal runs have equal ones.",
+)
 @click.option("--slowest", type=click.IntRange(1), metavar="N", help="Tell which N took longest.")
 @click.option(
     "--format",
@@ -114,6 +127,7 @@ def command(
     update: bool,
     watch: bool,
     junit: Path | None,
+    verbose: bool,
     slowest: int | None,
     form: str,
     as_json: bool,
@@ -138,6 +152,7 @@ def command(
         fail_fast=fail_fast,
         junit=junit,
         slowest=slowest or 0,
+        verbose=verbose,
     )
     if watch:
         from toolcrib.cli.rerunning import keep_running  # noqa: PLC0415 -- most runs watch nothing
@@ -153,6 +168,7 @@ class _Options(NamedTuple):
     fail_fast: bool
     junit: Path | None
     slowest: int
+    verbose: bool = False
 
 
 class Round(NamedTuple):
@@ -176,6 +192,7 @@ class _Run(NamedTuple):
     updated: Sequence[Updated]
     duration: float
     slowest: int
+    verbose: bool = False
 
     @property
     def failed(self) -> bool:
@@ -202,7 +219,7 @@ def one_round(plan: Plan, options: _Options) -> Round:
         )
     updated = update_goldens(reports) if options.update else []
     duration = RealClock().monotonic() - started
-    run = _Run(runtime, scenarios, reports, updated, duration, options.slowest)
+    run = _Run(runtime, scenarios, reports, updated, duration, options.slowest, options.verbose)
     if options.junit is not None:
         _write_junit(run, options.junit)
     for line in _FORMS[options.form](run):
@@ -249,7 +266,10 @@ def _as_json(run: _Run) -> Iterator[str]:
 
 
 def _as_text(run: _Run) -> Iterator[str]:
+    if run.verbose:
+        yield from (escape_terminal(line) for line in trace_lines(run.reports))
     yield from _failure_lines(run.reports)
+    yield from (escape_terminal(line) for line in warning_lines(run.reports))
     yield from (escape_terminal(str(update)) for update in run.updated)
     if run.reports:
         yield from slowest_lines(run.reports, run.slowest)
@@ -271,6 +291,15 @@ def _as_github(run: _Run) -> Iterator[str]:
                 line=origin.locate(fault.pointer)[0] or origin.line,
                 title=f"{report.scenario.name} › {fault.title}",
             )
+    for report, warning in warnings_of(run.reports):
+        origin = report.scenario.origin
+        yield workflow_command(
+            "warning",
+            warning.lines[0],
+            file=origin.source,
+            line=origin.locate(warning.pointer)[0] or origin.line,
+            title=report.scenario.base or report.scenario.name,
+        )
     yield from (no_commands(line) for line in _as_text(run))
 
 

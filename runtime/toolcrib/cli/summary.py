@@ -14,7 +14,7 @@ from toolcrib.cli.printing import plural, table
 from toolcrib.engine import Runtime
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.model import Result
-from toolcrib.scenarios import ScenarioReport
+from toolcrib.scenarios import Failure, ScenarioReport
 
 
 def results_of(reports: Sequence[ScenarioReport]) -> list[tuple[str, Result]]:
@@ -70,6 +70,48 @@ def summary_lines(runtime: Runtime, reports: Sequence[ScenarioReport], duration:
     outcomes = Counter(result.outcome.value for _tool, result in results_of(reports))
     yield "outcomes: " + ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
     yield _verdict(runtime, reports, duration)
+
+
+def trace_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
+    """Each run in a line: how it ended, its calls, its virtual time, the beginning of the digest of its trace."""
+    if reports:
+        yield ""
+        yield from table(
+            [
+                (
+                    "passed" if report.passed else "failed",
+                    report.scenario.name,
+                    plural(len(results_of([report])), "call"),
+                    spoken(report.virtual),
+                    report.digest[:DIGITS],
+                )
+                for report in reports
+            ]
+        )
+
+
+DIGITS = 16
+"""Of a digest, as many as people compare."""
+
+
+def warning_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
+    """The warnings, a line each."""
+    for place, (report, warning) in enumerate(warnings_of(reports)):
+        name = report.scenario.base or report.scenario.name
+        where = report.scenario.origin.place(warning.pointer)
+        yield f"{'' if place else chr(10)}warning: {name}: {warning.lines[0]} ({where})"
+
+
+def warnings_of(reports: Sequence[ScenarioReport]) -> Iterator[tuple[ScenarioReport, Failure]]:
+    """What is odd about scenarios of which not all runs failed: only what is so in each of their runs."""
+    runs: dict[tuple[str, int], list[ScenarioReport]] = {}
+    for report in reports:
+        runs.setdefault((report.scenario.origin.source, report.scenario.origin.line), []).append(report)
+    for several in runs.values():
+        first, *others = several
+        for warning in first.warnings if any(report.passed for report in several) else ():
+            if all(warning in other.warnings for other in others):
+                yield first, warning
 
 
 def slowest_lines(reports: Sequence[ScenarioReport], most: int) -> Iterator[str]:

@@ -21,7 +21,12 @@ def never_happened(session: Session, scenario: Scenario) -> list[Failure]:
 
 def not_due(session: Session, scenario: Scenario, tool: str) -> list[Failure]:
     """Why faults of a tool have not happened so far, for a step of it that went otherwise than expected."""
-    return [*_told(session, (fault for fault in scenario.faults if fnmatchcase(tool, fault.tool)))]
+    told = _told(session, (fault for fault in scenario.faults if fnmatchcase(tool, fault.tool)))
+    place = scenario.origin.place
+    return [
+        missed._replace(lines=(f"{missed.lines[0].removeprefix('fault ')} ({place(missed.pointer)})",))
+        for missed in told
+    ]
 
 
 def _told(session: Session, faults: Iterator[Fault]) -> Iterator[Failure]:
@@ -30,6 +35,4 @@ def _told(session: Session, faults: Iterator[Fault]) -> Iterator[Failure]:
     for fault in faults:
         why = why_not_due(session, fault.name)
         if why:
-            yield Failure(
-                what=WHAT, lines=(f"{why} ({fault.origin.place(fault.pointer)})",), pointer=fault.pointer
-            )
+            yield Failure(what=WHAT, lines=(why,), pointer=fault.pointer)

@@ -167,7 +167,11 @@ class ScenarioReport:
 
     @property
     def _warned(self) -> list[str]:
-        return [f"  warning: {line}" for warning in self.warnings for line in warning.lines]
+        return [f"  {self.warned(warning)}" for warning in self.warnings]
+
+    def warned(self, warning: Failure) -> str:
+        """One of the warnings as a line, with its place."""
+        return f"warning: {warning.lines[0]} ({self.scenario.origin.place(warning.pointer)})"
 
     @property
     def order_lines(self) -> list[str]:

@@ -25,7 +25,7 @@ def unused(session: Session, scenario: Scenario) -> Iterator[Failure]:
             for what, place in _unused_in(block, used):
                 line = f"no call used {what} in the mock of `{tool}`"
                 pointer = f"/mocks/{pointer_step(tool)}{place}"
-                yield Failure(WHAT, (f"{line} ({scenario.origin.place(pointer)})",), pointer)
+                yield Failure(WHAT, (line,), pointer)
 
 
 def _unused_in(block: Mapping[str, Any], used: Mapping[str, int]) -> Iterator[tuple[str, str]]:

@@ -306,7 +306,7 @@ def test_watch_runs_again_when_files_change_and_ends_with_ctrl_c(trip, tools, jo
     command.hear("waiting for changes")
     scenario.write_text("scenario: again\nstep: []\n", encoding="utf-8")
     told = "".join(command.hear("waiting for changes"))
-    assert "did you mean `steps`?" in told
+    assert "did you mean `steps`" in told
     code, out, err = command.interrupted()
     assert (code, err) == (exit_codes.INTERRUPTED, "interrupted\n")
     assert [line.split()[1] for line in out.splitlines() if line.startswith("descriptors/trips/trip.")] == [

@@ -64,10 +64,10 @@ CASES = [
 def test_what_no_call_used_is_a_warning_unless_said_otherwise(mock, calls, what, pointers):
     report = run(mock, calls)
     assert report.passed
-    lines = [f"no call used {one} in the mock of `pay` (tools.yaml:11)" for one in what]
+    lines = [f"no call used {one} in the mock of `pay`" for one in what]
     assert [line for warning in report.warnings for line in warning.lines] == lines
     assert [warning.pointer for warning in report.warnings] == pointers
-    assert str(report).splitlines() == ["passed s", *(f"  warning: {line}" for line in lines)]
+    assert str(report).splitlines() == ["passed s", *(f"  warning: {line} (tools.yaml:11)" for line in lines)]
     failed = run(mock, calls, "verify: {unused_rules: error}")
     assert failed.passed == (not what)
     assert [(failure.what, failure.lines) for failure in failed.failures] == [
@@ -80,7 +80,7 @@ def test_an_error_is_a_block_of_the_report():
     report = run(RULES, "[{call: pay}, {call: pay, args: {id: 2}}]", "verify: {unused_rules: error}")
     assert str(report).splitlines()[:2] == [
         "FAILED s › mocks (tools.yaml:11)",
-        "  no call used `dear` in the mock of `pay` (tools.yaml:11)",
+        "  no call used `dear` in the mock of `pay`",
     ]
 
 

@@ -135,9 +135,12 @@ class _Attempts:
         session = self._call.context.session
         if isinstance(session.clock, RealClock):
             return random.random()  # noqa: S311 -- other processes must not draw the same
-        from toolcrib.generation.draws import Draw  # noqa: PLC0415 -- virtual time, which is to repeat itself
+        from toolcrib.counting import numbers_of  # noqa: PLC0415 -- virtual time, which is to repeat itself
+        from toolcrib.generation.draws import Draw  # noqa: PLC0415 -- as above
 
-        return Draw(session.seed, "backoff", session.id, self._call.id, self._made).number(0, 1)
+        tool = self._call.tool.name
+        number = numbers_of(session, tool).of(self._call)
+        return Draw(session.seed, "backoff", session.id, tool, number, self._made).number(0, 1)
 
     def _stops(self, state: RetryCallState) -> bool:
         deadline = self._call.deadline

@@ -99,6 +99,27 @@ def test_with_a_seed_the_same_waits_come_again_and_with_another_others():
     assert waits(1) != waits(2)
 
 
+def test_other_sessions_change_no_wait_and_each_call_waits_for_itself():
+    script = Script(failed(503))
+    runtime = reaching(script, QUIET)
+
+    async def waits():
+        session = runtime.session(id="one", seed=7, clock=VirtualClock())
+        script.times.clear()
+        await session.call("tool")
+        first = waits_of(script)
+        script.times.clear()
+        await session.call("tool")
+        return first, waits_of(script)
+
+    async def twice():
+        return await waits(), await waits()
+
+    before, after = asyncio.run(twice())
+    assert before == after
+    assert before[0] != before[1]
+
+
 def test_on_real_time_the_waits_are_not_those_of_the_seed():
     def ended():
         script = Script(failed(503))

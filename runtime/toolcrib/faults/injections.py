@@ -214,7 +214,7 @@ ANSWERED = frozenset({Outcome.OK, Outcome.TOOL_ERROR, Outcome.INVALID_RESULT})
 """How calls end that the tool has answered, so that there is something to lose."""
 
 
-def _lost(subject: Subject, code: str, what: str) -> Injection:
+def _lost(subject: Subject, called: str, what: str) -> Injection:
     """The tool acts, and what it answers never arrives whole."""
     name = subject.tool.name
 
@@ -223,11 +223,11 @@ def _lost(subject: Subject, code: str, what: str) -> Injection:
         if result.outcome not in ANSWERED:
             return Ended(result, happened=False)
         if attempt.repeatable:
-            lost = Result.failed(Outcome.TRANSPORT_ERROR, f"`{name}`: {what}", code=code, retryable=True)
+            lost = Result.failed(Outcome.TRANSPORT_ERROR, f"`{name}`: {what}", code=called, retryable=True)
         else:
             message = f"`{name}`: {what}; the call was sent, so it may have acted"
             lost = Result.failed(
-                Outcome.UNKNOWN_OUTCOME, message, code=code, details={"may_have_acted": True}
+                Outcome.UNKNOWN_OUTCOME, message, code=called, details={"may_have_acted": True}
             )
         return Ended(lost)
 

@@ -12,6 +12,7 @@ from toolcrib.executors.mock.rows import Fitting, compile_fitting
 from toolcrib.executors.mock.work import unknown_state
 from toolcrib.model import JSON
 from toolcrib.pointers import pointer_step
+from toolcrib.rendering.forms import compile_test
 from toolcrib.rendering.operators import add, is_number, subtract
 from toolcrib.rendering.values import Run, Scope, bounded_list, bounded_number, kind, list_of_names
 
@@ -139,13 +140,13 @@ def _one_or_some(entry: dict[str, Any], pointer: str, ground: Ground) -> tuple[P
 
 def _update(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
     at_set = f"{pointer.rpartition('/')[0]}/set"
-    setting = ground.value(entry["set"], at_set)
+    compute, used = _setting(entry["set"], at_set, ground)
     target = _one_or_some(entry, pointer, ground)
     if target is None:
         return _NOTHING
     place, chosen = target
     _check_keys(entry["set"], place, chosen, at_set, ground)
-    find, compute = _targets(place, chosen), setting.run
+    find = _targets(place, chosen)
 
     def act(scope: Scope, root: BodyScope) -> None:
         for location, value in find(scope, root):
@@ -158,7 +159,15 @@ def _update(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
                 )
             write(root.work, location, value | {key: stored(item) for key, item in changes.items()}, pointer)
 
-    return act, setting.names | _read(place, chosen)
+    return act, used | _read(place, chosen)
+
+
+def _setting(setting: JSON, pointer: str, ground: Ground) -> tuple[Run, frozenset[str]]:
+    """What gives the keys of `set`: a mapping, or one whole expression."""
+    if isinstance(setting, str):
+        return compile_test(setting, ground.names, ground.problems, pointer)
+    written = ground.value(setting, pointer)
+    return written.run, written.names
 
 
 def _read(place: Place, chosen: _Chosen | None = None) -> frozenset[str]:
@@ -347,8 +356,8 @@ def _goto(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
         used |= to.names
 
     def act(scope: Scope, root: BodyScope) -> None:
-        for machine, compute in moves:
-            root.work.go(machine, compute(scope))
+        for machine, state in [(machine, compute(scope)) for machine, compute in moves]:
+            root.work.go(machine, state)
 
     return act, used
 

@@ -63,6 +63,11 @@ def keeping(text: str, store: str = ACCOUNTS, *, executors: Executors = MOCKS, *
     return Runtime.of(found, executors=executors, **{"clock": VirtualClock(), **options})
 
 
+def session_of(text: str, store: str = ACCOUNTS, **options: Any) -> Session:
+    """A session on virtual time over tools beside a store; `options` are those of the session."""
+    return keeping(text, store).session(clock=VirtualClock(), **options)
+
+
 def calls(session: Session | Runtime, *arguments: dict[str, Any] | None, tool: str = "tool") -> list[Result]:
     """The results of calls in a row."""
 

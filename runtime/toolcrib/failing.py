@@ -36,7 +36,10 @@ def compile_error(value: Any, pointer: str, names: Collection[str], problems: li
     code = block.get("code", Outcome.TOOL_ERROR.value)
     texts = {"code": code, "message": block.get("message", code)}
     status = {"status": block["status"]} if "status" in block else NOTHING
+    found = len(problems)
     told = compile_value({**texts, "details": block.get("details", {})}, names, problems, pointer)
+    if isinstance(value, str):  # there is no key `message` in the document
+        problems[found:] = [problem._replace(pointer=pointer) for problem in problems[found:]]
     retryable = bool(block.get("retryable", False))
 
     def answer(scope: Scope) -> Result:

@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from in_memory import mocked
-from keeping import TAKE, calls, changed, keeping
-from toolcrib import Outcome
+from keeping import TAKE, calls, changed, keeping, session_of
+from toolcrib import Outcome, VirtualClock
 from toolcrib.store import store_of
 
 
 def took(answer, *given, more="", output="{}"):
-    session = keeping(mocked(TAKE + answer, output=output, more=more)).session()
+    session = session_of(mocked(TAKE + answer, output=output, more=more))
     results = calls(session, *given)
     return results, session
 
@@ -109,7 +109,7 @@ def test_a_row_that_would_not_fit_its_collection_is_a_fault_of_the_mock_and_chan
         effects: [{insert: books, key: "{{ args.isbn }}", value: {isbn: "{{ args.isbn }}", n: "{{ args.n }}"}}]
         result: done
     """
-    session = keeping(mocked(block), store).session()
+    session = session_of(mocked(block), store)
     bad, good = calls(session, {"isbn": "a", "n": "many"}, {"isbn": "a", "n": 1})
     assert (bad.outcome, bad.error.details["cause"]) == (Outcome.INTERNAL, "row_breaks_schema")
     assert bad.error.details["pointer"].startswith("/mock/effects/0")
@@ -129,7 +129,7 @@ rules:
 
 
 def test_what_a_call_uses_up_of_a_list_of_replies():
-    session = keeping(mocked(LISTED, output="{type: string}")).session()
+    session = session_of(mocked(LISTED, output="{type: string}"))
     given = [{"id": "eve"}, {}, {"word": 1}, {"word": "a"}, {"word": 1}, {}]
     results = calls(session, *given)
     assert [result.outcome.value for result in results] == [
@@ -146,14 +146,14 @@ def test_what_a_call_uses_up_of_a_list_of_replies():
 
 def test_sessions_know_nothing_of_each_other():
     runtime = keeping(mocked(TAKE + '    result: "{{ it.balance }}"\n'))
-    first, second = runtime.session(), runtime.session()
+    first, second = runtime.session(clock=VirtualClock()), runtime.session(clock=VirtualClock())
     given = {"id": "ada", "sum": 3}
     assert [calls(session, given, given)[1].value for session in (first, second)] == [4, 4]
 
 
 def test_what_a_caller_does_to_an_answer_stays_with_the_caller():
     runtime = keeping(mocked('crud: {get: accounts, key: "{{ args.id }}"}'))
-    session = runtime.session()
+    session = runtime.session(clock=VirtualClock())
     (first,) = calls(session, {"id": "ada"})
     first.value["balance"] = 1_000
     assert calls(session, {"id": "ada"})[0].value == {"id": "ada", "balance": 10}
@@ -161,14 +161,14 @@ def test_what_a_caller_does_to_an_answer_stays_with_the_caller():
 
 
 def test_a_stateful_mock_without_waits_answers_without_an_event_loop():
-    session = keeping(mocked(TAKE + '    result: "{{ it.balance }}"\n')).session()
+    session = session_of(mocked(TAKE + '    result: "{{ it.balance }}"\n'))
     calls(session, {"id": "ada", "sum": 1})
     assert session.call_at_once("tool", {"id": "ada", "sum": 1}).value == 8
 
 
 def test_time_passes_after_the_step_so_that_calls_side_by_side_can_not_both_take_the_last():
     block = TAKE + '    latency: 1s\n    result: "{{ it.balance }}"\n'
-    session = keeping(mocked(block)).session()
+    session = session_of(mocked(block))
 
     async def both():
         given = {"id": "ada", "sum": 10}
@@ -180,7 +180,7 @@ def test_time_passes_after_the_step_so_that_calls_side_by_side_can_not_both_take
 
 def test_progress_shows_what_the_step_made_and_is_not_told_where_a_guard_answers():
     block = TAKE + "    progress: [{progress: 1, message: '{{ it.balance }} left'}]\n    result: 1\n"
-    session = keeping(mocked(block)).session()
+    session = session_of(mocked(block))
 
     async def streamed(given):
         return [item async for item in session.stream("tool", given)]
@@ -198,7 +198,7 @@ def test_what_crud_stands_for_fails_at_the_place_that_was_written():
 
 def test_numbers_count_in_the_session_whatever_reply_asks_for_them():
     block = "rules: [{when: {args: {a: 1}}, reply: {result: \"{{ seq('n', 10) }}\"}}, {reply: {template: \"{{ seq('n', 1) }}\"}}]"
-    session = keeping(mocked(block), "").session()
+    session = session_of(mocked(block), "")
     assert [result.value for result in calls(session, {"a": 1}, {}, {"a": 1})] == [10, 11, 12]
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from in_memory import mocked, problems_of, runtime_of
-from keeping import TAKE, calls, changed, faults_of, keeping
-from toolcrib import Outcome
+from keeping import TAKE, calls, changed, faults_of, session_of
+from toolcrib import Outcome, VirtualClock
 
 ONCE = TAKE + "    result: '{{ it.balance }}'\n    idempotent_by: \"{{ args['key'] }}\"\n"
 
 
 def test_the_same_key_again_answers_the_same_and_changes_nothing():
-    session = keeping(mocked(ONCE)).session()
+    session = session_of(mocked(ONCE))
     given = [
         {"id": "ada", "sum": 3, "key": "k"},
         {"id": "bob", "sum": 9, "key": "k"},
@@ -25,7 +25,7 @@ def test_the_same_key_again_answers_the_same_and_changes_nothing():
 
 
 def test_none_is_no_key():
-    session = keeping(mocked(ONCE)).session()
+    session = session_of(mocked(ONCE))
     assert [result.value for result in calls(session, *[{"id": "ada", "sum": 3}] * 3)] == [7, 4, 1]
 
 
@@ -47,7 +47,7 @@ def test_sessions_and_tools_remember_apart():
 
 
 def test_also_an_error_is_answered_again():
-    session = keeping(mocked(ONCE)).session()
+    session = session_of(mocked(ONCE))
     poor = {"id": "ada", "sum": 30, "key": "k"}
     results = calls(session, poor, poor | {"sum": 1})
     assert [result.message for result in results] == ["only 10", "only 10"]
@@ -64,12 +64,12 @@ def test_a_fault_of_the_mock_and_a_refused_answer_are_not_remembered():
 
 def test_what_a_caller_does_to_an_answer_is_not_in_the_next():
     runtime = runtime_of(mocked('{result: {a: [1]}, idempotent_by: "{{ 1 }}"}'))
-    session = runtime.session()
+    session = runtime.session(clock=VirtualClock())
     for _ in range(3):
         (result,) = calls(session, {})
         assert result.value == {"a": [1]}
         result.value["a"].append(2)
-    failing = runtime_of(mocked('{error: {code: a, details: {b: [1]}}, idempotent_by: "{{ 1 }}"}')).session()
+    failing = session_of(mocked('{error: {code: a, details: {b: [1]}}, idempotent_by: "{{ 1 }}"}'), "")
     for _ in range(3):
         (result,) = calls(failing, {})
         assert result.error.details == {"b": [1]}

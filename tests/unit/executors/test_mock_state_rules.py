@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from in_memory import mocked
-from keeping import calls, faults_of, keeping, loaded_with
+from keeping import calls, faults_of, keeping, loaded_with, session_of
 from toolcrib import Outcome
 
 TILL = """
@@ -19,14 +19,14 @@ TILL = """
 
 
 def test_a_rule_answers_in_its_states_only():
-    session = keeping(mocked(TILL)).session()
+    session = session_of(mocked(TILL))
     results = calls(session, {}, {}, {"a": 1}, {"a": 2})
     assert [result.value for result in results[:3]] == ["opened", "filled", "full"]
     assert results[3].outcome is Outcome.UNMATCHED_MOCK
 
 
 def test_a_miss_tells_the_state_that_a_rule_wants():
-    session = keeping(mocked(TILL)).session()
+    session = session_of(mocked(TILL))
     result = calls(session, {}, {}, {"a": 2})[-1]
     told = {near["rule"]: near for near in result.error.details["nearest"]}
     assert told["shut"]["differences"] == ["state `till` is open, the rule wants closed"]
@@ -43,7 +43,7 @@ def test_operators_are_told_in_words():
 
 
 def test_explaining_tells_it_too():
-    session = keeping(mocked(TILL)).session()
+    session = session_of(mocked(TILL))
     calls(session, {}, {})
 
     async def explained():

@@ -122,6 +122,10 @@ def needless(block: dict[str, Any], reply: Reply) -> Iterator[Problem]:
         why = "a call that never reaches the tool does nothing"
         if reply.injection.reaches:
             why = "what the tool answers is not written here"
+    if reply.injection is not None and reply.injection.kind == "stale":
+        message = "a reply can't be `stale`: it has no answer from before"
+        hint = "let a scenario make the tool stale: `faults: [{tool: ..., inject: stale}]`"
+        yield Problem("fault_not_possible", message, f"{reply.pointer}/fault", hint)
     for key in keys:
         if key in block:
             message = f"`{key}` has no effect beside this `{reply.kind}`: {why}"

@@ -305,6 +305,29 @@ FINER_CODES = (
 )
 """The codes of calls that reach out, the outcome that they come under, and when."""
 
+FAULTS = "Faults that scenarios and mocks inject end calls so; `meta.fault` has the kind of the one that happened, and the name that a scenario gives it."
+
+FAULT_CODES = (
+    ("disconnected", "`transport_error`", "The connection broke off before the call arrived."),
+    (
+        "reply_lost",
+        "`transport_error`; `unknown_outcome` of a call that can't be repeated",
+        "The tool acted, and its reply was lost.",
+    ),
+    ("truncated", "as `reply_lost`", "The tool acted, and its reply broke off in the middle."),
+    (
+        "rate_limited",
+        "`tool_error`",
+        "The limit lets no more attempts through; `details` has `status` 429, and `retry_after` in seconds.",
+    ),
+    (
+        "fault_failed",
+        "`internal`",
+        "The fault could not be done to this answer, or an expression of it failed; with its file and line.",
+    ),
+)
+"""The codes of calls to which a fault happened, as `FINER_CODES`."""
+
 
 def arguments(function: Function) -> str:
     """How many arguments a function takes after the value, and whether they are named fields."""
@@ -320,7 +343,10 @@ def outcome_page() -> str:
     outcomes = table(("outcome", "when", "error class", "exit code"), map(outcome_row, Outcome))
     finer = [(f"`{code}`", f"`{outcome}`", when) for code, outcome, when in FINER_CODES]
     codes = table(("code", "outcome", "when"), finer)
-    return f"# Outcomes\n\n{GENERATED}\n{OUTCOMES}\n\n{outcomes}\n\n{FINER}\n\n{codes}\n"
+    injected = [(f"`{code}`", outcome, when) for code, outcome, when in FAULT_CODES]
+    faults = table(("code", "outcome", "when"), injected)
+    told = f"{OUTCOMES}\n\n{outcomes}\n\n{FINER}\n\n{codes}\n\n{FAULTS}\n\n{faults}"
+    return f"# Outcomes\n\n{GENERATED}\n{told}\n"
 
 
 def outcome_row(outcome: Outcome) -> Row:

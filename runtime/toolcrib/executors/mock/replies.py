@@ -135,7 +135,7 @@ def compile_reply(block: dict[str, Any], pointer: str, tool: Descriptor, problem
     found: list[Problem] = []
     reply = _compiled(written, pointer, tool, found)
     problems += [problem._replace(pointer=locate(problem.pointer)) for problem in found]
-    return reply._replace(locate=locate)
+    return reply._replace(kind="crud", locate=locate)
 
 
 def _compiled(block: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Reply:

@@ -136,7 +136,7 @@ def test_a_kind_that_has_to_be_told_more(kind):
         ("{slow: soon}", "wrong_form", "/slow"),
         ("{slow: {min: 5s, max: 1s}}", "out_of_range", "/slow/max"),
         ("{error: {status: 500}}", "missing_key", "/error/code"),
-        ("{error: '{{ argss.x }}'}", "unknown_name", "/error/message"),
+        ("{error: '{{ argss.x }}'}", "unknown_name", "/error"),
         ("{inject_text: {at: items, text: x}}", "wrong_form", "/inject_text/at"),
         ("{inject_text: {at: /id, text: '{{ nothing }}'}}", "unknown_name", "/inject_text/text"),
         ("{hang: {}, empty: {}}", "wrong_value", ""),

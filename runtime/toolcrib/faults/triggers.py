@@ -26,11 +26,13 @@ class Condition(NamedTuple):
         key: What it is called in `when`; `ready` for what the kind of the fault asks for.
         written: As it is written.
         holds: Whether it does; raises ExpressionError where an expression failed.
+        reads: Whether it holds an expression.
     """
 
     key: str
     written: JSON
     holds: Callable[[Call, int, Scope], bool]
+    reads: bool = False
 
 
 class Trigger(NamedTuple):
@@ -38,7 +40,7 @@ class Trigger(NamedTuple):
 
     Attributes:
         names: What it reads of the scope.
-        conditions: What must hold, whatever was before.
+        conditions: What must hold, whatever was before; those with expressions come last.
         first: Of the attempts for which they hold, only so many; None for all.
         every: Only each so manieth of them.
     """
@@ -51,10 +53,16 @@ class Trigger(NamedTuple):
     def unmet(self, call: Call, number: int, scope: Scope) -> list[Condition]:
         """The conditions that do not hold for an attempt; the number is that of its call.
 
+        What has expressions is not asked where something else does not hold: they may rely on that.
+
         Raises:
             ExpressionError: An expression failed.
         """
-        return [condition for condition in self.conditions if not condition.holds(call, number, scope)]
+        unmet: list[Condition] = []
+        for condition in self.conditions:
+            if not (unmet and condition.reads) and not condition.holds(call, number, scope):
+                unmet.append(condition)
+        return unmet
 
     def takes(self, place: int) -> bool:
         """Whether the fault is due on the attempt that is the n-th for which all conditions hold."""
@@ -82,9 +90,10 @@ def compile_trigger(
     """
     writing = _Writing(pointer, names, problems, key, tool)
     made = [(name, *_CONDITIONS[name](when[name], writing)) for name in _CONDITIONS if name in when]
+    conditions = [Condition(name, when[name], holds, bool(read)) for name, read, holds in made]
     return Trigger(
         names=frozenset[str]().union(*(read for _name, read, _holds in made)),
-        conditions=tuple(Condition(name, when[name], holds) for name, _read, holds in made),
+        conditions=tuple(sorted(conditions, key=lambda condition: condition.reads)),
         first=when.get("first"),
         every=when.get("every", 1),
     )

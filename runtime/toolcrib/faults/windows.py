@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 from toolcrib.clock import format_duration
@@ -40,7 +41,7 @@ class Window:
 
 def refused(tool: Descriptor, limit: int, per: str, wait: float) -> Result:
     """The answer to an attempt above the limit."""
-    seconds = round(wait, 3)
+    seconds = math.ceil(wait * 1000) / 1000
     details: dict[str, JSON] = {"status": 429, "retry_after": seconds}
     return Result.failed(
         Outcome.TOOL_ERROR,

@@ -391,3 +391,26 @@ async def test_faults_that_are_wrong_keep_a_tool_from_being_bound():
     result = await runtime.session(registry=registry).call("tool")
     assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "not_bound")
     assert "can't be violated by `missing_nothing`" in result.message
+
+
+async def test_what_happens_to_a_later_attempt_is_told_with_all_attempts():
+    session = failing(
+        ordered(more=REPEATABLE),
+        "- {tool: tool, inject: disconnect, when: {attempt: 1}}\n- {tool: tool, inject: hang, when: {attempt: 2}}",
+    )
+    result = await session.call("tool")
+    assert (result.outcome, result.usage, told(result)["kind"]) == (Outcome.TIMEOUT, (2, 10.0), "hang")
+
+
+async def test_where_an_error_of_a_fault_stands_is_told():
+    session = failing(ordered(), "- {tool: tool, inject: {error: {code: c, message: '{{ args.absent }}'}}}")
+    at = (await session.call("tool")).error.details["at"]
+    assert int(at.rpartition(":")[2]) > 10
+
+
+async def test_a_violation_that_the_tool_lets_pass_reaches_the_caller():
+    session = failing(
+        ordered(more="on_invalid_result: pass"), "- {tool: tool, inject: {violate_schema: missing_id}}"
+    )
+    result = await session.call("tool")
+    assert (result.outcome, result.value) == (Outcome.OK, {"n": 1})

@@ -212,3 +212,16 @@ async def test_after_a_fault_the_tool_answers_again():
     session = session_with("{first: 1}", more=REPEATABLE)
     result = await session.call("tool")
     assert (result.outcome, result.usage.attempts) == (Outcome.OK, 2)
+
+
+async def test_an_expression_is_not_asked_where_something_else_does_not_hold():
+    session = session_with("{if: '{{ args.late > 1 }}', args: {late: {$exists: true}}}")
+    assert (await session.call("tool", {"n": 1})).outcome is Outcome.OK
+    assert (await session.call("tool", {"late": 2})).error.code == "disconnected"
+
+
+async def test_an_expression_that_fails_says_where_it_stands():
+    session = session_with("{if: '{{ args.late > 1 }}'}")
+    result = await session.call("tool", {"n": 1})
+    line = result.error.details["at"].rpartition(":")[2]
+    assert (result.outcome, result.error.code, int(line) > 20) == (Outcome.INTERNAL, "fault_failed", True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.annotations import annotation, no_commands
 from toolcrib.cli.annotations import command as workflow_command
-from toolcrib.cli.golden_files import Updated, update_goldens
 from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
 from toolcrib.cli.planning import Plan
 from toolcrib.cli.playing import play, progress
@@ -32,6 +31,9 @@ from toolcrib.loading.scenarios import Scenario
 from toolcrib.loading.trail import Seen
 from toolcrib.scenarios import ScenarioReport
 from toolcrib.text import escape_terminal
+
+if TYPE_CHECKING:
+    from toolcrib.cli.golden_files import Updated
 
 
 def _jobs(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
@@ -217,7 +219,7 @@ def one_round(plan: Plan, options: _Options) -> Round:
             update=options.update,
             fail_fast=options.fail_fast,
         )
-    updated = update_goldens(reports) if options.update else []
+    updated = _update_goldens(reports) if options.update else []
     duration = RealClock().monotonic() - started
     run = _Run(runtime, scenarios, reports, updated, duration, options.slowest, options.verbose)
     if options.junit is not None:
@@ -228,6 +230,12 @@ def one_round(plan: Plan, options: _Options) -> Round:
         _tell_nothing(runtime, filtered=plan.filtered)
     code = exit_codes.OK if scenarios else exit_codes.NOTHING_SELECTED
     return Round(exit_codes.PROBLEMS if run.failed else code, runtime.stock.seen)
+
+
+def _update_goldens(reports: Sequence[ScenarioReport]) -> Sequence[Updated]:
+    from toolcrib.cli.golden_files import update_goldens  # noqa: PLC0415 -- slow to import, and few runs write
+
+    return update_goldens(reports)
 
 
 def _tell_problems(runtime: Runtime) -> None:

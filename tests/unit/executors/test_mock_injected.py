@@ -81,8 +81,7 @@ def test_a_reply_above_its_limit_waits_for_its_turn_where_it_may_be_tried_again(
 
 
 def test_a_reply_has_nothing_stale_to_answer():
-    result, acted = answered("stale", effect=False, calls=2)
-    assert (result.outcome, acted, "fault" in result.meta) == (Outcome.OK, 0, False)
+    assert faults_of(mocked("fault: stale")) == [("fault_not_possible", "/mock/fault")]
 
 
 @pytest.mark.parametrize("kind", ["timeout", "hang", "disconnect", "{error: x}", "stale"])

@@ -37,13 +37,17 @@ SHOWN_BY = {
     "progress.total": "pacing:test_progress_arrives_in_order_after_its_waits",
     "reply.content": "content:test_parts_stand_beside_any_reply_or_alone",
     "reply.error": "replies:test_an_error_may_be_one_text",
+    "reply.fault": "injected:test_a_reply_may_be_a_fault_of_any_kind",
     "reply.generate": "replies:test_what_is_generated_fits_the_schema_and_is_stable_for_arguments_and_seed",
+    "reply.idempotent_by": "idempotent:test_the_same_key_again_answers_the_same_and_changes_nothing",
     "reply.latency": "pacing:test_a_fixed_latency_is_waited",
+    "reply.passthrough": "passthrough:test_the_other_binding_answers",
     "reply.progress": "pacing:test_progress_arrives_in_order_after_its_waits",
     "reply.result": "replies:test_a_result_is_answered_as_it_is_written",
     "reply.result_file": "replies:test_a_result_file_is_data_and_is_never_rendered",
     "reply.template": "replies:test_a_template_that_is_json_text_becomes_its_value",
     "reply.template_file": "replies:test_a_template_file_is_read_once_and_may_hold_statements",
+    "reply.times": "times:test_a_reply_answers_so_many_calls",
     "rule.after_last": "rules:test_a_rule_may_have_a_list_of_replies",
     "rule.name": "rules:test_the_reply_that_answered_is_told_in_the_meta",
     "rule.reply": "rules:test_each_rule_counts_the_calls_that_it_answers",
@@ -71,6 +75,7 @@ SHOWN_BY = {
     "when.args": "rules:test_the_first_rule_that_matches_answers",
     "when.call": "rules:test_a_rule_may_look_at_the_number_of_the_call",
     "when.if": "rules:test_all_that_a_rule_asks_for_must_hold",
+    "when.state": "state_rules:test_a_rule_answers_in_its_states_only",
 }
 """Key of the block's schema (under the name of its definition) -> test module and test."""
 

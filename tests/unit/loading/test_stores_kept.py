@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kept import Shelf
 from toolcrib import Runtime
 from toolcrib.errors import ExpressionError
 from toolcrib.executors import Executors
@@ -135,32 +136,38 @@ def test_a_trail_notes_the_first_value_of_a_variable(monkeypatch):
     assert (trail.variable("SHOP_ROWS"), trail.closed().variables) == ("a", {"SHOP_ROWS": "a"})
 
 
-def test_an_index_gives_the_same_rows_and_reads_them_when_they_are_asked_for(folder, monkeypatch):
+def indexed(tmp_path, *paths):
+    """What is read, and the same from an index."""
+    shelf = Shelf(tmp_path / "index", *map(str, paths))
+    first, again = shelf.keep(), shelf.recall()
+    assert again is not None
+    return first, again
+
+
+def test_an_index_gives_the_same_rows_and_reads_them_when_they_are_asked_for(folder, monkeypatch, tmp_path):
     monkeypatch.chdir(folder(PROJECT))
-    first = Runtime.open()
-    again = Runtime.open()
+    first, again = indexed(tmp_path)
     collection = again.registry["get"].fixture.collections["orders"]
     assert collection.rows is None
     assert rows_of(collection) is rows_of(collection)
     for tool in ("ask", "get"):
         assert rows(again, tool) == rows(first, tool)
         assert again.registry[tool].fixture.machines == first.registry[tool].fixture.machines
-    assert again.registry["ask"].fixture is again.registry["ask"].fixture
     monkeypatch.setenv("SHOP_ROWS", "tools")
-    assert told(Runtime.open()) == [("rows_unreadable", "pack.yaml")]
+    shelf = Shelf(tmp_path / "index")
+    assert shelf.recall() is None
+    assert told(shelf.keep()) == [("rows_unreadable", "pack.yaml")]
 
 
-def test_tools_of_one_pack_share_their_store_in_an_index_too(folder):
+def test_tools_of_one_pack_share_their_store_in_an_index_too(folder, tmp_path):
     home = folder({**PACK, "shop/more.tool.yaml": TOOL.format(name="more")})
-    opened(home / "shop")
-    again = opened(home / "shop")
+    _first, again = indexed(tmp_path, home / "shop")
     assert again.registry["get"].fixture is again.registry["more"].fixture
 
 
-def test_a_file_that_changed_behind_an_index_is_not_taken_for_what_was_judged(folder):
+def test_a_file_that_changed_behind_an_index_is_not_taken_for_what_was_judged(folder, tmp_path):
     home = folder({**PACK, "shop/data/orders.json": '{"A": {"n": "judged"}}'})
-    opened(home / "shop")
-    again = opened(home / "shop")
+    _first, again = indexed(tmp_path, home / "shop")
     put(home / "shop/data/orders.json", '{"A": {"n": 2}}')
     with pytest.raises(ExpressionError, match="was changed after it was judged"):
         rows(again)
@@ -170,16 +177,16 @@ def test_a_file_that_changed_behind_an_index_is_not_taken_for_what_was_judged(fo
 
 
 @pytest.mark.parametrize("broken", ["[1]", "[", None])
-def test_a_fault_of_a_store_is_told_from_an_index_as_well(folder, broken):
+def test_a_fault_of_a_store_is_told_from_an_index_as_well(folder, broken, tmp_path):
     home = folder(PACK)
     put(home / "shop/data/orders.json", broken or "")
     if broken is None:
         (home / "shop/data/orders.json").unlink()
-    first, again = opened(home / "shop"), opened(home / "shop")
+    first, again = indexed(tmp_path, home / "shop")
     assert told(first) == told(again) != []
-    for runtime in (first, again):
+    for stock in (first, again):
         with pytest.raises(ExpressionError, match=r"`orders` can't be had: .*: (row|invalid)"):
-            rows(runtime)
+            rows(stock)
 
 
 def test_a_reload_changes_the_tools_whose_rows_changed_and_keeps_rows_that_broke(folder, monkeypatch):
@@ -213,9 +220,8 @@ def test_a_pack_travels_with_the_files_of_its_store(folder, monkeypatch):
     assert sorted(parcel.contents) == ["data/orders.json", "get.tool.yaml", "pack.yaml"]
     archive = home / "shop.zip"
     archive.write_bytes(parcel.archive)
-    for _ in range(2):  # the second time from an index
-        runtime = opened(archive)
-        assert (told(runtime), rows(runtime)) == ([], {"A": {"n": 1}})
+    for stock in indexed(home, archive):
+        assert (told(stock), rows(stock)) == ([], {"A": {"n": 1}})
     monkeypatch.setenv("SHOP_ROWS", str(home / "other"))
     assert rows(opened(archive)) == {"O": {}}
     assert "data/orders.json" in asyncio.run(read_parcel(home / "shop", executors=KINDS)).contents

@@ -101,7 +101,7 @@ def test_a_guard_that_fails_is_a_bug_of_the_mock(guard, pointer):
         ("[{if: args.x, error: a}]", ("expression_syntax", "/mock/guard/0/if")),
         ('[{if: "{{ args.x }} and 1", error: a}]', ("expression_syntax", "/mock/guard/0/if")),
         ('[{if: "{{ nope }}", error: a}]', ("unknown_name", "/mock/guard/0/if")),
-        ('[{if: "{{ args.x }}", error: "{{ nope }}"}]', ("unknown_name", "/mock/guard/0/error/message")),
+        ('[{if: "{{ args.x }}", error: "{{ nope }}"}]', ("unknown_name", "/mock/guard/0/error")),
         (
             '[{for_each: {a: [1]}, let: {b: 1}, if: "{{ a }}", error: a}]',
             ("unused_name", "/mock/guard/0/let/b"),

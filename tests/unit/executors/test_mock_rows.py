@@ -181,7 +181,7 @@ def test_what_was_answered_earlier_does_not_move():
         ('{a: {in: books, key: "{{ nope }}"}}', ("unknown_name", "/mock/rows/a/key")),
         ('{a: {in: books, where: "{{ row.x == nope }}"}}', ("unknown_name", "/mock/rows/a/where")),
         ("{a: {in: books, where: title}}", ("expression_syntax", "/mock/rows/a/where")),
-        ('{a: {in: books, key: x, missing: "{{ a }}"}}', ("unknown_name", "/mock/rows/a/missing/message")),
+        ('{a: {in: books, key: x, missing: "{{ a }}"}}', ("unknown_name", "/mock/rows/a/missing")),
         ("{args: {in: books, key: x}}", ("name_taken", "/mock/rows/args")),
         ("{key_of: {in: books, key: x}}", ("name_taken", "/mock/rows/key_of")),
         ("{not: {in: books, key: x}}", ("invalid_name", "/mock/rows/not")),

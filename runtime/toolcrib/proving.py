@@ -156,8 +156,19 @@ def _calls(block: Mapping[str, Any]) -> int:
     rules = block.get("rules", ())
     if any("call" in rule.get("when", {}) for rule in rules):
         return MOST_CALLS
-    lists = [block.get("sequence", ()), *(rule["reply"] for rule in rules if isinstance(rule["reply"], list))]
-    return min(MOST_CALLS, 1 + max(len(replies) for replies in lists))
+    lists: list[list[dict[str, int]]] = [
+        block.get("sequence", []),
+        *(_as_list(rule["reply"]) for rule in rules),
+        _as_list(block),
+    ]
+    return min(MOST_CALLS, 1 + max(sum(reply.get("times", 1) for reply in replies) for replies in lists))
+
+
+def _as_list(reply: Any) -> list[Any]:
+    """The replies of a rule: one that says no `times` answers every call alike."""
+    if isinstance(reply, list):
+        return reply
+    return [reply] if "times" in reply else []
 
 
 def _problem(mock: _Mock, arguments: dict[str, Any], result: Result) -> Problem | None:
@@ -168,6 +179,8 @@ def _problem(mock: _Mock, arguments: dict[str, Any], result: Result) -> Problem 
         pointer = str(details.get("pointer", "/mock"))
         message = f"called with {shown}: {result.message}"
         return mock.problem("reply_fails", message, pointer, hint=str(details.get("hint", "")))
+    if "fault" in result.meta:
+        return None  # it is meant to be broken
     faults = result.message.splitlines()[1:]
     if result.outcome is not Outcome.INVALID_RESULT:
         faults = [str(warning) for warning in result.meta.get("warnings", ())]  # type: ignore[union-attr]

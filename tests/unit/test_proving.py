@@ -203,3 +203,25 @@ def test_a_schema_that_jsonschema_refuses_gets_its_opinion():
 )
 def test_a_schema_that_both_accept_gets_none(schema):
     assert list(second_opinion(Descriptor(name="tool", output_schema=schema))) == []
+
+
+@pytest.mark.parametrize("kind", ["violate_schema", "empty", "not_json", "timeout", "hang", "lost_ack"])
+def test_what_is_meant_to_be_broken_is_no_problem(kind):
+    assert codes_of(HEAD + f"mock: {{sequence: [{{fault: {kind}}}, {{result: {{days: 1}}}}]}}") == []
+
+
+def test_what_a_run_would_have_to_allow_is_not_tried():
+    live = 'live: {url: "https://api.example.com"}\nmode: mock\n'
+    assert codes_of(HEAD + live + "mock: {passthrough: live}") == []
+
+
+def test_replies_are_tried_that_speak_after_one_has_answered_several_calls():
+    replies = '[{result: {days: 1}, times: 3}, {result: {days: "{{ args.city }}"}}]'
+    found = codes_of(
+        HEAD + f"examples: [{{args: {{city: Oslo}}}}]\nmock: {{sequence: {replies}, after_last: repeat}}"
+    )
+    assert ("reply_breaks_schema", "/mock/sequence/1") in found
+    once = "{reply: {result: {days: 1}, times: 2}, after_last: next_rule}"
+    rules = f'[{once}, {{reply: {{result: {{days: "{{{{ args.city }}}}"}}}}}}]'
+    found = codes_of(HEAD + f"examples: [{{args: {{city: Oslo}}}}]\nmock: {{rules: {rules}}}")
+    assert ("reply_breaks_schema", "/mock/rules/1/reply") in found

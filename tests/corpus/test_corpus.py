@@ -101,6 +101,9 @@ def keys_used(value: Any, schema: Any, root: Any, place: str) -> Iterator[str]:
             if key in value:
                 yield f"{place}.{key}"
                 yield from keys_used(value[key], inner, root, place)
+        others = schema.get("additionalProperties")
+        for key in value.keys() - schema.get("properties", {}).keys():
+            yield from keys_used(value[key], others, root, place)
     if isinstance(value, list) and "items" in schema:
         for item in value:
             yield from keys_used(item, schema["items"], root, place)
@@ -121,6 +124,8 @@ def test_every_key_of_a_mock_is_used_somewhere():
     blocks = [tool.bindings["mock"] for tool in (*LOADED.tools, *beside.tools)]
     blocks += [block for scenario in LOADED.scenarios for block in scenario.mocks.values()]
     used = {key for block in blocks for key in keys_used(block, schema, schema, "mock")}
+    faults = [fault.inject for scenario in LOADED.scenarios for fault in scenario.faults]
+    used |= {key for fault in faults for key in keys_used(fault, {"$ref": "#/$defs/injected"}, schema, "")}
     alike = {key.replace("mock.", "reply.") for key in used} | {
         key.replace("reply.", "mock.") for key in used
     }

@@ -88,27 +88,28 @@ mock: {content: [{type: image, data: iVBORw0KGgo=, mime_type: image/png}]}
 
 def keys_used(value: Any, schema: Any, root: Any, place: str) -> Iterator[str]:
     """The properties of a schema that a value uses, each with the place of the schema that has it."""
-    while isinstance(schema, dict) and "$ref" in schema:
-        place = schema["$ref"].removeprefix("#/$defs/").split("/")[0]
-        target = root
-        for step in schema["$ref"].removeprefix("#/").split("/"):
-            target = target[step]
-        schema = target
+    schema, place = resolved(schema, root, place)
     if not isinstance(schema, dict):
         return
     if isinstance(value, dict):
-        for key, inner in schema.get("properties", {}).items():
-            if key in value:
-                yield f"{place}.{key}"
-                yield from keys_used(value[key], inner, root, place)
-        others = schema.get("additionalProperties")
-        for key in value.keys() - schema.get("properties", {}).keys():
-            yield from keys_used(value[key], others, root, place)
-    if isinstance(value, list) and "items" in schema:
-        for item in value:
-            yield from keys_used(item, schema["items"], root, place)
+        known, others = schema.get("properties", {}), schema.get("additionalProperties")
+        yield from (f"{place}.{key}" for key in value if key in known)
+        for key in value:
+            yield from keys_used(value[key], known.get(key, others), root, place)
+    for item in value if isinstance(value, list) else ():
+        yield from keys_used(item, schema.get("items"), root, place)
     for branch in ("then", "else"):
         yield from keys_used(value, schema.get(branch), root, place)
+
+
+def resolved(schema: Any, root: Any, place: str) -> tuple[Any, str]:
+    """The schema that references lead to, and its place."""
+    while isinstance(schema, dict) and "$ref" in schema:
+        steps = schema["$ref"].removeprefix("#/").split("/")
+        schema, place = root, steps[1]
+        for step in steps:
+            schema = schema[step]
+    return schema, place
 
 
 def keys_of(schema: dict[str, Any]) -> set[str]:

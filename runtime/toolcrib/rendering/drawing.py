@@ -57,15 +57,22 @@ def pick(chance: Chance, options: JSON) -> JSON:
 
 def random(chance: Chance, low: JSON, high: JSON) -> JSON:
     """A number from the first to the second, drawn anew at each use; a whole one if both are."""
-    if not isinstance(low, int | float) or not isinstance(high, int | float) or not is_number(low):
-        raise ExpressionError(f"`random` needs two numbers, not {kind(low)} and {kind(high)}")
-    if not is_number(high):
-        raise ExpressionError(f"`random` needs two numbers, not {kind(low)} and {kind(high)}")
-    if low > high:
+    least, most = _number(low), _number(high)
+    if least > most:
         raise ExpressionError(f"`random` needs the lower number first: {low} is above {high}")
-    if isinstance(low, int) and isinstance(high, int):
-        return chance.integer(low, high)
-    return bounded_number(chance.number(low, high))
+    if isinstance(least, int) and isinstance(most, int):
+        return chance.integer(least, most)
+    try:
+        found = chance.number(least, most)
+    except OverflowError:
+        raise ExpressionError("`random` is asked beyond what a float can hold") from None
+    return bounded_number(min(max(found, least), most))  # rounding may lead out of a narrow range
+
+
+def _number(value: JSON) -> float:
+    if isinstance(value, int | float) and is_number(value):
+        return value
+    raise ExpressionError(f"`random` needs two numbers, and got {kind(value)}")
 
 
 def sequence(counts: Counting, name: JSON, first: JSON = 1) -> JSON:

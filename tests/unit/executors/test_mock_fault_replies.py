@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from in_memory import mocked, runtime_of
+from in_memory import MOCKS, loaded, mocked, runtime_of
 from keeping import TAKE, calls, changed, faults_of, session_of
-from toolcrib import Outcome
+from toolcrib import Outcome, Registry, Runtime, VirtualClock
+from toolcrib.model import Fault
 
 IDEMPOTENT = "annotations: {idempotent: true}"
 ADA = {"id": "ada", "sum": 1}
@@ -205,3 +206,17 @@ def test_explaining_tells_the_fault():
 
     plan = asyncio.run(planned())
     assert (plan["kind"], plan["fault"]) == ("fault", "hang")
+
+
+def test_a_fault_of_a_scenario_changes_no_draw_unless_the_tool_acts_twice():
+    (tool,) = loaded(mocked("result: '{{ uuid() }}'", more=IDEMPOTENT)).tools
+
+    def drawn(*faults):
+        runtime = Runtime(Registry([tool._replace(faults=faults)]), executors=MOCKS)
+        return [result.value for result in calls(runtime.session(id="s", clock=VirtualClock()), {}, {})]
+
+    plain = drawn()
+    assert drawn(Fault("gone", "tool", "disconnect", {"first": 1})) == plain
+    lost = drawn(Fault("lost", "tool", "lost_ack", {"first": 1}))
+    assert lost[0] not in plain
+    assert lost[1] == plain[1]

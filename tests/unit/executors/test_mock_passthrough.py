@@ -73,6 +73,17 @@ def test_the_output_schema_judges_what_the_other_binding_answers():
     assert (result.outcome, result.raw_value) == (Outcome.INVALID_RESULT, {"real": {"a": 2}, "attempt": 1})
 
 
+def test_an_answer_is_not_kept_past_the_mock():
+    async def fresh(_call):
+        return Result.ok("real").with_meta(freshness={"lifetime": 60.0, "age": 0.0, "validators": {}})
+
+    block = "sequence: [{passthrough: real}, {result: mocked}]"
+    session = session_of(block, more="annotations: {read_only: true}", function=fresh)
+    first, second = calls(session, {}, {})
+    assert (first.value, second.value) == ("real", "mocked")
+    assert "freshness" not in first.meta
+
+
 def test_guards_and_effects_come_before_the_call_is_handed_on():
     block = """
         rows: {it: {in: accounts, key: "{{ args.id }}", missing: no such account}}

@@ -144,7 +144,7 @@ class BoundMock:
         self._rules = tuple(rule.made_ready(alone=not self._counts) for rule in rules)
         self._choice = choice_of(self._rules)
         self.value_of = None if self._counts else self._rules[0].replies[0].sound
-        counting = self._answer_keeping if self._keeps else self._answer
+        counting = self._answer_in_steps if self._keeps or comes_again else self._answer
         answer_now = counting if self._counts else self._answer_plain
         self.answer_now: Callable[[Call], Result | Sound] | None = None if paced else answer_now
 
@@ -197,8 +197,8 @@ class BoundMock:
         state.used[rule.pointer] = state.used.get(rule.pointer, 0) + 1
         return answer
 
-    def _answer_keeping(self, call: Call) -> Result | Sound:
-        """What a mock answers that reads or changes what the session keeps."""
+    def _answer_in_steps(self, call: Call) -> Result | Sound:
+        """What a mock answers that reads or changes what the session keeps, or whose calls may come again."""
         turn = self._turn(call)
         if isinstance(turn, Result):
             return turn

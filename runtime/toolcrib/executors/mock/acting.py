@@ -53,12 +53,13 @@ def worked_out(reply: Reply, scope: Scope, meta: Meta) -> Result | Sound:
 
 
 def answered(reply: Reply, scope: Scope, meta: Meta) -> Taken:
-    """The answer of a reply that keeps nothing.
+    """The answer of a reply, and what it reports on the way.
 
     Raises:
         ExpressionError: The mock is wrong.
     """
-    return Taken(worked_out(reply, scope, meta), reports_of(reply, scope))
+    answer = worked_out(reply, scope, meta)
+    return Taken(answer, reports_of(reply, scope)) if reply.progress else Taken(answer)
 
 
 def reports_of(reply: Reply, scope: Scope) -> tuple[tuple[float, Progress], ...]:
@@ -88,27 +89,32 @@ def acted(reply: Reply, scope: KeepingScope, state: MockState, meta: Meta, fits:
     same = None if reply.same is None else _key(reply, scope)
     if same is not None and same in state.answers:
         return Taken(_again(state.answers[same]), used=False)
+    taken, stands = _step(reply, scope, meta, fits)
+    if same is not None and stands:
+        state.answers[same] = _kept(taken.answer)
+    return taken
+
+
+def _step(reply: Reply, scope: KeepingScope, meta: Meta, fits: Fits | None) -> tuple[Taken, bool]:
+    """What becomes of the call, and whether that stands: what a guard answers does, and what nobody will refuse."""
     work, body = scope.work, reply.body
     inner: Scope = scope
     if body is not None:
         inner = body.begin(scope, work)
         refusal = body.judge(inner)
         if refusal is not None:
-            refusal = refusal._replace(meta=meta)
-            if same is not None and fits is not None:
-                state.answers[same] = _kept(refusal)
-            return Taken(refusal)
+            return Taken(refusal._replace(meta=meta)), fits is not None
         body.act(inner, work)
     taken = answered(reply, inner, meta)
-    unkept = not work.changed and same is None
-    if fits is None or unkept or not (reply.reaches or fits(taken.answer)):
-        return taken
+    if fits is None:
+        return taken, False
+    matters = (work.changed or reply.same is not None) and not reply.reaches
+    if matters and not fits(taken.answer):
+        return taken, False
     if work.changed:
         work.check()
         work.commit()
-    if same is not None:
-        state.answers[same] = _kept(taken.answer)
-    return taken
+    return taken, True
 
 
 def _key(reply: Reply, scope: Scope) -> Hashable:

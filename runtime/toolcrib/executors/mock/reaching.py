@@ -93,7 +93,9 @@ class ReachingMock(BoundMock):
         if result.outcome is Outcome.UNAVAILABLE:
             self._others.pop(mode, None)  # what it lacks may be there at the next call
         rule: JSON = {"rule": turn.rule.label, "reply": turn.place + 1, "passthrough": mode}
-        return result.with_meta(mock=rule)
+        # How long the answer holds is left out: kept answers would be given past the mock.
+        meta = {key: told for key, told in result.meta.items() if key != "freshness"}
+        return result._replace(meta={**meta, "mock": rule})
 
     def _other(self, mode: str) -> BoundTool | None:
         """The tool in another of its modes; bound once."""

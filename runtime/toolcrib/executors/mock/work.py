@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
-from toolcrib.errors import DocumentError, ExpressionError, did_you_mean
+from toolcrib.errors import ExpressionError, did_you_mean
 from toolcrib.executors.mock.scope import as_text
 from toolcrib.model import JSON, Collection, Fixture, Schema
 from toolcrib.rendering.values import list_of_names, shortened
@@ -56,7 +57,14 @@ class Work:
     def store(self) -> dict[str, Rows]:
         """Collection name -> its rows as they are now within this call: what expressions call `store`."""
         self._own.clear()  # whoever gets them must not see them change
-        return {name: self.rows(name) for name in self._fixture.collections}
+        found: dict[str, Rows] = {}
+        lost: dict[str, ExpressionError] = {}
+        for name in self._fixture.collections:
+            try:
+                found[name] = self.rows(name)
+            except ExpressionError as error:
+                lost[name] = error
+        return _Incomplete(found, lost) if lost else found
 
     def rows(self, name: str) -> dict[str, JSON]:
         """The rows of a collection as they are now; look at them, and keep and change nothing.
@@ -68,7 +76,7 @@ class Work:
         if rows is None:
             collection = self._fixture.collections[name]
             known = self._version.rows.get(collection.id)
-            rows = self._rows[name] = cast("dict[str, JSON]", _read(collection) if known is None else known)
+            rows = self._rows[name] = cast("dict[str, JSON]", rows_of(collection) if known is None else known)
         return rows
 
     def put(self, name: str, key: str, row: JSON, pointer: str) -> None:
@@ -178,12 +186,22 @@ def unknown_state(machine: str, state: JSON, allowed: tuple[str, ...]) -> Expres
     return ExpressionError(message, code="unknown_state", hint=did_you_mean(state, allowed))
 
 
-def _read(collection: Collection) -> Rows:
-    try:
-        return rows_of(collection)
-    except DocumentError as error:
-        message = f"the rows of `{collection.name}` can't be read: {error.problems[0].message}"
-        raise ExpressionError(message, hint=error.problems[0].hint) from None
+class _Incomplete(dict[str, Rows]):
+    """A store some of whose rows can't be had: whoever asks for them is told why."""
+
+    __slots__ = ("_lost",)
+
+    def __init__(self, found: Mapping[str, Rows], lost: Mapping[str, ExpressionError]) -> None:
+        super().__init__(found)
+        self._lost = lost
+
+    def __missing__(self, name: str) -> Rows:
+        if name in self._lost:
+            raise self._lost[name]
+        raise KeyError(name)
+
+    def get(self, name: str, otherwise: Any = None) -> Any:
+        return self[name] if name in self or name in self._lost else otherwise
 
 
 @once_for_each

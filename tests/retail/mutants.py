@@ -98,8 +98,16 @@ def _loaded(store: Store, tools: Mapping[str, Mapping[str, Any]]) -> Loaded:
 
 def _without_all(document: dict[str, Any], pointers: Iterable[str]) -> dict[str, Any]:
     for pointer in pointers:
-        document = _without(document, tuple(pointer.split("/")[1:]))
+        document = _without(document, _place_of(document, pointer))
     return document
+
+
+def _place_of(value: Any, pointer: str) -> Place:
+    place: Place = ()
+    for name in pointer.split("/")[1:]:
+        step = int(name) if isinstance(value, list) else name
+        place, value = (*place, step), value[step]
+    return place
 
 
 def mutants() -> list[Mutant]:

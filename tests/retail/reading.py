@@ -315,7 +315,10 @@ class Retail:
         return methods[payment_method_id]
 
     def _move_balance(self, order: Row, payment_method_id: str, amount: float) -> None:
-        """Raise the balance of a gift card, "rounded to 2 places"; no other method has one."""
+        """Raise the balance of a gift card, "rounded to 2 places"; no other method has one.
+
+        Read as: a method that the user has no more is no gift card.
+        """
         method = self.users[order["user_id"]]["payment_methods"].get(payment_method_id, {})
         if method.get("source") == "gift_card":
             method["balance"] = round(method["balance"] + amount, 2)

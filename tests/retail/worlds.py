@@ -1,8 +1,9 @@
 """Small retail worlds and odd sessions over them, made from seeds.
 
 A world has the shape of the published one (orders, users, products, each keyed by id). Money is laid so that
-edges are met: gift cards hold exactly what something costs, a cent less or a cent more. A session visits few
-orders of few users again and again, and spoils some of its arguments.
+edges are met: gift cards hold exactly what something costs, a cent less or a cent more. Some users have no more a
+method that their payments name. A session visits few orders of few users again and again, and spoils some of its
+arguments.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ def world(seed: int, size: int = 1) -> Store:
             orders[order["order_id"]] = order
             user["orders"].append(order["order_id"])
         _fill_gift_cards(draw, [orders[id] for id in user["orders"]], user, products)  # noqa: A001
+        _drop_a_method(draw, user["payment_methods"])
     return {"orders": orders, "users": users, "products": products}
 
 
@@ -196,6 +198,12 @@ def _fill_gift_cards(draw: Random, orders: Sequence[Row], user: Row, products: M
         edges = [found for found in (_dues(orders, method_id), _rises(orders, products)) if found]
         edge = draw.choice(draw.choice(edges or [[5]]))
         method["balance"] = max(round(edge + draw.choice((-CENT, 0, 0, CENT)), 2), 0)
+
+
+def _drop_a_method(draw: Random, methods: dict[str, Row]) -> None:
+    """Now and then a user has one method less than the payments name."""
+    if len(methods) > 1 and draw.random() < 0.15:
+        del methods[draw.choice(list(methods))]
 
 
 def _dues(orders: Sequence[Row], method_id: str) -> list[float]:

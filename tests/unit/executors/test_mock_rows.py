@@ -6,6 +6,8 @@ import pytest
 
 from library import failed, hints, played, refused
 from toolcrib import Outcome
+from toolcrib.executors.mock.body import compile_body
+from toolcrib.model import Descriptor
 
 
 def shown(rows, result, *arguments):
@@ -74,6 +76,28 @@ def test_a_row_may_lie_in_an_object_or_list_of_an_earlier_row():
     """
     result = '["{{ card.points }}", "{{ key_of.gold }}", "{{ loan.days }}", "{{ key_of.loan }}", "{{ last.days }}", "{{ beyond }}"]'
     assert shown(" ".join(rows.split()), result, {"card": "c1"}) == [5, "c1", 9, 1, 4, None]
+
+
+def test_elements_that_are_no_objects_have_no_fields():
+    tags = "{book: {in: books, key: b1}, tag: {in: book.tags, where: {a: 1, b: 2}}, word: {in: book.tags, where: \"{{ row == 'novel' }}\"}}"
+    assert shown(tags, '["{{ tag }}", "{{ word }}", "{{ key_of.word }}"]') == [None, "novel", 0]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("{in: ann.name, key: a}", "looked up in an object or a list, not in a text"),
+        ("{in: ann.nothing, key: a}", "has no `nothing`"),
+        ("{in: ann.loans, key: a}", "numbered, and `key` is a text"),
+        ("{in: ann.loans, key: 0.0}", "numbered, and `key` is a number"),
+        ("{in: nobody.loans, key: 0}", "there is no row `nobody`"),
+    ],
+)
+def test_a_row_is_looked_up_where_there_are_some(row, words):
+    rows = f"{{ann: {{in: readers, key: ann}}, nobody: {{in: readers, key: x}}, it: {row}}}"
+    result = failed(f"rows: {rows}\nresult: '{{{{ [ann, nobody, it] }}}}'")
+    assert words in result.message
+    assert result.error.details["pointer"] == "/mock/rows/it"
 
 
 def test_a_missing_row_answers_its_error_in_written_order_before_any_guard():
@@ -228,3 +252,7 @@ def test_a_row_that_only_must_be_there_is_used():
 )
 def test_a_row_has_in_and_one_of_key_and_where(row):
     assert refused(f"rows: {{a: {row}}}\nresult: '{{{{ a }}}}'") != []
+
+
+def test_a_block_that_keeps_nothing_has_no_body():
+    assert compile_body({"result": 1}, "/mock", Descriptor("tool"), []) is None

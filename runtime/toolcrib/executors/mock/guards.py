@@ -74,16 +74,9 @@ def _guard(entry: dict[str, Any], pointer: str, names: Names, problems: list[Pro
     found = len(problems)
     test, used = compile_test(entry["if"], inner, problems, f"{pointer}/if")
     failing = compile_error(entry["error"], f"{pointer}/error", inner, problems)
-    always = read is None and not used and len(problems) == found and _is_true(test)
+    always = read is None and not used and len(problems) == found and bool(test({}))
     used |= failing.names
     if read is not None:
         read.check_used(used, problems)
         used = read.outside(used)
     return Guard(pointer, test, failing, None if read is None else read.loop, used, always)
-
-
-def _is_true(test: Run) -> bool:
-    try:
-        return bool(test({}))
-    except ExpressionError:
-        return False  # it is told when the guard is asked

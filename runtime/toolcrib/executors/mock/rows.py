@@ -196,9 +196,8 @@ def _having(wanted: Any) -> Callable[[JSON], bool]:
     """Whether an element is an object whose fields have these values."""
     if len(wanted) == 1:
         ((field, only),) = wanted.items()
-        if isinstance(
-            only, str
-        ):  # a text equals nothing but a text, so Python's own comparison is JSON's here
+        if isinstance(only, str):
+            # A text equals nothing but a text, so Python's own comparison is JSON's here.
             return lambda element: isinstance(element, dict) and element.get(field) == only
 
     def fits(element: JSON) -> bool:

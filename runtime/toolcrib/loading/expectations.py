@@ -51,12 +51,14 @@ class Made:
         tool: Name or glob.
         args: What their arguments are; None for anything.
         times: How many there are.
+        outcome: How they ended; None for whichever.
         pointer: Where it stands in the document.
     """
 
     tool: str
     args: Matcher | None
     times: Matcher
+    outcome: Outcome | None
     pointer: str
 
 
@@ -193,5 +195,6 @@ def _made(entry: Mapping[str, Any], pointer: str, times: JSON, names: Names, pro
         tool=entry["tool"],
         args=args,
         times=_matcher("times", times, pointer, names, problems),
+        outcome=Outcome(entry["outcome"]) if "outcome" in entry else None,
         pointer=pointer,
     )

@@ -1,14 +1,20 @@
-"""The faults of a scenario after they had their chance: those that did not happen, and why."""
+"""The faults of a scenario after they had their chance: where they happened, and why not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from toolcrib.loading.scenarios import Scenario
-from toolcrib.model import Fault
 from toolcrib.scenarios.reports import Failure
 from toolcrib.session import Session
+
+if TYPE_CHECKING:
+    from toolcrib.faults import Seen
+
+SHOWN = 3
+"""Calls that are told of one fault."""
 
 WHAT = "fault"
 """What failures of this kind are about."""
@@ -16,23 +22,28 @@ WHAT = "fault"
 
 def never_happened(session: Session, scenario: Scenario) -> list[Failure]:
     """A failure for each fault that must happen and did not."""
-    return [*_told(session, (fault for fault in scenario.faults if fault.must_fire))]
-
-
-def not_due(session: Session, scenario: Scenario, tool: str) -> list[Failure]:
-    """Why faults of a tool have not happened so far, for a step of it that went otherwise than expected."""
-    told = _told(session, (fault for fault in scenario.faults if fnmatchcase(tool, fault.tool)))
-    place = scenario.origin.place
-    return [
-        missed._replace(lines=(f"{missed.lines[0].removeprefix('fault ')} ({place(missed.pointer)})",))
-        for missed in told
-    ]
-
-
-def _told(session: Session, faults: Iterator[Fault]) -> Iterator[Failure]:
     from toolcrib.faults import why_not_due  # noqa: PLC0415 -- in most scenarios nothing goes wrong
 
-    for fault in faults:
-        why = why_not_due(session, fault.name)
-        if why:
-            yield Failure(what=WHAT, lines=(why,), pointer=fault.pointer)
+    wanted = {fault.pointer: fault.name for fault in scenario.faults if fault.must_fire}
+    reasons = {pointer: why_not_due(session, name) for pointer, name in wanted.items()}
+    return [Failure(what=WHAT, lines=(why,), pointer=pointer) for pointer, why in reasons.items() if why]
+
+
+def involved(session: Session, scenario: Scenario, tool: str) -> list[Failure]:
+    """For a step that went otherwise than expected: on which calls the faults of its tool happened, or why on none."""
+    from toolcrib.faults import records_of, why_not_due  # noqa: PLC0415 -- as above
+
+    told = []
+    for fault in scenario.faults:
+        if fnmatchcase(tool, fault.tool):
+            why = why_not_due(session, fault.name).removeprefix("fault ")
+            fired = () if why else records_of(session)[fault.name].fired
+            line = why or f"`{fault.name}` happened on {_listed(fired)}"
+            place = scenario.origin.place(fault.pointer)
+            told.append(Failure(what=WHAT, lines=(f"{line} ({place})",), pointer=fault.pointer))
+    return told
+
+
+def _listed(fired: Sequence[Seen]) -> str:
+    more = len(fired) - SHOWN
+    return ", ".join(map(str, fired[:SHOWN])) + (f" and {more} more" if more > 0 else "")

@@ -10,7 +10,7 @@ from toolcrib.loading.sights import Sight
 from toolcrib.model import JSON, Fixture
 from toolcrib.secrets import redact
 from toolcrib.session import Session
-from toolcrib.store import states, store_of, view
+from toolcrib.store import Store, states, store_of, view
 
 
 class Kept:
@@ -35,17 +35,21 @@ class Kept:
         """Machine -> its state now."""
         return states(self.fixture, store_of(self._session).version)
 
-    def changes(self) -> dict[str, Any]:
-        """What is different from the beginning: the rows of collections, None for a row that was deleted; states."""
-        store = store_of(self._session)
-        return {"rows": store.changed(), "states": dict(store.version.states)}
-
     def shown(self, rows: dict[str, Any]) -> dict[str, Any]:
         """Rows without what the schemas of their collections, or their own keys, call a secret."""
         return {
             name: {key: redact(row, self.fixture.collections[name].schema) for key, row in inside.items()}
             for name, inside in rows.items()
         }
+
+
+def changes_of(store: Store) -> dict[str, Any]:
+    """What is different from the beginning: the rows of collections, None for a row that was deleted; states.
+
+    What their names call a secret is masked.
+    """
+    changed: dict[str, Any] = {"rows": store.changed(), "states": dict(store.version.states)}
+    return {key: redact(value) for key, value in changed.items()}
 
 
 class RunScope(dict[str, JSON]):

@@ -90,7 +90,7 @@ class Log:
         """The calls that reached a tool."""
         happened = (happened for group in self._groups for happened in group)
         return [
-            tuple.__new__(Recorded, (place, step, args))
+            tuple.__new__(Recorded, (place, step, args, result.outcome))
             for place, (step, args, result, _wrong) in enumerate(happened)
             if result is not None and _reached(result.outcome) and isinstance(args, dict)
         ]

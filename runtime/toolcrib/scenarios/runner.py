@@ -18,9 +18,9 @@ from toolcrib.model import JSON, Outcome, Result
 from toolcrib.rendering import Rendering
 from toolcrib.scenarios.answers import compare, is_good, saved
 from toolcrib.scenarios.digests import digest_of
-from toolcrib.scenarios.failing import never_happened, not_due
+from toolcrib.scenarios.failing import involved, never_happened
 from toolcrib.scenarios.goldens import GoldenChange, judge_golden
-from toolcrib.scenarios.kept import Kept, RunScope
+from toolcrib.scenarios.kept import Kept, RunScope, changes_of
 from toolcrib.scenarios.logs import Happened, Log
 from toolcrib.scenarios.reports import Failure, ScenarioReport
 from toolcrib.scenarios.tools import registry_for
@@ -28,6 +28,7 @@ from toolcrib.scenarios.unused import unused
 from toolcrib.scenarios.verifying import Ending
 from toolcrib.scenarios.verifying import verify as verified
 from toolcrib.session import Session
+from toolcrib.store import store_of
 from toolcrib.virtual_clock import VirtualClock
 
 
@@ -64,16 +65,17 @@ async def run_scenario(
         await session.aclose()
     failures = run.verified() if passed else ()
     virtual = None if scenario.real else session.clock.monotonic()
+    log, store = run.log, store_of(session)  # and no more of the session, since a report may live long
     return ScenarioReport(
         scenario=scenario,
         seed=seed,
-        steps=run.log.reports,
+        steps=log.reports,
         passed=passed and not failures,
         failures=failures,
         warnings=run.warnings,
         duration=RealClock.monotonic() - started,
         virtual=virtual or 0.0,
-        digest=lambda: digest_of(run.log.reports(), run.log.hidden(run.kept.changes()), virtual),
+        digest=lambda: digest_of(log.reports(), log.hidden(changes_of(store)), virtual),
     )
 
 
@@ -225,7 +227,7 @@ class _Run:
         step, _args, result, _wrong = happened
         failures = [] if result is None else [*compare(step, result, masked, scope)]
         if failures and self._scenario.faults:
-            failures += not_due(self._session, self._scenario, step.call)
+            failures += involved(self._session, self._scenario, step.call)
         if step.expect.golden is None or masked.outcome is not Outcome.OK:
             return failures, None
         return failures, self._golden(step, step.expect.golden, masked, failures)

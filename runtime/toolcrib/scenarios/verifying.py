@@ -10,7 +10,7 @@ from toolcrib.errors import ExpressionError
 from toolcrib.loading.expectations import Made, Verify
 from toolcrib.loading.steps import Step
 from toolcrib.matching import Matcher
-from toolcrib.model import JSON, NOTHING
+from toolcrib.model import JSON, NOTHING, Outcome
 from toolcrib.scenarios.kept import Kept
 from toolcrib.scenarios.reports import Failure
 from toolcrib.text import compact
@@ -23,11 +23,13 @@ class Recorded(NamedTuple):
         place: Its number among the calls of the run, from 0.
         step: The step that made it.
         args: Its arguments.
+        outcome: How it ended.
     """
 
     place: int
     step: Step
     args: JSON
+    outcome: Outcome
 
     @property
     def tool(self) -> str:
@@ -149,22 +151,28 @@ def _within(pointer: str, error: ExpressionError) -> str:
 def _count(
     made: Made, recorded: Sequence[Recorded], scope: Mapping[str, JSON], show: Show
 ) -> Iterator[Failure]:
-    names = {name for name in {step.call for _place, step, _args in recorded} if fnmatchcase(name, made.tool)}
+    names = {name for name in {call[1].call for call in recorded} if fnmatchcase(name, made.tool)}
     named = [call for call in recorded if call[1].call in names]
-    fitting = named if made.args is None else [call for call in named if made.args.matches(call[2], scope)]
+    ended = named if made.outcome is None else [call for call in named if call.outcome is made.outcome]
+    fitting = ended if made.args is None else [call for call in ended if made.args.matches(call[2], scope)]
     if made.times.matches(len(fitting), scope):
         return
     differences = made.times.differences(len(fitting), scope)
     with_args = "" if made.args is None else f" with {compact(made.args.expected())}"
-    lines = [f"calls of `{made.tool}`{with_args}: {differences[0]}"]
+    so = "" if made.outcome is None else f" that ended `{made.outcome}`"
+    lines = [f"calls of `{made.tool}`{with_args}{so}: {differences[0]}"]
     lines += [f"  {call.label}: {call.tool} {compact(show(call))}" for call in fitting]
-    if made.args is not None:
-        fit = {call.place for call in fitting}
-        others = (call for call in named if call.place not in fit)
-        lines += [
-            f"  {call.label} differs: {told(made.args, call.args, show(call), scope)[0]}" for call in others
-        ]
+    fit = {call.place for call in fitting}
+    others = (call for call in named if call.place not in fit)
+    lines += [f"  {call.label} differs: {_other(made, call, show, scope)}" for call in others]
     yield Failure(what="calls", lines=tuple(lines), pointer=made.pointer)
+
+
+def _other(made: Made, call: Recorded, show: Show, scope: Mapping[str, JSON]) -> str:
+    """Why a call of the tool is none of those that are counted."""
+    if made.outcome is not None and call.outcome is not made.outcome:
+        return f"it ended `{call.outcome}`"
+    return "" if made.args is None else told(made.args, call.args, show(call), scope)[0]
 
 
 def _in_order(names: Sequence[str], calls: Sequence[str]) -> bool:

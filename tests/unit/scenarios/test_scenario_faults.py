@@ -113,6 +113,21 @@ steps: [{call: search, args: {q: a}}]
     assert step["result"]["error"]["details"]["nearest"][0]["rule"] == "rule 1"
 
 
+def test_a_step_that_went_otherwise_tells_where_faults_of_its_tool_happened():
+    text = """
+scenario: s
+faults: [{name: cold, tool: search, inject: timeout, when: {first: 2}}]
+steps:
+  - {call: search, args: {q: b}, expect: {outcome: timeout}}
+  - {call: search, args: {q: b}}
+"""
+    (report,) = runs(text)
+    assert (
+        "  fault     `cold` happened on call 1 of `search`, call 2 of `search` (tools.yaml:15)"
+        in str(report).splitlines()
+    )
+
+
 MATRIX = """
 scenario: s
 matrix: {kind: [timeout, disconnect]}

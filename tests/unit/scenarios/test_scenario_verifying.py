@@ -63,6 +63,8 @@ def verified(rules):
         "calls: [{tool: get_order, args: {id: {$gt: 0}}, times: 2}]",
         "calls: [{tool: scenario_only, times: 0}]",
         "never: [{tool: scenario_only}]",
+        "calls: [{tool: get_order, outcome: tool_error, times: 1}, {tool: get_order, outcome: ok, times: 1}]",
+        "never: [{tool: get_order, outcome: timeout}, {tool: get_order, outcome: ok, args: {id: 9}}]",
         "never: [{tool: pay, args: {amount: {$gt: 3}}}, {tool: 'scen*'}]",
         f"order: {{exact: [{MADE}]}}",
         "order: {subsequence: [get_order, pay]}",
@@ -94,6 +96,24 @@ BROKEN = [
             'calls of `get_order` with {"id":9}: expected 2, got 1',
             '  step 3: get_order {"id":9}',
             "  step 1 differs: /id: expected 9, got 1",
+        ),
+    ),
+    (
+        "calls: [{tool: get_order, outcome: ok, times: 2}]",
+        "calls",
+        (
+            "calls of `get_order` that ended `ok`: expected 2, got 1",
+            '  step 1: get_order {"id":1}',
+            "  step 3 differs: it ended `tool_error`",
+        ),
+    ),
+    (
+        "never: [{tool: get_order, args: {id: 1}, outcome: ok}]",
+        "calls",
+        (
+            'calls of `get_order` with {"id":1} that ended `ok`: expected 0, got 1',
+            '  step 1: get_order {"id":1}',
+            "  step 3 differs: it ended `tool_error`",
         ),
     ),
     (

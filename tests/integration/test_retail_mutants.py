@@ -20,7 +20,12 @@ from toolcrib import Runtime
 SESSIONS = 200
 WORLD = world(6, size=4)
 
+UNSAID = "the rules do not say what an expression without a value answers"
+
 EQUIVALENT = {
+    "calculate: without guard `Error: the expression has no value`": UNSAID,
+    "calculate: guard/1/if with `>=` for `>`": UNSAID,
+    "calculate: guard/1/if without `| abs`": UNSAID,
     "modify_pending_order_payment: rows/old/key with `[-1]` for `[0]`": "of one entry the first is the last",
     "modify_pending_order_payment: let/paid with `[-1]` for `[0]`": "of one entry the first is the last",
 }

@@ -37,3 +37,20 @@ async def test_the_pack_answers_and_changes_what_was_derived_by_hand(case, runti
         assert store_of(session).changed() == changed
         if refused:
             assert store_of(session).version is before
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["", " ", "2 +", "1/0", "()", "1 2", "2 ** 99999", "10 ** 309", "-10 ** 309", "1e", "9" * 310],
+)
+async def test_an_expression_without_a_value_is_refused(expression, runtime):
+    """The rules do not say so; it must be an answer all the same, and never a bug of the pack."""
+    refusal = "invalid characters in" if "e" in expression else "the"
+    result = await runtime.session().call("calculate", {"expression": expression})
+    assert result.outcome is Outcome.TOOL_ERROR
+    assert result.error.message.startswith(f"Error: {refusal} expression")
+
+
+async def test_a_large_number_is_answered(runtime):
+    result = await runtime.session().call("calculate", {"expression": "-10 ** 308"})
+    assert (result.outcome, result.value) == (Outcome.OK, "-1e+308")

@@ -12,6 +12,7 @@ from toolcrib.errors import ExpressionError, did_you_mean
 from toolcrib.model import JSON
 from toolcrib.rendering import operators
 from toolcrib.rendering.applying import INSTEAD, apply, check_shape, known_function
+from toolcrib.rendering.arithmetic import work_out
 from toolcrib.rendering.functions import FUNCTIONS
 from toolcrib.rendering.reader import NOT_ALLOWED, Part, Reader, combined
 from toolcrib.rendering.values import kind, list_of_names, shortened
@@ -25,7 +26,19 @@ def _is_odd(name: str, value: JSON) -> bool:
     raise ExpressionError(f"`is {name}` needs a whole number, not {kind(value)}")
 
 
+def _is_arithmetic(value: JSON) -> bool:
+    """Whether `arith` gives a number for it; false of anything but a text."""
+    if not isinstance(value, str):
+        return False
+    try:
+        work_out(value)
+    except ExpressionError:
+        return False
+    return True
+
+
 TESTS: Mapping[str, Callable[[JSON], bool]] = {
+    "arithmetic": _is_arithmetic,
     "boolean": lambda value: isinstance(value, bool),
     "even": lambda value: not _is_odd("even", value),
     "false": lambda value: value is False,

@@ -18,16 +18,38 @@ Rows: TypeAlias = Mapping[str, JSON]
 """Key -> row, in the order of the store. Read it, never change it."""
 
 
+class Layers:
+    """The rows of a collection as two layers, so that a change of few rows costs few.
+
+    Attributes:
+        below: Many rows, which others may share. Never changed.
+        above: Rows that take the place of those of their keys, or come after them. Never changed.
+    """
+
+    __slots__ = ("_whole", "above", "below")
+
+    def __init__(self, below: Rows, above: Rows = NOTHING) -> None:
+        self.below = below
+        self.above = above
+        self._whole: Rows | None = None if above else below
+
+    def whole(self) -> Rows:
+        """All rows; put together when they are first asked for."""
+        if self._whole is None:
+            self._whole = {**self.below, **self.above}
+        return self._whole
+
+
 class Version(NamedTuple):
     """One state of a session's store; only what differs from the fixtures is in it.
 
     Attributes:
-        rows: Id of a collection -> all of its rows, of the collections that were written.
+        rows: Id of a collection -> its rows, of the collections that were written.
         states: Id of a machine -> its state, of those that were moved.
         numbers: Name of a sequence -> the last number that it gave.
     """
 
-    rows: Mapping[str, Rows] = NOTHING
+    rows: Mapping[str, Layers] = NOTHING
     states: Mapping[str, str] = NOTHING
     numbers: Mapping[str, int] = NOTHING
 
@@ -63,8 +85,8 @@ class Store:
         Raises:
             ExpressionError: They can't be had.
         """
-        rows = self.version.rows.get(collection.id)
-        return rows_of(collection) if rows is None else rows
+        layers = self.version.rows.get(collection.id)
+        return rows_of(collection) if layers is None else layers.whole()
 
     def state(self, machine: Machine) -> str:
         """The state that a machine is in now."""
@@ -76,21 +98,22 @@ class Store:
         A row that was deleted is None. Where collections of several packs have one name and were changed, each
         stands under its id: `retail/orders`.
         """
-        written = [(self.collections[known], rows) for known, rows in self.version.rows.items()]
-        changes = [(each, found) for each, rows in written if (found := _changes(each, rows))]
+        written = [(self.collections[known], layers) for known, layers in self.version.rows.items()]
+        changes = [(each, found) for each, layers in written if (found := _changes(each, layers))]
         names = Counter(each.name for each, _found in changes)
         return {each.name if names[each.name] == 1 else each.id: found for each, found in changes}
 
 
-def _changes(collection: Collection, rows: Rows) -> dict[str, JSON]:
+def _changes(collection: Collection, layers: Layers) -> dict[str, JSON]:
     """Key -> row, of the rows that differ from those of the beginning; None for those that are gone."""
     base = rows_of(collection)
+    untouched = layers.below is base
     found = {
         key: row
-        for key, row in rows.items()
+        for key, row in (layers.above if untouched else layers.whole()).items()
         if key not in base or (row is not base[key] and not equal(row, base[key]))
     }
-    return found | {key: None for key in base if key not in rows}
+    return found if untouched else found | {key: None for key in base if key not in layers.whole()}
 
 
 def store_of(session: Session) -> Store:
@@ -106,7 +129,7 @@ def view(fixture: Fixture, version: Version) -> dict[str, Rows]:
     """
     written = version.rows
     return {
-        name: rows if (rows := written.get(collection.id)) is not None else rows_of(collection)
+        name: rows_of(collection) if (layers := written.get(collection.id)) is None else layers.whole()
         for name, collection in fixture.collections.items()
     }
 

@@ -10,7 +10,7 @@ from toolcrib.executors.mock.ground import Ground
 from toolcrib.executors.mock.places import Location, Place, key_text, look, shown, write
 from toolcrib.executors.mock.rows import Fitting, compile_fitting
 from toolcrib.executors.mock.work import unknown_state
-from toolcrib.model import JSON
+from toolcrib.model import JSON, Collection
 from toolcrib.pointers import pointer_step
 from toolcrib.rendering.forms import compile_test
 from toolcrib.rendering.operators import add, is_number, subtract
@@ -275,52 +275,79 @@ def _put(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
     name, above = pointer.rpartition("/")[2], pointer.rpartition("/")[0]
     made = ground.value(entry["value"], f"{above}/value")
     key = ground.value(entry["key"], f"{above}/key") if "key" in entry else None
-    target = _container(entry[name], pointer, ground)
-    if target is None:
+    place = _container(entry[name], pointer, ground)
+    if place is None:
         return _NOTHING
-    collection = ground.tool.fixture.collections.get(target.root) if target.in_store else None
-    whole = collection is not None and not target.steps
-    field = collection.key if collection is not None and whole else ""
-    if key is None and (not whole or (name == "upsert" and not field)):
-        ground.fault(
-            "missing_key", f"`{name}` needs a `key` here", above, "say under which key the value is put"
-        )
-    replaces, compute = name == "upsert", made.run
-    used = made.names | _read(target) | (frozenset() if key is None else key.names)
-    find_key = None if key is None else key.run
-
-    def act(scope: Scope, root: BodyScope) -> None:
-        value = stored(compute(scope))
-        location, within = target.find(scope, root)
-        if not isinstance(within, dict):
-            raise ExpressionError(
-                f"{shown(location)} is {kind(within)}, and `{name}` needs a collection or an object"
-            )
-        wanted = _key(value, field, target.root, root) if find_key is None else key_text(find_key(scope))
-        if not replaces and wanted in within:
-            raise ExpressionError(
-                f"{shown((*location, wanted))} exists already",
-                code="existing_key",
-                hint="`upsert` replaces what is there",
-            )
-        if field and isinstance(value, dict) and field not in value:
-            value = {field: wanted, **value}
-        if len(location) == 1:
-            root.work.put(target.root, wanted, value, pointer)
-        else:
-            write(root.work, location, within | {wanted: value}, pointer)
-
-    return act, used
+    whole = ground.tool.fixture.collections[place.root] if place.in_store and not place.steps else None
+    if key is None and (whole is None or (name == "upsert" and not whole.key)):
+        hint = "say under which key the value is put"
+        ground.fault("missing_key", f"`{name}` needs a `key` here", above, hint)
+        return _NOTHING
+    used = made.names | _read(place) | (frozenset() if key is None else key.names)
+    putting = _Putting(made.run, None if key is None else key.run, name == "upsert", pointer)
+    return (putting.in_object(place) if whole is None else putting.in_collection(whole)), used
 
 
-def _key(value: JSON, field: str, name: str, root: BodyScope) -> str:
+class _Putting(NamedTuple):
+    """What is put where.
+
+    Attributes:
+        value: What works the value out.
+        key: What works its key out; None for that of the row, or the next number.
+        replaces: Whether it may take the place of what is there.
+        pointer: Where the effect stands.
+    """
+
+    value: Run
+    key: Run | None
+    replaces: bool
+    pointer: str
+
+    def in_collection(self, collection: Collection) -> Act:
+        """Put it among the rows of a collection, with its key in the field that holds the keys."""
+        name, field = collection.name, collection.key
+
+        def act(scope: Scope, root: BodyScope) -> None:
+            row = stored(self.value(scope))
+            key = _own_key(row, collection, root) if self.key is None else key_text(self.key(scope))
+            if root.work.has(name, key):
+                self.check((name, key))
+            if field and isinstance(row, dict) and field not in row:
+                row = {field: key, **row}
+            root.work.put(name, key, row, self.pointer)
+
+        return act
+
+    def in_object(self, place: Place) -> Act:
+        """Put it into an object within a row."""
+
+        def act(scope: Scope, root: BodyScope) -> None:
+            value = stored(self.value(scope))
+            location, within = place.find(scope, root)
+            if not isinstance(within, dict):
+                raise ExpressionError(f"{shown(location)} is {kind(within)}, and an object is needed")
+            key = key_text(None if self.key is None else self.key(scope))
+            if key in within:
+                self.check((*location, key))
+            write(root.work, location, within | {key: value}, self.pointer)
+
+        return act
+
+    def check(self, location: Location) -> None:
+        """Refuse to replace what is at a location."""
+        if not self.replaces:
+            hint = "`upsert` replaces what is there"
+            raise ExpressionError(f"{shown(location)} exists already", code="existing_key", hint=hint)
+
+
+def _own_key(row: JSON, collection: Collection, root: BodyScope) -> str:
+    name, field = collection.name, collection.key
     if not field:
         return root.work.free_key(name)
-    if isinstance(value, dict) and field in value:
-        return key_text(value[field])
-    raise ExpressionError(
-        f"the row has no `{field}`, which is the key of `{name}`", hint="add it, or write `key`"
-    )
+    if isinstance(row, dict) and field in row:
+        return key_text(row[field])
+    message = f"the row has no `{field}`, which is the key of `{name}`"
+    raise ExpressionError(message, hint="add it, or write `key`")
 
 
 def _container(text: str, pointer: str, ground: Ground) -> Place | None:

@@ -10,7 +10,7 @@ from toolcrib.errors import ExpressionError, did_you_mean
 from toolcrib.model import JSON
 from toolcrib.rendering import compile_expression
 from toolcrib.rendering.braces import STRING
-from toolcrib.rendering.operators import is_number, missing_key
+from toolcrib.rendering.operators import missing_key
 from toolcrib.rendering.values import Run, Scope, as_text, kind, list_of_names, shortened
 
 if TYPE_CHECKING:
@@ -65,9 +65,13 @@ class Place(NamedTuple):
             ExpressionError: There is no such place.
         """
         steps = self.steps
-        if self.in_store:
-            value: JSON = root.work.rows(self.root)  # a step into a collection is one to a row
-            location: Location = (self.root,)
+        value: JSON
+        location: Location
+        if self.in_store and steps:
+            location = (self.root, self._row_key(scope, root))
+            value, steps = look(root.work, location), steps[1:]
+        elif self.in_store:
+            location, value = (self.root,), root.work.rows(self.root)
         else:
             found = root.locate(self.root)
             value = None if found is None else look(root.work, found)
@@ -79,6 +83,14 @@ class Place(NamedTuple):
             value = value[key]  # type: ignore[index]
             location = (*location, key)
         return location, value
+
+    def _row_key(self, scope: Scope, root: BodyScope) -> str:
+        """The key of the row of the collection in which the place lies."""
+        step, name = self.steps[0], self.root
+        key = key_text(step.name if step.run is None else step.run(scope))
+        if root.work.has(name, key):
+            return key
+        raise ExpressionError(f"`{name}` has no row `{shortened(key)}`", code="absent_place")
 
 
 def _no_row(name: str, location: Location | None) -> ExpressionError:
@@ -95,13 +107,10 @@ def _key_of(step: Step, scope: Scope, value: JSON, location: Location) -> str | 
         raise ExpressionError(
             f"{shown(location)} has {len(value)} elements, and none at {key}", code="absent_place"
         )
-    if isinstance(value, dict):
-        if len(location) == 1 and is_number(key):
-            key = key_text(key)
-        if isinstance(key, str):
-            if key in value:
-                return key
-            raise _absent(value, key, location)
+    if isinstance(value, dict) and isinstance(key, str):
+        if key in value:
+            return key
+        raise _absent(value, key, location)
     expected = "a number in brackets" if isinstance(value, list) else "a text"
     if not isinstance(value, list | dict):
         raise ExpressionError(
@@ -111,8 +120,6 @@ def _key_of(step: Step, scope: Scope, value: JSON, location: Location) -> str | 
 
 
 def _absent(value: dict[str, JSON], key: str, location: Location) -> ExpressionError:
-    if len(location) == 1:
-        return ExpressionError(f"{shown(location)} has no row `{shortened(key)}`", code="absent_place")
     error = missing_key(value, key, shown(location))
     hint = did_you_mean(key, value) or "a key is added with `update` and `set`"
     return ExpressionError(error.message, code="absent_place", hint=hint)
@@ -139,7 +146,7 @@ def key_text(value: JSON) -> str:
 
 def look(work: Work, location: Location) -> JSON:
     """What stands at a location now; none where there is nothing."""
-    value: Any = work.rows(str(location[0])).get(str(location[1]))
+    value: Any = work.row(str(location[0]), str(location[1]))
     for step in location[2:]:
         try:
             value = value[step]
@@ -151,7 +158,7 @@ def look(work: Work, location: Location) -> JSON:
 def write(work: Work, location: Location, value: JSON, pointer: str) -> None:
     """Put a value at a location that exists; only what lies on the way is copied."""
     name, key = str(location[0]), str(location[1])
-    row = value if len(location) == 2 else _with(work.rows(name)[key], location, 2, value)
+    row = value if len(location) == 2 else _with(work.row(name, key), location, 2, value)
     work.put(name, key, row, pointer)
 
 

@@ -15,7 +15,7 @@ from toolcrib.rendering import compile_value
 from toolcrib.rendering.forms import check_name, compile_test
 from toolcrib.rendering.loops import Turn
 from toolcrib.rendering.structures import placed
-from toolcrib.rendering.values import Scope, equal, kind, list_of_names
+from toolcrib.rendering.values import Run, Scope, equal, kind, list_of_names
 from toolcrib.subschemas import closed_names
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _row(name: str, entry: Mapping[str, Any], pointer: str, ground: Ground) -> R
     used = frozenset[str]() if missing is None else missing.names
     source = entry["in"]
     if source in ground.tool.fixture.collections:
-        find, read = _finding(entry, pointer, _whole(source), ground)
+        find, read = _finding(entry, pointer, _whole(source), ground, source)
         return Row(name, _placed(find, pointer), used | read, source, missing)
     place = _within(source, f"{pointer}/in", ground)
     if place is None:
@@ -131,12 +131,14 @@ def _placed(find: Find, pointer: str) -> Find:
 
 
 def _finding(
-    entry: Mapping[str, Any], pointer: str, within: Within, ground: Ground
+    entry: Mapping[str, Any], pointer: str, within: Within, ground: Ground, collection: str = ""
 ) -> tuple[Find, frozenset[str]]:
     """What finds a row in what `within` finds, and what it reads."""
     if "key" in entry:
         written = ground.value(entry["key"], f"{pointer}/key")
         compute = written.run
+        if collection:
+            return _of_collection(collection, compute), written.names
 
         def by_key(scope: BodyScope) -> Location | None:
             value = compute(scope)
@@ -156,6 +158,14 @@ def _finding(
         return None
 
     return by_where, used
+
+
+def _of_collection(collection: str, compute: Run) -> Find:
+    def by_key(scope: BodyScope) -> Location | None:
+        key = compute(scope)
+        return None if key is None else (collection, key if isinstance(key, str) else key_text(key))
+
+    return by_key
 
 
 def _key(value: JSON, container: Container) -> str | int | None:

@@ -9,7 +9,7 @@ from toolcrib.errors import ExpressionError, did_you_mean
 from toolcrib.executors.mock.scope import as_text
 from toolcrib.model import JSON, Collection, Fixture, Schema
 from toolcrib.rendering.values import list_of_names, shortened
-from toolcrib.store import Rows, Store, Version, rows_of, states
+from toolcrib.store import Layers, Rows, Store, Version, rows_of, states
 from toolcrib.subschemas import once_for_each
 from toolcrib.validation import Validator
 
@@ -33,9 +33,9 @@ class Work:
 
     __slots__ = (
         "_fixture",
+        "_layers",
         "_numbers",
         "_own",
-        "_rows",
         "_states",
         "_store",
         "_version",
@@ -48,15 +48,14 @@ class Work:
         self._store = store
         self._fixture = fixture
         self._version = store.version if version is None else version
-        self._rows: dict[str, dict[str, JSON]] = {}
-        self._own: set[str] = set()
+        self._layers: dict[str, Layers] = {}
+        self._own: dict[str, dict[str, JSON]] = {}
         self._written: dict[str, dict[str, str]] = {}
         self._states: dict[str, str] = {}
         self._numbers: dict[str, int] = {}
 
     def store(self) -> dict[str, Rows]:
         """Collection name -> its rows as they are now within this call: what expressions call `store`."""
-        self._own.clear()  # whoever gets them must not see them change
         found: dict[str, Rows] = {}
         lost: dict[str, ExpressionError] = {}
         for name in self._fixture.collections:
@@ -67,17 +66,38 @@ class Work:
         return _Incomplete(found, lost) if lost else found
 
     def rows(self, name: str) -> dict[str, JSON]:
-        """The rows of a collection as they are now; look at them, and keep and change nothing.
+        """The rows of a collection as they are now; whoever has them keeps them so, and changes nothing.
 
         Raises:
-            ExpressionError: They can't be read.
+            ExpressionError: They can't be had.
         """
-        rows = self._rows.get(name)
-        if rows is None:
+        return cast("dict[str, JSON]", self._layers_of(name).whole())
+
+    def row(self, name: str, key: str) -> JSON:
+        """A row as it is now; none where there is none.
+
+        Raises:
+            ExpressionError: As `rows`.
+        """
+        layers = self._layers_of(name)
+        return layers.above[key] if key in layers.above else layers.below.get(key)
+
+    def has(self, name: str, key: str) -> bool:
+        """Whether a collection has a row of a key.
+
+        Raises:
+            ExpressionError: As `rows`.
+        """
+        layers = self._layers_of(name)
+        return key in layers.above or key in layers.below
+
+    def _layers_of(self, name: str) -> Layers:
+        layers = self._layers.get(name)
+        if layers is None:
             collection = self._fixture.collections[name]
             known = self._version.rows.get(collection.id)
-            rows = self._rows[name] = cast("dict[str, JSON]", rows_of(collection) if known is None else known)
-        return rows
+            layers = self._layers[name] = Layers(rows_of(collection)) if known is None else known
+        return layers
 
     def put(self, name: str, key: str, row: JSON, pointer: str) -> None:
         """Make a value the row of a key.
@@ -91,30 +111,34 @@ class Work:
         Raises:
             ExpressionError: The collection has too many rows.
         """
-        rows = self._writable(name)
-        if key not in rows and len(rows) >= MOST_ROWS:
+        layers = self._layers_of(name)
+        crowded = len(layers.below) + len(layers.above) >= MOST_ROWS
+        if crowded and not self.has(name, key) and len(layers.whole()) >= MOST_ROWS:
             raise ExpressionError(f"`{name}` would have more than {MOST_ROWS:,} rows")
-        rows[key] = row
+        above = self._own.get(name)
+        if above is None:
+            above = self._own[name] = {**layers.above}
+        above[key] = row
+        self._layers[name] = Layers(layers.below, above)
         self._written.setdefault(name, {})[key] = pointer
+        self.changed = True
 
     def remove(self, name: str, key: str) -> None:
         """Take a row out; it is there."""
-        del self._writable(name)[key]
+        rest = {**self.rows(name)}
+        del rest[key]
+        self._layers[name] = Layers(rest)
+        self._own.pop(name, None)
         self._written.setdefault(name, {}).pop(key, None)
-
-    def _writable(self, name: str) -> dict[str, JSON]:
-        rows = self.rows(name)
-        if name not in self._own:
-            rows = self._rows[name] = rows.copy()
-            self._own.add(name)
         self.changed = True
-        return rows
 
     def free_key(self, name: str) -> str:
         """The next number, as text, that no row of a collection has or had in this session."""
-        rows, counter = self.rows(name), f"{self._fixture.collections[name].id}#"
-        number = max(self._numbers.get(counter, self._version.numbers.get(counter, 0)), len(rows)) + 1
-        while str(number) in rows:
+        collection = self._fixture.collections[name]
+        counter = f"{collection.id}#"
+        last = self._numbers.get(counter, self._version.numbers.get(counter, 0))
+        number = max(last, len(rows_of(collection))) + 1
+        while self.has(name, str(number)):
             number += 1
         self._numbers[counter] = number
         return str(number)
@@ -152,10 +176,10 @@ class Work:
             ExpressionError: One does not; with the pointer of the effect that wrote it.
         """
         for name, keys in self._written.items():
-            collection, rows = self._fixture.collections[name], self.rows(name)
+            collection = self._fixture.collections[name]
             for key, pointer in keys.items():
                 try:
-                    _check_row(collection, key, rows[key])
+                    _check_row(collection, key, self.row(name, key))
                 except ExpressionError as error:
                     raise error.under(pointer) from None
 
@@ -166,7 +190,7 @@ class Work:
         collections, machines, before = self._fixture.collections, self._fixture.machines, self._version
         written = {collections[name].id: collections[name] for name in self._written}
         self._version = Version(
-            {**before.rows, **{collections[name].id: self._rows[name] for name in self._written}},
+            {**before.rows, **{collections[name].id: self._layers[name] for name in self._written}},
             {**before.states, **{machines[name].id: state for name, state in self._states.items()}},
             {**before.numbers, **self._numbers},
         )

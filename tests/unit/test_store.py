@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from toolcrib.errors import ExpressionError
 from toolcrib.model import Collection, Fixture, Machine
 from toolcrib.rendering.values import equal
-from toolcrib.store import FRESH, Store, Version, rows_of, states, view
+from toolcrib.store import FRESH, Layers, Store, Version, rows_of, states, view
 
 ORDERS = Collection(
     "orders", "shop/orders", rows={"A": {"n": 1, "tags": ["x"]}, "B": {"n": 2}, "C": {"n": True}}
@@ -24,13 +24,13 @@ SHOP = Fixture({"orders": ORDERS, "outbox": OUTBOX}, {"cart": CART})
 
 def put(store: Store, collection: Collection, key: str, row: object) -> None:
     """Write a row, or delete it with None, as a call does: along the path alone."""
-    rows = {**store.rows(collection)}
-    if row is None:
-        rows.pop(key, None)
-    else:
-        rows[key] = row
     before = store.version
-    changed = Version({**before.rows, collection.id: rows}, before.states, before.numbers)
+    layers = before.rows.get(collection.id, Layers(rows_of(collection)))
+    if row is None:
+        layers = Layers({other: kept for other, kept in store.rows(collection).items() if other != key})
+    else:
+        layers = Layers(layers.below, {**layers.above, key: row})
+    changed = Version({**before.rows, collection.id: layers}, before.states, before.numbers)
     store.commit(changed, {collection.id: collection})
 
 

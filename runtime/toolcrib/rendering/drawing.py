@@ -7,7 +7,6 @@ functions are refused when a document is loaded.
 from __future__ import annotations
 
 from typing import Protocol
-from uuid import UUID
 
 from toolcrib.errors import ExpressionError
 from toolcrib.model import JSON
@@ -43,7 +42,9 @@ class Counting(Protocol):
 
 def uuid(chance: Chance) -> JSON:
     """A UUID (version 4), another one at each use."""
-    return str(UUID(int=chance.integer(0, (1 << 128) - 1), version=4))
+    digits = f"{chance.integer(0, (1 << 128) - 1):032x}"
+    variant = "89ab"[int(digits[16], 16) % 4]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def pick(chance: Chance, options: JSON) -> JSON:

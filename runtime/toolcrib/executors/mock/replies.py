@@ -345,11 +345,7 @@ def _passthrough(
     others = sorted(name for name in tool.bindings if name != "mock")
     if mode not in others:
         there = ", ".join(f"`{name}:`" for name in others) or "none besides `mock:`"
-        message = f"`passthrough` hands calls on to the block `{mode}:`, and `{tool.name}` has no such block"
-        if mode == "mock":
-            message = (
-                "`passthrough` hands calls on to another block, and `mock:` is the one that it stands in"
-            )
+        message = f"`passthrough` hands calls on to another block of `{tool.name}`, and `{mode}:` is none"
         hint = did_you_mean(mode, others) or f"its blocks are: {there}"
         problems.append(Problem(code="no_such_block", message=message, pointer=pointer, hint=hint))
     return _Compiled(frozenset(), lambda _scope: Result.ok(), elsewhere=mode)

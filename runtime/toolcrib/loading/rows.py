@@ -49,7 +49,7 @@ def keyed(
     for pointer, name, row in _entries(written.value, key, told):
         if name in rows:
             message = f"two rows have the key `{clipped(name)}`"
-            told.add("duplicate_row", message, pointer, "the key of a row tells it from all others")
+            told.tell("duplicate_row", message, pointer, "the key of a row tells it from all others")
         elif judge is not None and not judge.judge(row):
             told.add_misfit(judge, row, pointer)
         rows.setdefault(name, row)
@@ -69,7 +69,7 @@ class _Told:
     def any(self) -> bool:
         return bool(self._first)
 
-    def add(self, code: str, message: str, pointer: str, hint: str = "") -> None:
+    def tell(self, code: str, message: str, pointer: str, hint: str = "") -> None:
         if len(self._first) == MOST:
             self._more += 1
         else:
@@ -82,7 +82,7 @@ class _Told:
             return
         for fault in judge.faults(row, most=MOST - len(self._first)):
             message = f"the row does not fit the schema of its collection: {fault.for_model()}"
-            self.add("row_breaks_schema", message, pointer + fault.pointer)
+            self.tell("row_breaks_schema", message, pointer + fault.pointer)
 
     def problems(self) -> Iterator[Problem]:
         yield from map(self._written.place, self._first)
@@ -105,7 +105,7 @@ def _entries(value: dict[str, JSON] | list[JSON], key: str, told: _Told) -> Iter
     for index, row in enumerate(value):
         pointer = f"/{index}"
         if not isinstance(row, dict):
-            told.add("row_not_object", f"a row is an object, not {_kind(row)}", pointer)
+            told.tell("row_not_object", f"a row is an object, not {_kind(row)}", pointer)
         elif not key:
             yield pointer, str(index + 1), row
         elif (name := _key_of(row, key, pointer, told)) is not None:
@@ -116,12 +116,12 @@ def _under_keys(value: dict[str, JSON], key: str, told: _Told) -> Iterator[_Entr
     for name, row in value.items():
         pointer = f"/{pointer_step(name)}"
         if not isinstance(row, dict):
-            told.add("row_not_object", f"a row is an object, not {_kind(row)}", pointer)
+            told.tell("row_not_object", f"a row is an object, not {_kind(row)}", pointer)
             continue
         own = _key_of(row, key, pointer, told) if key else name
         if own is not None and own != name:
             message = f"the row under `{clipped(name)}` has `{clipped(own)}` in `{key}`"
-            told.add("row_key_differs", message, pointer, "make the two equal, or leave `key` out")
+            told.tell("row_key_differs", message, pointer, "make the two equal, or leave `key` out")
         yield pointer, name, row
 
 
@@ -134,9 +134,9 @@ def _key_of(row: dict[str, JSON], key: str, pointer: str, told: _Told) -> str | 
         return compact(value)
     if key in row:
         message = f"the key of a row is a text or a number, and `{key}` is {_kind(value)}"
-        told.add("row_without_key", message, f"{pointer}/{pointer_step(key)}")
+        told.tell("row_without_key", message, f"{pointer}/{pointer_step(key)}")
     else:
-        told.add(
+        told.tell(
             "row_without_key", f"the row has no `{key}`, which is its key", pointer, did_you_mean(key, row)
         )
     return None

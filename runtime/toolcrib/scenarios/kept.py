@@ -10,7 +10,7 @@ from toolcrib.loading.sights import Sight
 from toolcrib.model import JSON, Fixture
 from toolcrib.secrets import redact
 from toolcrib.session import Session
-from toolcrib.store import Store, states, store_of, view
+from toolcrib.store import Store, states, store_of
 
 
 class Kept:
@@ -26,10 +26,15 @@ class Kept:
         return self._sight().fixture
 
     def rows(self, names: Iterable[str] | None = None) -> dict[str, Any]:
-        """Collection -> key -> row as it is now, of these collections or of all in sight."""
+        """Collection -> key -> row as it is now, of these collections or of all in sight.
+
+        Where the rows of one can't be had, who looks for them is told, with an ExpressionError.
+        """
+        from toolcrib.executors.mock.work import Work  # noqa: PLC0415 -- most scenarios read no rows
+
         there = self.fixture.collections
         chosen = there if names is None else {name: there[name] for name in names if name in there}
-        return {**view(Fixture(chosen), store_of(self._session).version)}
+        return Work(store_of(self._session), Fixture(chosen)).store()
 
     def states(self) -> dict[str, JSON]:
         """Machine -> its state now."""

@@ -199,3 +199,18 @@ def with_rule(scenario):
     """The scenario, which wants an empty collection of orders."""
     kept = {"store": compile_matcher({"orders": {"$len": 0}}, [])}
     return replace(scenario, verify=Verify(kept=kept))
+
+
+def test_a_scenario_whose_rows_are_wrong_does_not_run():
+    text = """
+name: look
+input_schema: {type: object}
+mock: {result: 1}
+---
+scenario: s
+store: {orders: {rows: [{a: 1}], schema: {required: [b]}}}
+steps: [{call: look}]
+"""
+    found = loaded(text)
+    assert [(problem.severity, problem.line) for problem in found.problems] == [("error", 7)]
+    assert found.scenarios == ()

@@ -94,7 +94,7 @@ def test_where_on_an_object_means_its_values_and_on_a_collection_its_rows():
     assert [rows[key].get("poor") for key in ("ann", "bob", "7")] == [None, True, True]
 
 
-def test_a_value_of_set_is_read_anew_for_each_element():
+def test_expressions_of_one_effect_see_what_was_before_it():
     assert [
         loan["days"]
         for loan in ann_after(

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import cached_property
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from toolcrib.loading.sights import Sight
+from toolcrib.loading.scenarios import Scenario
+from toolcrib.loading.sights import in_sight
 from toolcrib.model import JSON, Fixture
 from toolcrib.secrets import redact
 from toolcrib.session import Session
-from toolcrib.store import Store, states, store_of
+from toolcrib.store import Store, states
 
 
 class Kept:
     """The store of a run's session. Nothing of it is looked at before somebody asks."""
 
-    def __init__(self, session: Session, sight: Callable[[], Sight]) -> None:
-        self._session = session
-        self._sight = sight
+    __slots__ = ("_fixture", "_scenario", "_session")
 
-    @cached_property
+    def __init__(self, session: Session, scenario: Scenario) -> None:
+        self._session = session
+        self._scenario = scenario
+        self._fixture: Fixture | None = None
+
+    @property
     def fixture(self) -> Fixture:
         """What the run can see of the collections and machines."""
-        return self._sight().fixture
+        if self._fixture is None:
+            self._fixture = in_sight(self._scenario, self._session.registry).fixture
+        return self._fixture
 
     def rows(self, names: Iterable[str] | None = None) -> dict[str, Any]:
         """Collection -> key -> row as it is now, of these collections or of all in sight.
@@ -34,11 +39,11 @@ class Kept:
 
         there = self.fixture.collections
         chosen = there if names is None else {name: there[name] for name in names if name in there}
-        return Work(store_of(self._session), Fixture(chosen)).store()
+        return Work(self._session.store, Fixture(chosen)).store()
 
     def states(self) -> dict[str, JSON]:
         """Machine -> its state now."""
-        return states(self.fixture, store_of(self._session).version)
+        return states(self.fixture, self._session.store.version)
 
     def shown(self, rows: dict[str, Any]) -> dict[str, Any]:
         """Rows without what the schemas of their collections, or their own keys, call a secret."""
@@ -62,8 +67,8 @@ class RunScope(dict[str, JSON]):
 
     __slots__ = ("_kept",)
 
-    def __init__(self, kept: Kept, *names: dict[str, JSON]) -> None:
-        super().__init__(*names)
+    def __init__(self, kept: Kept, names: Mapping[str, JSON]) -> None:
+        super().__init__(names)
         self._kept = kept
 
     def __missing__(self, name: str) -> JSON:

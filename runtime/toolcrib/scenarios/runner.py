@@ -12,7 +12,6 @@ from toolcrib.engine import Runtime
 from toolcrib.errors import ConfigurationError, ExpressionError
 from toolcrib.loading.expectations import NO_RULES
 from toolcrib.loading.scenarios import Scenario
-from toolcrib.loading.sights import in_sight
 from toolcrib.loading.steps import Advance, Parallel, Step
 from toolcrib.model import JSON, Outcome, Result
 from toolcrib.rendering import Rendering
@@ -28,7 +27,6 @@ from toolcrib.scenarios.unused import unused
 from toolcrib.scenarios.verifying import Ending
 from toolcrib.scenarios.verifying import verify as verified
 from toolcrib.session import Session
-from toolcrib.store import store_of
 from toolcrib.virtual_clock import VirtualClock
 
 
@@ -65,7 +63,7 @@ async def run_scenario(
         await session.aclose()
     failures = run.verified() if passed else ()
     virtual = None if scenario.real else session.clock.monotonic()
-    log, store = run.log, store_of(session)  # and no more of the session, since a report may live long
+    log = run.log
     return ScenarioReport(
         scenario=scenario,
         seed=seed,
@@ -75,7 +73,7 @@ async def run_scenario(
         warnings=run.warnings,
         duration=RealClock.monotonic() - started,
         virtual=virtual or 0.0,
-        digest=lambda: digest_of(log.reports(), log.hidden(changes_of(store)), virtual),
+        digest=lambda: digest_of(log.reports(), log.hidden(changes_of(session.store)), virtual),
     )
 
 
@@ -93,7 +91,7 @@ class _Run:
         self._session = session
         self._scenario = scenario
         self._update = update
-        self.kept = Kept(session, lambda: in_sight(scenario, session.registry))
+        self.kept = Kept(session, scenario)
         self._scope = RunScope(self.kept, {"seed": session.seed, "run": scenario.run})
         if scenario.values:
             self._scope["matrix"] = dict(scenario.values)

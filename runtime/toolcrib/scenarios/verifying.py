@@ -117,7 +117,7 @@ def _kept(part: str, matcher: Matcher, ending: Ending) -> Iterator[Failure]:
         shown = value if part == "state" else kept.shown(value)
         lines = tuple(f"{part}{_placed(line)}" for line in told(matcher, value, shown, ending.scope))
     except ExpressionError as error:
-        yield Failure(what=part, lines=(error.message,), pointer=_within(pointer, error))
+        yield Failure(what=part, lines=(f"{part}: {error.message}",), pointer=_within(pointer, error))
         return
     yield Failure(what=part, lines=lines, pointer=pointer + differences[0].pointer)
 
@@ -135,7 +135,7 @@ def _spent(part: str, matcher: Matcher, ending: Ending) -> Iterator[Failure]:
         found = matcher.differences(ending.spent[part], ending.scope)
         lines = [f"budget/{part}{_placed(str(difference))}" for difference in found]
     except ExpressionError as error:
-        lines, pointer = [error.message], _within(pointer, error)
+        lines, pointer = [f"budget/{part}: {error.message}"], _within(pointer, error)
     if lines:
         yield Failure(what="budget", lines=tuple(lines), pointer=pointer)
 

@@ -103,6 +103,12 @@ BAD = [
     ("state: {till: open}", "state", ('state/till: expected "open", got "closed"',)),
     ("budget: {calls: {$lte: 2}}", "budget", ("budget/calls: expected a number not greater than 2, got 3",)),
     ("budget: {attempts: 2}", "budget", ("budget/attempts: expected 2, got 3",)),
+    (
+        "store: {orders: {$len: '{{ store.nothing | length }}'}}",
+        "store",
+        ("store: `store` has no `nothing`: it has `orders`, `outbox`",),
+    ),
+    ("budget: {calls: {$lt: '{{ 1 / (run - 1) }}'}}", "budget", ("budget/calls: `/` divides by zero",)),
     ("budget: {elapsed: {$gt: 0}}", "budget", ("budget/elapsed: expected a number greater than 0, got 0.0",)),
 ]
 

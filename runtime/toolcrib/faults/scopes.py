@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from toolcrib.clock import format_time
 from toolcrib.model import JSON, Call, Descriptor
+from toolcrib.rendering.reader import alone
 from toolcrib.subschemas import closed_names
 
 Keeping = Callable[[Call, str], JSON]
@@ -23,6 +24,7 @@ def names_for(tool: Descriptor | None = None) -> Mapping[str, Collection[str] | 
         names["args"] = closed_names(tool.input_schema)
         names["state"] = tuple(tool.fixture.machines)
         names["store"] = tuple(tool.fixture.collections)
+        names |= {alone("store", name): None for name in tool.fixture.collections}
     return names
 
 

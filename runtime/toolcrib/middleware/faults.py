@@ -29,6 +29,7 @@ from toolcrib.faults.triggers import Condition
 from toolcrib.giving_up import gave_up, given_up
 from toolcrib.model import JSON, Call, Descriptor, Fault, Outcome, Result
 from toolcrib.protocols import BoundTool, CallNext, Middleware
+from toolcrib.rendering.reader import key_alone
 from toolcrib.store import states, store_of, view
 from toolcrib.text import canonical
 
@@ -227,9 +228,13 @@ def _memory(call: Call) -> str:
 
 def _kept(call: Call, name: str) -> JSON:
     """What the session's mocks keep, as expressions read it."""
-    version = store_of(call.context.session).version
-    fixture = call.tool.fixture
-    read: Any = view(fixture, version) if name == "store" else states(fixture, version)
+    store = store_of(call.context.session)
+    fixture, collection = call.tool.fixture, key_alone("store", name)
+    read: Any
+    if collection:
+        read = store.rows(fixture.collections[collection])
+    else:
+        read = view(fixture, store.version) if name == "store" else states(fixture, store.version)
     kept: JSON = read
     return kept
 

@@ -58,7 +58,18 @@ def _name(reader: Reader, node: nodes.Name) -> Part:
     return root_part(reader, node.name)
 
 
+def _alone(reader: Reader, owner: nodes.Node, key: object) -> Part | None:
+    """A key of a root that the scope gives by itself; None for all else."""
+    if not isinstance(owner, nodes.Name) or not isinstance(key, str):
+        return None
+    name = reader.alone(owner.name, key)
+    return root_part(reader, name) if name else None
+
+
 def _attribute(reader: Reader, node: nodes.Getattr) -> Part:
+    alone = _alone(reader, node.node, node.attr)
+    if alone is not None:
+        return alone
     owner = reader.compile(node.node)
     if owner.path:
         return member_part(reader, owner, node.attr)
@@ -67,6 +78,9 @@ def _attribute(reader: Reader, node: nodes.Getattr) -> Part:
 
 
 def _item(reader: Reader, node: nodes.Getitem) -> Part:
+    alone = _alone(reader, node.node, node.arg.value) if isinstance(node.arg, nodes.Const) else None
+    if alone is not None:
+        return alone
     owner, place = reader.compile(node.node), _written(node.node)
     if isinstance(node.arg, nodes.Slice):
         bounds = [

@@ -26,6 +26,17 @@ SPLIT = "compute less in one place"
 """The way out of an expression that is too large."""
 
 
+def alone(root: str, key: str) -> str:
+    """The hidden name of a key of a root, for scopes that need not work out the others when it is read."""
+    return f"{root}.{key}"
+
+
+def key_alone(root: str, name: str) -> str:
+    """The key that a hidden name of `alone` stands for; empty for other names."""
+    start = alone(root, "")
+    return name.removeprefix(start) if name.startswith(start) else ""
+
+
 class Part(NamedTuple):
     """A compiled node.
 
@@ -93,7 +104,7 @@ class Reader:
     Args:
         names: The root names that may be read; as a mapping, each with the keys that its value may
             have, or None where they are not known. Those that are no identifiers are hidden: functions
-            read them, and no expression can name them.
+            read them, and no expression can name them; those of `alone` are read in place of their root.
         readers: Kind of node -> what compiles it; other kinds are refused.
         place: Where the expression stands; tells the draws of one place from those of another.
 
@@ -177,6 +188,11 @@ class Reader:
         else:
             hint = did_you_mean(name, known) or f"a text is written in quotes: `'{name}'`"
         raise ExpressionError(f"`{name}` is not known: {there}", code="unknown_name", hint=hint)
+
+    def alone(self, root: str, key: str) -> str:
+        """The hidden name under which the scope gives a key of a root by itself; empty where it does not."""
+        name = alone(root, key)
+        return name if name in self._names and root not in self._local else ""
 
     def provided(self, source: str, function: str) -> str:
         """Note that a function reads a hidden name of the scope.

@@ -27,7 +27,7 @@ from toolcrib.executors.mock.acting import (
 from toolcrib.executors.mock.choosing import choice_of
 from toolcrib.executors.mock.replies import Reply
 from toolcrib.executors.mock.rules import BARE, Rule, choose, compile_rules
-from toolcrib.executors.mock.scope import KEPT, KeepingScope, MockState, Scope, scope_of, slot_of
+from toolcrib.executors.mock.scope import KeepingScope, MockState, Scope, keeps, scope_of, slot_of
 from toolcrib.model import JSON, Call, Descriptor, Fixture, Result, Schema, Sound
 from toolcrib.protocols import BoundTool
 
@@ -130,8 +130,8 @@ class BoundMock:
         self.waits = any(reply.waits for reply in replies)
         self._slot = slot_of(descriptor.name)
         names = frozenset({"args"}).union(*(rule.names for rule in rules))
-        self._keeps = not names.isdisjoint(KEPT) or any(reply.keeps for reply in replies)
-        self._scope = self._scope_before = scope_of(names - KEPT)
+        self._keeps = keeps(names) or any(reply.keeps for reply in replies)
+        self._scope = self._scope_before = scope_of(frozenset() if self._keeps else names)
         if self._keeps:
             scope = _keeping(descriptor.fixture)
             self._scope, self._scope_before = scope, partial(scope, before=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from toolcrib.errors import Problem
@@ -12,7 +12,7 @@ from toolcrib.executors.mock.guards import Guard, compile_guards
 from toolcrib.executors.mock.idle import idle_names
 from toolcrib.executors.mock.places import Location, Names
 from toolcrib.executors.mock.rows import Row, compile_rows
-from toolcrib.executors.mock.scope import Scope, names_for
+from toolcrib.executors.mock.scope import Scope, collection_of, names_for
 from toolcrib.executors.mock.work import Work
 from toolcrib.model import Descriptor, Result
 from toolcrib.pointers import pointer_step
@@ -184,12 +184,13 @@ def compile_body(
     readers = (*rows.values(), *lets.values(), *guards, *(() if effect is None else (effect,)))
     used = frozenset[str]().union(*(reader.names for reader in readers))
     problems += idle_names(block, pointer, used)
+    collections = [name for name in names if collection_of(name)]
     own = {name: names[name] for name in (*rows, *lets, *(("key_of",) if rows else ()))}
     return Body(
-        names=used - own.keys() - _PROVIDED.keys(),
+        names=used - own.keys() - _PROVIDED.keys() - {*collections},
         own=own,
         acts=effect is not None,
-        parts=_parts(rows, lets),
+        parts=_parts(rows, lets, collections),
         checked=tuple(row for row in rows.values() if row.missing is not None),
         settled=(*rows, *lets),
         guards=tuple(guards),
@@ -205,11 +206,16 @@ _PROVIDED: Mapping[str, Make] = {
 """What a body gives to its expressions besides rows and lets."""
 
 
-def _parts(rows: Mapping[str, Row], lets: Mapping[str, Rendering]) -> _Parts:
+def _parts(rows: Mapping[str, Row], lets: Mapping[str, Rendering], collections: Sequence[str]) -> _Parts:
     makers: dict[str, Make] = {name: row.read for name, row in rows.items()}
     makers |= {name: let.run for name, let in lets.items()}
     makers |= {**_PROVIDED, "key_of": _Keys}
-    return _Parts(rows, makers, (*rows, "store", "state"))
+    makers |= {name: _reading(collection_of(name)) for name in collections}
+    return _Parts(rows, makers, (*rows, "store", "state", *collections))
+
+
+def _reading(collection: str) -> Make:
+    return lambda scope: scope.work.rows(collection)
 
 
 def _lets(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from toolcrib.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.executors.mock.content import compile_content
 from toolcrib.executors.mock.pacing import Report, compile_progress
-from toolcrib.executors.mock.scope import KEPT, Scope, names_for
+from toolcrib.executors.mock.scope import Scope, keeps, names_for
 from toolcrib.failing import compile_error
 from toolcrib.latency import Latency, compile_latency
 from toolcrib.model import JSON, Content, Descriptor, Result
@@ -117,7 +117,7 @@ class Reply(NamedTuple):
     @property
     def keeps(self) -> bool:
         """Whether it reads or changes what the session's mocks keep."""
-        return self.body is not None or self.same is not None or not self.names.isdisjoint(KEPT)
+        return self.body is not None or self.same is not None or keeps(self.names)
 
     def place_of(self, error: ExpressionError) -> str:
         """The pointer of what failed in it."""

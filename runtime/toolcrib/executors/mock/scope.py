@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.clock import format_time
 from toolcrib.model import JSON, Call, Descriptor, Result
 from toolcrib.rendering.drawing import COUNTS, DRAWS, Chance
+from toolcrib.rendering.reader import alone, key_alone
 from toolcrib.subschemas import closed_names
 from toolcrib.text import compact
 
@@ -19,8 +20,17 @@ Scope = Mapping[str, JSON]
 NAMES = ("args", "attempt", "call", "now", "seed", "session", "state", "store")
 """The names that expressions of a mock may read."""
 
-KEPT = frozenset({"state", "store", COUNTS})
-"""The names, hidden ones among them, that show what the session's mocks keep."""
+_KEPT = frozenset({"state", "store", COUNTS})
+
+
+def keeps(names: Collection[str]) -> bool:
+    """Whether names of a scope, hidden ones among them, show what the session's mocks keep."""
+    return any(name in _KEPT or collection_of(name) for name in names)
+
+
+def collection_of(name: str) -> str:
+    """The collection that a hidden name of a scope stands for; empty for other names."""
+    return key_alone("store", name)
 
 
 def names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
@@ -35,6 +45,7 @@ def names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
         "session": ("id", "calls"),
         "state": tuple(tool.fixture.machines),
         "store": tuple(tool.fixture.collections),
+        **{alone("store", name): None for name in tool.fixture.collections},
     }
     return {**dict.fromkeys(NAMES), **known}
 
@@ -132,6 +143,9 @@ class KeepingScope(dict[str, Any]):
             return self.work.states()
         if name == COUNTS:
             return self.work.count
+        collection = collection_of(name)
+        if collection:
+            return self.work.rows(collection)
         value = self[name] = _READERS[name](self.call, self.number)
         return value
 

@@ -130,7 +130,9 @@ def _arguments(mock: _Mock) -> list[dict[str, Any]]:
     tool = mock.tool
     examples = [dict(example.args) for example in tool.examples]
     try:
-        made: list[Any] = arguments_for(tool.input_schema, Draw(0, tool.name, "prove"), GENERATED)
+        made: list[Any] = arguments_for(
+            _of_objects(tool.input_schema), Draw(0, tool.name, "prove"), GENERATED
+        )
     except ExpressionError:
         if not examples:
             raise
@@ -141,6 +143,11 @@ def _arguments(mock: _Mock) -> list[dict[str, Any]]:
     ]
     fitted = [overlay(arguments, fitting(pattern)) for pattern in patterns for arguments in start]
     return [*examples, *made, *(arguments for arguments in fitted if isinstance(arguments, dict))]
+
+
+def _of_objects(schema: Schema) -> Schema:
+    """The schema of arguments where it does not say itself that they are an object."""
+    return {"type": "object", **schema} if isinstance(schema, dict) else schema
 
 
 async def _judge(alone: Runtime, mock: _Mock, arguments: dict[str, Any]) -> list[Problem]:
@@ -176,6 +183,8 @@ def _problem(mock: _Mock, arguments: dict[str, Any], result: Result) -> Problem 
     shown = truncate(compact(redact(arguments, tool.input_schema)), SHOWN)
     details = result.error.details if result.error is not None else {}
     if result.outcome is Outcome.INTERNAL:
+        if _rows_are_lost(tool, result):
+            return None
         pointer = str(details.get("pointer", "/mock"))
         message = f"called with {shown}: {result.message}"
         return mock.problem("reply_fails", message, pointer, hint=str(details.get("hint", "")))
@@ -192,6 +201,12 @@ def _problem(mock: _Mock, arguments: dict[str, Any], result: Result) -> Problem 
     return mock.problem(
         "reply_breaks_schema", message, _reply_pointer(mock.block, result), hint=hint, severity=severity
     )
+
+
+def _rows_are_lost(tool: Descriptor, result: Result) -> bool:
+    """Whether a call failed for rows of the store with a fault, which loading has told where the rows stand."""
+    faults = [collection.fault for collection in tool.fixture.collections.values() if collection.fault]
+    return any(fault in result.message for fault in faults)
 
 
 def _reply_pointer(block: Mapping[str, Any], result: Result) -> str:

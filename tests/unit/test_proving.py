@@ -8,7 +8,7 @@ import pytest
 
 from toolcrib.engine import Runtime
 from toolcrib.executors import Executors
-from toolcrib.loading.sources import parse
+from toolcrib.loading.sources import parse, parse_files
 from toolcrib.model import Descriptor
 from toolcrib.proving import fitting, prove, second_opinion
 
@@ -51,6 +51,30 @@ def test_an_answer_that_can_not_be_worked_out_is_found_where_it_stands():
     (problem,) = problems_of(HEAD + 'mock:\n  result:\n    days: "{{ args.days }}"\n')
     assert (problem.code, problem.pointer) == ("reply_fails", "/mock/result/days")
     assert problem.line == 12
+
+
+def test_rows_with_a_fault_are_told_where_they_stand_and_not_again_for_each_tool():
+    tool = "name: {}\ninput_schema: {{}}\nmock: {{result: '{{{{ store.{} }}}}'}}\n"
+    files = {
+        "pack.yaml": "name: p\nversion: 1.0.0\ndescription: A pack.\nstore: {a: a.json, b: {rows: {x: {n: 1}}}}\n",
+        "a.json": '{"x": ',
+        **{
+            f"{name}.tool.yaml": tool.format(name, read)
+            for name, read in (("one", "a"), ("two", "a.x"), ("fit", "b"))
+        },
+        "bad.tool.yaml": tool.format("bad", "b.y"),
+    }
+    executors = Executors.installed()
+    runtime = Runtime.of(parse_files(files, executors), executors=executors)
+    assert [(problem.code, problem.source) for problem in runtime.problems] == [("invalid_json", "a.json")]
+    told = asyncio.run(prove(runtime))
+    assert [(problem.code, problem.source) for problem in told] == [("reply_fails", "bad.tool.yaml")]
+
+
+@pytest.mark.parametrize("schema", ["{}", "{properties: {city: {const: Oslo}}}"])
+def test_arguments_are_an_object_though_their_schema_does_not_say_so(schema):
+    text = f"name: tool\ninput_schema: {schema}\nmock: {{result: '{{{{ args.nothing }}}}'}}\n"
+    assert codes_of(text) == [("reply_fails", "/mock/result")]
 
 
 def test_every_rule_is_tried_with_arguments_that_fit_it():

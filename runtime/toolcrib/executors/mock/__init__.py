@@ -185,10 +185,15 @@ class BoundMock:
 
     def _answer(self, call: Call) -> Result | Sound:
         """What a mock answers that keeps nothing but the count of its calls."""
-        turn = self._turn(call)
-        if isinstance(turn, Result):
-            return turn
-        rule, place, scope, _number, state = turn
+        state = call.context.session.slot(self._slot, MockState)
+        if call.attempt == 1:
+            state.calls += 1
+        number = state.calls
+        scope = self._scope(call, number)
+        chosen = self._choose(call, number, state, scope)
+        if isinstance(chosen, Result):
+            return chosen
+        rule, place = chosen
         reply = rule.replies[place]
         try:
             answer = worked_out(reply, scope, {"mock": {"rule": rule.label, "reply": place + 1}})
@@ -218,19 +223,22 @@ class BoundMock:
         return self._chosen(call, number, state, self._scope(call, number))
 
     def _chosen(self, call: Call, number: int, state: MockState, scope: Scope) -> Turn | Result:
-        """The reply of a call; a Result where there is none. Changes nothing."""
+        """The turn of a call; a Result where there is no reply for it. Changes nothing."""
+        chosen = self._choose(call, number, state, scope)
+        return chosen if isinstance(chosen, Result) else Turn(*chosen, scope, number, state)
+
+    def _choose(self, call: Call, number: int, state: MockState, scope: Scope) -> tuple[Rule, int] | Result:
+        """The rule that answers and the index of its reply; a Result where there is none. Changes nothing."""
         try:
             rules = self._rules if self._choice is None else self._choice.left_for(call.arguments)
             chosen = choose(rules, scope, number, state)
         except ExpressionError as error:
             return bug(call, error, error.pointer or self._rules[0].pointer)
-        if chosen is None:
-            from toolcrib.executors.mock.unmatched import unmatched  # noqa: PLC0415 -- slow, and rarely needed
+        if chosen is not None:
+            return chosen
+        from toolcrib.executors.mock.unmatched import unmatched  # noqa: PLC0415 -- slow, and rarely needed
 
-            return unmatched(self._rules, call, scope, number, state)
-        rule, place = chosen
-        turn: Turn = tuple.__new__(Turn, (rule, place, scope, number, state))
-        return turn
+        return unmatched(self._rules, call, scope, number, state)
 
     def _taken(self, call: Call, turn: Turn) -> Taken | Result:
         """What the reply comes to, and the count of its calls; a Result where the mock is wrong."""

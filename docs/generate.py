@@ -16,8 +16,10 @@ import click
 
 from toolcrib.cli.exit_codes import OF_OUTCOME
 from toolcrib.cli.group import cli
+from toolcrib.engine import Runtime
 from toolcrib.errors import error_for
 from toolcrib.executors import Executors
+from toolcrib.loading.sources import parse
 from toolcrib.model import Outcome
 from toolcrib.rendering.functions import FUNCTIONS, Function
 from toolcrib.schemas import envelope
@@ -222,13 +224,28 @@ def shown(value: Any) -> str:
 
 
 def function_page() -> str:
-    """The functions of expressions."""
+    """The functions of expressions, each with an example from another trade."""
+    examples = json.loads((FOLDER.parent / "function_examples.json").read_text(encoding="utf-8"))
     rows = [
-        (f"`{name}`", arguments(function), cell(function.summary))
+        (
+            f"`{name}`",
+            arguments(function),
+            cell(function.summary),
+            cell(f"`{examples[name]}`"),
+            cell(shown(value_of(examples[name]))),
+        )
         for name, function in sorted(FUNCTIONS.items())
     ]
-    functions = table(("function", "arguments", "gives"), rows)
+    functions = table(("function", "arguments", "gives", "example", "value"), rows)
     return f"# Functions of expressions\n\n{GENERATED}\n{FUNCTION_NOTE}\n\n{functions}\n"
+
+
+def value_of(example: str) -> Any:
+    """What an example gives in a mock's answer, with seed 0."""
+    text = json.dumps({"name": "example", "mock": {"result": f"{{{{ {example} }}}}"}})
+    executors = Executors.installed()
+    with Runtime.of(parse("example.json", text, executors), executors=executors) as runtime:
+        return runtime.call_sync("example").raise_for_outcome().value
 
 
 FINER = (

@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
@@ -194,6 +195,28 @@ def raw_answer(status: int = 200, headers: Headers = (), body: bytes = b"") -> b
     phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else "Odd"
     lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in listed), "", ""]
     return "\r\n".join(lines).encode("latin-1") + body
+
+
+@contextmanager
+def answered_by(handler: Handler) -> Iterator[Server]:
+    """A server for a command that has its own event loop; the answer is the server."""
+    ready, done = threading.Event(), asyncio.Event()
+    held: list[tuple[Server, asyncio.AbstractEventLoop]] = []
+
+    async def run() -> None:
+        async with serving(handler) as server:
+            held.append((server, asyncio.get_running_loop()))
+            ready.set()
+            await done.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),))
+    thread.start()
+    assert ready.wait(20)
+    try:
+        yield held[0][0]
+    finally:
+        held[0][1].call_soon_threadsafe(done.set)
+        thread.join(20)
 
 
 def answering(status: int = 200, headers: Headers = (), body: bytes = b"") -> Handler:

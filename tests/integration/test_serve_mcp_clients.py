@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 from mcp import Client, MCPError
 
-from http_servers import Head, serving
+from http_servers import Head, answering_json, serving
 from serving_mcp import (
     BASICS,
     Standing,
@@ -330,3 +330,24 @@ async def test_a_mode_is_put_in_force(way, tmp_path):
     )
     async with connected(way, "legacy", tools, "--mode", "mock") as one:
         assert (await one.call_tool("weather")).structured_content == {"sky": "blue"}
+
+
+async def test_mocks_hand_calls_on_only_where_that_is_allowed(tmp_path):
+    async with serving(answering_json({"sky": "grey"})) as outside:
+        write(
+            tmp_path / "descriptors",
+            f"""
+            name: weather
+            description: Asks the other binding.
+            mode: mock
+            mock: {{passthrough: live}}
+            live: {{url: "http://127.0.0.1:{outside.port}/"}}
+            """,
+        )
+        (tmp_path / "toolcrib.yaml").write_text(
+            f'project: weather\negress: {{allow: ["127.0.0.1:{outside.port}"]}}\n'
+        )
+        async with client(stdio(tmp_path), "auto") as one:
+            assert "passthrough_not_allowed" in str(await one.call_tool("weather"))
+        async with client(stdio(tmp_path, "--allow-passthrough"), "auto") as one:
+            assert (await one.call_tool("weather")).structured_content == {"sky": "grey"}

@@ -39,14 +39,12 @@ def open_runtime(
     return Runtime.reading(asked, seed=seed, passthrough=passthrough)
 
 
-def open_and_ask(
-    reading: Reading, paths: Iterable[str] = (), *, modes: Mapping[str, str] = NOTHING, seed: int = 0
-) -> Runtime:
+def open_and_ask(reading: Reading, paths: Iterable[str] = (), *, passthrough: bool = False) -> Runtime:
     """`open_runtime`, and the MCP servers were asked of which it is not known yet what they offer.
 
     They do not run any longer. One that could not be asked is told on stderr.
     """
-    runtime = open_runtime(reading, paths, modes=modes, seed=seed)
+    runtime = open_runtime(reading, paths, passthrough=passthrough)
     if runtime.undiscovered:
         import asyncio  # noqa: PLC0415 -- few runtimes have servers
 

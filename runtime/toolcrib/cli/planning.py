@@ -24,6 +24,7 @@ class Plan(NamedTuple):
         seed: In place of each scenario's own.
         repeat: In place of each scenario's own.
         interleave: In how many further orders the calls of parallel steps begin.
+        passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
     """
 
     reading: Reading
@@ -33,6 +34,7 @@ class Plan(NamedTuple):
     seed: int | None = None
     repeat: int | None = None
     interleave: int = 0
+    passthrough: bool = False
 
     @property
     def filtered(self) -> bool:
@@ -49,7 +51,7 @@ class Plan(NamedTuple):
             click.BadParameter: The expression can't be read.
             ConfigurationError: The runtime can't be set up, or a scenario comes to too many runs.
         """
-        runtime = open_and_ask(self.reading, self.paths)
+        runtime = open_and_ask(self.reading, self.paths, passthrough=self.passthrough)
         tools = [
             tool
             for tool in runtime.registry.values()

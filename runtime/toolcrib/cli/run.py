@@ -12,7 +12,7 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.annotations import annotation, no_commands
 from toolcrib.cli.annotations import command as workflow_command
-from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
+from toolcrib.cli.options import Reading, json_option, passthrough_option, paths_argument, reading_options
 from toolcrib.cli.planning import Plan
 from toolcrib.cli.playing import play, progress
 from toolcrib.cli.printing import json_text, plural, problem_text
@@ -112,6 +112,7 @@ def _processors() -> int:
     show_default=True,
     help="How to print; `github` adds an annotation for every failure.",
 )
+@passthrough_option
 @json_option
 @reading_options
 @click.pass_context
@@ -132,6 +133,7 @@ def command(
     verbose: bool,
     slowest: int | None,
     form: str,
+    passthrough: bool,
     as_json: bool,
     reading: Reading,
 ) -> None:
@@ -146,7 +148,7 @@ def command(
         raise click.UsageError(
             "`--watch` would run again for every file that `--update` writes; leave one out"
         )
-    plan = Plan(reading, paths, keyword, tags, seed, repeat, interleave)
+    plan = Plan(reading, paths, keyword, tags, seed, repeat, interleave, passthrough)
     options = _Options(
         form="json" if as_json else form,
         jobs=jobs,

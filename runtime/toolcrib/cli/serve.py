@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from toolcrib.cli.opening import open_runtime, tell_refusals
-from toolcrib.cli.options import Reading, paths_argument, reading_options
+from toolcrib.cli.options import Reading, passthrough_option, paths_argument, reading_options
 from toolcrib.errors import ConfigurationError
 from toolcrib.model import NOTHING
 from toolcrib.serve.mcp import Address, Options, serve_http, serve_stdio
@@ -90,6 +90,7 @@ def command() -> None:
     metavar="ORIGIN",
     help="Let pages of this origin call, such as https://app.example.com. May be given several times.",
 )
+@passthrough_option
 @reading_options
 @click.pass_context
 def serve_mcp(
@@ -109,6 +110,7 @@ def serve_mcp(
     token_file: Path | None,
     hosts: tuple[str, ...],
     origins: tuple[str, ...],
+    passthrough: bool,
     reading: Reading,
 ) -> None:
     """Serve the tools as an MCP server.
@@ -124,7 +126,7 @@ def serve_mcp(
     modes: Mapping[str, str] = NOTHING if mode is None else {"*": mode}
     if transport == "http":
         address.checked()
-    runtime = open_runtime(reading, paths, modes=modes)
+    runtime = open_runtime(reading, paths, modes=modes, passthrough=passthrough)
     tell_refusals(runtime)
     if transport == "http":
         asyncio.run(serve_http(runtime, options, address, _say))

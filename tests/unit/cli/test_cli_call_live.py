@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-import threading
-from contextlib import contextmanager
 
 import pytest
 
-from http_servers import answering, answering_json, serving
+from http_servers import answered_by, answering, answering_json
 from toolcrib.cli import exit_codes
 from toolcrib.cli.exchanges import LOGGER
 
@@ -53,29 +50,6 @@ live:
   body: {from: args, as: json}
   idempotency_key: Idempotency-Key
 """
-
-
-@contextmanager
-def answered_by(handler):
-    """A server for a command that has its own event loop; the answer is the server."""
-    ready, done, held = threading.Event(), None, []
-
-    async def run():
-        nonlocal done
-        done = asyncio.Event()
-        async with serving(handler) as server:
-            held.extend([server, asyncio.get_running_loop()])
-            ready.set()
-            await done.wait()
-
-    thread = threading.Thread(target=asyncio.run, args=(run(),))
-    thread.start()
-    assert ready.wait(20)
-    try:
-        yield held[0]
-    finally:
-        held[1].call_soon_threadsafe(done.set)
-        thread.join(20)
 
 
 @pytest.fixture

@@ -85,6 +85,13 @@ def children(schema: Schema) -> Iterator[tuple[Path, Schema]]:
             yield from members(schema, keyword)
 
 
+def refers(schema: Schema) -> bool:
+    """Whether there is a reference in a schema, so that it may mean something else where it stands alone."""
+    if isinstance(schema, dict) and any(keyword in schema for keyword in REFERENCES):
+        return True
+    return any(refers(inner) for _path, inner in children(schema))
+
+
 def once_for_each(make: Callable[[Schema | None], T], most: int = 256) -> Callable[[Schema | None], T]:
     """What is made of a schema, made once for each schema object, of which so many are remembered.
 

@@ -280,7 +280,11 @@ BUGS = [
         "row_breaks_schema",
         "/mock/effects/0/insert",
     ),
-    ("{insert: books, key: a, value: {title: x, copies: -1}}", "row_breaks_schema", "/mock/effects/0/insert"),
+    (
+        "{insert: books, key: a, value: {title: x, copies: '{{ -1 * args.x }}'}}",
+        "row_breaks_schema",
+        "/mock/effects/0/insert",
+    ),
     ("{insert: log, value: 1}", "row_breaks_schema", "/mock/effects/0/insert"),
     ("{decrement: 'books.b2.copies'}", "row_breaks_schema", "/mock/effects/0/decrement"),
     ("{update: books.b1, set: {isbn: other}}", "row_breaks_schema", "/mock/effects/0/update"),

@@ -14,10 +14,12 @@ from toolcrib.model import JSON, Collection
 from toolcrib.pointers import pointer_step
 from toolcrib.rendering.forms import compile_test
 from toolcrib.rendering.operators import add, is_number, subtract
+from toolcrib.rendering.reader import Part
 from toolcrib.rendering.values import Run, Scope, bounded_list, bounded_number, kind, list_of_names
 
 if TYPE_CHECKING:
     from toolcrib.executors.mock.body import BodyScope
+    from toolcrib.executors.mock.literals import Spot
 
 Act: TypeAlias = "Callable[[Scope, BodyScope], None]"
 """Does an effect: with what its expressions read, and the scope of the call, whose rows it changes."""
@@ -140,12 +142,14 @@ def _one_or_some(entry: dict[str, Any], pointer: str, ground: Ground) -> tuple[P
 
 def _update(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
     at_set = f"{pointer.rpartition('/')[0]}/set"
-    compute, used = _setting(entry["set"], at_set, ground)
+    compute, used, written = _setting(entry["set"], at_set, ground)
     target = _one_or_some(entry, pointer, ground)
     if target is None:
         return _NOTHING
     place, chosen = target
-    _check_keys(entry["set"], place, chosen, at_set, ground)
+    spot = _spot(place, ground, elements=chosen is not None)
+    if spot is not None:
+        spot.check_members(written, at_set, ground)
     find = _targets(place, chosen)
 
     def act(scope: Scope, root: BodyScope) -> None:
@@ -162,39 +166,26 @@ def _update(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
     return act, used | _read(place, chosen)
 
 
-def _setting(setting: JSON, pointer: str, ground: Ground) -> tuple[Run, frozenset[str]]:
-    """What gives the keys of `set`: a mapping, or one whole expression."""
+def _setting(setting: JSON, pointer: str, ground: Ground) -> tuple[Run, frozenset[str], Part | None]:
+    """What gives the keys of `set`: a mapping, with its parts, or one whole expression."""
     if isinstance(setting, str):
-        return compile_test(setting, ground.names, ground.problems, pointer)
+        return (*compile_test(setting, ground.names, ground.problems, pointer), None)
     written = ground.value(setting, pointer)
-    return written.run, written.names
+    return written.run, written.names, written.part
+
+
+def _spot(place: Place, ground: Ground, *, elements: bool = False) -> Spot | None:
+    """What schemas say of a place; None where they say nothing."""
+    if all(collection.schema is None for collection in ground.tool.fixture.collections.values()):
+        return None
+    from toolcrib.executors.mock.literals import spot_of  # noqa: PLC0415 -- many stores have no schemas
+
+    return spot_of(place, ground, elements=elements)
 
 
 def _read(place: Place, chosen: _Chosen | None = None) -> frozenset[str]:
     root = frozenset[str]() if place.in_store else frozenset({place.root})
     return place.names | root | (frozenset() if chosen is None else chosen.names)
-
-
-def _check_keys(setting: JSON, place: Place, chosen: _Chosen | None, pointer: str, ground: Ground) -> None:
-    """Refuse keys that the schema of the row does not know."""
-    from toolcrib.executors.mock.shapes import known_keys  # noqa: PLC0415 -- most effects are of open rows
-
-    row = ground.rows.get(place.root)
-    name = place.root if place.in_store else "" if row is None else row.collection
-    collection = ground.tool.fixture.collections.get(name)
-    if collection is None or collection.schema is None or not isinstance(setting, dict):
-        return
-    steps = place.steps[1:] if place.in_store else place.steps
-    path = [step.name or None for step in steps]
-    if chosen is not None and not (place.in_store and not place.steps):
-        path.append(None)
-    known = known_keys(collection.schema, path)
-    for key in setting:
-        if known is not None and key not in known:
-            message = f"the schema of `{name}` knows no `{key}` at `{place.text}`; it knows {list_of_names(sorted(known))}"
-            ground.fault(
-                "unknown_row_key", message, f"{pointer}/{pointer_step(key)}", did_you_mean(key, known)
-            )
 
 
 def _delete(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
@@ -227,10 +218,14 @@ def _remove(root: BodyScope, location: Location, pointer: str) -> None:
 
 
 def _append(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
-    made = ground.value(entry["value"], f"{pointer.rpartition('/')[0]}/value")
+    at_value = f"{pointer.rpartition('/')[0]}/value"
+    made = ground.value(entry["value"], at_value)
     place = ground.place(entry["append"], pointer)
     if place is None:
         return _NOTHING
+    spot = _spot(place, ground, elements=True)
+    if spot is not None:
+        spot.check_value(made.part, at_value, ground)
     compute = made.run
 
     def act(scope: Scope, root: BodyScope) -> None:
@@ -283,6 +278,10 @@ def _put(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
         hint = "say under which key the value is put"
         ground.fault("missing_key", f"`{name}` needs a `key` here", above, hint)
         return _NOTHING
+    spot = _spot(place, ground, elements=True)
+    if spot is not None:
+        check = spot.check_value if whole is None else spot.check_members
+        check(made.part, f"{above}/value", ground)
     used = made.names | _read(place) | (frozenset() if key is None else key.names)
     putting = _Putting(made.run, None if key is None else key.run, name == "upsert", pointer)
     return (putting.in_object(place) if whole is None else putting.in_collection(whole)), used

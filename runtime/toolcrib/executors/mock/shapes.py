@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toolcrib.model import Schema
-from toolcrib.subschemas import SchemaIndex, Site, closed_names
+from toolcrib.model import JSON, Schema
+from toolcrib.subschemas import REFERENCES, SchemaIndex, Site, closed_names, is_schema
 
 
 def known_keys(schema: Schema, path: Sequence[str | None]) -> frozenset[str] | None:
@@ -30,3 +30,41 @@ def _below(index: SchemaIndex, sites: Sequence[Site], step: str | None) -> list[
     if step is not None:
         return index.below(sites, step)
     return [*index.below(sites, "\0"), *index.below(sites, 0)]
+
+
+def plain_schema(schema: Schema, path: Sequence[str | None]) -> Schema | None:
+    """A schema that judges a place of a value for certain, by itself: nothing on the way there is a reference.
+
+    Args:
+        schema: That of the value.
+        path: The keys that lead there; None for a key or position that only a call knows.
+
+    Returns:
+        None where there is none that simple. What stands there may have to fit others as well.
+    """
+    found: JSON = schema
+    for step in path:
+        if not isinstance(found, dict) or any(keyword in found for keyword in REFERENCES):
+            return None
+        found = _of_any(found) if step is None else _of_key(found, step)
+    return found if is_schema(found) else None
+
+
+def _of_key(schema: dict[str, JSON], key: str) -> JSON:
+    properties = schema.get("properties", {})
+    if isinstance(properties, dict) and key in properties:
+        return properties[key]
+    return _of_others(schema)
+
+
+def _of_any(schema: dict[str, JSON]) -> JSON:
+    kind = schema.get("type")
+    if kind == "array" and "prefixItems" not in schema:
+        return schema.get("items")
+    return _of_others(schema) if kind == "object" and not schema.get("properties") else None
+
+
+def _of_others(schema: dict[str, JSON]) -> JSON:
+    """The schema of properties that the schema does not name; none where it refuses all of them."""
+    others = schema.get("additionalProperties")
+    return others if isinstance(others, dict) and "patternProperties" not in schema else None

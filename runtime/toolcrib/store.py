@@ -33,6 +33,11 @@ class Layers:
         self.above = above
         self._whole: Rows | None = None if above else below
 
+    @property
+    def ready(self) -> bool:
+        """Whether all rows are together already."""
+        return self._whole is not None
+
     def whole(self) -> Rows:
         """All rows; put together when they are first asked for."""
         if self._whole is None:
@@ -63,24 +68,42 @@ class Store:
 
     Attributes:
         version: As it is now.
-        before: As it was before the last change; `FRESH` while there was none.
         collections: Id -> the collections that were written.
     """
 
-    __slots__ = ("before", "collections", "version")
+    __slots__ = ("_earlier", "collections", "version")
 
     def __init__(self) -> None:
         self.version = FRESH
-        self.before = FRESH
         self.collections: dict[str, Collection] = {}
+        self._earlier: dict[str, Version] = {}
 
     def commit(self, version: Version, written: Mapping[str, Collection]) -> None:
         """Make a version the current one; `written` is the collections that it may have changed."""
-        self.before, self.version = self.version, version
+        earlier, self.version = self.version, version
         self.collections.update(written)
+        moved = [known for known in written if version.rows.get(known) is not earlier.rows.get(known)]
+        if version.states != earlier.states:
+            moved += [known for known, state in version.states.items() if earlier.states.get(known) != state]
+        for known in moved:  # whatever changed last stands last
+            self._earlier.pop(known, None)
+            self._earlier[known] = earlier
 
-    def rows(self, collection: Collection) -> Rows:
-        """The rows of a collection as they are now (`Descriptor.fixture` has the collections of a tool).
+    def before(self, fixture: Fixture) -> Version | None:
+        """As it was before the last change of a collection or a machine of a fixture; None where there was none."""
+        ids = {each.id for kept in fixture for each in kept.values()}
+        return next((self._earlier[known] for known in reversed(self._earlier) if known in ids), None)
+
+    def rows(self, collection: Collection) -> dict[str, JSON]:
+        """A copy of the rows of a collection as they are now (`Descriptor.fixture` has the collections of a tool).
+
+        Raises:
+            ExpressionError: They can't be had.
+        """
+        return {key: copied(row) for key, row in self.held(collection).items()}
+
+    def held(self, collection: Collection) -> Rows:
+        """The rows of a collection as they are now, which other sessions may share.
 
         Raises:
             ExpressionError: They can't be had.
@@ -93,7 +116,7 @@ class Store:
         return self.version.states.get(machine.id, machine.start)
 
     def changed(self) -> dict[str, dict[str, JSON]]:
-        """Collection name -> key -> the row as it is now, of rows unequal to those that the session began with.
+        """Collection name -> key -> a copy of the row as it is now, of rows unequal to those of the beginning.
 
         A row that was deleted is None. Where collections of several packs have one name and were changed, each
         stands under its id: `retail/orders`.
@@ -113,7 +136,15 @@ def _changes(collection: Collection, layers: Layers) -> dict[str, JSON]:
         for key, row in (layers.above if untouched else layers.whole()).items()
         if key not in base or (row is not base[key] and not equal(row, base[key]))
     }
-    return found if untouched else found | {key: None for key in base if key not in layers.whole()}
+    gone = () if untouched else [key for key in base if key not in layers.whole()]
+    return {key: copied(row) for key, row in found.items()} | dict.fromkeys(gone)
+
+
+def copied(value: JSON) -> JSON:
+    """A value of its own, which may be changed: what is handed out."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value
 
 
 def store_of(session: Session) -> Store:

@@ -77,9 +77,34 @@ def test_collections_of_one_name_stand_under_their_ids_where_several_changed():
 
 def test_the_version_before_the_last_change_is_known():
     store = Store()
+    assert store.before(SHOP) is None
     put(store, ORDERS, "A", {"n": 8})
     put(store, ORDERS, "A", {"n": 9})
-    assert view(SHOP, store.before)["orders"]["A"] == {"n": 8}
+    assert view(SHOP, store.before(SHOP))["orders"]["A"] == {"n": 8}
+
+
+def test_a_change_of_what_a_tool_does_not_see_is_none_for_it():
+    store, bank = Store(), ORDERS._replace(id="bank/orders")
+    store.commit(store.version._replace(numbers={"q": 1}), {})
+    put(store, bank, "A", None)
+    assert (store.before(SHOP), store.before(Fixture())) == (None, None)
+    put(store, ORDERS, "A", {"n": 8})
+    store.commit(store.version._replace(states={CART.id: "paid"}), {})
+    put(store, bank, "B", None)
+    store.commit(store.version._replace(numbers={"q": 2}), {})
+    assert states(SHOP, store.before(SHOP)) == {"cart": "open"}
+    assert view(SHOP, store.before(SHOP))["orders"]["A"] == {"n": 8}
+    assert view(SHOP, store.before(Fixture({"orders": ORDERS})))["orders"] == ORDERS.rows
+
+
+def test_what_is_handed_out_may_be_changed():
+    store = Store()
+    put(store, ORDERS, "B", {"tags": ["y"]})
+    store.rows(ORDERS)["A"]["tags"].append("z")
+    store.rows(ORDERS).clear()
+    store.changed()["orders"]["B"]["tags"].clear()
+    assert store.rows(ORDERS) == store.held(ORDERS) == {**ORDERS.rows, "B": {"tags": ["y"]}}
+    assert ORDERS.rows["A"] == {"n": 1, "tags": ["x"]}
 
 
 def test_a_machine_that_moved_is_where_it_is():

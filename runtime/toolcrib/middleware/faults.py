@@ -109,8 +109,7 @@ class Faulted:
         """What the tool would have answered before the last change, or did answer to equal arguments."""
         session, fixture = call.context.session, call.tool.fixture
         if self._answer_before is not None and (fixture.collections or fixture.machines):
-            store = store_of(session)
-            return None if store.version is store.before else self._answer_before(call)
+            return None if store_of(session).before(fixture) is None else self._answer_before(call)
         known = session.slot(_memory(call), dict[str, Result]).get(canonical(call.arguments))
         return None if known is None else _copied(known)
 
@@ -232,7 +231,7 @@ def _kept(call: Call, name: str) -> JSON:
     fixture, collection = call.tool.fixture, key_alone("store", name)
     read: Any
     if collection:
-        read = store.rows(fixture.collections[collection])
+        read = store.held(fixture.collections[collection])
     else:
         read = view(fixture, store.version) if name == "store" else states(fixture, store.version)
     kept: JSON = read

@@ -66,7 +66,7 @@ def test_an_earlier_version_can_be_looked_at():
     store, work = begun()
     work.put("log", "1", {}, "/e")
     work.commit()
-    assert Work(store, FIXTURE, store.before).rows("log") == {}
+    assert Work(store, FIXTURE, store.before(FIXTURE)).rows("log") == {}
 
 
 def test_a_sequence_of_the_name_of_a_collection_belongs_to_it():

@@ -306,6 +306,6 @@ def _keeping(fixture: Fixture) -> _Scoping:
 
     def scope(call: Call, number: int, *, before: bool = False) -> Scope:
         store = store_of(call.context.session)
-        return KeepingScope(call, number, Work(store, fixture, store.before if before else None))
+        return KeepingScope(call, number, Work(store, fixture, store.before(fixture) if before else None))
 
     return scope

@@ -139,6 +139,10 @@ class ExpressionError(ToolcribError):
         """The same error, seen from a structure that holds this one at `pointer`."""
         return ExpressionError(self.message, code=self.code, hint=self.hint, pointer=pointer + self.pointer)
 
+    def problem(self, pointer: str, *, hint: str = "") -> Problem:
+        """The error as a problem of the document whose text stands at `pointer`; `hint` where it has none itself."""
+        return Problem(code=self.code, message=self.message, pointer=pointer, hint=self.hint or hint)
+
 
 class NotReady(ToolcribError):
     """A mode can't bind a tool now: a secret or an extra that it needs is not there. The next call tries again."""

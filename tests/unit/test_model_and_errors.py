@@ -158,6 +158,11 @@ def test_an_expression_error_can_be_seen_from_further_out():
     assert (error.pointer, error.code, error.hint, error.message) == ("/a/b", "c", "h", "no")
 
 
+def test_an_expression_error_is_a_problem_of_its_document():
+    assert ExpressionError("no", code="c", hint="h").problem("/a", hint="i") == Problem("c", "no", "/a", "h")
+    assert ExpressionError("no").problem("/a", hint="i") == Problem("expression_failed", "no", "/a", "i")
+
+
 def test_a_call_error_has_the_finer_code_of_its_result():
     result = Result.failed(Outcome.OVERLOADED, "no", code="circuit_open")
     assert errors.Overloaded(result).code == "circuit_open"

@@ -76,7 +76,7 @@ def check_golden(
         try:
             names[golden_name(golden, scope)] = None
         except ExpressionError as error:
-            yield Problem(code=error.code, message=error.message, pointer=pointer, hint=error.hint)
+            yield error.problem(pointer)
             return
     for name in names:
         try:

@@ -198,7 +198,7 @@ def _looked_up(text: str, pointer: str, files: Files | None, problems: list[Prob
     try:
         pieces = pieces_of(text)
     except ExpressionError as error:
-        problems.append(Problem(code=error.code, message=error.message, pointer=pointer, hint=error.hint))
+        problems.append(error.problem(pointer))
         return None
     parts, anywhere, before = [], False, len(problems)
     outside = outside_of(files)

@@ -140,9 +140,7 @@ def _lists(
     try:
         check_lengths(tuple(literal), list(literal.values()))
     except ExpressionError as error:
-        problems.append(
-            Problem(code=error.code, message=error.message, pointer=pointer, hint="make them equally long")
-        )
+        problems.append(error.problem(pointer, hint="make them equally long"))
     return lists or {"": lambda _scope: []}
 
 
@@ -172,7 +170,7 @@ def compile_test(
     try:
         condition = compile_condition(text if isinstance(text, str) else "", names, pointer)
     except ExpressionError as error:
-        problems.append(Problem(code=error.code, message=error.message, pointer=pointer, hint=error.hint))
+        problems.append(error.problem(pointer))
         return (lambda _scope: False), frozenset()
     return placed(condition.run, pointer), condition.names
 

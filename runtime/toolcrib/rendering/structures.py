@@ -146,7 +146,7 @@ class _StructureReader:
         try:
             pieces = split(text)
         except ExpressionError as error:
-            self._problems.append(_problem(error, pointer))
+            self._problems.append(error.problem(pointer))
             return literal(text)
         found = len(self._problems)
         parts = [self._piece(piece, pointer, number) for number, piece in enumerate(pieces)]
@@ -155,7 +155,7 @@ class _StructureReader:
         try:
             part = parts[0] if len(parts) == 1 else joined(parts)
         except ExpressionError as error:
-            self._problems.append(_problem(error, pointer))
+            self._problems.append(error.problem(pointer))
             return literal(text)
         return part if part.constant else part._replace(run=placed(part.run, pointer), bare=part.run)
 
@@ -165,14 +165,10 @@ class _StructureReader:
         try:
             part, used = compile_node(piece.source, self._names, f"{pointer}:{number}")
         except ExpressionError as error:
-            self._problems.append(_problem(error, pointer))
+            self._problems.append(error.problem(pointer))
             return literal(piece.source)
         self.used |= used
         return part
-
-
-def _problem(error: ExpressionError, pointer: str) -> Problem:
-    return Problem(code=error.code, message=error.message, pointer=pointer, hint=error.hint)
 
 
 def _below(pointer: str, key: str) -> str:

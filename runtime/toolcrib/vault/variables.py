@@ -88,7 +88,7 @@ def check_variables(text: str, pointer: str) -> list[Problem]:
     try:
         pieces_of(text)
     except ExpressionError as error:
-        return [Problem(code=error.code, message=error.message, pointer=pointer, hint=error.hint)]
+        return [error.problem(pointer)]
     return []
 
 

@@ -196,7 +196,7 @@ def _same(block: dict[str, Any], pointer: str, names: Names, problems: list[Prob
     try:
         return compile_condition(block["idempotent_by"], names, place)
     except ExpressionError as error:
-        problems.append(Problem(code=error.code, message=error.message, pointer=place, hint=error.hint))
+        problems.append(error.problem(place))
         return None
 
 
@@ -279,14 +279,7 @@ def _generate(
     try:
         generate(schema, Draw(0, tool.name, "check"), examples=examples)
     except ExpressionError as error:
-        problems.append(
-            Problem(
-                code=error.code,
-                message=error.message,
-                pointer=pointer,
-                hint=error.hint or "write a `result` instead",
-            )
-        )
+        problems.append(error.problem(pointer, hint="write a `result` instead"))
     return _Compiled(patch.names | {"args", "seed"}, answer)
 
 
@@ -294,7 +287,7 @@ def _template(text: str, pointer: str, _tool: Descriptor, names: Names, problems
     try:
         template = compile_text(text, names)
     except ExpressionError as error:
-        problems.append(Problem(code=error.code, message=error.message, pointer=pointer, hint=error.hint))
+        problems.append(error.problem(pointer))
         return _Compiled(frozenset(), lambda _scope: Result.ok())
     constant = None if template.names else _fixed_text(template, pointer, problems)
     return _Compiled(template.names, lambda scope: Result.ok(value_of_text(template.render(scope))), constant)
@@ -304,7 +297,7 @@ def _fixed_text(template: Text, pointer: str, problems: list[Problem]) -> Result
     try:
         return Result.ok(value_of_text(template.render({})))
     except ExpressionError as error:
-        problems.append(Problem(code=error.code, message=error.message, pointer=pointer, hint=error.hint))
+        problems.append(error.problem(pointer))
         return None
 
 

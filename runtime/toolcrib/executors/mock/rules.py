@@ -267,5 +267,5 @@ def _condition(
     try:
         return compile_condition(when["if"], names_for(tool), place)
     except ExpressionError as error:
-        problems.append(Problem(code=error.code, message=error.message, pointer=place, hint=error.hint))
+        problems.append(error.problem(place))
         return None

@@ -20,7 +20,7 @@ class Span(NamedTuple):
 
     Attributes:
         low: Where it begins.
-        high: Where it ends.
+        high: Where it ends; before the beginning where it is a time over midnight.
         at: What time it is in a session, in the same measure.
     """
 
@@ -30,11 +30,17 @@ class Span(NamedTuple):
 
     def holds(self, session: Session) -> bool:
         """Whether it is time."""
-        return self.low <= self.at(session) < self.high
+        now = self.at(session)
+        if self.low > self.high:
+            return now >= self.low or now < self.high
+        return self.low <= now < self.high
 
 
 def compile_span(ends: list[str], pointer: str, problems: list[Problem]) -> Span:
-    """Compile two ends of the same form: durations since the session began, times of day in UTC, or moments."""
+    """Compile two ends of the same form: durations since the session began, times of day in UTC, or moments.
+
+    Times of day may lead over midnight: the second is then the earlier one.
+    """
     forms = [next((form for form in _FORMS if form.fits(end)), None) for end in ends]
     never = Span(0, 0, lambda _session: 0)
     for index, form in enumerate(forms):
@@ -56,11 +62,9 @@ def compile_span(ends: list[str], pointer: str, problems: list[Problem]) -> Span
     except ValueError as error:
         problems.append(Problem(code="wrong_value", message=str(error), pointer=pointer, hint=_HINT))
         return never
-    if low >= high:
+    if low == high or (low > high and not first.daily):
         message = f"`{ends[1]}` is not later than `{ends[0]}`, so it is never between them"
         hint = "exchange them" if low > high else "write a later end; it does not belong to the time"
-        if first.name == "a time of day":
-            hint += "; a time over midnight takes two faults"
         problems.append(Problem(code="out_of_range", message=message, pointer=pointer, hint=hint))
     return Span(low, high, first.at)
 
@@ -75,6 +79,7 @@ class _Form(NamedTuple):
     fits: Callable[[str], object]
     read: Callable[[str], float]
     at: Callable[[Session], float]
+    daily: bool = False
 
 
 def _hours(text: str) -> float:
@@ -100,6 +105,6 @@ def _since_the_beginning(session: Session) -> float:
 
 _FORMS = (
     _Form("a duration", _DURATION.fullmatch, parse_duration, _since_the_beginning),
-    _Form("a time of day", _HOURS.fullmatch, _hours, _since_midnight),
+    _Form("a time of day", _HOURS.fullmatch, _hours, _since_midnight, daily=True),
     _Form("a moment", lambda text: "T" in text, _moment, lambda session: session.clock.now().timestamp()),
 )

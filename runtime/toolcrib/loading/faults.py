@@ -50,9 +50,16 @@ def parse_faults(
             pointer=pointer,
             origin=origin,
         )
-        problems.extend(_of_the_run(fault, names))
+        problems.extend([*_of_the_run(fault, names), *_never_drawn(fault)])
         faults.append(fault)
     return tuple(faults)
+
+
+def _never_drawn(fault: Fault) -> Iterator[Problem]:
+    if fault.must_fire and fault.when.get("probability") == 0:
+        message = f"`{fault.name}` must happen, and with a probability of 0 it never does"
+        hint = "write a greater probability, or `must_fire: false` for a fault that is switched off"
+        yield Problem("contradiction", message, f"{fault.pointer}/when/probability", hint)
 
 
 def _unwritten_name(inject: JSON, taken: Collection[str]) -> str:
@@ -169,7 +176,7 @@ def _different(fault: Fault, scopes: Sequence[Mapping[str, JSON]], found: dict[P
             settling = _settled(fault, scope)
         except ExpressionError as error:
             pointer = f"{fault.pointer}/inject"
-            found[Problem(code=error.code, message=error.message, pointer=pointer, hint=error.hint)] = None
+            found[error.problem(pointer)] = None
             continue
         if isinstance(settling.inject, str) is not isinstance(fault.inject, str):
             message = f"the expression gives {compact(settling.inject)}, and only a kind that stands alone can be computed"

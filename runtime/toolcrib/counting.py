@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from toolcrib.model import Call
 from toolcrib.protocols import Session
+
+MOST = 10_000
+"""Calls of one tool whose numbers are known; of more the latest."""
 
 
 class Numbers:
     """The calls of one tool in one session.
+
+    A call keeps its number for as long as fewer than `MOST` others of its tool have begun since.
 
     Attributes:
         calls: How many there were; attempts and deliveries of one call count once.
@@ -17,7 +24,7 @@ class Numbers:
 
     def __init__(self) -> None:
         self.calls = 0
-        self._known: dict[str, int] = {}
+        self._known: OrderedDict[str, int] = OrderedDict()
 
     def of(self, call: Call) -> int:
         """The number of a call, from 1; given at its first attempt that arrives."""
@@ -25,6 +32,8 @@ class Numbers:
         if number is None:
             self.calls += 1
             number = self._known[call.id] = self.calls
+            if len(self._known) > MOST:
+                self._known.popitem(last=False)
         return number
 
     def would_be(self, call: Call) -> int:

@@ -11,7 +11,7 @@ from toolcrib.clock import parse_duration
 from toolcrib.errors import Problem
 from toolcrib.failing import compile_error
 from toolcrib.faults.kinds import UNREACHED, kind_of, misnamed
-from toolcrib.faults.spoiling import Spoil, compile_text, compile_violation, emptied
+from toolcrib.faults.spoiling import Spoil, Spoiling, compile_text, compile_violation, emptied
 from toolcrib.faults.windows import Window, refused
 from toolcrib.giving_up import gave_up
 from toolcrib.latency import compile_latency
@@ -65,7 +65,7 @@ class Injection(NamedTuple):
         kind: One of `KINDS`.
         reaches: Whether the tool may be reached, so that it acts.
         blocks: Whether an attempt to which it happens never reaches the tool.
-        certain: Whether it happens whatever the tool does.
+        certain: Whether it happens in any case, as soon as it is due.
         names: What it reads of the scope.
         happen: Does it; raises ExpressionError where it can't be done.
         ready: Whether it can happen to a call now; changes nothing.
@@ -170,7 +170,11 @@ def _injection(
     kind = subject.kind
     reaches = kind not in UNREACHED
     blocks = not reaches or kind == "rate_limit"
-    return Injection(kind, reaches, blocks, blocks or kind == "slow", names, happen)
+    return Injection(kind, reaches, blocks, kind in _CERTAIN, names, happen)
+
+
+_CERTAIN = frozenset({"timeout", "hang", "disconnect", "rate_limit", "slow"})
+"""Kinds that need nothing of the tool, and no expression that could fail."""
 
 
 def _waiting(subject: Subject, *, ends: bool) -> Injection:
@@ -259,14 +263,15 @@ def _not_json(subject: Subject) -> Injection:
     return _injection(subject, happen)
 
 
-def _spoiled(subject: Subject, spoil: Spoil, names: frozenset[str] = frozenset()) -> Injection:
+def _spoiled(subject: Subject, spoiling: Spoiling, names: frozenset[str] = frozenset()) -> Injection:
     """The tool acts, and a good answer is made another one; a failure is passed on as it is."""
 
     async def happen(attempt: Attempt) -> Ended:
+        spoil: Spoil = spoiling(attempt.scope)  # an expression that fails fails before the tool acts
         result = await attempt.call_next(attempt.call)
         if result.outcome is not Outcome.OK:
             return Ended(result, happened=False)
-        spoiled, facts = spoil(result, attempt.call, attempt.scope, attempt.number)
+        spoiled, facts = spoil(result, attempt.call, attempt.number)
         if spoiled is None:
             return Ended(result, happened=False)
         return Ended(spoiled, facts=facts)
@@ -276,14 +281,15 @@ def _spoiled(subject: Subject, spoil: Spoil, names: frozenset[str] = frozenset()
 
 def _violating(subject: Subject) -> Injection:
     tool, key, pointer = subject.tool, subject.key, subject.pointer
-    return _spoiled(subject, compile_violation(str(subject.options), pointer, tool, key, subject.problems))
+    spoil = compile_violation(str(subject.options), pointer, tool, key, subject.problems)
+    return _spoiled(subject, lambda _scope: spoil)
 
 
 def _planted(subject: Subject) -> Injection:
-    spoil, names = compile_text(
+    spoiling, names = compile_text(
         subject.options, subject.pointer, subject.tool, subject.names, subject.problems
     )
-    return _spoiled(subject, spoil, names)
+    return _spoiled(subject, spoiling, names)
 
 
 def _stale(subject: Subject) -> Injection:
@@ -356,7 +362,7 @@ _COMPILERS: dict[str, Callable[[Subject], Injection]] = {
     "duplicate_delivery": _duplicate,
     "not_json": _not_json,
     "truncated": lambda subject: _lost(subject, "truncated", "the reply broke off in the middle"),
-    "empty": lambda subject: _spoiled(subject, emptied),
+    "empty": lambda subject: _spoiled(subject, lambda _scope: emptied),
     "violate_schema": _violating,
     "stale": _stale,
     "inject_text": _planted,

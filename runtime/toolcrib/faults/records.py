@@ -20,21 +20,30 @@ class Seen(NamedTuple):
         tool: The tool.
         call: Number of the call, among those of the tool in the session.
         attempt: Number of the attempt.
-        instead: What came of it: empty if the fault happened, else the fault that came first, or how the tool failed.
+        instead: What came of it: empty if the fault happened, else the fault that came first, or what failed.
+        due: False where nobody can tell, because what asks for it failed.
     """
 
     tool: str
     call: int
     attempt: int
     instead: str = ""
+    due: bool = True
 
     def __str__(self) -> str:
         again = f", attempt {self.attempt}" if self.attempt > 1 else ""
         return f"call {self.call} of `{self.tool}`{again}"
 
+    @property
+    def told(self) -> str:
+        """Why the fault did not happen here, in words."""
+        if not self.due:
+            return f"on {self} it could not be judged: {self.instead}"
+        return f"it was due on {self}, but {self.instead}"
+
 
 class Record:
-    """One fault in one session.
+    """One fault in one session. It grows no longer than a session can be: of many attempts the first are kept.
 
     Attributes:
         trigger: When it is due.
@@ -42,8 +51,9 @@ class Record:
         attempts: Attempts of them.
         held: Attempts for which all conditions held; `first` and `every` count these.
         unmet: Key of a condition -> attempts for which it did not hold.
-        fired: Where it happened.
-        missed: Where it was due and did not happen.
+        times: How often it happened.
+        fired: Where it happened, the first times.
+        missed: Where it was due and did not happen, or could not be judged, the first times.
     """
 
     def __init__(self, trigger: Trigger) -> None:
@@ -52,6 +62,7 @@ class Record:
         self.attempts = 0
         self.held = 0
         self.unmet: Counter[str] = Counter()
+        self.times = 0
         self.fired: list[Seen] = []
         self.missed: list[Seen] = []
         self._most_attempts = 0
@@ -76,10 +87,21 @@ class Record:
         self.held += 1
         return self.trigger.takes(self.held)
 
+    def happens(self, seen: Seen) -> None:
+        """It happens to an attempt."""
+        self.times += 1
+        if len(self.fired) < _KEPT:
+            self.fired.append(seen)
+
+    def misses(self, seen: Seen) -> None:
+        """It does not happen to an attempt, though it was due, or could not be judged."""
+        if len(self.missed) < _KEPT:
+            self.missed.append(seen)
+
     def why_never(self) -> str:
         """Why it did not happen, in words."""
         if self.missed:
-            return "; ".join(f"it was due on {seen}, but {seen.instead}" for seen in self.missed[:_SHOWN])
+            return "; ".join(seen.told for seen in self.missed[:_SHOWN])
         conditions = self.trigger.conditions
         blocking = [condition for condition in conditions if self.unmet[condition.key] == self.attempts]
         if self.unmet[READY.key] == self.attempts and not blocking:
@@ -121,8 +143,10 @@ class Record:
         if unmet:
             return [_not_now(condition, call) for condition in unmet]
         place, trigger = self.held + 1, self.trigger
-        if trigger.first is not None and place > trigger.first:
-            return [f"it is for the first {_many(trigger.first, 'attempt')} of its kind, and they were made"]
+        if trigger.over(place):
+            return [
+                f"it is for the first {_many(trigger.first or 0, 'attempt')} of its kind, and they were made"
+            ]
         return (
             [] if trigger.takes(place) else [f"it waits for each {_ordinal(trigger.every)} of its attempts"]
         )
@@ -148,6 +172,9 @@ def _not_now(condition: Condition, call: int) -> str:
 _SHOWN = 3
 """Attempts that are told."""
 
+_KEPT = 50
+"""Attempts that are remembered one by one."""
+
 _NOT_READY = (
     "there was nothing yet that could happen: no earlier answer, or no more attempts than are let through"
 )
@@ -167,7 +194,8 @@ def _were(number: int, noun: str = "") -> str:
 
 
 def _ordinal(number: int) -> str:
-    return {2: "second", 3: "third"}.get(number, f"{number}th")
+    teen = number % 100 in {11, 12, 13}
+    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
 def _listed(keys: list[str]) -> str:
@@ -189,7 +217,7 @@ def record_of(session: Session, name: str, trigger: Trigger) -> Record:
 
 def fired(session: Session) -> Mapping[str, int]:
     """Name of a fault -> how often it happened in the session; of faults whose tools were called."""
-    return {name: len(record.fired) for name, record in records_of(session).items()}
+    return {name: record.times for name, record in records_of(session).items()}
 
 
 def why_not_due(session: Session, name: str) -> str:
@@ -200,7 +228,7 @@ def why_not_due(session: Session, name: str) -> str:
     record = records_of(session).get(name)
     if record is None:
         return f"fault `{name}` was never due: no call of its tools arrived"
-    if record.fired:
+    if record.times:
         return ""
     verdict = "never happened" if record.missed else "was never due"
     return f"fault `{name}` {verdict}: {record.why_never()}"

@@ -14,14 +14,20 @@ from toolcrib.rendering import Scope, compile_value
 from toolcrib.rendering.values import as_text
 from toolcrib.subschemas import SchemaIndex, Site
 
-Spoil: TypeAlias = "Callable[[Result, Call, Scope, int], tuple[Result | None, Mapping[str, JSON]]]"
-"""From a good answer, its call, what expressions read and the call's number to the spoiled one and what is told of it.
+Spoil: TypeAlias = "Callable[[Result, Call, int], tuple[Result | None, Mapping[str, JSON]]]"
+"""From a good answer, its call and the call's number to the spoiled one and what is told of it.
 
-None for an answer that was no good already. Raises ExpressionError where the answer can't be spoiled so.
+None for an answer that was no good already. Raises ExpressionError where the answer can't be spoiled so; the tool has
+acted then, and the message says so.
 """
 
+Spoiling: TypeAlias = "Callable[[Scope], Spoil]"
+"""What expressions read -> how to spoil. Asked before the tool acts; raises ExpressionError where one fails."""
 
-def emptied(result: Result, _call: Call, _scope: Scope, _number: int) -> tuple[Result, Mapping[str, JSON]]:
+_ACTED = ", and the tool has acted already"
+
+
+def emptied(result: Result, _call: Call, _number: int) -> tuple[Result, Mapping[str, JSON]]:
     """Nothing is left of the answer."""
     return result._replace(value=None, content=()), NOTHING
 
@@ -42,7 +48,7 @@ def compile_violation(name: str, pointer: str, tool: Descriptor, key: str, probl
         problems.append(_no_such_violation(name, pointer, tool, known.names))
         return _unspoiled
 
-    def spoil(result: Result, call: Call, _scope: Scope, number: int) -> Any:
+    def spoil(result: Result, call: Call, number: int) -> Any:
         if not known.accepts(result.value):
             return None, NOTHING
         from toolcrib.generation.draws import Draw  # noqa: PLC0415 -- as above
@@ -61,7 +67,7 @@ def compile_violation(name: str, pointer: str, tool: Descriptor, key: str, probl
     return spoil
 
 
-def _unspoiled(result: Result, _call: Call, _scope: Scope, _number: int) -> tuple[Result, Mapping[str, JSON]]:
+def _unspoiled(result: Result, _call: Call, _number: int) -> tuple[Result, Mapping[str, JSON]]:
     return result, NOTHING
 
 
@@ -79,7 +85,7 @@ def _no_such_violation(name: str, pointer: str, tool: Descriptor, names: Collect
 
 def _not_possible(name: str, tool: Descriptor, pointer: str) -> ExpressionError:
     return ExpressionError(
-        f"no answer that violates the schema by `{name}` could be made of what `{tool.name}` answered",
+        f"no answer that violates the schema by `{name}` could be made of what `{tool.name}` answered{_ACTED}",
         code="fault_not_possible",
         hint="choose another violation, or let the tool answer something that has the place",
         pointer=pointer,
@@ -92,7 +98,7 @@ def compile_text(
     tool: Descriptor,
     names: Collection[str],
     problems: list[Problem],
-) -> tuple[Spoil, frozenset[str]]:
+) -> tuple[Spoiling, frozenset[str]]:
     """An answer into which a text is planted, and what the text reads of the scope."""
     at: str = options["at"]
     text = compile_value(options["text"], names, problems, f"{pointer}/text")
@@ -102,15 +108,20 @@ def compile_text(
         hint = "the pointer leads through the result, such as `/items/0/title`; the empty one is the whole result"
         problems.append(Problem(code="never_matches", message=message, pointer=f"{pointer}/at", hint=hint))
 
-    def spoil(result: Result, _call: Call, scope: Scope, _number: int) -> Any:
-        planted = _planted(result.value, path, as_text(text.render(scope)))
-        if planted is _NOWHERE:
-            message = f"the answer of `{tool.name}` has no place `{at}` for a text"
-            hint = "point to a text, to a list, or to a key that an object may get"
-            raise ExpressionError(message, code="fault_not_possible", hint=hint, pointer=f"{pointer}/at")
-        return result._replace(value=planted), NOTHING
+    def spoiling(scope: Scope) -> Spoil:
+        words = as_text(text.render(scope))
 
-    return spoil, text.names
+        def spoil(result: Result, _call: Call, _number: int) -> Any:
+            planted = _planted(result.value, path, words)
+            if planted is _NOWHERE:
+                message = f"the answer of `{tool.name}` has no place `{at}` for a text{_ACTED}"
+                hint = "point to a text, to a list, or to a key that an object may get"
+                raise ExpressionError(message, code="fault_not_possible", hint=hint, pointer=f"{pointer}/at")
+            return result._replace(value=planted), NOTHING
+
+        return spoil
+
+    return spoiling, text.names
 
 
 _NOWHERE: Any = object()

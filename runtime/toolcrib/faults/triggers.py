@@ -41,8 +41,8 @@ class Trigger(NamedTuple):
     Attributes:
         names: What it reads of the scope.
         conditions: What must hold, whatever was before; those with expressions come last.
-        first: Of the attempts for which they hold, only so many; None for all.
-        every: Only each so manieth of them.
+        every: Of the attempts for which they hold, only each so manieth.
+        first: Of these, only the first so many; None for all.
     """
 
     names: frozenset[str]
@@ -66,7 +66,11 @@ class Trigger(NamedTuple):
 
     def takes(self, place: int) -> bool:
         """Whether the fault is due on the attempt that is the n-th for which all conditions hold."""
-        return place % self.every == 0 and (self.first is None or place <= self.first)
+        return place % self.every == 0 and not self.over(place)
+
+    def over(self, place: int) -> bool:
+        """Whether the fault is due on no attempt from the n-th on for which all conditions hold."""
+        return self.first is not None and place > self.first * self.every
 
 
 def compile_trigger(
@@ -152,8 +156,7 @@ def _if(text: str, writing: _Writing) -> _Made:
     try:
         condition: Expression = compile_condition(text, writing.names)
     except ExpressionError as error:
-        problem = Problem(code=error.code, message=error.message, pointer=place, hint=error.hint)
-        writing.problems.append(problem)
+        writing.problems.append(error.problem(place))
         return frozenset(), lambda _call, _number, _scope: False
 
     def holds(_call: Call, _number: int, scope: Scope) -> bool:

@@ -142,6 +142,20 @@ def layer(bound: BoundTool) -> Middleware | None:
     return _Layer(bound).pass_through
 
 
+class _Judged(NamedTuple):
+    """What faults make of an attempt.
+
+    Attributes:
+        due: Those that are due, with what the session remembers of them.
+        limits: Those that count what is let through.
+        broken: The first that could not be judged, and why.
+    """
+
+    due: list[tuple[Compiled, Record]]
+    limits: list[Injection]
+    broken: tuple[Fault, ExpressionError] | None = None
+
+
 class _Layer:
     """The faults of one tool, around it."""
 
@@ -155,24 +169,37 @@ class _Layer:
         number = numbers_of(call.context.session, call.tool.name).of(call)
         if self._remembers:
             call_next = self._remembering(call_next)
-        due: list[tuple[Compiled, Record]] = []
-        limits: list[Injection] = []
-        for entry in self._faults:
-            try:
-                unmet = self._bound.unmet(entry, call, number)
-            except ExpressionError as error:
-                return _broken(call, entry.fault, error)
-            session = call.context.session
-            record = record_of(session, entry.fault.name, entry.trigger)
-            elapsed = session.clock.monotonic() - session.began
-            if record.arrived(number, call.attempt, unmet, elapsed):
-                due.append((entry, record))
-            if all(condition is READY for condition in unmet):
-                limits.append(entry.injection)
+        due, limits, broken = self._judged(call, number)
+        if broken is not None:
+            fault, error = broken
+            seen = Seen(call.tool.name, number, call.attempt, f"`{fault.name}` could not be judged")
+            for _entry, record in due:
+                record.misses(seen)
+            return _broken(call, fault, error)
         if not due or not due[0][0].injection.blocks:
             for injection in limits:
                 injection.passed(call)
         return await self._happening(call, call_next, number, due) if due else await call_next(call)
+
+    def _judged(self, call: Call, number: int) -> _Judged:
+        """Every fault hears of the attempt, so that each can tell why it did not happen."""
+        session = call.context.session
+        elapsed = session.clock.monotonic() - session.began
+        judged = _Judged([], [])
+        for entry in self._faults:
+            record = record_of(session, entry.fault.name, entry.trigger)
+            try:
+                unmet = self._bound.unmet(entry, call, number)
+            except ExpressionError as error:
+                record.misses(Seen(call.tool.name, number, call.attempt, error.message, due=False))
+                if judged.broken is None:
+                    judged = judged._replace(broken=(entry.fault, error))
+                continue
+            if record.arrived(number, call.attempt, unmet, elapsed):
+                judged.due.append((entry, record))
+            if all(condition is READY for condition in unmet):
+                judged.limits.append(entry.injection)
+        return judged
 
     async def _happening(
         self, call: Call, call_next: CallNext, number: int, due: list[tuple[Compiled, Record]]
@@ -181,26 +208,29 @@ class _Layer:
         fault, injection = entry.fault, entry.injection
         seen = Seen(call.tool.name, number, call.attempt)
         for _entry, other in others:
-            other.missed.append(seen._replace(instead=f"`{fault.name}` came first"))
+            other.misses(seen._replace(instead=f"`{fault.name}` came first"))
         also: list[JSON] = [other.fault.name for other, _record in others]
         told: dict[str, JSON] = {"name": fault.name, "kind": injection.kind, "also_due": also}
         if injection.certain:
-            record.fired.append(seen)
+            record.happens(seen)
         try:
             ended = await injection.happen(self._bound.attempt(call, call_next, number))
         except asyncio.CancelledError as error:
             given = given_up(error)
-            if not given.reached and injection.certain:
+            if not injection.certain:
+                record.misses(seen._replace(instead="the call was given up before the tool had answered"))
+            elif not given.reached:
                 gave_up(error, attempts=given.attempts, reached=False, meta={"fault": told})
             raise
         except ExpressionError as error:
+            record.misses(seen._replace(instead=f"it failed: {error.message}"))
             return _broken(call, fault, error)
         if not ended.happened:
             why = f"the tool itself ended `{ended.result.outcome}`, with nothing that could be spoiled"
-            record.missed.append(seen._replace(instead=why))
+            record.misses(seen._replace(instead=why))
             return ended.result
         if not injection.certain:
-            record.fired.append(seen)
+            record.happens(seen)
         return ended.result.with_meta(fault={**told, **ended.facts})
 
     def _remembering(self, call_next: CallNext) -> CallNext:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from toolcrib.scenarios.reports import Failure
 from toolcrib.session import Session
 
 if TYPE_CHECKING:
-    from toolcrib.faults import Seen
+    from toolcrib.faults import Record
 
 SHOWN = 3
 """Calls that are told of one fault."""
@@ -37,13 +36,12 @@ def involved(session: Session, scenario: Scenario, tool: str) -> list[Failure]:
     for fault in scenario.faults:
         if fnmatchcase(tool, fault.tool):
             why = why_not_due(session, fault.name).removeprefix("fault ")
-            fired = () if why else records_of(session)[fault.name].fired
-            line = why or f"`{fault.name}` happened on {_listed(fired)}"
+            line = why or f"`{fault.name}` happened on {_listed(records_of(session)[fault.name])}"
             place = scenario.origin.place(fault.pointer)
             told.append(Failure(what=WHAT, lines=(f"{line} ({place})",), pointer=fault.pointer))
     return told
 
 
-def _listed(fired: Sequence[Seen]) -> str:
-    more = len(fired) - SHOWN
-    return ", ".join(map(str, fired[:SHOWN])) + (f" and {more} more" if more > 0 else "")
+def _listed(record: Record) -> str:
+    more = record.times - SHOWN
+    return ", ".join(map(str, record.fired[:SHOWN])) + (f" and {more} more" if more > 0 else "")

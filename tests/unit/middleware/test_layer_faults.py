@@ -228,6 +228,36 @@ async def test_a_text_that_finds_no_place_is_a_mistake_of_the_fault(at, answer):
     result = await session.call("tool")
     assert (result.outcome, result.error.code) == (Outcome.INTERNAL, "fault_failed")
     assert f"no place `{at}`" in result.message
+    assert "the tool has acted already" in result.message
+    assert why_not_due(session, "inject_text") == (
+        f"fault `inject_text` never happened: it was due on call 1 of `tool`, but it failed: the answer of `tool`"
+        f" has no place `{at}` for a text, and the tool has acted already"
+    )
+
+
+@pytest.mark.parametrize(
+    "kind", ["inject_text: {at: '/id', text: '{{ args.absent }}'}", "error: '{{ args.absent }}'"]
+)
+async def test_an_expression_of_a_fault_fails_before_the_tool_acts(kind):
+    session = failing(ordered(), f"- {{name: f, tool: tool, inject: {{{kind}}}}}")
+    result = await session.call("tool")
+    assert (result.error.code, acted(session), fired(session)) == ("fault_failed", 0, {"f": 0})
+    assert "acted already" not in result.message
+    assert why_not_due(session, "f").startswith(
+        "fault `f` never happened: it was due on call 1 of `tool`, but it failed"
+    )
+
+
+async def test_a_call_that_is_given_up_while_the_tool_acts_has_no_reply_to_lose():
+    async def endless(call):
+        await call.context.session.clock.sleep(100)
+        return Result.ok()
+
+    session = fake(endless, "- {name: f, tool: tool, inject: lost_ack}", "timeout: 10s")
+    assert (await session.call("tool")).outcome is Outcome.TIMEOUT
+    assert why_not_due(session, "f") == (
+        "fault `f` never happened: it was due on call 1 of `tool`, but the call was given up before the tool had answered"
+    )
 
 
 async def test_planted_texts_and_errors_read_the_call():

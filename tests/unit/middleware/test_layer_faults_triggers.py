@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from faulty import REPEATABLE, failing, ordered
-from toolcrib import Outcome, VirtualClock
+from faulty import REPEATABLE, acted, failing, ordered
+from toolcrib import Call, CallContext, Outcome, VirtualClock
+from toolcrib.counting import MOST, Numbers
+from toolcrib.faults import records_of
 from toolcrib.middleware.faults import fired, why_not_due
 
 OTHER = "---\n" + ordered(name="other")
@@ -33,7 +35,9 @@ async def hits(session, calls, tool="tool"):
         ("{if: '{{ call == args.n and attempt == 1 }}', call: {$lt: 3}}", [1, 2]),
         ("{first: 2}", [1, 2]),
         ("{every: 2}", [2, 4, 6]),
-        ("{every: 2, first: 5}", [2, 4]),
+        ("{every: 2, first: 5}", [2, 4, 6]),
+        ("{first: 2, every: 2}", [2, 4]),
+        ("{first: 1, every: 5}", [5]),
         ("{call: {$gt: 2}, every: 3}", [5]),
         ("{call: {$gt: 2}, first: 1}", [3]),
         ("{probability: 1, call: {$lt: 5}}", [1, 2, 3, 4]),
@@ -94,6 +98,15 @@ async def test_a_time_of_day_comes_every_day():
         assert await hits(session, 1) == [1]
         await session.clock.advance(14 * 3600)
         assert await hits(session, 1) == []
+
+
+async def test_a_time_of_day_may_lead_over_midnight():
+    session = session_with('{between: ["22:00", "06:00"]}')
+    seen = []
+    for hours in (0, 5.99, 0.01, 15.99, 0.01, 1.99, 0.01, 5.99, 0.01):
+        await session.clock.advance(hours * 3600)
+        seen.append(bool(await hits(session, 1)))
+    assert seen == [True, True, False, False, True, True, True, True, False]
 
 
 async def test_a_draw_depends_on_nothing_but_its_own_call():
@@ -184,6 +197,10 @@ async def test_a_stale_mock_answers_from_its_store_before_the_last_change():
             "it waits for the time from 5s to 1m, and the attempts came at 0s of the session",
         ),
         ("{every: 5}", 4, "it waits for each 5th of its attempts, and there were 4"),
+        ("{every: 2, first: 1}", 1, "it waits for each 2nd of its attempts, and there was 1"),
+        ("{every: 12}", 1, "it waits for each 12th of its attempts, and there was 1"),
+        ("{every: 23}", 1, "it waits for each 23rd of its attempts, and there was 1"),
+        ("{every: 31}", 1, "it waits for each 31st of its attempts, and there was 1"),
         (
             "{call: 3, args: {n: 9}}",
             2,
@@ -225,3 +242,53 @@ async def test_an_expression_that_fails_says_where_it_stands():
     result = await session.call("tool", {"n": 1})
     line = result.error.details["at"].rpartition(":")[2]
     assert (result.outcome, result.error.code, int(line) > 20) == (Outcome.INTERNAL, "fault_failed", True)
+
+
+async def test_a_fault_that_could_not_be_judged_says_so_and_others_know_of_the_attempt():
+    session = failing(
+        ordered(),
+        """
+        - {name: before, tool: tool, inject: hang}
+        - {name: broken, tool: tool, inject: disconnect, when: {if: "{{ args.late > 1 }}"}}
+        - {name: other, tool: tool, inject: empty, when: {if: "{{ args.early > 1 }}"}}
+        - {name: after, tool: tool, inject: empty, when: {call: 3}}
+        """,
+    )
+    result = await session.call("tool", {"early": 1})
+    assert (result.outcome, result.error.code, acted(session)) == (Outcome.INTERNAL, "fault_failed", 0)
+    assert "the fault `broken` of `tool` failed at" in result.message
+    assert [why_not_due(session, name) for name in ("before", "other", "after")] == [
+        "fault `before` never happened: it was due on call 1 of `tool`, but `broken` could not be judged",
+        "fault `other` was never due: its `if` was true on none of 1 attempt",
+        "fault `after` was never due: it waits for call 3, and there was 1 call",
+    ]
+    why = why_not_due(session, "broken")
+    assert why.startswith("fault `broken` never happened: on call 1 of `tool` it could not be judged: ")
+    assert "late" in why
+    assert fired(session) == {"before": 0, "broken": 0, "other": 0, "after": 0}
+
+
+async def test_of_many_attempts_the_first_are_remembered_and_all_are_counted():
+    session = failing(
+        ordered(),
+        """
+        - {name: first, tool: tool, inject: {error: no}}
+        - {name: second, tool: tool, inject: empty}
+        """,
+        session={"clock": VirtualClock()},
+    )
+    await hits(session, 300)
+    first, second = (records_of(session)[name] for name in ("first", "second"))
+    assert (first.times, len(first.fired) < 100, len(second.missed) < 100) == (300, True, True)
+    assert fired(session) == {"first": 300, "second": 0}
+    assert str(first.fired[-1]) == f"call {len(first.fired)} of `tool`"
+
+
+async def test_the_numbers_of_calls_that_are_long_over_are_forgotten():
+    session = session_with("{call: 2}")
+    (tool, _other) = session.registry.values()
+    numbers = Numbers()
+    calls = [Call(tool, {}, CallContext(session), id=str(number)) for number in range(MOST + 2)]
+    assert [numbers.of(call) for call in calls] == [*range(1, MOST + 3)]
+    assert numbers.of(calls[2]) == 3
+    assert numbers.would_be(calls[1]) == MOST + 3

@@ -7,10 +7,11 @@ from typing import Any, cast
 
 from toolcrib.errors import ExpressionError, did_you_mean
 from toolcrib.model import JSON
+from toolcrib.rendering.budget import FREE, SIZED, visit, visit_all
 from toolcrib.rendering.drawing import COUNTS
 from toolcrib.rendering.functions import FUNCTIONS, Function
 from toolcrib.rendering.reader import Part, Reader, combined
-from toolcrib.rendering.values import Run, list_of_names, shortened
+from toolcrib.rendering.values import Run, Scope, list_of_names, shortened
 
 INSTEAD: Mapping[str, str] = {
     "attr": "`a.name` or `a['name']`",
@@ -49,7 +50,10 @@ def apply(reader: Reader, name: str, parts: Sequence[Part], fields: Sequence[str
     check_shape(name, function, len(parts) - len(fields), fields)
     if function.source:
         return _drawn(reader, name, function, [part.run for part in parts])
-    return combined(lambda *runs: _applied(function.run, runs, fields), *parts)
+    count = _COUNTS[function.goes]
+    return combined(
+        lambda *runs: _applied(function.run, runs if count is None else [*map(count, runs)], fields), *parts
+    )
 
 
 def _drawn(reader: Reader, name: str, function: Function, runs: list[Run]) -> Part:
@@ -99,7 +103,35 @@ def check_shape(name: str, function: Function, given: int, fields: Sequence[str]
         )
 
 
-def _applied(run: Callable[..., JSON], runs: tuple[Run, ...], fields: Sequence[str]) -> Run:
+def _through(run: Run) -> Run:
+    """The same value, counted by what is in it."""
+
+    def counted(scope: Scope) -> JSON:
+        value = run(scope)
+        if type(value) in SIZED and len(value) > FREE:  # type: ignore[arg-type]
+            visit(scope, cast("Any", value))
+        return value
+
+    return counted
+
+
+def _all_through(run: Run) -> Run:
+    """The same value, counted by what is in it at every level."""
+
+    def counted(scope: Scope) -> JSON:
+        value = run(scope)
+        if isinstance(value, dict | list):
+            visit_all(scope, value)
+        return value
+
+    return counted
+
+
+_COUNTS: Mapping[str, Callable[[Run], Run] | None] = {"no": None, "one": _through, "all": _all_through}
+"""How far a function goes into its values -> what counts that."""
+
+
+def _applied(run: Callable[..., JSON], runs: Sequence[Run], fields: Sequence[str]) -> Run:
     if fields:
         places, named = runs[: -len(fields)], list(zip(fields, runs[-len(fields) :], strict=True))
         return lambda scope: run(

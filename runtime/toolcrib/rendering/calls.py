@@ -13,9 +13,10 @@ from toolcrib.model import JSON
 from toolcrib.rendering import operators
 from toolcrib.rendering.applying import INSTEAD, apply, check_shape, known_function
 from toolcrib.rendering.arithmetic import work_out
+from toolcrib.rendering.budget import visit, visit_all
 from toolcrib.rendering.functions import FUNCTIONS
 from toolcrib.rendering.reader import NOT_ALLOWED, Part, Reader, combined
-from toolcrib.rendering.values import kind, list_of_names, shortened
+from toolcrib.rendering.values import Run, Scope, kind, list_of_names, shortened
 
 _PATTERN_BYTES = 1 << 20
 
@@ -124,11 +125,39 @@ def read_test(reader: Reader, node: nodes.Test) -> Part:
             code="expression_syntax",
         )
     if node.name == "in":
-        return combined(
-            lambda one, two: lambda scope: operators.member(one(scope), two(scope)), subject, *arguments
-        )
+        return combined(lambda one, two: compared(operators.member, one, two), subject, *arguments)
     test = _matching(arguments[0]) if wanted else TESTS[node.name]
     return combined(lambda inner: lambda scope: test(inner(scope)), subject)
+
+
+def compared(compare: Callable[[JSON, JSON], bool], left: Run, right: Run) -> Run:
+    """A comparison of two values, counted."""
+
+    def run(scope: Scope) -> JSON:
+        one, two = left(scope), right(scope)
+        if isinstance(two, dict | list):
+            visit_compared(compare, scope, one, two)
+        return compare(one, two)
+
+    return run
+
+
+def visit_compared(
+    compare: Callable[[JSON, JSON], bool], scope: Scope, left: JSON, right: dict[str, JSON] | list[JSON]
+) -> None:
+    """Count what a comparison with an object or list goes through.
+
+    Raises:
+        ExpressionError: The call goes through too much.
+    """
+    if isinstance(left, dict | list):
+        visit_all(scope, right)
+    elif isinstance(right, list) and compare in _AMONG:
+        visit(scope, right)
+
+
+_AMONG = (operators.member, operators.not_member)
+"""Comparisons with every element of a list."""
 
 
 def _matching(pattern: Part) -> Callable[[JSON], bool]:

@@ -15,7 +15,7 @@ from jinja2 import nodes
 from toolcrib.errors import ExpressionError
 from toolcrib.model import JSON
 from toolcrib.rendering import operators
-from toolcrib.rendering.calls import read_call, read_filter, read_test
+from toolcrib.rendering.calls import compared, read_call, read_filter, read_test, visit_compared
 from toolcrib.rendering.paths import member_part, root_part
 from toolcrib.rendering.reader import Part, Reader, combined, joined, literal
 from toolcrib.rendering.values import Run, Scope, bounded_number, equal, kind
@@ -204,7 +204,7 @@ def _compare(reader: Reader, node: nodes.Compare) -> Part:
     if short is not None and not first.constant:
         return Part(short(first.run))
     compare = comparisons[0]
-    return combined(lambda one, two: lambda scope: compare(one(scope), two(scope)), first, others[0])
+    return combined(lambda one, two: compared(compare, one, two), first, others[0])
 
 
 def _chain(runs: tuple[Run, ...], comparisons: list[Callable[[JSON, JSON], bool]]) -> Run:
@@ -212,6 +212,8 @@ def _chain(runs: tuple[Run, ...], comparisons: list[Callable[[JSON, JSON], bool]
         left = runs[0](scope)
         for compare, right_run in zip(comparisons, runs[1:], strict=True):
             right = right_run(scope)
+            if isinstance(right, dict | list):
+                visit_compared(compare, scope, left, right)
             if not compare(left, right):
                 return False
             left = right

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from toolcrib.errors import ExpressionError
 from toolcrib.model import JSON
@@ -32,6 +32,9 @@ from toolcrib.rendering.values import (
     text_size,
 )
 
+Goes: TypeAlias = Literal["no", "one", "all"]
+"""Through how many levels of its values a function goes: none, the first, all."""
+
 
 class Function(NamedTuple):
     """A function of expressions.
@@ -42,6 +45,7 @@ class Function(NamedTuple):
         most: Most of them; None for any number.
         fields: `no` named arguments; `must`: at least one; `either`: those or an argument by place.
         source: The hidden name of the scope that it asks, which `run` takes first; empty for a pure function.
+        goes: Through how many levels of its values it goes, which takes the longer the more there is.
     """
 
     run: Callable[..., JSON]
@@ -49,6 +53,7 @@ class Function(NamedTuple):
     most: int | None
     fields: Literal["no", "must", "either"] = "no"
     source: str = ""
+    goes: Goes = "no"
 
     @property
     def summary(self) -> str:
@@ -63,12 +68,16 @@ FUNCTIONS: Mapping[str, Function] = _functions
 
 
 def _function(
-    name: str, least: int = 1, most: int | None = 0, fields: Literal["no", "must", "either"] = "no"
+    name: str,
+    least: int = 1,
+    most: int | None = 0,
+    fields: Literal["no", "must", "either"] = "no",
+    goes: Goes = "one",
 ) -> Callable[[Callable[..., JSON]], Callable[..., JSON]]:
     """Enter a function into the table; `most` is `least` unless given."""
 
     def enter(run: Callable[..., JSON]) -> Callable[..., JSON]:
-        _functions[name] = Function(run, least, least if most == 0 else most, fields)
+        _functions[name] = Function(run, least, least if most == 0 else most, fields, goes=goes)
         return run
 
     return enter
@@ -189,7 +198,7 @@ def reverse(value: JSON) -> JSON:
     return value[::-1] if isinstance(value, str) else _list("reverse", value)[::-1]
 
 
-@_function("unique")
+@_function("unique", goes="all")
 def unique(items: JSON) -> JSON:
     """A list without the elements that equal an earlier one."""
     seen: dict[Hashable, JSON] = {}
@@ -198,13 +207,13 @@ def unique(items: JSON) -> JSON:
     return list(seen.values())
 
 
-@_function("first")
+@_function("first", goes="no")
 def first(items: JSON) -> JSON:
     """The first element of a list; none of an empty one."""
     return next(iter(_list("first", items, "a piece of a text is read with `[0:1]`")), None)
 
 
-@_function("last")
+@_function("last", goes="no")
 def last(items: JSON) -> JSON:
     """The last element of a list; none of an empty one."""
     return next(reversed(_list("last", items, "a piece of a text is read with `[-1:]`")), None)
@@ -228,7 +237,7 @@ def items(value: JSON) -> JSON:
     return [[key, item] for key, item in _object("items", value).items()]
 
 
-@_function("length")
+@_function("length", goes="no")
 def length(value: JSON) -> JSON:
     """Elements of a list, keys of an object, characters of a text."""
     if isinstance(value, list | dict | str):
@@ -246,7 +255,7 @@ def zip_lists(*lists: JSON) -> JSON:
     return [list(row) for row in zip(*sides, strict=True)]
 
 
-@_function("range", 1, most=3)
+@_function("range", 1, most=3, goes="no")
 def count_up(start: JSON, stop: JSON = None, step: JSON = 1) -> JSON:
     """Whole numbers up to, and without, the stop, as in Python: `range(3)`, `range(1, 10, 2)`."""
     first_bound, by = _whole("range", start), _whole("range", step)
@@ -259,7 +268,7 @@ def count_up(start: JSON, stop: JSON = None, step: JSON = 1) -> JSON:
     return list(numbers)
 
 
-@_function("default", 2)
+@_function("default", 2, goes="no")
 def default(value: JSON, instead: JSON) -> JSON:
     """The value, or another where it is none. A key that may be absent is read with `a['key']`."""
     return instead if value is None else value
@@ -268,13 +277,13 @@ def default(value: JSON, instead: JSON) -> JSON:
 # Numbers.
 
 
-@_function("abs")
+@_function("abs", goes="no")
 def absolute(value: JSON) -> JSON:
     """A number without its sign."""
     return abs(_number("abs", value))
 
 
-@_function("round", most=2)
+@_function("round", most=2, goes="no")
 def rounded(value: JSON, digits: JSON = None) -> JSON:
     """A number rounded to so many digits, or to a whole number; halves of the binary value go to even."""
     number = _number("round", value)
@@ -360,13 +369,13 @@ def arith(value: JSON) -> JSON:
 # Texts.
 
 
-@_function("string")
+@_function("string", goes="all")
 def to_text(value: JSON) -> JSON:
     """A value as text: texts as they are, everything else in JSON's spelling."""
     return bounded_text(as_text(value))
 
 
-@_function("tojson")
+@_function("tojson", goes="all")
 def to_json(value: JSON) -> JSON:
     """A value as compact JSON text; a text comes out in its quotes."""
     return bounded_text(compact(value))
@@ -390,19 +399,19 @@ def trim(value: JSON) -> JSON:
     return _text("trim", value).strip()
 
 
-@_function("starts_with", 2)
+@_function("starts_with", 2, goes="no")
 def starts_with(value: JSON, start: JSON) -> JSON:
     """Whether a text begins so."""
     return _text("starts_with", value).startswith(_text("starts_with", start))
 
 
-@_function("ends_with", 2)
+@_function("ends_with", 2, goes="no")
 def ends_with(value: JSON, end: JSON) -> JSON:
     """Whether a text ends so."""
     return _text("ends_with", value).endswith(_text("ends_with", end))
 
 
-@_function("join", most=2)
+@_function("join", most=2, goes="all")
 def join(items: JSON, between: JSON = "") -> JSON:
     """The elements of a list as one text, with another text between them."""
     texts = [as_text(item) for item in _list("join", items)]

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from toolcrib.errors import ExpressionError
 from toolcrib.model import JSON
+from toolcrib.rendering.budget import Budget, Counted
 from toolcrib.rendering.operators import add, is_number
-from toolcrib.rendering.values import MOST_ITEMS, Run, Scope, kind
+from toolcrib.rendering.values import Run, Scope, kind
 
 FORM = frozenset({"for_each", "let", "where", "value", "sum", "key"})
 """The keys of a form."""
@@ -21,39 +22,6 @@ FORM = frozenset({"for_each", "let", "where", "value", "sum", "key"})
 def is_form(value: Mapping[str, JSON]) -> bool:
     """Whether a mapping is a `for_each` form and no data."""
     return "for_each" in value and value.keys() <= FORM
-
-
-class Budget:
-    """How many elements the loops of one call may still go through.
-
-    Attributes:
-        left: That many.
-    """
-
-    __slots__ = ("left",)
-
-    def __init__(self) -> None:
-        self.left = MOST_ITEMS
-
-    def take(self, elements: int) -> None:
-        """Count the elements of a loop that begins.
-
-        Raises:
-            ExpressionError: They are too many.
-        """
-        self.left -= elements
-        if self.left < 0:
-            raise ExpressionError(f"the loops of one call go through more than {MOST_ITEMS:,} elements")
-
-
-class Counted(dict[str, Any]):
-    """A scope whose loops share one budget."""
-
-    __slots__ = ("budget",)
-
-    def __init__(self, budget: Budget) -> None:
-        super().__init__()
-        self.budget = budget
 
 
 class Turn(Counted):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.errors import ExpressionError, did_you_mean
 from toolcrib.model import JSON, NOTHING
+from toolcrib.rendering.budget import visit_all
 from toolcrib.rendering.functions import FUNCTIONS
 from toolcrib.rendering.values import Run, Scope, as_text, bounded_text, list_of_names
 
@@ -92,6 +93,8 @@ def joined(parts: list[Part]) -> Part:
         pieces = texts.copy()
         for place, compute in computed:
             value = compute(scope)
+            if isinstance(value, dict | list):
+                visit_all(scope, value)
             pieces[place] = value if isinstance(value, str) else as_text(value)
         return bounded_text("".join(pieces))
 

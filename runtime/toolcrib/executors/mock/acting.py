@@ -104,7 +104,7 @@ def _step(reply: Reply, scope: KeepingScope, meta: Meta, fits: Fits | None) -> t
         refusal = body.judge(inner)
         if refusal is not None:
             return Taken(refusal._replace(meta=meta)), fits is not None
-        body.act(inner, work)
+        body.act(inner)
     taken = answered(reply, inner, meta)
     if fits is None:
         return taken, False

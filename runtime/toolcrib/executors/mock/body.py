@@ -17,9 +17,9 @@ from toolcrib.executors.mock.work import Work
 from toolcrib.model import Descriptor, Result
 from toolcrib.pointers import pointer_step
 from toolcrib.rendering import Rendering, compile_value
+from toolcrib.rendering.budget import Counted
 from toolcrib.rendering.drawing import COUNTS
 from toolcrib.rendering.forms import check_name
-from toolcrib.rendering.loops import Budget, Counted
 
 Make = Callable[["BodyScope"], Any]
 """Works out what a name stands for."""
@@ -39,7 +39,7 @@ class BodyScope(Counted):
     __slots__ = ("_found", "_live", "_makers", "_outer", "_rows", "effects", "work")
 
     def __init__(self, outer: Scope, work: Work, parts: _Parts) -> None:
-        super().__init__(Budget())
+        super().__init__(work.budget)
         self.work = work
         self.effects = 0
         self._outer = outer
@@ -152,7 +152,7 @@ class Body(NamedTuple):
                 return failed
         return None
 
-    def act(self, scope: BodyScope, work: Work) -> None:  # noqa: ARG002 -- the scope has it already
+    def act(self, scope: BodyScope) -> None:
         """Read what is unread, then make the effects happen, in order.
 
         Raises:

@@ -12,6 +12,7 @@ from toolcrib.executors.mock.rows import Fitting, compile_fitting
 from toolcrib.executors.mock.work import unknown_state
 from toolcrib.model import JSON, Collection
 from toolcrib.pointers import pointer_step
+from toolcrib.rendering.budget import Budget
 from toolcrib.rendering.forms import compile_test
 from toolcrib.rendering.operators import add, is_number, subtract
 from toolcrib.rendering.reader import Part
@@ -40,15 +41,17 @@ _NOTHING: Change = (lambda _scope, _root: None), frozenset()
 # Values that are written.
 
 
-def stored(value: JSON) -> JSON:
-    """A copy that belongs to the store alone, within bounds.
+def stored(value: JSON, budget: Budget) -> JSON:
+    """A copy that belongs to the store alone, within bounds; what is copied is counted.
 
     Raises:
         ExpressionError: There is too much in it.
     """
     if not isinstance(value, dict | list):
         return value
-    copy: JSON = _copy(value, MOST_DEPTH, [MOST_PARTS])
+    left = [MOST_PARTS]
+    copy: JSON = _copy(value, MOST_DEPTH, left)
+    budget.copy(MOST_PARTS - left[0])
     return copy
 
 
@@ -81,7 +84,7 @@ class _Chosen(NamedTuple):
     one: bool
     names: frozenset[str]
 
-    def among(self, scope: Scope, location: Location, value: JSON) -> list[Location]:
+    def among(self, scope: Scope, root: BodyScope, location: Location, value: JSON) -> list[Location]:
         """Where they are.
 
         Raises:
@@ -89,6 +92,7 @@ class _Chosen(NamedTuple):
         """
         if not isinstance(value, dict | list):
             raise ExpressionError(f"{shown(location)} is {kind(value)}, which has no elements")
+        root.budget.visit(len(value))
         fits = self.fitting(scope)
         found: list[Location] = []
         for key, element in value.items() if isinstance(value, dict) else enumerate(value):
@@ -122,7 +126,7 @@ def _targets(
     def find(scope: Scope, root: BodyScope) -> list[tuple[Location, JSON]]:
         location, value = place.find(scope, root)
         within: Any = value
-        return [(found, within[found[-1]]) for found in chosen.among(scope, location, value)]
+        return [(found, within[found[-1]]) for found in chosen.among(scope, root, location, value)]
 
     return find
 
@@ -153,6 +157,7 @@ def _update(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
     find = _targets(place, chosen)
 
     def act(scope: Scope, root: BodyScope) -> None:
+        work, budget = root.work, root.budget
         for location, value in find(scope, root):
             changes = compute(scope)
             if not isinstance(changes, dict):
@@ -161,7 +166,9 @@ def _update(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
                 raise ExpressionError(
                     f"{shown(location)} is {kind(value)}, and only an object has keys to `set`"
                 )
-            write(root.work, location, value | {key: stored(item) for key, item in changes.items()}, pointer)
+            write(
+                work, location, value | {key: stored(item, budget) for key, item in changes.items()}, pointer
+            )
 
     return act, used | _read(place, chosen)
 
@@ -229,7 +236,7 @@ def _append(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
     compute = made.run
 
     def act(scope: Scope, root: BodyScope) -> None:
-        value = stored(compute(scope))
+        value = stored(compute(scope), root.budget)
         location, items = place.find(scope, root)
         if not isinstance(items, list):
             raise ExpressionError(f"{shown(location)} is {kind(items)}, and `append` needs a list")
@@ -307,7 +314,7 @@ class _Putting(NamedTuple):
         name, field = collection.name, collection.key
 
         def act(scope: Scope, root: BodyScope) -> None:
-            row = stored(self.value(scope))
+            row = stored(self.value(scope), root.budget)
             key = _own_key(row, collection, root) if self.key is None else key_text(self.key(scope))
             if root.work.has(name, key):
                 self.check((name, key))
@@ -321,7 +328,7 @@ class _Putting(NamedTuple):
         """Put it into an object within a row."""
 
         def act(scope: Scope, root: BodyScope) -> None:
-            value = stored(self.value(scope))
+            value = stored(self.value(scope), root.budget)
             location, within = place.find(scope, root)
             if not isinstance(within, dict):
                 raise ExpressionError(f"{shown(location)} is {kind(within)}, and an object is needed")

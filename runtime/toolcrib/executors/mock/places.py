@@ -158,16 +158,19 @@ def look(work: Work, location: Location) -> JSON:
 def write(work: Work, location: Location, value: JSON, pointer: str) -> None:
     """Put a value at a location that exists; only what lies on the way is copied."""
     name, key = str(location[0]), str(location[1])
-    row = value if len(location) == 2 else _with(work.row(name, key), location, 2, value)
+    if isinstance(value, dict | list):
+        work.budget.copy(len(value))
+    row = value if len(location) == 2 else _with(work, work.row(name, key), location, 2, value)
     work.put(name, key, row, pointer)
 
 
-def _with(within: Any, location: Location, at: int, value: JSON) -> JSON:
+def _with(work: Work, within: Any, location: Location, at: int, value: JSON) -> JSON:
     if at == len(location):
         return value
+    work.budget.copy(len(within))
     copy = within.copy()
     step = location[at]
-    copy[step] = _with(within[step], location, at + 1, value)
+    copy[step] = _with(work, within[step], location, at + 1, value)
     return copy  # type: ignore[no-any-return]
 
 

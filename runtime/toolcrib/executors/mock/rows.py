@@ -151,6 +151,7 @@ def _finding(
 
     def by_where(scope: BodyScope) -> Location | None:
         location, container = within(scope)
+        scope.budget.visit(len(container))
         fits = prepare(scope)
         for key, value in enumerate(container) if isinstance(container, list) else container.items():
             if fits(value):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.clock import format_time
 from toolcrib.model import JSON, Call, Descriptor, Result
+from toolcrib.rendering.budget import Counted
 from toolcrib.rendering.drawing import COUNTS, DRAWS, Chance
 from toolcrib.rendering.reader import alone, key_alone
 from toolcrib.subschemas import closed_names
@@ -122,7 +123,7 @@ def scope_of(names: frozenset[str]) -> Callable[[Call, int], Scope]:
     return lambda call, number: {name: read(call, number) for name, read in readers}
 
 
-class KeepingScope(dict[str, Any]):
+class KeepingScope(Counted):
     """What expressions of a call read whose mock keeps things: rows and states as they are at that moment.
 
     Everything else is worked out when it is first read.
@@ -131,7 +132,8 @@ class KeepingScope(dict[str, Any]):
     __slots__ = ("call", "number", "work")
 
     def __init__(self, call: Call, number: int, work: Work) -> None:
-        super().__init__(args=call.arguments)
+        super().__init__(work.budget)
+        self["args"] = call.arguments
         self.call = call
         self.number = number
         self.work = work

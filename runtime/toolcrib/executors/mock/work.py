@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 from toolcrib.errors import ExpressionError, did_you_mean
 from toolcrib.executors.mock.scope import as_text
 from toolcrib.model import JSON, Collection, Fixture, Schema
+from toolcrib.rendering.budget import Budget
 from toolcrib.rendering.values import list_of_names, shortened
 from toolcrib.store import Layers, Rows, Store, Version, rows_of, states
 from toolcrib.subschemas import once_for_each
@@ -28,6 +29,7 @@ class Work:
         version: An earlier version to work on; it must not be committed then.
 
     Attributes:
+        budget: What the call may still do.
         changed: Whether there is something to commit.
     """
 
@@ -36,20 +38,24 @@ class Work:
         "_layers",
         "_numbers",
         "_own",
+        "_rest",
         "_states",
         "_store",
         "_version",
         "_written",
+        "budget",
         "changed",
     )
 
     def __init__(self, store: Store, fixture: Fixture, version: Version | None = None) -> None:
+        self.budget = Budget()
         self.changed = False
         self._store = store
         self._fixture = fixture
         self._version = store.version if version is None else version
         self._layers: dict[str, Layers] = {}
         self._own: dict[str, dict[str, JSON]] = {}
+        self._rest: dict[str, dict[str, JSON]] = {}
         self._written: dict[str, dict[str, str]] = {}
         self._states: dict[str, str] = {}
         self._numbers: dict[str, int] = {}
@@ -71,7 +77,14 @@ class Work:
         Raises:
             ExpressionError: They can't be had.
         """
-        return cast("dict[str, JSON]", self._layers_of(name).whole())
+        self._rest.pop(name, None)  # who has it keeps it
+        return self._whole(name)
+
+    def _whole(self, name: str) -> dict[str, JSON]:
+        layers = self._layers_of(name)
+        if not layers.ready:
+            self.budget.copy(len(layers.below))
+        return cast("dict[str, JSON]", layers.whole())
 
     def row(self, name: str, key: str) -> JSON:
         """A row as it is now; none where there is none.
@@ -113,7 +126,7 @@ class Work:
         """
         layers = self._layers_of(name)
         crowded = len(layers.below) + len(layers.above) >= MOST_ROWS
-        if crowded and not self.has(name, key) and len(layers.whole()) >= MOST_ROWS:
+        if crowded and not self.has(name, key) and len(self._whole(name)) >= MOST_ROWS:
             raise ExpressionError(f"`{name}` would have more than {MOST_ROWS:,} rows")
         above = self._own.get(name)
         if above is None:
@@ -125,7 +138,12 @@ class Work:
 
     def remove(self, name: str, key: str) -> None:
         """Take a row out; it is there."""
-        rest = {**self.rows(name)}
+        rest = self._rest.get(name)
+        if rest is None:
+            rest = self._rest[name] = {**self._whole(name)}
+            self.budget.copy(len(rest))
+        else:
+            rest.update(self._layers[name].above)
         del rest[key]
         self._layers[name] = Layers(rest)
         self._own.pop(name, None)
@@ -196,6 +214,7 @@ class Work:
         )
         self._store.commit(self._version, written)
         self._own.clear()
+        self._rest.clear()
         self._written.clear()
         self.changed = False
 

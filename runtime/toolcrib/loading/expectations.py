@@ -29,12 +29,13 @@ class Expectation:
     """What a step's call must answer.
 
     Attributes:
-        outcome: The outcome; None for any but `ok` (an error is expected, whichever).
-        parts: Matchers for `result`, `error`, `content`, `attempts`, `elapsed`, as far as given.
+        outcomes: How it may end; none for any but `ok` (an error is expected, whichever).
+        parts: Matchers for `result`, `error`, `content`, `attempts`, `elapsed`, as far as given. `result` is about a
+            call that ended `ok`, `error` about any other.
         golden: Name of the JSON file that the whole result is compared with; None for none.
     """
 
-    outcome: Outcome | None = Outcome.OK
+    outcomes: tuple[Outcome, ...] = (Outcome.OK,)
     parts: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
     golden: Rendering | None = None
 
@@ -51,14 +52,14 @@ class Made:
         tool: Name or glob.
         args: What their arguments are; None for anything.
         times: How many there are.
-        outcome: How they ended; None for whichever.
+        outcomes: How they ended; none for however.
         pointer: Where it stands in the document.
     """
 
     tool: str
     args: Matcher | None
     times: Matcher
-    outcome: Outcome | None
+    outcomes: tuple[Outcome, ...]
     pointer: str
 
 
@@ -102,25 +103,38 @@ def parse_expectation(
     if "golden" in entry:
         golden = compile_value(entry["golden"], run_names, problems, f"{pointer}/golden")
     problems += _contradictions(entry, pointer)
-    if "outcome" in entry:
-        return Expectation(outcome=Outcome(entry["outcome"]), parts=parts, golden=golden)
-    return Expectation(outcome=None if "error" in entry else Outcome.OK, parts=parts, golden=golden)
+    outcomes = _outcomes(entry)
+    if outcomes or "error" in entry:
+        return Expectation(outcomes=outcomes, parts=parts, golden=golden)
+    return Expectation(parts=parts, golden=golden)
+
+
+def _outcomes(entry: Mapping[str, Any]) -> tuple[Outcome, ...]:
+    """The outcomes that are named: one, or any of several; none where nothing is said of them."""
+    named = entry.get("outcome", [])
+    return tuple(Outcome(name) for name in ([named] if isinstance(named, str) else named))
 
 
 def _contradictions(entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
-    outcome = entry.get("outcome", Outcome.OK.value)
+    outcomes = _outcomes(entry)
     answers = [key for key in ("result", "golden") if key in entry]
-    if "error" in entry and entry.get("outcome") == Outcome.OK.value:
+    if "error" in entry and outcomes == (Outcome.OK,):
         message, hint = "a call that ends `ok` has no error", "leave out `outcome` or `error`"
         yield Problem(code="contradiction", message=message, pointer=f"{pointer}/outcome", hint=hint)
-    if "error" in entry and answers:
+    if "error" in entry and answers and not (Outcome.OK in outcomes and len(outcomes) > 1):
         message = "a call answers a result or an error, and both are expected"
-        hint = "leave one of them out"
+        hint = "leave one of them out, or name under `outcome` all that may be: `[ok, tool_error]`"
         yield Problem(code="contradiction", message=message, pointer=f"{pointer}/error", hint=hint)
-    elif outcome != Outcome.OK.value:
+    elif outcomes and Outcome.OK not in outcomes:
         for key in answers:
-            message, hint = f"a call that ends `{outcome}` has no result", f"leave out `outcome` or `{key}`"
+            message = f"a call that ends {any_of(outcomes, '`{}`')} has no result"
+            hint = f"leave out `outcome` or `{key}`"
             yield Problem(code="contradiction", message=message, pointer=f"{pointer}/{key}", hint=hint)
+
+
+def any_of(outcomes: tuple[Outcome, ...], form: str = "{}") -> str:
+    """`ok or tool_error`, each written in a form."""
+    return " or ".join(form.format(outcome) for outcome in outcomes)
 
 
 _OF_PART: dict[str, dict[str, JSON]] = {
@@ -195,6 +209,6 @@ def _made(entry: Mapping[str, Any], pointer: str, times: JSON, names: Names, pro
         tool=entry["tool"],
         args=args,
         times=_matcher("times", times, pointer, names, problems),
-        outcome=Outcome(entry["outcome"]) if "outcome" in entry else None,
+        outcomes=_outcomes(entry),
         pointer=pointer,
     )

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from toolcrib.errors import Problem, did_you_mean
 from toolcrib.loading.matrices import combinations
 from toolcrib.loading.scenarios import Scenario, mocked
-from toolcrib.loading.sights import misplaced
+from toolcrib.loading.sights import inheriting, misplaced
 from toolcrib.model import JSON, Descriptor, Outcome
 from toolcrib.pointers import pointer_step
 from toolcrib.protocols import Kinds
@@ -32,7 +32,10 @@ def link(
     Returns:
         The problems, placed in the scenario's file; a tool that was refused is named once.
     """
+    inherited: list[Problem] = []
+    scenario = inheriting(scenario, tools, inherited)
     found = [
+        *inherited,
         *_refused(scenario, tools, refused),
         *_steps(scenario, tools, refused),
         *_mocks(scenario, tools, refused, kinds),
@@ -58,6 +61,8 @@ _SHOWN = 3
 
 
 def _placed(problem: Problem, scenario: Scenario) -> Problem:
+    if problem.source:
+        return problem
     line, column = scenario.origin.locate(problem.pointer)
     return problem.at(scenario.origin.source, line or scenario.origin.line, column or 1)
 
@@ -92,7 +97,7 @@ def _unknown(name: str, pointer: str, tools: Tools) -> Problem:
 def _steps(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Problem]:
     for step in scenario.calls:
         known = step.call in tools or step.call in refused
-        if not known and step.expect.outcome is not Outcome.NOT_FOUND:
+        if not known and Outcome.NOT_FOUND not in step.expect.outcomes:
             yield _unknown(step.call, f"{step.pointer}/call", tools)
 
 

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeAlias
 
 from toolcrib.errors import ExpressionError
-from toolcrib.loading.expectations import Made, Verify
+from toolcrib.loading.expectations import Made, Verify, any_of
 from toolcrib.loading.steps import Step
 from toolcrib.matching import Matcher
 from toolcrib.model import JSON, NOTHING, Outcome
@@ -153,13 +153,13 @@ def _count(
 ) -> Iterator[Failure]:
     names = {name for name in {call[1].call for call in recorded} if fnmatchcase(name, made.tool)}
     named = [call for call in recorded if call[1].call in names]
-    ended = named if made.outcome is None else [call for call in named if call.outcome is made.outcome]
+    ended = [call for call in named if call.outcome in made.outcomes] if made.outcomes else named
     fitting = ended if made.args is None else [call for call in ended if made.args.matches(call[2], scope)]
     if made.times.matches(len(fitting), scope):
         return
     differences = made.times.differences(len(fitting), scope)
     with_args = "" if made.args is None else f" with {compact(made.args.expected())}"
-    so = "" if made.outcome is None else f" that ended `{made.outcome}`"
+    so = f" that ended {any_of(made.outcomes, '`{}`')}" if made.outcomes else ""
     lines = [f"calls of `{made.tool}`{with_args}{so}: {differences[0]}"]
     lines += [f"  {call.label}: {call.tool} {compact(show(call))}" for call in fitting]
     fit = {call.place for call in fitting}
@@ -170,7 +170,7 @@ def _count(
 
 def _other(made: Made, call: Recorded, show: Show, scope: Mapping[str, JSON]) -> str:
     """Why a call of the tool is none of those that are counted."""
-    if made.outcome is not None and call.outcome is not made.outcome:
+    if made.outcomes and call.outcome not in made.outcomes:
         return f"it ended `{call.outcome}`"
     return "" if made.args is None else told(made.args, call.args, show(call), scope)[0]
 

@@ -82,12 +82,12 @@ def test_every_key_of_a_step_arrives():
     scope = {"now": "noon", "seed": 3, "paid": {"result": {"id": "R1"}}}
     assert second.args.render(scope) == {"id": "R1", "at": "noon", "seed": 3}
     assert set(second.expect.parts) == {"result", "content", "attempts", "elapsed"}
-    assert [step.expect.outcome for step in (first, second, third, fourth, fifth)] == [
-        Outcome.OK,
-        Outcome.OK,
-        Outcome.TOOL_ERROR,
-        None,
-        Outcome.NOT_FOUND,
+    assert [step.expect.outcomes for step in (first, second, third, fourth, fifth)] == [
+        (Outcome.OK,),
+        (Outcome.OK,),
+        (Outcome.TOOL_ERROR,),
+        (),
+        (Outcome.NOT_FOUND,),
     ]
     assert third.args.render({}) == {}
 
@@ -120,6 +120,10 @@ WRONG = [
     (STEPS + "  - {call: a, as: made-it}\n", [("wrong_form", "/steps/0/as", 3)]),
     (STEPS + "  - {call: a, expect: {}}\n", [("wrong_value", "/steps/0/expect", 3)]),
     (STEPS + "  - {call: a, expect: {outcome: fine}}\n", [("not_allowed", "/steps/0/expect/outcome", 3)]),
+    (
+        STEPS + "  - {call: a, expect: {outcome: [ok, no]}}\n",
+        [("not_allowed", "/steps/0/expect/outcome/1", 3)],
+    ),
     (STEPS + "  - {call: a}\nverify: {order: {}}\n", [("wrong_value", "/verify/order", 4)]),
     (
         STEPS + "  - {call: a}\nverify: {order: {any: [a], exact: [a]}}\n",
@@ -207,6 +211,10 @@ def test_how_often_is_a_whole_number():
         ("{result: 1, error: {code: x}}", "/steps/0/expect/error"),
         ("{result: 1, outcome: tool_error}", "/steps/0/expect/result"),
         ("{result: 1, error: {code: x}, outcome: timeout}", "/steps/0/expect/error"),
+        ("{outcome: [ok], error: {code: x}}", "/steps/0/expect/outcome"),
+        ("{result: 1, outcome: [tool_error, timeout]}", "/steps/0/expect/result"),
+        ("{golden: a.json, outcome: [tool_error, timeout]}", "/steps/0/expect/golden"),
+        ("{result: 1, error: {code: x}, outcome: [timeout, denied]}", "/steps/0/expect/error"),
     ],
 )
 def test_an_expectation_that_nothing_can_meet_is_refused(expect, pointer):

@@ -82,6 +82,8 @@ def failures(report):
         "attempts: 1",
         "elapsed: 0",
         "outcome: ok, result: {id: '7'}, attempts: {$lt: 2}, elapsed: {$lte: 0}",
+        "outcome: [tool_error, ok]",
+        "outcome: [ok, tool_error], result: {total: 40}, error: {code: poor}",
     ],
 )
 def test_a_step_passes_when_the_call_answers_as_expected(expect):
@@ -101,6 +103,8 @@ def test_a_step_passes_when_the_call_answers_as_expected(expect):
     [
         ("outcome: tool_error", "outcome", "expected tool_error, got ok"),
         ("error: {code: x}", "outcome", "expected an error, got ok"),
+        ("outcome: [tool_error, timeout]", "outcome", "expected tool_error or timeout, got ok"),
+        ("outcome: [ok, tool_error], result: {total: 41}", "result", "/total: expected 41, got 40"),
         ("result: {total: 41}", "result", "/total: expected 41, got 40"),
         ("result: {nothing: 1}", "result", "/nothing: expected 1, got nothing"),
         ("content: {$len: 2}", "content", "expected"),
@@ -137,6 +141,7 @@ def test_every_part_that_is_wrong_is_told():
         "error: {code: not_found}",
         "outcome: tool_error, error: {code: not_found, message: no order 0, retryable: true, details: {id: '0'}}",
         "error: {message: {$regex: '^no order'}}",
+        "outcome: [ok, tool_error], result: {total: 1}",
     ],
 )
 def test_an_error_that_is_expected_passes(expect):
@@ -148,6 +153,8 @@ def test_an_error_that_is_expected_passes(expect):
     [
         ("error: {code: other}", "error"),
         ("outcome: timeout", "outcome"),
+        ("outcome: [ok, timeout]", "outcome"),
+        ("outcome: [ok, tool_error], error: {code: other}", "error"),
         ("outcome: tool_error, error: {details: {id: '1'}}", "error"),
     ],
 )

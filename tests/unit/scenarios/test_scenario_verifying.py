@@ -64,6 +64,7 @@ def verified(rules):
         "calls: [{tool: scenario_only, times: 0}]",
         "never: [{tool: scenario_only}]",
         "calls: [{tool: get_order, outcome: tool_error, times: 1}, {tool: get_order, outcome: ok, times: 1}]",
+        "calls: [{tool: get_order, outcome: [ok, tool_error], times: 2}]",
         "never: [{tool: get_order, outcome: timeout}, {tool: get_order, outcome: ok, args: {id: 9}}]",
         "never: [{tool: pay, args: {amount: {$gt: 3}}}, {tool: 'scen*'}]",
         f"order: {{exact: [{MADE}]}}",

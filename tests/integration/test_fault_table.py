@@ -205,15 +205,20 @@ async def test_a_planted_text_is_in_the_answer(mode):
 
 
 async def test_a_real_answer_that_takes_its_time_is_in_time_on_virtual_time():
-    """300 ms on the wire are 300 ms of virtual time too, and not more than the deadline."""
+    """While a request is on its way virtual time goes on as real time does: it never jumps to the deadline.
+
+    The server answers when it has seen that time goes on; a slow machine has ten minutes for it.
+    """
+    clock, enough = VirtualClock(), 0.05
 
     async def late(_reader, writer, _head):
-        await RealClock().sleep(0.3)
+        arrived = clock.monotonic()
+        while clock.monotonic() - arrived < enough:
+            await RealClock().sleep(enough / 10)
         writer.write(raw_answer(200, {"Content-Type": "application/json"}, b"{}"))
 
-    text = live_tool(f"url: {API}/late", more="timeout: 1s")
+    text = live_tool(f"url: {API}/late", more="timeout: 10m")
     async with calling(text, late, clock=VirtualClock()) as (runtime, _server):
-        session = runtime.session(clock=VirtualClock())
-        result = await session.call("tool")
+        result = await runtime.session(clock=clock).call("tool")
         assert ended(result) == ("ok", "", 1)
-        assert result.usage.duration >= 0.25
+        assert enough <= result.usage.duration < 600

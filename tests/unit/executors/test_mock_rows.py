@@ -6,8 +6,6 @@ import pytest
 
 from library import failed, hints, played, refused
 from toolcrib import Outcome
-from toolcrib.executors.mock.body import compile_body
-from toolcrib.model import Descriptor
 
 
 def shown(rows, result, *arguments):
@@ -32,9 +30,15 @@ def test_a_number_as_key_means_its_text_and_none_means_no_row(key, name):
 
 
 @pytest.mark.parametrize("key", [True, [1], {"a": 1}])
-def test_nothing_else_is_a_key(key):
-    result = failed('rows: {reader: {in: readers, key: "{{ args.k }}"}}\nresult: "{{ reader }}"', {"k": key})
-    assert result.error.details["pointer"] == "/mock/rows/reader"
+def test_no_row_has_anything_else_as_key(key):
+    rows = '{reader: {in: readers, key: "{{ args.k }}"}, ann: {in: readers, key: ann}, card: {in: ann.cards, key: "{{ args.k }}"}}'
+    assert shown(rows, '"{{ [reader, card] }}"', {"k": key}) == [None, None]
+
+
+@pytest.mark.parametrize("key", [True, [1], None])
+def test_no_row_is_put_under_anything_else(key):
+    result = failed('effects: [{insert: readers, key: "{{ args.k }}", value: {}}]\nresult: 1', {"k": key})
+    assert "the key of a row is a text or a number" in result.message
 
 
 @pytest.mark.parametrize(
@@ -252,7 +256,3 @@ def test_a_row_that_only_must_be_there_is_used():
 )
 def test_a_row_has_in_and_one_of_key_and_where(row):
     assert refused(f"rows: {{a: {row}}}\nresult: '{{{{ a }}}}'") != []
-
-
-def test_a_block_that_keeps_nothing_has_no_body():
-    assert compile_body({"result": 1}, "/mock", Descriptor("tool"), []) is None

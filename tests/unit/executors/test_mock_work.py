@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from keeping import loaded_with
 from library import LIBRARY, failed, played, tool
+from toolcrib import Runtime
 from toolcrib.errors import ExpressionError
 from toolcrib.executors.mock.work import MOST_ROWS, Work
 from toolcrib.store import Store
@@ -76,6 +77,26 @@ def test_a_sequence_of_the_name_of_a_collection_belongs_to_it():
     work.commit()
     elsewhere = Work(store, other)
     assert (elsewhere.count("books", 1), elsewhere.count("free", 1)) == (1, 2)
+
+
+def test_a_sequence_of_another_name_belongs_to_the_pack():
+    store, work = begun()
+    work.count("free", 1)
+    work.commit()
+    numbers = [Work(store, FIXTURE, pack=pack).count("free", 5) for pack in ("", "shop", "bank")]
+    assert numbers == [2, 5, 5]
+
+
+async def test_packs_count_apart(tmp_path):
+    for pack in ("shop", "bank"):
+        (tmp_path / pack).mkdir()
+        (tmp_path / pack / "pack.yaml").write_text(f"name: {pack}\nversion: 1.0.0\n")
+        block = "{result: \"{{ seq('tickets') }}\"}"
+        (tmp_path / pack / "all.tool.yaml").write_text(f"name: of_{pack}\nmock: {block}\n")
+    async with Runtime.open(str(tmp_path / "shop"), str(tmp_path / "bank")) as runtime:
+        session = runtime.session()
+        results = [await session.call(name) for name in ("of_shop", "of_bank", "of_shop")]
+    assert [result.value for result in results] == [1, 1, 2]
 
 
 def test_rows_are_judged_as_they_are_in_the_end():

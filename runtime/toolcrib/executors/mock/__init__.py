@@ -133,7 +133,7 @@ class BoundMock:
         self._keeps = keeps(names) or any(reply.keeps for reply in replies)
         self._scope = self._scope_before = scope_of(frozenset() if self._keeps else names)
         if self._keeps:
-            scope = _keeping(descriptor.fixture)
+            scope = _keeping(descriptor.fixture, descriptor.origin.pack)
             self._scope, self._scope_before = scope, partial(scope, before=True)
         self._fits = fits_of(descriptor) if self._keeps else None
         comes_again = bool(descriptor.faults) or any(reply.reaches for reply in replies)
@@ -300,12 +300,13 @@ def _numbers_of(call: Call) -> Numbers:
     return numbers_of(call.context.session, call.tool.name)
 
 
-def _keeping(fixture: Fixture) -> _Scoping:
+def _keeping(fixture: Fixture, pack: str) -> _Scoping:
     from toolcrib.executors.mock.work import Work  # noqa: PLC0415 -- most mocks keep nothing
     from toolcrib.store import store_of  # noqa: PLC0415 -- as above
 
     def scope(call: Call, number: int, *, before: bool = False) -> Scope:
         store = store_of(call.context.session)
-        return KeepingScope(call, number, Work(store, fixture, store.before(fixture) if before else None))
+        version = store.before(fixture) if before else None
+        return KeepingScope(call, number, Work(store, fixture, version, pack))
 
     return scope

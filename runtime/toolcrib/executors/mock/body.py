@@ -24,9 +24,6 @@ from toolcrib.rendering.forms import check_name
 Make = Callable[["BodyScope"], Any]
 """Works out what a name stands for."""
 
-KEYS = ("rows", "let", "guard", "effects")
-"""The keys of a reply that make it read and change the store."""
-
 
 class BodyScope(Counted):
     """What the expressions of one call read: rows as they are now, lets as they were first, and the call's own.
@@ -165,16 +162,11 @@ class Body(NamedTuple):
         self.effect.act(scope, scope)
 
 
-def compile_body(
-    block: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]
-) -> Body | None:
+def compile_body(block: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Body:
     """Compile `rows`, `let`, `guard`, `effects` of a reply whose shape its schema has accepted.
 
-    Returns:
-        None where the block has none of them. Faults are added to `problems`.
+    Faults are added to `problems`.
     """
-    if not any(key in block for key in KEYS):
-        return None
     rows, names = compile_rows(block.get("rows", {}), f"{pointer}/rows", names_for(tool), tool, problems)
     lets, names = _lets(block.get("let", {}), f"{pointer}/let", names, problems)
     guards = compile_guards(block.get("guard", ()), f"{pointer}/guard", names, problems)

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from toolcrib.errors import Problem
+from toolcrib.executors.mock.replies import STATEFUL
 from toolcrib.pointers import pointer_step
 from toolcrib.rendering.forms import unused
 
-_BODY = frozenset({"rows", "let", "guard", "effects"})
 _COMPUTED = re.compile(r"\{[{%](.*?)[%}]\}", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _KEY_OF = re.compile(r"\bkey_of\b\W*([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
@@ -27,7 +27,7 @@ def idle_names(block: Mapping[str, Any], pointer: str, used: Collection[str]) ->
     """
     if "template_file" in block:  # what the file reads is not known here
         return []
-    answer = json.dumps({key: value for key, value in block.items() if key not in _BODY})
+    answer = json.dumps({key: value for key, value in block.items() if key not in STATEFUL})
     read = {word for piece in _COMPUTED.findall(answer) for word in _WORD.findall(piece)}
     read |= {*used, *_KEY_OF.findall(json.dumps(block))}
     rows = {name: row for name, row in block.get("rows", {}).items() if "missing" not in row}

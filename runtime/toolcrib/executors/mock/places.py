@@ -137,10 +137,18 @@ def key_text(value: JSON) -> str:
     Raises:
         ExpressionError: It means none.
     """
+    key = key_or_none(value)
+    if key is None:
+        raise ExpressionError(f"the key of a row is a text or a number, not {kind(value)}")
+    return key
+
+
+def key_or_none(value: JSON) -> str | None:
+    """The key that a value means, as `key_text`; none where no row can have it."""
     if isinstance(value, str):
         return value
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise ExpressionError(f"the key of a row is a text or a number, not {kind(value)}")
+        return None
     return as_text(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 

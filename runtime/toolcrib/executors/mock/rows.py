@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from toolcrib.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.executors.mock.ground import Ground
-from toolcrib.executors.mock.places import Location, Names, Place, compile_place, key_text, look
+from toolcrib.executors.mock.places import Location, Names, Place, compile_place, key_or_none, look
 from toolcrib.failing import Failing, compile_error
 from toolcrib.model import JSON, Descriptor
 from toolcrib.pointers import pointer_step
@@ -163,15 +163,15 @@ def _finding(
 
 def _of_collection(collection: str, compute: Run) -> Find:
     def by_key(scope: BodyScope) -> Location | None:
-        key = compute(scope)
-        return None if key is None else (collection, key if isinstance(key, str) else key_text(key))
+        key = key_or_none(compute(scope))
+        return None if key is None else (collection, key)
 
     return by_key
 
 
 def _key(value: JSON, container: Container) -> str | int | None:
     if isinstance(container, dict):
-        return value if isinstance(value, str) else key_text(value)
+        return key_or_none(value)
     if type(value) is int:
         many = len(container)
         return value % many if -many <= value < many else None

@@ -27,6 +27,7 @@ class Work:
         store: That of the session.
         fixture: What the store of the tool begins with.
         version: An earlier version to work on; it must not be committed then.
+        pack: The pack of the tool, whose own the numbers of `seq` are.
 
     Attributes:
         budget: What the call may still do.
@@ -38,6 +39,7 @@ class Work:
         "_layers",
         "_numbers",
         "_own",
+        "_pack",
         "_rest",
         "_states",
         "_store",
@@ -47,11 +49,14 @@ class Work:
         "changed",
     )
 
-    def __init__(self, store: Store, fixture: Fixture, version: Version | None = None) -> None:
+    def __init__(
+        self, store: Store, fixture: Fixture, version: Version | None = None, pack: str = ""
+    ) -> None:
         self.budget = Budget()
         self.changed = False
         self._store = store
         self._fixture = fixture
+        self._pack = pack
         self._version = store.version if version is None else version
         self._layers: dict[str, Layers] = {}
         self._own: dict[str, dict[str, JSON]] = {}
@@ -162,9 +167,12 @@ class Work:
         return str(number)
 
     def count(self, name: str, first: int) -> int:
-        """The next number of a sequence, `first` for a fresh one; what the function `seq` asks."""
+        """The next number of a sequence of the pack, `first` for a fresh one; what the function `seq` asks.
+
+        A sequence of the name of a collection is that of the collection.
+        """
         collection = self._fixture.collections.get(name)
-        counter = name if collection is None else collection.id
+        counter = f"{self._pack}/{name}" if collection is None else collection.id
         last = self._numbers.get(counter, self._version.numbers.get(counter))
         number = first if last is None else last + 1
         self._numbers[counter] = number

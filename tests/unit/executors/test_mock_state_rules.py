@@ -29,17 +29,27 @@ def test_a_miss_tells_the_state_that_a_rule_wants():
     session = session_of(mocked(TILL))
     result = calls(session, {}, {}, {"a": 2})[-1]
     told = {near["rule"]: near for near in result.error.details["nearest"]}
-    assert told["shut"]["differences"] == ["state `till` is open, the rule wants closed"]
+    assert told["shut"]["differences"] == ['state `till` is "open", the rule wants "closed"']
     assert told["fill"]["differences"] == ["the condition `if` is false"]
     assert told["full"]["differences"] == ["args/a: expected 1, got 2"]
-    assert "  shut (tools.yaml:6): state `till` is open, the rule wants closed" in result.message
+    assert '  shut (tools.yaml:6): state `till` is "open", the rule wants "closed"' in result.message
+
+
+def test_a_state_that_looks_like_a_number_is_a_text():
+    block = 'rules: [{when: {state: {lap: "3"}}, reply: {result: 1}}, {when: {state: {lap: "2"}}, reply: {result: 2}}]'
+    session = session_of(mocked(block), "state: {lap: 3}")
+    assert calls(session, {})[0].value == 1
+    (problem,) = loaded_with(mocked(block.replace('"3"', "3")), "state: {lap: [3, 2]}").problems
+    assert problem.code == "never_matches"
+    assert problem.message == "`lap` is never 3; its states are `3`, `2`"
+    assert problem.hint == 'write it as a text: `"3"`'
 
 
 def test_operators_are_told_in_words():
     block = "rules: [{when: {state: {cart: {$in: [full, held]}}}, reply: {result: 1}}]"
     (result,) = calls(keeping(mocked(block)), {})
     (near,) = result.error.details["nearest"]
-    assert near["differences"] == ['state `cart` is empty, the rule wants one of ["full", "held"]']
+    assert near["differences"] == ['state `cart` is "empty", the rule wants one of ["full", "held"]']
 
 
 def test_explaining_tells_it_too():
@@ -51,7 +61,9 @@ def test_explaining_tells_it_too():
 
     plan = asyncio.run(explained())
     assert plan["rule"] == "full"
-    assert plan["skipped"] == [{"rule": "shut", "because": ["state `till` is open, the rule wants closed"]}]
+    assert plan["skipped"] == [
+        {"rule": "shut", "because": ['state `till` is "open", the rule wants "closed"']}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -62,6 +74,10 @@ def test_explaining_tells_it_too():
         ("{till: opne}", "never_matches", "/till", "did you mean `open`?"),
         ("{till: {$in: [a, b]}}", "never_matches", "/till", ""),
         ("{till: 7}", "never_matches", "/till", ""),
+        ("{cart: 3}", "never_matches", "/cart", 'write it as a text: `"3"`'),
+        ("{cart: {$in: [3]}}", "never_matches", "/cart", ""),
+        ("{till: {$not: {$in: [open, closed]}}}", "never_matches", "/till", ""),
+        ("{till: {$exists: false}}", "never_matches", "/till", ""),
         ("{$any: [{till: open}, {tll: open}]}", "unknown_machine", "/$any/1/tll", "did you mean `till`?"),
         ('{till: "{{ nope }}"}', "unknown_name", "/till", None),
         ("{till: {$is: open}}", "unknown_operator", "/till/$is", None),
@@ -81,6 +97,8 @@ def test_states_that_can_not_be_are_found_when_the_tool_is_loaded(state, code, p
         "{cart: anything}",
         "{till: {$ne: open}}",
         '{till: "{{ args.s }}"}',
+        "{till: {$not: {$in: [open, '{{ args.s }}']}}}",
+        "{cart: {$ne: 3}}",
         "{$any: [{till: open}, {cart: full}]}",
     ],
 )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import textwrap
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from in_memory import mocked, runtime_of
+from keeping import calls, keeping, loaded_with
 from toolcrib import Outcome
 
 
@@ -62,11 +64,62 @@ def test_the_nearest_rules_are_told_with_their_first_difference_and_a_rule_to_pa
     assert details["paste"].startswith("- when:")
 
 
-def test_a_used_up_rule_says_so_and_the_new_rule_goes_above_it():
+def test_a_used_up_rule_says_so_and_the_ways_out_of_it():
     block = "rules: [{when: {args: {a: 2}}, reply: {result: 0}}, {name: once, reply: [{result: 1}]}]"
-    message = unmatched(mocked(block), {"a": 1}, calls=2).message
-    assert "once (tools.yaml:5): exhausted: its 1 reply is used up" in message
-    assert "a rule that would answer it, above once:" in message
+    result = unmatched(mocked(block, output="{const: 7}", more="on_invalid_result: warn"), {"a": 1}, calls=2)
+    assert result.message == textwrap.dedent(
+        """\
+        no mock rule of `tool` answers call 2 with {"a":1}
+          rule 1 (tools.yaml:6): args/a: expected 2, got 1
+          once (tools.yaml:6): exhausted: its 1 reply is used up
+          the way out of once: add a reply to its list, or write `after_last: repeat`,
+          or `after_last: next_rule` and this rule below the others:
+            - when:
+                args: {"a": 1}
+              reply:
+                result: 7"""
+    )
+    details = result.error.details
+    assert details["exhausted"] == {"rule": "once", "pointer": "/mock/rules/1"}
+    assert details["after_last"] == "next_rule"
+
+
+def test_a_used_up_rule_above_one_that_would_answer_needs_no_other():
+    block = (
+        "rules: [{name: once, when: {args: {a: 1}}, reply: {result: 1, times: 2}},"
+        " {name: any, when: {args: {a: {$gt: 0}}}, reply: {result: 2}}]"
+    )
+    result = unmatched(mocked(block), {"a": 1}, calls=3)
+    assert result.message.splitlines()[-1] == (
+        "  the way out of once: let its reply answer more `times`, or write `after_last: repeat`,"
+        " or `after_last: next_rule`: then any answers"
+    )
+    assert "paste" not in result.error.details
+
+
+@pytest.mark.parametrize(
+    "below", ["reply: [{result: 2}]", "when: {if: '{{ 1 / args.zero > 0 }}'}, reply: {result: 2}"]
+)
+def test_a_used_up_rule_above_one_that_stops_the_call_too_is_told_with_what_helps(below):
+    block = f"rules: [{{name: twice, when: {{args: {{a: 1}}}}, reply: [{{result: 1}}]}}, {{{below}}}]"
+    runtime = runtime_of(mocked(block))
+
+    async def last():
+        await runtime.call("tool", {"a": 2, "zero": 1})
+        await runtime.call("tool", {"a": 1, "zero": 0})
+        return await runtime.call("tool", {"a": 1, "zero": 0})
+
+    result = asyncio.run(last())
+    assert result.message.endswith(
+        "the way out of twice: add a reply to its list, or write `after_last: repeat`"
+    )
+    assert result.error.details.keys() == {"call", "nearest", "exhausted"}
+
+
+def test_a_rule_to_paste_has_a_name_of_its_own():
+    block = "rules: [{name: rule 2, when: {args: {a: 2}}, reply: {result: 0}}, {name: rule 3, reply: [{result: 1}], after_last: next_rule}]"
+    paste = unmatched(mocked(block), {"a": 1}, calls=2).error.details["paste"]
+    assert paste.startswith("- name: rule 4\n  when:\n")
 
 
 def test_a_used_up_sequence_says_what_to_do():
@@ -242,11 +295,99 @@ def test_the_pasted_rule_answers_what_the_output_schema_accepts(output):
     assert_the_pasted_rule_answers(mocked(NEVER, output=output), {"a": 1})
 
 
-def test_without_a_schema_or_with_one_that_nothing_fits_it_answers_null():
+def test_without_a_schema_it_answers_null_and_where_nothing_fits_an_error():
     bare = "name: tool\ninput_schema: {}\nmock:\n  rules: [{when: {args: {a: 1}}, reply: {result: 1}}]\n"
     assert unmatched(bare).error.details["paste"].endswith("result: null")
     impossible = mocked(
         "rules: [{when: {args: {a: 1}}, reply: {error: no}}]",
         output="{allOf: [{type: string}, {type: integer}]}",
     )
-    assert unmatched(impossible).error.details["paste"].endswith("result: null")
+    assert unmatched(impossible).error.details["paste"].endswith("error: no answer is written yet")
+
+
+# All that is told as a way out.
+
+REPLIES = st.fixed_dictionaries(
+    {"result": st.integers(0, 9)}, optional={"times": st.integers(1, 2)}
+) | st.just({"effects": [{"goto": {"till": "open"}}], "result": "opened"})
+WHEN = st.fixed_dictionaries(
+    {},
+    optional={
+        "args": st.sampled_from([{"x": 0}, {"x": 1}, {"x": {"$gte": 0}}]),
+        "call": st.sampled_from([1, {"$lte": 2}, {"$gt": 1}]),
+        "state": st.sampled_from([{"till": "open"}, {"till": "closed"}, {"cart": {"$ne": "empty"}}]),
+        "if": st.sampled_from(["{{ args.x == 1 }}", "{{ 1 / args.x > 0 }}"]),
+    },
+)
+NAMES = st.sampled_from(["", "", "rule 2", "rule 3"])
+AFTER = st.sampled_from(["error", "repeat", "cycle", "next_rule"])
+
+
+@st.composite
+def rules(draw):
+    """A rule, most often with replies that can be used up."""
+    rule = {"reply": draw(REPLIES | st.lists(REPLIES, min_size=1, max_size=2))}
+    rule |= {key: value for key, value in [("when", draw(WHEN)), ("name", draw(NAMES))] if value}
+    return rule | ({"after_last": draw(AFTER)} if isinstance(rule["reply"], list) else {})
+
+
+BLOCKS = (
+    st.lists(rules(), min_size=1, max_size=4).map(lambda some: {"rules": some})
+    | st.lists(REPLIES, min_size=1, max_size=2).map(lambda some: {"sequence": some})
+    | st.fixed_dictionaries({"result": st.just(1), "times": st.integers(1, 2)})
+)
+OUTPUTS = st.sampled_from(["{}", "{type: [integer, string]}"])
+
+
+def first_miss(block, output, given_arguments):
+    """The calls up to the first that nothing answers, and that; None where the tool is refused or answers all."""
+    text = mocked(json.dumps(block), output=output)
+    if any(problem.severity == "error" for problem in loaded_with(text).problems):
+        return None
+    results = calls(keeping(text), *given_arguments)
+    missed = [place for place, result in enumerate(results) if result.outcome is Outcome.UNMATCHED_MOCK]
+    return (given_arguments[: missed[0] + 1], results[missed[0]]) if missed else None
+
+
+def ways_out(block, result):
+    """The text of the block in all the ways that a miss names."""
+    details = result.error.details
+    if "sequence" in block:
+        yield from (json.dumps({**block, "after_last": after}) for after in ("repeat", "cycle"))
+        yield json.dumps({"sequence": [*block["sequence"], {"result": 1}]})
+    elif "rules" not in block:
+        yield from (json.dumps({**block, **longer}) for longer in ({"after_last": "repeat"}, {"times": 9}))
+    elif "exhausted" not in details:
+        yield with_rule(block["rules"], details["paste"])
+    else:
+        place = int(details["exhausted"]["pointer"].rpartition("/")[2])
+        above, used_up, below = block["rules"][:place], block["rules"][place], block["rules"][place + 1 :]
+        reply = used_up["reply"]
+        more = [*reply, {"result": 1}] if isinstance(reply, list) else {**reply, "times": 9}
+        yield with_rule([*above, {**used_up, "after_last": "repeat"}, *below])
+        yield with_rule([*above, {**used_up, "reply": more}, *below])
+        if "after_last" in details:
+            passing = {**used_up, "after_last": details["after_last"]}
+            yield with_rule([*above, passing, *below], details.get("paste", ""))
+
+
+def with_rule(rules, paste=""):
+    """The text of rules, and of one more below them."""
+    return "\n".join(["rules:", *(f"- {json.dumps(rule)}" for rule in rules), paste])
+
+
+@settings(max_examples=40, deadline=None)
+@example(
+    {"rules": [{"name": "once", "when": {"args": {"x": 0}}, "reply": {"result": 1, "times": 1}}]},
+    "{}",
+    [{"x": 0}] * 2,
+)
+@given(BLOCKS, OUTPUTS, st.lists(st.fixed_dictionaries({"x": st.integers(0, 2)}), min_size=3, max_size=6))
+def test_every_way_out_loads_and_answers_the_call(block, output, given_arguments):
+    found = first_miss(block, output, given_arguments)
+    assume(found is not None)
+    up_to_it, miss = found
+    for changed in ways_out(block, miss):
+        text = mocked(changed, output=output)
+        result = calls(keeping(text), *up_to_it)[-1]
+        assert result.outcome is Outcome.OK, (changed, result.message)

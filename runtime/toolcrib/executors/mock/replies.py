@@ -17,6 +17,7 @@ from toolcrib.executors.mock.scope import Scope, keeps, names_for
 from toolcrib.failing import compile_error
 from toolcrib.latency import Latency, compile_latency
 from toolcrib.model import JSON, Content, Descriptor, Result
+from toolcrib.pointers import keys_of
 from toolcrib.rendering import (
     Expression,
     Text,
@@ -335,9 +336,10 @@ def _passthrough(
     value: JSON, pointer: str, tool: Descriptor, _names: Names, problems: list[Problem]
 ) -> _Compiled:
     mode = "live" if value is True else str(value)
-    others = sorted(name for name in tool.bindings if name != "mock")
+    own = keys_of(pointer)[0]
+    others = sorted(tool.bindings.keys() - {own})
     if mode not in others:
-        there = ", ".join(f"`{name}:`" for name in others) or "none besides `mock:`"
+        there = ", ".join(f"`{name}:`" for name in others) or f"none besides `{own}:`"
         message = f"`passthrough` hands calls on to another block of `{tool.name}`, and `{mode}:` is none"
         hint = did_you_mean(mode, others) or f"its blocks are: {there}"
         problems.append(Problem(code="no_such_block", message=message, pointer=pointer, hint=hint))

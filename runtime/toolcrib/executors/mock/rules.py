@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from toolcrib.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.executors.mock.replies import Reply, compile_reply
 from toolcrib.executors.mock.scope import MockState, Scope, names_for
-from toolcrib.model import JSON, NOTHING, Descriptor
+from toolcrib.model import JSON, NOTHING, Descriptor, Machine
 from toolcrib.pointers import pointer_step
 from toolcrib.rendering import Expression, compile_condition
 from toolcrib.text import compact
@@ -237,8 +237,6 @@ def _state(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[
 
 def _never_in(pattern: dict[str, JSON], place: str, tool: Descriptor) -> Iterator[Problem]:
     """What in a matcher no machine, or no state of one, can fit."""
-    from toolcrib.matching import impossible  # noqa: PLC0415 -- as above
-
     machines = tool.fixture.machines
     for name, wanted in pattern.items():
         machine, at = machines.get(name), f"{place}/{pointer_step(name)}"
@@ -252,10 +250,30 @@ def _never_in(pattern: dict[str, JSON], place: str, tool: Descriptor) -> Iterato
             message = f"no machine is called `{name}`; those of `state:` are: {there}"
             hint = did_you_mean(name, machines) or f"write `state: {{{name}: ...}}` in the pack or scenario"
             yield Problem(code="unknown_machine", message=message, pointer=at, hint=hint)
-        elif machine.states and any(True for _ in impossible(wanted, {"enum": list[JSON](machine.states)})):
-            message = f"`{name}` is never {compact(wanted)}; its states are {', '.join(machine.states)}"
-            hint = did_you_mean(wanted, machine.states) if isinstance(wanted, str) else ""
-            yield Problem(code="never_matches", message=message, pointer=at, hint=hint)
+        elif not _can_be(wanted, machine, tool):
+            states = ", ".join(f"`{state}`" for state in machine.states)
+            which = f"its states are {states}" if states else "a state is a text"
+            message = f"`{name}` is never {compact(wanted)}; {which}"
+            yield Problem("never_matches", message, at, _meant(wanted, machine))
+
+
+def _can_be(wanted: JSON, machine: Machine, tool: Descriptor) -> bool:
+    """Whether a matcher may fit a state of a machine; where one that is computed may, nobody knows before."""
+    from toolcrib.matching import compile_matcher, impossible  # noqa: PLC0415 -- as above
+
+    if next(iter(impossible(wanted, {"type": "string"})), None) is not None:
+        return False
+    matcher = compile_matcher(wanted, [], names=names_for(tool))
+    return not machine.states or bool(matcher.names) or any(map(matcher.matches, machine.states))
+
+
+def _meant(wanted: JSON, machine: Machine) -> str:
+    """The state that a matcher of none may have meant."""
+    if isinstance(wanted, str):
+        return did_you_mean(wanted, machine.states)
+    text = compact(wanted)
+    plain = isinstance(wanted, int | float) and (not machine.states or text in machine.states)
+    return f'write it as a text: `"{text}"`' if plain else ""
 
 
 def _condition(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
+from itertools import count
+from textwrap import indent
 from typing import Any
 
 from toolcrib.errors import ExpressionError
-from toolcrib.executors.mock.rules import BARE, SEQUENCE, Rule, stopping
+from toolcrib.executors.mock.rules import BARE, SEQUENCE, Rule, choose, stopping
 from toolcrib.executors.mock.scope import MockState, Scope, with_arguments
 from toolcrib.generation import Draw, generate
 from toolcrib.matching import Difference, Matcher
@@ -41,17 +43,39 @@ def unmatched(rules: tuple[Rule, ...], call: Call, scope: Scope, number: int, st
     lines = [f"no mock rule of `{tool.name}` answers call {number} with {shown}"]
     lines += [f"  {entry['rule']} ({entry['at']}): {entry['differences'][0]}" for entry in near]
     details: dict[str, JSON] = {"call": number, "nearest": near}
-    if rules[0].pointer in _MORE:
-        lines.append(f"  {_MORE[rules[0].pointer]}")
-    else:
-        stopped = stopping(rules, scope, number, state)
-        place = "below the others" if stopped is None else f"above {stopped.label}"
-        details["paste"] = rule_to_paste(call)
-        lines += [
-            f"  a rule that would answer it, {place}:",
-            *(f"    {line}" for line in rule_to_paste(call).splitlines()),
-        ]
+    way_out = _MORE.get(rules[0].pointer, "")
+    if not way_out:
+        way_out, facts = _way_out(rules, call, scope, number, state)
+        details |= facts
+    lines += [f"  {line}" for line in way_out.split("\n")]
     return Result.failed(Outcome.UNMATCHED_MOCK, "\n".join(lines), details=details)
+
+
+def _way_out(
+    rules: tuple[Rule, ...], call: Call, scope: Scope, number: int, state: MockState
+) -> tuple[str, dict[str, JSON]]:
+    """What to write so that the call is answered, in words, and the same for programs."""
+    paste = rule_to_paste(call, {rule.label for rule in rules}, len(rules) + 1)
+    below = f"below the others:\n{indent(paste, '  ')}"
+    stopped = stopping(rules, scope, number, state)
+    if stopped is None:
+        return f"a rule that would answer it, {below}", {"paste": paste}
+    alone = stopped.replies[0].pointer == f"{stopped.pointer}/reply"
+    more = "let its reply answer more `times`" if alone else "add a reply to its list"
+    words = f"the way out of {stopped.label}: {more}, or write `after_last: repeat`"
+    facts: dict[str, JSON] = {"exhausted": {"rule": stopped.label, "pointer": stopped.pointer}}
+    passing = "or `after_last: next_rule`"
+    freed = tuple(rule._replace(after_last="next_rule") if rule is stopped else rule for rule in rules)
+    try:
+        chosen = choose(freed, scope, number, state)
+        again = stopping(freed, scope, number, state)
+    except ExpressionError:
+        return words, facts
+    if chosen is not None:
+        return f"{words}, {passing}: then {chosen[0].label} answers", {**facts, "after_last": "next_rule"}
+    if again is not None:
+        return words, facts
+    return f"{words},\n{passing} and this rule {below}", {**facts, "after_last": "next_rule", "paste": paste}
 
 
 class Miss:
@@ -158,10 +182,8 @@ class Miss:
 def _of_state(difference: Difference) -> str:
     """A named state that is another one, in words."""
     machine = next(iter(keys_of(difference.pointer)), "")
-    there, wanted = difference.actual.strip('"'), difference.expected.strip('"')
-    if not machine:
-        return f"the states are {there}, the rule wants {wanted}"
-    return f"state `{machine}` is {there}, the rule wants {wanted}"
+    what = f"state `{machine}` is" if machine else "the states are"
+    return f"{what} {difference.actual}, the rule wants {difference.expected}"
 
 
 def _exhausted(rule: Rule) -> str:
@@ -211,20 +233,31 @@ def _at(value: JSON, pointer: str) -> JSON:
     return value
 
 
-def rule_to_paste(call: Call) -> str:
-    """YAML of a rule that matches this call and answers something valid. Secrets may be anything."""
+def rule_to_paste(call: Call, labels: Collection[str], place: int) -> str:
+    """YAML of a rule that matches this call and answers something valid. Secrets may be anything.
+
+    Args:
+        call: The call.
+        labels: What the rules of the mock are called; the new one is called otherwise.
+        place: Its place among them, from 1.
+    """
     arguments = _pattern(call.arguments, redact(call.arguments, call.tool.input_schema))
-    answer = as_written(_some_result(call))
-    return f"- when:\n    args: {_flow(arguments)}\n  reply:\n    result: {_flow(answer)}"
+    when = f"when:\n    args: {_flow(arguments)}\n  reply:\n    {_some_reply(call)}"
+    if f"rule {place}" not in labels:
+        return f"- {when}"
+    free = next(name for name in (f"rule {number}" for number in count(place)) if name not in labels)
+    return f"- name: {free}\n  {when}"
 
 
-def _some_result(call: Call) -> JSON:
+def _some_reply(call: Call) -> str:
+    """What the output schema accepts; an error where nothing can be found that it does."""
     if call.tool.output_schema is None:
-        return None
+        return "result: null"
     try:
-        return generate(call.tool.output_schema, Draw(0, call.tool.name))
+        answer = generate(call.tool.output_schema, Draw(0, call.tool.name))
     except ExpressionError:
-        return None
+        return "error: no answer is written yet"
+    return f"result: {_flow(as_written(answer))}"
 
 
 def _pattern(value: JSON, masked: JSON) -> JSON:

@@ -84,5 +84,5 @@ def faulty(runtime: Runtime, scenario: Scenario) -> Registry:
 
 
 def acted(session: Session) -> int:
-    """How often the tools of a session acted that are made of `ordered`."""
-    return store_of(session).version.numbers.get("acted", 0)
+    """How often the tools of a session acted that are made of `ordered`, outside packs."""
+    return store_of(session).version.numbers.get("/acted", 0)

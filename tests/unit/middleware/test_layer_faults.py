@@ -444,3 +444,21 @@ async def test_a_violation_that_the_tool_lets_pass_reaches_the_caller():
     )
     result = await session.call("tool")
     assert (result.outcome, result.value) == (Outcome.OK, {"n": 1})
+
+
+@pytest.mark.parametrize(
+    ("mock", "faults"),
+    [
+        ("{fault: disconnect}", "- {tool: tool, inject: hang, when: {call: 99}}"),
+        ("{result: 1}", "- {tool: tool, inject: disconnect}"),
+    ],
+)
+async def test_what_failed_is_tried_again_after_the_time_that_its_limits_say(mock, faults):
+    limits = "limits: {attempts: 3, backoff: {first: 2s, longest: 3s}, breaker: 'off'}"
+    text = f"name: tool\ninput_schema: {{}}\ntimeout: 1m\n{REPEATABLE}\n{limits}\nmock: {mock}\n"
+    session = failing(text, faults, session={"id": "s", "seed": 1})
+    usages = [(await session.call("tool")).usage for _ in range(5)]
+    assert [usage.attempts for usage in usages] == [3] * 5
+    assert all(0 < usage.duration < 2 + 3 for usage in usages)
+    assert sum(usage.duration for usage in usages) == session.clock.monotonic()
+    assert len({usage.duration for usage in usages}) == 5

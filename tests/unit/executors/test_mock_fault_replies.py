@@ -9,6 +9,7 @@ import pytest
 from in_memory import MOCKS, loaded, mocked, runtime_of
 from keeping import TAKE, calls, changed, faults_of, session_of
 from toolcrib import Outcome, Registry, Runtime, VirtualClock
+from toolcrib.executors.mock.scope import MOST_ACTS, MockState
 from toolcrib.model import Fault
 
 IDEMPOTENT = "annotations: {idempotent: true}"
@@ -220,3 +221,22 @@ def test_a_fault_of_a_scenario_changes_no_draw_unless_the_tool_acts_twice():
     lost = drawn(Fault("lost", "tool", "lost_ack", {"first": 1}))
     assert lost[0] not in plain
     assert lost[1] == plain[1]
+
+
+def test_how_often_a_call_acted_is_known_of_the_latest_calls():
+    state = MockState()
+    for number in range(1, MOST_ACTS + 3):
+        state.acts.setdefault(number, 0)
+    state.acts[3] += 1
+    assert state.acts.setdefault(3, 0) == 1
+    assert (len(state.acts), 2 in state.acts, MOST_ACTS + 2 in state.acts) == (MOST_ACTS, False, True)
+
+
+def test_a_text_that_finds_no_place_says_that_the_tool_has_acted():
+    fault = "{inject_text: {at: /nope/x, text: hi}}"
+    effects = "[{insert: log, value: {id: a}}]"
+    block = f"fault: {fault}\neffects: {effects}\n"
+    session = session_of(mocked(block, more="timeout: 5s", output="{}"))
+    (result,) = calls(session, {})
+    assert (result.outcome, "has acted already" in result.message) == (Outcome.INTERNAL, True)
+    assert len(changed(session)["log"]) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -56,12 +57,29 @@ def as_text(value: JSON) -> str:
     return value if isinstance(value, str) else compact(value)
 
 
+class _Acts(OrderedDict[int, int]):
+    """Number of a call -> how often it has acted; of the latest calls."""
+
+    def setdefault(self, key: int, default: int = 0) -> int:
+        """A call arrives, maybe once more."""
+        known = super().setdefault(key, default)
+        if len(self) > MOST_ACTS:
+            self.popitem(last=False)
+        return known
+
+
+MOST_ACTS = 10_000
+"""Calls of one tool of which the acts are known."""
+
+
 class MockState:
     """What a session remembers of one mocked tool.
 
+    `answers` grow with the keys that make calls one: any of them may come again as long as the session lives.
+
     Attributes:
         calls: How often the tool was called in the session; attempts of one call count once.
-        used: Key of a list of replies -> how many calls they answered.
+        used: Key of a list of replies -> how many calls they answered, each attempt counted.
         answers: Key that makes calls one -> what the first of them was answered.
         acts: Number of a call that may come again -> how often it has acted.
     """
@@ -72,7 +90,7 @@ class MockState:
         self.calls = 0
         self.used: dict[str, int] = {}
         self.answers: dict[Hashable, Result] = {}
-        self.acts: dict[int, int] = {}
+        self.acts = _Acts()
 
 
 def slot_of(tool: str) -> str:

@@ -18,6 +18,7 @@ from toolcrib.engine import Runtime
 from toolcrib.errors import ExpressionError, Problem
 from toolcrib.generation import Draw, arguments_for, generate, overlay
 from toolcrib.loading.scenarios import mocked
+from toolcrib.loading.sights import inheriting
 from toolcrib.model import JSON, Descriptor, Outcome, Result, Schema
 from toolcrib.pointers import pointer_step, pointer_to
 from toolcrib.registry import Registry
@@ -101,9 +102,10 @@ def _mocks(runtime: Runtime) -> Iterator[_Mock]:
         if "mock" in tool.bindings:
             yield _Mock(tool=tool._replace(mode="mock"), place="/mock")
     for scenario in runtime.scenarios:
+        seen = inheriting(scenario, runtime.registry, [])
         for name in scenario.mocks:
             place = f"/mocks/{pointer_step(name)}"
-            yield _Mock(tool=mocked(runtime.registry[name], scenario), place=place)
+            yield _Mock(tool=mocked(runtime.registry[name], seen), place=place)
 
 
 async def _prove(runtime: Runtime, mock: _Mock) -> list[Problem]:

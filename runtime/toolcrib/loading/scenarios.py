@@ -40,6 +40,7 @@ class Scenario:
         modes: Tool glob -> mode, the first that fits counts.
         mocks: Tool name -> mock block that stands in for the tool's own binding.
         fixture: The collections and machines that it declares.
+        store: Its collections as they are written.
         faults: What goes wrong with the tools.
         matrix: Key -> values; every combination of them is a run of its own.
         repeat: How often each combination runs, each time with the next seed.
@@ -62,6 +63,7 @@ class Scenario:
     modes: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     mocks: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     fixture: Fixture = NO_FIXTURE
+    store: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     faults: tuple[Fault, ...] = ()
     matrix: Mapping[str, tuple[JSON, ...]] = field(default_factory=lambda: NOTHING)
     repeat: int = 1
@@ -131,6 +133,7 @@ def _build(value: Mapping[str, Any], origin: Origin, names: Names, problems: lis
         modes=value.get("modes", {}),
         mocks=value.get("mocks", {}),
         fixture=_fixture(value, origin, problems),
+        store=value.get("store", {}),
         faults=_faults(value.get("faults", ()), origin, run_names, problems),
         matrix=matrix,
         repeat=repeat,
@@ -147,7 +150,7 @@ def _fixture(value: Mapping[str, Any], origin: Origin, problems: list[Problem]) 
         return NO_FIXTURE
     from toolcrib.loading.stores import parse_fixture  # noqa: PLC0415 -- most scenarios keep nothing of their own
 
-    return parse_fixture(value, origin, _OWN, problems)
+    return parse_fixture(value, origin, OWN, problems)
 
 
 def _faults(
@@ -160,7 +163,7 @@ def _faults(
     return parse_faults(entries, origin, problems, names)
 
 
-_OWN = "(scenario)"
+OWN = "(scenario)"
 """Stands before the names of a scenario's own collections, where those of a pack have its name."""
 
 

@@ -18,7 +18,7 @@ from toolcrib.loading.files import outside_of, read_anywhere
 from toolcrib.loading.marks import clipped
 from toolcrib.loading.row_files import READERS, ending, written_in
 from toolcrib.loading.rows import Written, keyed
-from toolcrib.model import JSON, NO_FIXTURE, Collection, Fixture, Machine, Origin, Schema
+from toolcrib.model import JSON, NO_FIXTURE, NOTHING, Collection, Fixture, Machine, Origin, Schema
 from toolcrib.pointers import pointer_step
 from toolcrib.protocols import Files
 from toolcrib.text import canonical
@@ -65,7 +65,13 @@ def fixture_with(fixture: Fixture, store: Mapping[str, Collection], states: Mapp
 
 
 def parse_store(
-    block: Mapping[str, Any], pointer: str, origin: Origin, scope_name: str, problems: list[Problem]
+    block: Mapping[str, Any],
+    pointer: str,
+    origin: Origin,
+    scope_name: str,
+    problems: list[Problem],
+    *,
+    below: Mapping[str, Collection] = NOTHING,
 ) -> Mapping[str, Collection]:
     """The collections that a document declares, with their rows.
 
@@ -75,6 +81,8 @@ def parse_store(
         origin: Where the document came from, with the files beside it.
         scope_name: Name of the pack; empty outside packs.
         problems: Receives all that is wrong. Those within files are placed there, the others have pointers.
+        below: Collections whose `key` and `schema` those of their names have that give none; nothing is wrong with
+            these schemas.
     """
     found = {}
     for name, entry in block.items():
@@ -82,7 +90,7 @@ def parse_store(
         if (fault := _fault_of_name(name, "a collection", at)) is not None:
             problems.append(fault)
             continue
-        said = _Said(name, entry, at, origin, f"{scope_name}/{name}")
+        said = _Said(name, entry, at, origin, f"{scope_name}/{name}", below=below.get(name))
         found[name] = said.collection(problems)
     return MappingProxyType(found)
 
@@ -139,20 +147,29 @@ class _Path(NamedTuple):
 class _Said:
     """What a document says of one collection."""
 
-    def __init__(self, name: str, entry: Any, pointer: str, origin: Origin, id: str) -> None:  # noqa: A002
+    def __init__(
+        self,
+        name: str,
+        entry: Any,
+        pointer: str,
+        origin: Origin,
+        id: str,  # noqa: A002
+        *,
+        below: Collection | None = None,
+    ) -> None:
         in_short = "rows" if isinstance(entry, list) else "file" if isinstance(entry, str) else ""
         said: Mapping[str, Any] = {in_short: entry} if in_short else entry
         self._said = said
         self._file_at = pointer if in_short else f"{pointer}/file"
         self._rows_at = pointer if in_short else f"{pointer}/rows"
-        self._bare = Collection(
-            name, id, said.get("key", ""), said.get("schema"), pointer=pointer, origin=origin
-        )
+        key = said.get("key", below.key if below is not None else "")
+        schema = said.get("schema", below.schema if below is not None else None)
+        self._bare = Collection(name, id, key, schema, pointer=pointer, origin=origin)
 
     def collection(self, problems: list[Problem]) -> Collection:
         """The collection, with its rows or with what is wrong with them."""
         told: list[Problem] = []
-        if self._bare.schema is not None:
+        if "schema" in self._said:
             told += check_schema(self._bare.schema, f"{self._bare.pointer}/schema")
         schema = None if _has_error(told) else self._bare.schema
         found = self._from_file(schema, told) if "file" in self._said else self._in_place(schema, told)

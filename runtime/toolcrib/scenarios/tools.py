@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from toolcrib.in_force import with_modes
 from toolcrib.loading.scenarios import Scenario, furnished, mocked
+from toolcrib.loading.sights import inheriting
 from toolcrib.model import NO_FIXTURE
 from toolcrib.registry import Registry
 
@@ -18,15 +19,16 @@ def registry_for(registry: Registry, scenario: Scenario) -> Registry:
     furnishes = bool(scenario.faults) or scenario.fixture is not NO_FIXTURE
     if not (scenario.modes or scenario.mocks or furnishes):
         return registry
-    run = _settled(scenario) if scenario.faults else scenario
+    told = _settled(scenario) if scenario.faults else scenario
 
     def derive() -> Registry:
+        run = inheriting(told, registry, [])
         moded = with_modes(registry, run.modes)
         if furnishes:
             moded = moded.changed(tool=lambda tool: furnished(tool, run))
         return moded.with_tools(mocked(moded[name], run) for name in run.mocks)
 
-    return registry.derived_once((run.modes, run.mocks, run.fixture, run.faults, run.origin), derive)
+    return registry.derived_once((told.modes, told.mocks, told.fixture, told.faults, told.origin), derive)
 
 
 def _settled(scenario: Scenario) -> Scenario:

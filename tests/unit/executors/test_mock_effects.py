@@ -464,3 +464,16 @@ def test_changes_are_those_of_a_plain_list_and_no_earlier_answer_moves(steps):
         expected.append(days)
     results = calls(changing().session(), *({"do": do, "n": n} for do, n in steps))
     assert [result.value for result in results] == expected
+
+
+@pytest.mark.parametrize("condition", ["true", "1 > 2", "none"])
+def test_the_if_of_an_effect_that_says_the_same_for_every_call_is_told(condition):
+    block = f"effects: [{{if: '{{{{ {condition} }}}}', goto: {{door: open}}}}]\nresult: 1"
+    assert refused(block) == [("constant_condition", "/mock/effects/0/if")]
+
+
+def test_by_needs_a_number_or_an_expression():
+    block = f"{ANN}effects: [{{increment: ann.balance, by: args.n}}]\nresult: 1"
+    assert refused(block) == [("expression_syntax", "/mock/effects/0/by")]
+    assert hints(block) == ['write `"{{ args.n }}"`, or a number']
+    assert refused(block.replace("args.n", "'{{ [1] }}'")) == [("wrong_type", "/mock/effects/0/by")]

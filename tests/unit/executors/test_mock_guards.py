@@ -113,7 +113,7 @@ def test_what_can_never_work_is_found_when_the_tool_is_loaded(guards, fault):
 
 
 def test_a_guard_below_one_that_may_be_false_can_be_reached():
-    guards = '[{if: "{{ false }}", error: a}, {for_each: {x: [1]}, if: "{{ true }}", error: b}, {if: "{{ args.x }}", error: c}]'
+    guards = '[{for_each: {x: [1]}, if: "{{ true }}", error: b}, {if: "{{ args.x }}", error: c}]'
     assert refused(f"guard: {guards}\nresult: 1") == []
 
 
@@ -128,3 +128,32 @@ def test_a_guard_below_one_that_may_be_false_can_be_reached():
 )
 def test_a_guard_has_if_and_error(guard):
     assert refused(f"guard: [{guard}]\nresult: 1") != []
+
+
+@pytest.mark.parametrize(
+    ("guards", "faults"),
+    [
+        ("{if: '{{ false }}', error: a}", [("constant_condition", "/0/if")]),
+        (
+            "{if: '{{ 1 > 2 }}', error: a}, {if: '{{ [] }}', error: b}",
+            [("constant_condition", "/0/if"), ("constant_condition", "/1/if")],
+        ),
+        (
+            "{for_each: {x: '{{ args.l }}'}, if: '{{ 1 > 2 }}', error: '{{ x }}'}",
+            [("constant_condition", "/0/if")],
+        ),
+        ("{for_each: {x: '{{ args.l }}'}, if: '{{ true }}', error: '{{ x }}'}", []),
+        (
+            "{if: '{{ args.n }}', error: a}, {if: '{{ args.m }}', error: b}, {if: ' {{ args.n }}', error: c}",
+            [("unreachable_guard", "/2")],
+        ),
+        ("{if: '{{ random(0, 1) > 0 }}', error: a}, {if: '{{ random(0, 1) > 0 }}', error: b}", []),
+        (
+            "{for_each: {x: '{{ args.l }}'}, if: '{{ x }}', error: a}, {for_each: {x: '{{ args.m }}'}, if: '{{ x }}', error: b}",
+            [],
+        ),
+    ],
+)
+def test_guards_that_never_answer_are_told(guards, faults):
+    found = refused(f"guard: [{guards}]\nresult: 1")
+    assert found == [(code, f"/mock/guard{place}") for code, place in faults]

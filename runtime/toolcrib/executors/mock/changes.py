@@ -12,11 +12,12 @@ from toolcrib.executors.mock.rows import Fitting, compile_fitting
 from toolcrib.executors.mock.work import unknown_state
 from toolcrib.model import JSON, Collection
 from toolcrib.pointers import pointer_step
+from toolcrib.rendering import Rendering
 from toolcrib.rendering.budget import Budget
 from toolcrib.rendering.forms import compile_test
 from toolcrib.rendering.operators import add, is_number, subtract
 from toolcrib.rendering.reader import Part
-from toolcrib.rendering.values import Run, Scope, bounded_list, bounded_number, kind, list_of_names
+from toolcrib.rendering.values import Run, Scope, bounded_list, bounded_number, kind, list_of_names, shortened
 
 if TYPE_CHECKING:
     from toolcrib.executors.mock.body import BodyScope
@@ -245,10 +246,26 @@ def _append(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
     return act, made.names | _read(place)
 
 
+def _change_of(entry: dict[str, Any], name: str, above: str, ground: Ground) -> Rendering:
+    """By how much a number changes."""
+    found = len(ground.problems)
+    by = ground.value(entry.get("by", 1), f"{above}/by")
+    if not by.constant or len(ground.problems) > found:
+        return by
+    value = by.render({})
+    if isinstance(value, str):
+        message = f"`{shortened(value)}` is a text and not an expression"
+        hint = f'write `"{{{{ {shortened(value)} }}}}"`, or a number'
+        ground.fault("expression_syntax", message, f"{above}/by", hint)
+    elif not is_number(value):
+        ground.fault("wrong_type", f"`{name}` needs a number, not {kind(value)}", f"{above}/by")
+    return by
+
+
 def _moved(operate: Callable[[JSON, JSON], JSON]) -> Callable[[dict[str, Any], str, Ground], Change]:
     def compile_it(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
         name, above = pointer.rpartition("/")[2], pointer.rpartition("/")[0]
-        by = ground.value(entry.get("by", 1), f"{above}/by")
+        by = _change_of(entry, name, above, ground)
         place, digits = ground.place(entry[name], pointer), entry.get("round")
         if place is None:
             return _NOTHING

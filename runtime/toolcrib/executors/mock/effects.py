@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from toolcrib.errors import ExpressionError
 from toolcrib.executors.mock.changes import CHANGES, Act, Change
 from toolcrib.executors.mock.ground import Ground
+from toolcrib.executors.mock.guards import constant_condition, settled_by
 from toolcrib.rendering.forms import compile_test, read_loop
 from toolcrib.rendering.values import MOST_ITEMS, Run, Scope
 
@@ -53,7 +54,12 @@ def _effect(entry: dict[str, Any], pointer: str, ground: Ground) -> Effect:
         ground = ground._replace(names=read.inner)
     act, used = _change(entry, pointer, ground)
     if "if" in entry:
+        found = len(ground.problems)
         test, asked = compile_test(entry["if"], ground.names, ground.problems, f"{pointer}/if")
+        settled = settled_by(test, asked, ground.problems, found)
+        if settled is not None:
+            outcome = "the effect happens always" if settled else "the effect never happens"
+            ground.problems.append(constant_condition(outcome, f"{pointer}/if"))
         act, used = _conditional(act, test), used | asked
     if read is None:
         return Effect(act, used)

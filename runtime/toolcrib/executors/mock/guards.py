@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from toolcrib.errors import ExpressionError, Problem
 from toolcrib.executors.mock.places import Names
 from toolcrib.failing import Failing, compile_error
 from toolcrib.model import Result
+from toolcrib.rendering.drawing import COUNTS, DRAWS
 from toolcrib.rendering.forms import compile_test, read_loop
 from toolcrib.rendering.loops import Loop
 from toolcrib.rendering.values import Run, Scope
@@ -23,7 +24,8 @@ class Guard(NamedTuple):
         failing: That error.
         loop: The elements for each of which the test is asked; None for once.
         names: What it reads of the scope.
-        always: Whether the test reads nothing and is true.
+        settled: What the test always says, where it reads nothing; None where that depends on the call.
+        asks: What the test reads.
     """
 
     pointer: str
@@ -31,7 +33,8 @@ class Guard(NamedTuple):
     failing: Failing
     loop: Loop | None
     names: frozenset[str]
-    always: bool
+    settled: bool | None
+    asks: frozenset[str]
 
     def judge(self, scope: Scope) -> Result | None:
         """Its error, or None where the call may go on.
@@ -55,14 +58,56 @@ def compile_guards(
 ) -> list[Guard]:
     """Compile a `guard` list; faults are added to `problems`."""
     guards = [_guard(entry, f"{pointer}/{index}", names, problems) for index, entry in enumerate(block)]
+    problems += [
+        constant_condition("it never answers", f"{guard.pointer}/if")
+        for guard in guards
+        if guard.settled is False
+    ]
     for index, guard in enumerate(guards[:-1]):
-        if guard.always:
+        if guard.settled:
             message = f"no call gets past guard {index + 1}, whose `if` is always true"
             hint = "change its condition, or leave out what follows"
             place = guards[index + 1].pointer
             problems.append(Problem(code="unreachable_guard", message=message, pointer=place, hint=hint))
             break
+    problems += _asked_before(block, guards)
     return guards
+
+
+def _asked_before(block: Sequence[dict[str, Any]], guards: Sequence[Guard]) -> Iterator[Problem]:
+    """The guards that never answer, because one before them has the same condition."""
+    first: dict[str, int] = {}
+    for index, (entry, guard) in enumerate(zip(block, guards, strict=True)):
+        if "for_each" in entry or guard.settled is not None or DRAWS in guard.asks or COUNTS in guard.asks:
+            continue
+        before = first.setdefault(entry["if"].strip(), index)
+        if before != index:
+            message = f"guard {before + 1} has the same `if`, so this one never answers"
+            hint = "leave one of them out, or change its condition"
+            yield Problem(code="unreachable_guard", message=message, pointer=guard.pointer, hint=hint)
+
+
+def settled_by(test: Run, used: Collection[str], problems: Sequence[Problem], found: int) -> bool | None:
+    """What a test always says, where it reads nothing and has no fault; None where that depends on the call.
+
+    Args:
+        test: The test.
+        used: What it reads.
+        problems: All faults.
+        found: How many there were before it was compiled.
+    """
+    return None if used or len(problems) > found else bool(test({}))
+
+
+def constant_condition(outcome: str, pointer: str) -> Problem:
+    """The fault of an `if` that says the same for every call."""
+    message = f"the `if` reads nothing, so it says the same for every call: {outcome}"
+    return Problem(
+        code="constant_condition",
+        message=message,
+        pointer=pointer,
+        hint="change the condition, or leave it out",
+    )
 
 
 def _guard(entry: dict[str, Any], pointer: str, names: Names, problems: list[Problem]) -> Guard:
@@ -73,10 +118,12 @@ def _guard(entry: dict[str, Any], pointer: str, names: Names, problems: list[Pro
     inner: Names = names if read is None else read.inner
     found = len(problems)
     test, used = compile_test(entry["if"], inner, problems, f"{pointer}/if")
+    settled = settled_by(test, used, problems, found)
     failing = compile_error(entry["error"], f"{pointer}/error", inner, problems)
-    always = read is None and not used and len(problems) == found and bool(test({}))
-    used |= failing.names
+    asked, used = used, used | failing.names
     if read is not None:
         read.check_used(used, problems)
         used = read.outside(used)
-    return Guard(pointer, test, failing, None if read is None else read.loop, used, always)
+    if read is not None and settled:
+        settled = None  # there may be nothing to go through
+    return Guard(pointer, test, failing, None if read is None else read.loop, used, settled, asked)

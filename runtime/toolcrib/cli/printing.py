@@ -53,11 +53,14 @@ def outline(value: JSON, indent: str = "") -> Iterator[str]:
 
 
 def tell_failure(result: Result) -> None:
-    """Say on stderr how a call failed: outcome, code where it says more, message, the parts."""
+    """Say on stderr how a call failed: outcome, code where it says more, message, the way out, the parts."""
     code = result.error.code if result.error is not None else ""
     finer = f" ({escape_terminal(code)})" if code not in {"", result.outcome.value} else ""
     lead = click.style(result.outcome.value, fg="red", bold=True)
     click.echo(f"{lead}{finer}: {escape_terminal(result.message)}", err=True)
+    hint = None if result.error is None else result.error.details.get("hint")
+    if isinstance(hint, str) and hint and hint not in result.message:
+        click.echo(f"    hint: {escape_terminal(hint)}", err=True)
     for part in result.content:
         if part.text is None or part.text != result.message:
             click.echo(escape_terminal(part_line(part)), err=True)

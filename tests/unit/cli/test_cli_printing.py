@@ -146,6 +146,14 @@ def test_a_failure_without_a_finer_code_tells_its_outcome_once(capsys):
     assert capsys.readouterr().err == "timeout: too late\ndenied: no\nask\n"
 
 
+def test_a_failure_with_a_way_out_tells_it(capsys):
+    for hint in ("do\x1b[2Jso", "", None, ["no text"], "it"):
+        tell_failure(Result.failed(Outcome.INTERNAL, "it failed", code="mock_failed", details={"hint": hint}))
+    first, way_out, *others = capsys.readouterr().err.splitlines()
+    assert (first, way_out) == ("internal (mock_failed): it failed", "    hint: do\\x1b[2Jso")
+    assert others == [first] * 4
+
+
 def test_a_problem_reads_as_its_text():
     problem = Problem(code="odd", message="two\nlines", source="a.yaml", line=3, column=4, hint="so")
     assert problem_text(problem).endswith("two\nlines\n    hint: so")

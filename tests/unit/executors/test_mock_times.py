@@ -44,6 +44,29 @@ def test_a_reply_answers_so_many_calls(block, expected):
     assert in_a_row(block) == expected
 
 
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        ("sequence: [{fault: disconnect}, {result: 2}, {result: 3}]", [2, 3]),
+        ("sequence: [{fault: disconnect, times: 2}, {result: 2}, {result: 3}]", [2, 3]),
+        (
+            "rules: [{reply: {fault: disconnect, times: 2}, after_last: next_rule}, {reply: {result: 2}}]",
+            [2, 2],
+        ),
+        (
+            "sequence: [{error: {code: busy, retryable: true}}, {fault: disconnect}, {result: 3}]",
+            [3, NONE],
+        ),
+    ],
+)
+def test_each_attempt_of_a_call_that_is_tried_again_takes_a_reply(block, expected):
+    runtime = runtime_of(mocked(block, more="annotations: {idempotent: true}"))
+    results = calls(runtime, {}, {})
+    assert [
+        result.value if result.outcome is Outcome.OK else result.outcome.value for result in results
+    ] == expected
+
+
 def test_which_reply_answered_is_told():
     runtime = runtime_of(mocked("sequence: [{result: 1, times: 2}, {result: 2}]"))
     assert [result.meta["mock"]["reply"] for result in calls(runtime, {}, {}, {})] == [1, 1, 2]

@@ -2,8 +2,9 @@
 
 One call is one step in which nothing else happens: a reply is chosen, its rows are read, its guards are asked, its
 effects happen, its answer is worked out and judged, and only then all of it is kept. A call that is answered uses
-up its place in a list of replies, also where a guard answers or the output schema refuses the answer; what is
-wrong with the mock itself, and a call that repeats an earlier one (`idempotent_by`), use up nothing.
+up its place in a list of replies, also where a guard answers or the output schema refuses the answer, and each
+attempt of a call that is tried again uses up one; what is wrong with the mock itself, and a call that repeats an
+earlier one (`idempotent_by`), use up nothing.
 """
 
 from __future__ import annotations

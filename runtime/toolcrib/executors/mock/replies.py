@@ -71,7 +71,7 @@ class Reply(NamedTuple):
         prepare: Compiles `sound`, for a reply that can have it; raises NotJSONError where an answer can't be sound.
         sound: Works out the value of a good answer that is JSON and nobody else's, of the scope or of the arguments
             alone; raises where it fails.
-        times: How many calls it answers before the next reply of its list.
+        times: How many calls, each attempt counted, it answers before the next reply of its list.
         body: What it does with the store; None where it does nothing.
         same: What makes calls one, so that only the first of them acts; None where each is a call of its own.
         injection: How it fails; None for a reply that answers by itself.

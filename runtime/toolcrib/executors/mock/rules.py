@@ -28,13 +28,13 @@ SEQUENCE = "/mock/sequence"
 
 
 class Rule(NamedTuple):
-    """When it matches, its replies answer, one a call.
+    """When it matches, its replies answer, one a call; each attempt of a call that is tried again takes one.
 
     Attributes:
         label: Its name, or `rule 2`; for reports.
         pointer: Where it stands in the descriptor.
-        replies: In order of the calls that the rule answers.
-        ends: How many calls are answered when each of them is used up.
+        replies: In order of the calls, and of the attempts of one, that the rule answers.
+        ends: How many of these are answered when each of them is used up.
         when: What must hold, as it is written; empty for always.
         args: What the arguments must be; None for anything.
         call: What the number of the call must be; None for any.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias
 
 from toolcrib.clock import parse_duration
@@ -141,15 +142,19 @@ _OF_PART: dict[str, dict[str, JSON]] = {
     "attempts": {"type": "integer", "minimum": 0},
     "calls": {"type": "integer", "minimum": 0},
     "elapsed": {"type": "number", "minimum": 0},
+    "state": {"type": "object"},
+    "store": {"type": "object"},
     "times": {"type": "integer", "minimum": 0},
 }
 """What the parts of an expectation can be, where it is known."""
 
 _WORDS = {
-    "attempts": "`attempts` is a whole number",
-    "calls": "`calls` is a whole number",
-    "elapsed": "`elapsed` is a number of seconds",
-    "times": "`times` is a whole number",
+    "attempts": "`attempts` is a whole number from 0 up",
+    "calls": "`calls` is a whole number from 0 up",
+    "elapsed": "`elapsed` is a number of seconds from 0 up",
+    "state": "`state` holds the named states by their names",
+    "store": "`store` holds the collections by their names",
+    "times": "`times` is a whole number from 0 up",
 }
 
 
@@ -161,9 +166,10 @@ def _matcher(part: str, pattern: JSON, pointer: str, names: Names, problems: lis
     if not faults:
         found = impossible(pattern, _OF_PART.get(part, {}))
         faults = [problem._replace(pointer=place + problem.pointer) for problem in found]
-        if faults and part in _WORDS:
-            message = f"{_WORDS[part]} from 0 up, so it is never {compact(pattern)}"
-            faults = [faults[0]._replace(message=message, hint=_number_for(pattern))]
+        if faults and part in _WORDS and (part not in KEPT or faults[0].pointer == place):
+            message = f"{_WORDS[part]}, so it is never {compact(pattern)}"
+            hint = "such as `{NAME: WANTED}`" if part in KEPT else _number_for(pattern)
+            faults = [faults[0]._replace(message=message, hint=hint)]
     problems += faults
     return matcher
 
@@ -188,6 +194,7 @@ def parse_verification(entry: Mapping[str, Any], names: Names, problems: list[Pr
         _made(made, f"/verify/never/{index}", 0, names, problems)
         for index, made in enumerate(entry.get("never", ()))
     ]
+    problems += _both_made_and_not(required, forbidden)
     order = next(((kind, tuple(tools)) for kind, tools in entry.get("order", {}).items()), None)
     kept = {part: _matcher(part, entry[part], "/verify", names, problems) for part in KEPT if part in entry}
     budget = {
@@ -201,6 +208,24 @@ def parse_verification(entry: Mapping[str, Any], names: Names, problems: list[Pr
         budget=budget,
         unused_rules=entry.get("unused_rules", "warn"),
     )
+
+
+def _both_made_and_not(required: Sequence[Made], forbidden: Sequence[Made]) -> Iterator[Problem]:
+    """Calls that must not have been made, and without which others that must have been made can't have been."""
+    for never in forbidden:
+        for made in required:
+            if made.times.constant and not made.times.matches(0) and _covers(never, made):
+                message = f"calls of `{made.tool}` must have been made (`{made.pointer}`), and these never"
+                hint = "leave one of them out, or say with `args` or `outcome` which calls are meant"
+                yield Problem(code="contradiction", message=message, pointer=never.pointer, hint=hint)
+
+
+def _covers(never: Made, made: Made) -> bool:
+    """Whether each call that is counted by one is surely counted by the other too."""
+    same = made.tool == never.tool or (not set(made.tool) & set("*?[") and fnmatchcase(made.tool, never.tool))
+    ended = not never.outcomes or (made.outcomes and {*made.outcomes} <= {*never.outcomes})
+    equal = made.args is not None and never.args is not None and made.args.expected() == never.args.expected()
+    return bool(same and ended and (never.args is None or equal))
 
 
 def _made(entry: Mapping[str, Any], pointer: str, times: JSON, names: Names, problems: list[Problem]) -> Made:

@@ -201,8 +201,9 @@ def _never_kept(collection: Collection, pattern: JSON, pointer: str) -> Iterator
         return
     schema = collection.schema if isinstance(collection.schema, dict) else {}
     of_rows = schema if "$ref" in schema else {"type": "object", **schema}
+    rows = wanted if isinstance(wanted, dict) else {}
     for key, place in by_keys:
-        for fault in impossible(wanted[key], of_rows):
+        for fault in impossible(rows[key], of_rows):
             if fault.severity == "error":
                 said = fault.message.replace(
                     "the input schema", f"the schema of the rows of `{collection.name}`"

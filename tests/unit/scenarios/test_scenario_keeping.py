@@ -157,6 +157,15 @@ WRONG = [
     ("verify: {budget: {calls: -1}}", ("never_matches", "/verify/budget/calls")),
     ("verify: {budget: {elapsed: 1m}}", ("never_matches", "/verify/budget/elapsed")),
     ("verify: {budget: {}}", ("wrong_value", "/verify/budget")),
+    ("verify: {store: 5}", ("never_matches", "/verify/store")),
+    ("verify: {store: {outbox: 5}}", ("never_matches", "/verify/store/outbox")),
+    ("verify: {store: {orders: {ORD-1: 5}}}", ("never_matches", "/verify/store/orders/ORD-1")),
+    ("verify: {calls: [{tool: pay, times: 2}], never: [{tool: pay}]}", ("contradiction", "/verify/never/0")),
+    ("verify: {calls: [{tool: pay}], never: [{tool: 'p*'}]}", ("contradiction", "/verify/never/0")),
+    (
+        "verify: {calls: [{tool: pay, outcome: ok}], never: [{tool: pay, outcome: [ok, timeout]}]}",
+        ("contradiction", "/verify/never/0"),
+    ),
     ("verify: {unused_rules: maybe}", ("not_allowed", "/verify/unused_rules")),
 ]
 
@@ -170,6 +179,48 @@ def problems_of(text):
 @pytest.mark.parametrize(("text", "told"), WRONG, ids=[told[1] for _text, told in WRONG])
 def test_what_nobody_keeps_is_found_at_load(text, told):
     assert problems_of(f"{SHOP}{STEPS}{text}\n") == [told]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "calls: [{tool: pay, times: {$lte: 1}}], never: [{tool: pay}]",
+        "calls: [{tool: pay}], never: [{tool: pay, args: {id: x}}]",
+        "calls: [{tool: pay, outcome: ok}], never: [{tool: pay, outcome: timeout}]",
+        "calls: [{tool: 'p*'}], never: [{tool: pay}]",
+        "store: {outbox: {$len: 2}, orders: {ORD-3: {$exists: false}, ORD-1: {stat: paid}}}",
+    ],
+)
+def test_what_may_be_is_no_contradiction(text):
+    assert problems_of(f"{SHOP}{STEPS}verify: {{{text}}}\n") == []
+
+
+@pytest.mark.parametrize(
+    ("row", "place", "words", "hint"),
+    [
+        ("{statuss: paid}", "/statuss", "the schema of the rows of `orders` knows no `statuss`", "status"),
+        ("{status: payd}", "/status", '"payd" can\'t occur here: the schema of the rows of `orders`', "paid"),
+        ("{statuss: {$exists: false}}", None, "", ""),
+    ],
+)
+def test_rows_are_looked_for_that_the_schema_of_their_collection_allows(row, place, words, hint):
+    schema = "{type: object, properties: {status: {enum: [open, paid]}}, additionalProperties: false}"
+    text = f"""
+name: look
+input_schema: {{type: object}}
+mock: {{result: 1}}
+---
+scenario: s
+store: {{orders: {{rows: {{o1: {{status: open}}}}, schema: {schema}}}}}
+steps: [{{call: look}}]
+verify: {{store: {{orders: {{o1: {row}}}}}}}
+"""
+    problems = Runtime.of(loaded(text), executors=MOCKS).problems
+    found = [(problem.code, problem.pointer) for problem in problems]
+    assert found == ([("never_matches", f"/verify/store/orders/o1{place}")] if place else [])
+    for problem in problems:
+        assert words in problem.message
+        assert hint in problem.hint
 
 
 def test_a_collection_that_a_scenarios_mock_asks_for_in_vain_is_found_at_load():

@@ -40,6 +40,7 @@ _CODES = {
 
 
 _MODE_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+_BARE = re.compile(r"-?[0-9.]+|true|false")
 _OF_FORMS = frozenset({"missing_key", "wrong_combination"})
 
 
@@ -80,7 +81,12 @@ class Shape:
 
     def _missed_texts(self, value: JSON) -> list[Path]:
         faults = self._validator.faults(value, most=MOST)
-        return [fault.path for fault in faults if fault.keyword == "type" and fault.expected == _TEXT]
+        missed = [fault.path for fault in faults if fault.keyword == "type" and fault.expected == _TEXT]
+        return [path for path in missed if not self._wants_quotes(path)]
+
+    def _wants_quotes(self, path: Path) -> bool:
+        """Whether a number without quotes is refused at a place, since it would not be one where it is compared."""
+        return any(site.get("x-quoted") is True for site in self._index.at(path))
 
     def problems(self, value: JSON) -> list[Problem]:
         """All that is wrong with the shape, with pointers into the document."""
@@ -105,6 +111,9 @@ class Shape:
             return self._form(fault)
         if fault.keyword == "additionalProperties":
             return self._name(fault)
+        if fault.keyword == "type" and fault.expected == _TEXT and self._wants_quotes(fault.path):
+            hint = "write it in quotes, as a text" if _BARE.fullmatch(fault.got) else ""
+            return _told(fault)._replace(hint=hint)
         alone = fault.keyword == "oneOf"
         if not alone and (_CODES.get(fault.keyword) not in _OF_FORMS or not fault.hint):
             return None

@@ -151,7 +151,7 @@ def test_a_collection_with_a_fault_is_known_and_says_what_is_wrong_with_it():
 
 
 def test_states_are_a_start_or_a_list_of_all_of_them():
-    loaded = shop("state: {cart: open, till: [closed, open], release: 1.10}")
+    loaded = shop("state: {cart: open, till: [closed, open], release: '1.10'}")
     assert loaded.tools[0].fixture.machines == {
         "cart": Machine("cart", "shop/cart", "open"),
         "till": Machine("till", "shop/till", "closed", ("closed", "open")),
@@ -235,3 +235,17 @@ def test_the_three_documents_say_alike_what_stores_are():
     names = ("store", "collection", "rows", "row_list", "row_file", "states", "state_list", "state_name")
     for name in names:
         assert of["pack"]["$defs"][name] == of["project"]["$defs"][name] == of["scenario"]["$defs"][name]
+
+
+QUOTES = "write it in quotes, as a text"
+
+
+@pytest.mark.parametrize(("state", "hint"), [("3", QUOTES), ("1.10", QUOTES), ("true", QUOTES), ("{}", "")])
+def test_a_state_that_is_no_text_is_refused_with_the_way_out(state, hint):
+    for text, place in (
+        (f"state: {{c: {state}}}", "/state/c"),
+        (f"state: {{c: [a, {state}]}}", "/state/c/1"),
+    ):
+        (problem,) = [each for each in shop(text).problems if each.code == "wrong_type"]
+        assert (problem.pointer, problem.hint) == (place, hint)
+    assert shop('state: {c: "3"}').tools[0].fixture.machines["c"].start == "3"

@@ -69,7 +69,11 @@ class Faulted:
         self.faults = faults
         self.execute = bound.execute
         self._bound = bound
-        self._answer_before: Callable[[Call], Result] | None = getattr(bound, "answer_before", None)
+        self._answer_before: Callable[[Call], Result] | None = None
+        if getattr(
+            bound, "keeps", False
+        ):  # a mock that reads no store answers no otherwise for a change of it
+            self._answer_before = getattr(bound, "answer_before", None)
         read = (part.names for entry in faults for part in (entry.trigger, entry.injection))
         self._scope = scope_of(frozenset[str]().union(*read), _kept)
 

@@ -181,6 +181,22 @@ async def test_a_stale_mock_answers_from_its_store_before_the_last_change():
     assert fired(session) == {"stale": 1}
 
 
+async def test_a_mock_that_reads_no_store_is_stale_where_equal_arguments_were_answered():
+    more = """
+        store: {tills: {rows: {main: {sum: 0}}}}
+        mocks: {pay: {rows: {till: {in: tills, key: main}}, effects: [{increment: till.sum, by: 10}], result: 1}}
+    """
+    tools = "".join(
+        f"name: {name}\ninput_schema: {{}}\nmock: {{result: 0}}\n---\n" for name in ("pay", "plain")
+    )
+    session = failing(tools, "- {name: f, tool: plain, inject: stale}", more=more)
+    for name in ("pay", "plain"):
+        await session.call(name)
+    assert fired(session) == {"f": 0}
+    await session.call("plain")
+    assert fired(session) == {"f": 1}
+
+
 @pytest.mark.parametrize(
     ("when", "calls", "why"),
     [

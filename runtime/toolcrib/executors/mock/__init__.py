@@ -124,28 +124,32 @@ class Turn(NamedTuple):
 
 
 class BoundMock:
-    """A compiled mock. Matching, choosing and acting are one step: no other call comes between."""
+    """A compiled mock. Matching, choosing and acting are one step: no other call comes between.
+
+    Attributes:
+        keeps: Whether it reads or changes what the session keeps.
+    """
 
     def __init__(self, descriptor: Descriptor, rules: tuple[Rule, ...]) -> None:
         replies = [reply for rule in rules for reply in rule.replies]
         self.waits = any(reply.waits for reply in replies)
         self._slot = slot_of(descriptor.name)
         names = frozenset({"args"}).union(*(rule.names for rule in rules))
-        self._keeps = keeps(names) or any(reply.keeps for reply in replies)
-        self._scope = self._scope_before = scope_of(frozenset() if self._keeps else names)
-        if self._keeps:
+        self.keeps = keeps(names) or any(reply.keeps for reply in replies)
+        self._scope = self._scope_before = scope_of(frozenset() if self.keeps else names)
+        if self.keeps:
             scope = _keeping(descriptor.fixture, descriptor.origin.pack)
             self._scope, self._scope_before = scope, partial(scope, before=True)
-        self._fits = fits_of(descriptor) if self._keeps else None
+        self._fits = fits_of(descriptor) if self.keeps else None
         comes_again = bool(descriptor.faults) or any(reply.reaches for reply in replies)
         self._numbers = _numbers_of if comes_again else None
         paced = self.waits or any(reply.progress for reply in replies)
         endless = rules[0].pointer == BARE and rules[0].after_last == "repeat"
-        self._counts = paced or self._keeps or not endless or not replies[0].names <= {"args"}
+        self._counts = paced or self.keeps or not endless or not replies[0].names <= {"args"}
         self._rules = tuple(rule.made_ready(alone=not self._counts) for rule in rules)
         self._choice = choice_of(self._rules)
         self.value_of = None if self._counts else self._rules[0].replies[0].sound
-        counting = self._answer_in_steps if self._keeps or comes_again else self._answer
+        counting = self._answer_in_steps if self.keeps or comes_again else self._answer
         answer_now = counting if self._counts else self._answer_plain
         self.answer_now: Callable[[Call], Result | Sound] | None = None if paced else answer_now
 

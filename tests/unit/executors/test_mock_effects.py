@@ -287,7 +287,7 @@ BUGS = [
     ),
     ("{insert: log, value: 1}", "row_breaks_schema", "/mock/effects/0/insert"),
     ("{decrement: 'books.b2.copies'}", "row_breaks_schema", "/mock/effects/0/decrement"),
-    ("{update: books.b1, set: {isbn: other}}", "row_breaks_schema", "/mock/effects/0/update"),
+    ("{update: books.b1, set: {isbn: '{{ args.k }}'}}", "row_breaks_schema", "/mock/effects/0/update"),
     ("{update: books.b1, set: '{{ {args.k: 1} }}'}", "row_breaks_schema", "/mock/effects/0/update"),
     ("{goto: {door: '{{ args.k }}'}}", "unknown_state", "/mock/effects/0/goto"),
     ("{goto: {mood: '{{ args.x }}'}}", "unknown_state", "/mock/effects/0/goto"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from keeping import faults_of, loaded_with
-from library import tool
+from library import hints, refused, tool
 
 STORE = """
 store:
@@ -145,3 +145,56 @@ def test_a_schema_that_is_wrong_itself_judges_nothing():
     store = STORE.replace("enum: [pending, cancelled]", "enum: pending")
     block = "crud: {update: orders, key: '{{ args.x }}', set: {status: canceled}}"
     assert {code for code, _pointer in faults_of(tool(block), store)} == {"invalid_schema"}
+
+
+BOOK = "rows: {book: {in: books, key: '{{ args.id }}', missing: no}}\n"
+
+
+@pytest.mark.parametrize(
+    ("effect", "code", "place"),
+    [
+        ("{append: book.tag, value: a}", "unknown_row_key", "append"),
+        ("{append: book.shelf.rom, value: a}", "unknown_row_key", "append"),
+        ("{append: 'books[args.id].tag', value: a}", "unknown_row_key", "append"),
+        ("{increment: 'book.fees[0].dew'}", "unknown_row_key", "increment"),
+        ("{delete: book.nope}", "unknown_row_key", "delete"),
+        ("{append: book.title, value: a}", "wrong_type", "append"),
+        ("{increment: book.title}", "wrong_type", "increment"),
+        ("{decrement: book.shelf.room}", "wrong_type", "decrement"),
+        ("{update: book.fees, first: {idd: a}, set: {due: 1}}", "unknown_row_key", "first/idd"),
+        ("{update: books, where: {titel: a}, set: {copies: 1}}", "unknown_row_key", "where/titel"),
+        ("{delete: book.fees, where: {idd: a}}", "unknown_row_key", "where/idd"),
+        ("{update: book, set: {isbn: b9}}", "row_breaks_schema", "set/isbn"),
+        ("{update: books, where: {copies: 0}, set: {isbn: b9}}", "row_breaks_schema", "set/isbn"),
+        ("{update: 'books[args.id]', set: {isbn: b9}}", "row_breaks_schema", "set/isbn"),
+    ],
+)
+def test_places_and_fields_that_no_row_can_have_are_told(effect, code, place):
+    assert refused(f"{BOOK}effects: [{effect}]\nresult: 1") == [(code, f"/mock/effects/0/{place}")]
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        "{append: book.tags, value: a}",
+        "{increment: book.copies}",
+        "{increment: 'book.fees[0].due'}",
+        "{increment: 'book[args.field]'}",
+        "{delete: book.shelf.room}",
+        "{update: book.fees, first: {id: a}, set: {due: 1}}",
+        "{update: books, where: {title: a}, set: {copies: 1}}",
+        "{update: book, set: {isbn: '{{ args.id }}'}}",
+    ],
+)
+def test_places_and_fields_that_rows_can_have_are_let_be(effect):
+    assert refused(f"{BOOK}effects: [{effect}]\nresult: 1") == []
+
+
+def test_rows_are_not_looked_for_by_fields_or_at_places_that_no_row_has():
+    rows = "{a: {in: books, where: {titel: x}}, b: {in: books, key: b1}, c: {in: b.fee, where: {id: 1}}, d: {in: b.fees, where: {idd: 1}}}"
+    assert refused(f"rows: {rows}\nresult: '{{{{ [a, b, c, d] }}}}'") == [
+        ("unknown_row_key", "/mock/rows/a/where/titel"),
+        ("unknown_row_key", "/mock/rows/c/in"),
+        ("unknown_row_key", "/mock/rows/d/where/idd"),
+    ]
+    assert "did you mean" in hints(f"rows: {rows}\nresult: '{{{{ [a, b, c, d] }}}}'")[0].lower()

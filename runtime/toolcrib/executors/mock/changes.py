@@ -21,7 +21,6 @@ from toolcrib.rendering.values import Run, Scope, bounded_list, bounded_number, 
 
 if TYPE_CHECKING:
     from toolcrib.executors.mock.body import BodyScope
-    from toolcrib.executors.mock.literals import Spot
 
 Act: TypeAlias = "Callable[[Scope, BodyScope], None]"
 """Does an effect: with what its expressions read, and the scope of the call, whose rows it changes."""
@@ -137,12 +136,21 @@ def _one_or_some(entry: dict[str, Any], pointer: str, ground: Ground) -> tuple[P
     chosen = _chosen(entry, pointer, ground)
     if place is None:
         return None
+    _check_fields(entry, place, pointer, ground)
     if place.in_store and not place.steps and chosen is None:
         message = f"`{place.root}` is a whole collection"
         hint = f"name one of its rows, `{place.root}[args.id]`, or choose some with `where` or `first`"
         ground.fault("not_a_row", message, pointer, hint)
         return None
     return place, chosen
+
+
+def _check_fields(entry: dict[str, Any], place: Place, pointer: str, ground: Ground) -> None:
+    """Refuse fields of `first` and `where` that no element can have."""
+    spot = ground.spot(place, elements=True)
+    for key in ("first", "where"):
+        if spot is not None and isinstance(entry.get(key), dict):
+            spot.check_fields(entry[key], f"{pointer.rpartition('/')[0]}/{key}", ground)
 
 
 def _update(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
@@ -152,9 +160,10 @@ def _update(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
     if target is None:
         return _NOTHING
     place, chosen = target
-    spot = _spot(place, ground, elements=chosen is not None)
+    spot = ground.spot(place, elements=chosen is not None)
     if spot is not None:
         spot.check_members(written, at_set, ground)
+    _check_key(entry["set"], place, chosen, at_set, ground)
     find = _targets(place, chosen)
 
     def act(scope: Scope, root: BodyScope) -> None:
@@ -174,21 +183,27 @@ def _update(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
     return act, used | _read(place, chosen)
 
 
+def _check_key(setting: JSON, place: Place, chosen: _Chosen | None, pointer: str, ground: Ground) -> None:
+    """Refuse to give rows a constant in the field that holds their keys."""
+    row = ground.rows.get(place.root)
+    name = place.root if place.in_store else "" if row is None else row.collection
+    collection = ground.tool.fixture.collections.get(name)
+    levels = len(place.steps) + (chosen is not None)
+    if collection is None or not isinstance(setting, dict) or levels != place.in_store:
+        return
+    value = setting.get(collection.key)
+    if collection.key and value is not None and not (isinstance(value, str) and "{{" in value):
+        message = f"`{collection.key}` is the key of the rows of `{name}`, which a row keeps"
+        hint = "leave it out; a row gets another key by `insert` and `delete`"
+        ground.fault("row_breaks_schema", message, f"{pointer}/{pointer_step(collection.key)}", hint)
+
+
 def _setting(setting: JSON, pointer: str, ground: Ground) -> tuple[Run, frozenset[str], Part | None]:
     """What gives the keys of `set`: a mapping, with its parts, or one whole expression."""
     if isinstance(setting, str):
         return (*compile_test(setting, ground.names, ground.problems, pointer), None)
     written = ground.value(setting, pointer)
     return written.run, written.names, written.part
-
-
-def _spot(place: Place, ground: Ground, *, elements: bool = False) -> Spot | None:
-    """What schemas say of a place; None where they say nothing."""
-    if all(collection.schema is None for collection in ground.tool.fixture.collections.values()):
-        return None
-    from toolcrib.executors.mock.literals import spot_of  # noqa: PLC0415 -- many stores have no schemas
-
-    return spot_of(place, ground, elements=elements)
 
 
 def _read(place: Place, chosen: _Chosen | None = None) -> frozenset[str]:
@@ -231,7 +246,8 @@ def _append(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
     place = ground.place(entry["append"], pointer)
     if place is None:
         return _NOTHING
-    spot = _spot(place, ground, elements=True)
+    _check_kind(place, pointer, ground)
+    spot = ground.spot(place, elements=True)
     if spot is not None:
         spot.check_value(made.part, at_value, ground)
     compute = made.run
@@ -244,6 +260,12 @@ def _append(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
         write(root.work, location, bounded_list([*items, value]), pointer)
 
     return act, made.names | _read(place)
+
+
+def _check_kind(place: Place, pointer: str, ground: Ground) -> None:
+    spot = ground.spot(place)
+    if spot is not None:
+        spot.check_kind(pointer.rpartition("/")[2], pointer, ground)
 
 
 def _change_of(entry: dict[str, Any], name: str, above: str, ground: Ground) -> Rendering:
@@ -269,6 +291,7 @@ def _moved(operate: Callable[[JSON, JSON], JSON]) -> Callable[[dict[str, Any], s
         place, digits = ground.place(entry[name], pointer), entry.get("round")
         if place is None:
             return _NOTHING
+        _check_kind(place, pointer, ground)
         compute = by.run
 
         def act(scope: Scope, root: BodyScope) -> None:
@@ -302,7 +325,7 @@ def _put(entry: dict[str, Any], pointer: str, ground: Ground) -> Change:
         hint = "say under which key the value is put"
         ground.fault("missing_key", f"`{name}` needs a `key` here", above, hint)
         return _NOTHING
-    spot = _spot(place, ground, elements=True)
+    spot = ground.spot(place, elements=True)
     if spot is not None:
         check = spot.check_value if whole is None else spot.check_members
         check(made.part, f"{above}/value", ground)

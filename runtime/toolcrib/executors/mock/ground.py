@@ -11,6 +11,7 @@ from toolcrib.model import JSON, Descriptor
 from toolcrib.rendering import Rendering, compile_value
 
 if TYPE_CHECKING:
+    from toolcrib.executors.mock.literals import Spot
     from toolcrib.executors.mock.rows import Row
 
 
@@ -41,7 +42,23 @@ class Ground(NamedTuple):
         """Compile a place; None for one with a fault."""
         collections = self.tool.fixture.collections if in_store else ()
         try:
-            return compile_place(text, self.names, self.rows, collections, pointer)
+            place = compile_place(text, self.names, self.rows, collections, pointer)
         except ExpressionError as error:
             self.fault(error.code, error.message, pointer, error.hint)
             return None
+        self.check_way(place, pointer)
+        return place
+
+    def check_way(self, place: Place, pointer: str) -> None:
+        """Tell a place that no row can have, by the schema of its collection."""
+        spot = self.spot(place)
+        if spot is not None:
+            spot.check_way(pointer, self)
+
+    def spot(self, place: Place, *, elements: bool = False) -> Spot | None:
+        """What schemas say of a place, or of the elements of what stands there; None where they say nothing."""
+        if all(collection.schema is None for collection in self.tool.fixture.collections.values()):
+            return None
+        from toolcrib.executors.mock.literals import spot_of  # noqa: PLC0415 -- many stores have no schemas
+
+        return spot_of(place, self, elements=elements)

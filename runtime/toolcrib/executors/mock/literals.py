@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolcrib.errors import did_you_mean
 from toolcrib.executors.mock.places import Place
-from toolcrib.executors.mock.shapes import known_keys, plain_schema
+from toolcrib.executors.mock.shapes import kinds_of, known_keys, plain_schema
 from toolcrib.model import JSON, Schema
 from toolcrib.pointers import pointer_step
 from toolcrib.rendering.reader import Part, literal
@@ -36,15 +36,48 @@ class Spot(NamedTuple):
 
     def check_members(self, written: Part | None, pointer: str, ground: Ground) -> None:
         """Refuse keys that the schema of the row does not know, and constants that it does not take."""
+        members = dict(_members(written))
+        for key in self.check_fields(members, pointer, ground):
+            self._tell((*self.path, key), members[key], f"{pointer}/{pointer_step(key)}", ground)
+
+    def check_fields(self, fields: Iterable[str], pointer: str, ground: Ground) -> list[str]:
+        """Refuse keys that the schema of the row does not know.
+
+        Returns:
+            The others.
+        """
         known = known_keys(self.schema, self.path)
-        for key, part in _members(written):
-            place = f"{pointer}/{pointer_step(key)}"
-            if known is None or key in known:
-                self._tell((*self.path, key), part, place, ground)
-                continue
-            there = list_of_names(sorted(known))
-            message = f"the schema of `{self.collection}` knows no `{key}` at `{self.text}`; it knows {there}"
-            ground.fault("unknown_row_key", message, place, did_you_mean(key, known))
+        if known is None:
+            return list(fields)
+        for key in (key for key in fields if key not in known):
+            self._unknown(key, known, self.text, f"{pointer}/{pointer_step(key)}", ground)
+        return [key for key in fields if key in known]
+
+    def check_way(self, pointer: str, ground: Ground) -> None:
+        """Refuse a place that no row can have."""
+        for at, step in enumerate(self.path):
+            known = None if step is None else known_keys(self.schema, self.path[:at])
+            if step is not None and known is not None and step not in known:
+                self._unknown(step, known, self.text, pointer, ground)
+                return
+
+    def check_kind(self, effect: str, pointer: str, ground: Ground) -> None:
+        """Refuse an effect at a place where never stands what it needs: `append`, `increment` and `decrement`."""
+        schema = plain_schema(self.schema, self.path)
+        types = ("array",) if effect == "append" else ("number", "integer")
+        kinds = None if schema is None else kinds_of(schema)
+        if kinds is not None and kinds.isdisjoint(types):
+            needs = "a list" if effect == "append" else "a number"
+            there = " or ".join(sorted(kinds)) or "nothing"
+            message = (
+                f"`{effect}` needs {needs}, and by the schema of `{self.collection}` `{self.text}` is {there}"
+            )
+            ground.fault("wrong_type", message, pointer, "change the place, or the schema")
+
+    def _unknown(self, key: str, known: Collection[str], text: str, pointer: str, ground: Ground) -> None:
+        there = list_of_names(sorted(known))
+        message = f"the schema of `{self.collection}` knows no `{key}` at `{text}`; it knows {there}"
+        ground.fault("unknown_row_key", message, pointer, did_you_mean(key, known))
 
     def check_value(self, written: Part | None, pointer: str, ground: Ground) -> None:
         """Refuse a value that the schema of the row does not take, as far as it is constant."""

@@ -85,20 +85,24 @@ def _row(name: str, entry: Mapping[str, Any], pointer: str, ground: Ground) -> R
     used = frozenset[str]() if missing is None else missing.names
     source = entry["in"]
     if source in ground.tool.fixture.collections:
-        find, read = _finding(entry, pointer, _whole(source), ground, source)
+        whole = Place(source, source, in_store=True, steps=(), names=frozenset())
+        find, read = _finding(entry, pointer, _whole(source), ground, whole)
         return Row(name, _placed(find, pointer), used | read, source, missing)
     place = _within(source, f"{pointer}/in", ground)
     if place is None:
         return Row(name, lambda _scope: None, used, "", missing)
-    find, read = _finding(entry, pointer, _inside(place), ground)
+    find, read = _finding(entry, pointer, _inside(place), ground, place)
     return Row(name, _placed(find, pointer), used | read | place.names | {place.root}, "", missing)
 
 
 def _within(text: str, pointer: str, ground: Ground) -> Place | None:
     try:
-        return compile_place(text, ground.names, ground.rows, (), pointer)
+        place = compile_place(text, ground.names, ground.rows, (), pointer)
     except ExpressionError as error:
         code, message, hint = error.code, error.message, error.hint
+    else:
+        ground.check_way(place, pointer)
+        return place
     if code == "not_a_row":
         known = [*ground.tool.fixture.collections, *ground.rows]
         code, there = "unknown_collection", list_of_names(known) if known else "none are declared"
@@ -131,14 +135,18 @@ def _placed(find: Find, pointer: str) -> Find:
 
 
 def _finding(
-    entry: Mapping[str, Any], pointer: str, within: Within, ground: Ground, collection: str = ""
+    entry: Mapping[str, Any],
+    pointer: str,
+    within: Within,
+    ground: Ground,
+    place: Place,
 ) -> tuple[Find, frozenset[str]]:
     """What finds a row in what `within` finds, and what it reads."""
     if "key" in entry:
         written = ground.value(entry["key"], f"{pointer}/key")
         compute = written.run
-        if collection:
-            return _of_collection(collection, compute), written.names
+        if place.in_store:
+            return _of_collection(place.root, compute), written.names
 
         def by_key(scope: BodyScope) -> Location | None:
             value = compute(scope)
@@ -147,7 +155,11 @@ def _finding(
             return None if key is None else (*location, key)
 
         return by_key, written.names
-    prepare, used = compile_fitting(entry["where"], f"{pointer}/where", ground.names, ground.problems)
+    where = f"{pointer}/where"
+    prepare, used = compile_fitting(entry["where"], where, ground.names, ground.problems)
+    spot = ground.spot(place, elements=True)
+    if spot is not None and isinstance(entry["where"], dict):
+        spot.check_fields(entry["where"], where, ground)
 
     def by_where(scope: BodyScope) -> Location | None:
         location, container = within(scope)

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from toolcrib.model import JSON, Schema
 from toolcrib.subschemas import REFERENCES, SchemaIndex, Site, closed_names, is_schema
 
+_CERTAIN = ("allOf",)
+"""Keywords whose subschemas all judge the same value."""
+
 
 def known_keys(schema: Schema, path: Sequence[str | None]) -> frozenset[str] | None:
     """The keys that an object at a place of a row may have.
@@ -19,9 +22,9 @@ def known_keys(schema: Schema, path: Sequence[str | None]) -> frozenset[str] | N
         None where the schema allows more than it names, or says nothing of the place.
     """
     index = SchemaIndex(schema)
-    sites: list[Site] = index.together([index.root])
+    sites: list[Site] = index.together([index.root], _CERTAIN)
     for step in path:
-        sites = index.together(_below(index, sites, step))
+        sites = index.together(_below(index, sites, step), _CERTAIN)
     closed = [names for site in sites if (names := closed_names(site.schema)) is not None]
     return frozenset.intersection(*map(frozenset, closed)) if closed else None
 
@@ -68,3 +71,26 @@ def _of_others(schema: dict[str, JSON]) -> JSON:
     """The schema of properties that the schema does not name; none where it refuses all of them."""
     others = schema.get("additionalProperties")
     return others if isinstance(others, dict) and "patternProperties" not in schema else None
+
+
+def kinds_of(schema: Schema) -> frozenset[str] | None:
+    """The types, in the words of JSON Schema, of which a value is that fits a schema; None where all may be."""
+    if not isinstance(schema, dict) or any(keyword in schema for keyword in REFERENCES):
+        return None
+    types, values = schema.get("type"), schema.get("enum")
+    if isinstance(types, str | list):
+        return frozenset(str(each) for each in ([types] if isinstance(types, str) else types))
+    values = [schema["const"]] if "const" in schema else values
+    return frozenset(map(_kind, values)) if isinstance(values, list) else None
+
+
+def _kind(value: JSON) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"

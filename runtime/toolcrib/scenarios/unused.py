@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
+from toolcrib.executors.mock.scope import MockState, slot_of
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.pointers import pointer_step
 from toolcrib.scenarios.reports import Failure
 from toolcrib.session import Session
+from toolcrib.subschemas import once_for_each
 
 WHAT = "unused_rules"
 """What such failures are about."""
@@ -17,16 +19,43 @@ WHAT = "unused_rules"
 
 def unused(session: Session, scenario: Scenario) -> list[Failure]:
     """A failure for each of them. A mock that is one reply has none."""
-    from toolcrib.executors.mock.scope import MockState, slot_of  # noqa: PLC0415 -- most runs have no own mocks
-
-    found = []
-    for tool, block in scenario.mocks.items():
-        if isinstance(block, dict) and ("rules" in block or "sequence" in block):
-            used = session.slot(slot_of(tool), MockState).used
-            for what, place in _unused_in(block, used):
-                line = f"no call used {what} in the mock of `{tool}`"
-                found.append(Failure(WHAT, (line,), f"/mocks/{pointer_step(tool)}{place}"))
+    found: list[Failure] = []
+    blocks: Mapping[str, Any] = scenario.mocks
+    for tool, block in blocks.items():
+        wanted = _wanted(block)
+        if not wanted:
+            continue
+        used = session.slot(slot_of(tool), MockState).used
+        for place, calls in wanted:
+            if used.get(place, 0) < calls:
+                found += _told(tool, block, used)
+                break
     return found
+
+
+@once_for_each
+def _wanted(block: Any) -> tuple[tuple[str, int], ...]:
+    """Where the calls of a mock are counted, and how many use all that is there: most runs make so many."""
+    if not isinstance(block, dict):
+        return ()
+    if "sequence" in block:
+        return (("/mock/sequence", _begins_last(block["sequence"])),)
+    return tuple(
+        (f"/mock/rules/{index}", _begins_last(rule["reply"]) if isinstance(rule["reply"], list) else 1)
+        for index, rule in enumerate(block.get("rules", ()))
+    )
+
+
+def _begins_last(replies: Sequence[Any]) -> int:
+    """The first call that the last of some replies answers."""
+    times: Iterable[int] = (reply.get("times", 1) for reply in replies[:-1])
+    return 1 + sum(times)
+
+
+def _told(tool: str, block: Mapping[str, Any], used: Mapping[str, int]) -> Iterator[Failure]:
+    for what, place in _unused_in(block, used):
+        line = f"no call used {what} in the mock of `{tool}`"
+        yield Failure(WHAT, (line,), f"/mocks/{pointer_step(tool)}{place}")
 
 
 def _unused_in(block: Mapping[str, Any], used: Mapping[str, int]) -> list[tuple[str, str]]:

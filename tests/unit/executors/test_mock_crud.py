@@ -324,6 +324,23 @@ def test_keys_that_mean_nothing_together_are_refused(crud):
     assert refused(f"crud: {crud}") != []
 
 
+@pytest.mark.parametrize(
+    ("crud", "code", "place"),
+    [
+        ("{delete: log}", "missing_key", "/key"),
+        ("{get: books}", "missing_key", "/key"),
+        ("{create: log}", "missing_key", "/key"),
+        ("{update: log, key: x}", "missing_key", "/set"),
+        ("{list: books, cursor: x}", "missing_key", "/limit"),
+        ("{get: books, key: x, set: {a: 1}}", "wrong_combination", "/set"),
+        ("{key: x}", "wrong_combination", ""),
+    ],
+)
+def test_what_is_missing_of_a_crud_is_told_by_its_name(crud, code, place):
+    assert refused(f"crud: {crud}") == [(code, f"/mock/crud{place}")]
+    assert refused(f"rules: [{{reply: {{crud: {crud}}}}}]") == [(code, f"/mock/rules/0/reply/crud{place}")]
+
+
 @pytest.mark.parametrize("where", ["mock", "rule", "sequence"])
 def test_no_row_beside_crud_is_called_row(where):
     reply = "{crud: {get: books, key: b1}, rows: {row: {in: books, key: b2}}, content: [{type: text, text: '{{ row }}'}]}"

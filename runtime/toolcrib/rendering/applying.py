@@ -50,10 +50,13 @@ def apply(reader: Reader, name: str, parts: Sequence[Part], fields: Sequence[str
     check_shape(name, function, len(parts) - len(fields), fields)
     if function.source:
         return _drawn(reader, name, function, [part.run for part in parts])
+    if function.goes == "one" and len(parts) == 1:
+        return combined(lambda only: _applied_through(function.run, only), *parts)
     count = _COUNTS[function.goes]
-    return combined(
-        lambda *runs: _applied(function.run, runs if count is None else [*map(count, runs)], fields), *parts
-    )
+    if count is None:
+        return combined(lambda *runs: _applied(function.run, runs, fields), *parts)
+    counts = [None if part.constant else count for part in parts]
+    return combined(lambda *runs: _applied(function.run, _counted(runs, counts), fields), *parts)
 
 
 def _drawn(reader: Reader, name: str, function: Function, runs: list[Run]) -> Part:
@@ -101,6 +104,22 @@ def check_shape(name: str, function: Function, given: int, fields: Sequence[str]
             code="expression_syntax",
             hint=function.summary,
         )
+
+
+def _applied_through(function: Callable[[JSON], JSON], only: Run) -> Run:
+    """A function of one value that goes through it: most of those that texts and lists are piped to."""
+
+    def run(scope: Scope) -> JSON:
+        value = only(scope)
+        if type(value) in SIZED and len(value) > FREE:  # type: ignore[arg-type]
+            visit(scope, cast("Any", value))
+        return function(value)
+
+    return run
+
+
+def _counted(runs: Sequence[Run], counts: Sequence[Callable[[Run], Run] | None]) -> list[Run]:
+    return [run if count is None else count(run) for run, count in zip(runs, counts, strict=True)]
 
 
 def _through(run: Run) -> Run:

@@ -49,24 +49,34 @@ async def run_scenario(
             f"scenario `{scenario.name}` has a matrix", hint="run each of `runs_of(scenario)`"
         )
     started = RealClock.monotonic()
-    seed = scenario.seed if seed is None else seed
-    session = runtime.session(
-        id=scenario.base or scenario.name,
-        seed=seed,
-        clock=RealClock() if scenario.real else VirtualClock(scenario.start),
-        registry=registry_for(runtime.registry, scenario),
-    )
+    session = _session(runtime, scenario, scenario.seed if seed is None else seed)
     run = _Run(session, scenario, update=update)
     try:
         passed = await run.to_the_end()
     finally:
         await session.aclose()
+    return _reported(run, session, scenario, passed=passed, started=started)
+
+
+def _session(runtime: Runtime, scenario: Scenario, seed: int) -> Session:
+    return runtime.session(
+        id=scenario.base or scenario.name,
+        seed=seed,
+        clock=RealClock() if scenario.real else VirtualClock(scenario.start),
+        registry=registry_for(runtime.registry, scenario),
+    )
+
+
+def _reported(
+    run: _Run, session: Session, scenario: Scenario, *, passed: bool, started: float
+) -> ScenarioReport:
+    """What came of a run; only one whose steps passed is verified, since the rest of them is missing else."""
     failures = run.verified() if passed else ()
     virtual = None if scenario.real else session.clock.monotonic()
     log = run.log
     return ScenarioReport(
         scenario=scenario,
-        seed=seed,
+        seed=session.seed,
         steps=log.reports,
         passed=passed and not failures,
         failures=failures,

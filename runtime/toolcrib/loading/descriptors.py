@@ -116,6 +116,7 @@ class _Draft:
         self.judged: Descriptor | None = None
         self._value: JSON = None
         self._size = 0
+        self._whole = True
 
     def judge(self, shape: Shape) -> None:
         """The shape."""
@@ -127,6 +128,7 @@ class _Draft:
         if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in self.problems):
             return
         kept = sound(value, self.problems, shape)
+        self._whole = kept is value
         content = canonical(value).encode("utf-8")
         self._size = len(content)
         origin = _origin(self.given, hashlib.sha256(content).hexdigest())
@@ -150,7 +152,9 @@ class _Draft:
         """The blocks of all modes."""
         if self.judged is not None:
             for mode in self.judged.bindings:
-                self.problems += kinds.check_binding(mode, self.judged)
+                found = kinds.check_binding(mode, self.judged)
+                # What is refused may be what reads a name.
+                self.problems += [each for each in found if self._whole or each.code != "unused_name"]
 
     def parsed(self) -> Parsed:
         """What came of it."""

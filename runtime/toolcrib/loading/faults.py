@@ -21,18 +21,23 @@ Names: TypeAlias = "Mapping[str, Collection[str] | None]"
 
 
 def parse_faults(
-    entries: Sequence[Mapping[str, Any]], origin: Origin, problems: list[Problem], names: Names = NOTHING
+    entries: Sequence[Mapping[str, Any] | None],
+    origin: Origin,
+    problems: list[Problem],
+    names: Names = NOTHING,
 ) -> tuple[Fault, ...]:
     """Read `faults:` of a scenario whose shape its schema has accepted.
 
     Args:
-        entries: As written.
+        entries: As written; None in place of one whose shape is wrong.
         origin: The document.
         problems: Receives everything that is wrong and can be seen without the tools.
         names: What texts may read of the whole run besides `run`: `matrix`, with its keys if they are known.
     """
     faults: list[Fault] = []
     for index, entry in enumerate(entries):
+        if entry is None:
+            continue
         pointer = f"/faults/{index}"
         taken = {fault.name: fault for fault in faults}
         name = entry.get("name") or _unwritten_name(entry["inject"], taken)

@@ -7,7 +7,7 @@ from typing import Any
 
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document
-from toolcrib.model import NO_FIXTURE, Fixture, Origin
+from toolcrib.model import NO_FIXTURE, Collection, Fixture, Machine, Origin
 
 
 def fixture_of(
@@ -21,3 +21,27 @@ def fixture_of(
     faults: list[Problem] = []
     fixture = parse_fixture(said, origin, scope_name, faults)
     return fixture, tuple(document.place(fault) for fault in faults)
+
+
+def with_names(fixture: Fixture, value: Mapping[str, Any], scope_name: str) -> Fixture:
+    """The fixture with the names of what is refused, so that who asks for it is not told that there is none.
+
+    Args:
+        fixture: What is sound of it.
+        value: The whole document.
+        scope_name: Name of the pack; empty outside packs.
+    """
+    told = {key: value[key] if isinstance(value.get(key), dict) else {} for key in ("store", "state")}
+    collections = {
+        name: Collection(name, f"{scope_name}/{name}", fault="it is refused")
+        for name in told["store"]
+        if name not in fixture.collections
+    }
+    machines = {
+        name: Machine(name, f"{scope_name}/{name}", "")
+        for name in told["state"]
+        if name not in fixture.machines
+    }
+    if not collections and not machines:
+        return fixture
+    return Fixture({**fixture.collections, **collections}, {**fixture.machines, **machines})

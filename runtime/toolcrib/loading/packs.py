@@ -12,7 +12,7 @@ from typing import Any
 from toolcrib.errors import DocumentError, Problem
 from toolcrib.loading.contents import Content, documents_of, log_problems, only_document
 from toolcrib.loading.documents import Document
-from toolcrib.loading.fixtures import fixture_of
+from toolcrib.loading.fixtures import fixture_of, with_names
 from toolcrib.loading.marks import clipped
 from toolcrib.loading.namespaces import full_name
 from toolcrib.loading.shape import Shape
@@ -136,8 +136,10 @@ def one_pack(
     return pack, told + faults
 
 
-def readable_part(source: str, documents: Sequence[Document], shape: Shape) -> Pack:
-    """What can be told of a pack that is refused: its name if that is readable, its namespace, globs and defaults.
+def readable_part(
+    source: str, documents: Sequence[Document], shape: Shape, files: Files | None = None
+) -> Pack:
+    """What can be told of a pack that is refused: its name, namespace, globs, defaults and store, if they are readable.
 
     Its files are checked by it, so that they show no problems that they would not have in the mended pack.
     """
@@ -150,6 +152,10 @@ def readable_part(source: str, documents: Sequence[Document], shape: Shape) -> P
             said |= {key: tuple(whole[key]) for key in ("tools", "scenarios") if key in whole}
             if any(check_defaults(said, "")):
                 del said["defaults"]
+            kept: dict[str, Any] = {key: whole[key] for key in ("store", "state") if key in whole}
+            origin = Origin(source=source, pack=said["name"], files=files, locate=documents[0].position)
+            fixture, wrong = fixture_of(kept, origin, said["name"], documents[0])
+            said |= {"fixture": with_names(fixture, value, said["name"]), "faults": wrong}
     return Pack(**said, origin=Origin(source=source, pack=said["name"]))
 
 

@@ -14,7 +14,7 @@ from toolcrib.errors import ConfigurationError, DocumentError, Problem, did_you_
 from toolcrib.loading.contents import Content, documents_of, log_problems, only_document
 from toolcrib.loading.documents import Document
 from toolcrib.loading.finding import find_project, other_project_files, places_to_look, project_file
-from toolcrib.loading.fixtures import fixture_of
+from toolcrib.loading.fixtures import fixture_of, with_names
 from toolcrib.loading.limits import laid_over, spread
 from toolcrib.loading.project_checks import check_project
 from toolcrib.loading.settings import NO_SETTINGS, PROFILE_VARIABLE, Settings, apply_settings, chosen_profile
@@ -236,6 +236,8 @@ def parse_project(
     problems = [*problems, *check_project(kept, value)]
     project = _built(_with_names(kept, value), document, value)
     fixture, wrong = fixture_of(kept, project.origin._replace(files=files), "", document)
+    if any(kept.get(key) != value.get(key) for key in ("store", "state")):
+        fixture = with_names(fixture, value, "")
     project = replace(project, fixture=fixture, faults=wrong)
     if "servers" in kept or "servers_from" in kept:
         from toolcrib.loading.servers import servers_of_project  # noqa: PLC0415 -- many projects have none

@@ -197,13 +197,13 @@ class Reader:
         self._problems[key] = told
         error = next((problem for problem in told if problem.severity == "error"), None)
         if pack is None or error is not None:
-            pack = pack or readable_part(source, documents, self._pack_shape)
+            pack = pack or readable_part(source, documents, self._pack_shape, files)
             self._refused_packs[source] = pack.name, error or told[0]
         if namespace:
             pack = replace(pack, namespace=namespace)
         if source not in self._refused_packs:
             self._packs.append(pack)
-            told += pack.faults
+        told += pack.faults
         return pack
 
     def refuse_pack(self, key: str, source: str, problem: Problem) -> Pack:

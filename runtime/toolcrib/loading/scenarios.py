@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from toolcrib.clock import START
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document
 from toolcrib.loading.expectations import NO_RULES, Expectation, Names, Verify, parse_verification
+from toolcrib.loading.fixtures import with_names
 from toolcrib.loading.goldens import check_golden
 from toolcrib.loading.matrices import combinations, parse_matrix
 from toolcrib.loading.shape import TOO_MANY, Shape
@@ -18,7 +19,7 @@ from toolcrib.loading.soundness import sound
 from toolcrib.loading.steps import AnyStep, Parallel, Step, StepReader
 from toolcrib.matching import compile_matcher
 from toolcrib.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fault, Fixture, Origin
-from toolcrib.pointers import pointer_step
+from toolcrib.pointers import keys_of, pointer_step
 from toolcrib.protocols import Files
 from toolcrib.rendering import Rendering
 
@@ -103,6 +104,9 @@ def parse_scenario(
     if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in problems):
         return None, [document.place(problem) for problem in problems]
     kept = sound(value, problems, shape)
+    entries = value.get("faults")
+    if "faults" not in kept and isinstance(entries, list):
+        kept["faults"] = _sound_faults(entries, problems)
     if "steps" not in kept:
         # Without the steps nobody knows what names later expressions may read.
         kept.pop("verify", None)
@@ -112,7 +116,15 @@ def parse_scenario(
         source=document.source, line=document.line, pack=pack, files=files, locate=document.position
     )
     scenario = _build(kept, origin, keys, problems)
+    if any(kept.get(key) != value.get(key) for key in ("store", "state")):
+        scenario = replace(scenario, fixture=with_names(scenario.fixture, value, OWN))
     return scenario, [document.place(problem) for problem in problems]
+
+
+def _sound_faults(entries: Sequence[JSON], problems: Sequence[Problem]) -> list[JSON]:
+    """The faults, with None in place of those whose shape is wrong."""
+    wrong = {path[1] for problem in problems if (path := keys_of(problem.pointer))[:1] == ["faults"]}
+    return [None if str(index) in wrong else entry for index, entry in enumerate(entries)]
 
 
 def _build(value: Mapping[str, Any], origin: Origin, names: Names, problems: list[Problem]) -> Scenario:

@@ -124,7 +124,7 @@ def _states_of(own: Machine, fixtures: Sequence[Fixture], problems: list[Problem
         problems.append(Problem(code="unclear_name", message=message, pointer=pointer, hint=hint))
         return own
     (states,) = there
-    if states and own.start not in states:
+    if states and own.start and own.start not in states:
         listed = ", ".join(f"`{each}`" for each in states)
         message = f"`{own.name}` has no state `{own.start}`; it has {listed}"
         hint = did_you_mean(own.start, states) or "a list here says all that it may be, the start first"

@@ -37,9 +37,9 @@ def test_a_miss_tells_the_state_that_a_rule_wants():
 
 def test_a_state_that_looks_like_a_number_is_a_text():
     block = 'rules: [{when: {state: {lap: "3"}}, reply: {result: 1}}, {when: {state: {lap: "2"}}, reply: {result: 2}}]'
-    session = session_of(mocked(block), "state: {lap: 3}")
+    session = session_of(mocked(block), "state: {lap: '3'}")
     assert calls(session, {})[0].value == 1
-    (problem,) = loaded_with(mocked(block.replace('"3"', "3")), "state: {lap: [3, 2]}").problems
+    (problem,) = loaded_with(mocked(block.replace('"3"', "3")), "state: {lap: ['3', '2']}").problems
     assert problem.code == "never_matches"
     assert problem.message == "`lap` is never 3; its states are `3`, `2`"
     assert problem.hint == 'write it as a text: `"3"`'

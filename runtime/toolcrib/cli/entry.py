@@ -47,7 +47,9 @@ VERBS: Mapping[str, Verb] = {
     "show": Verb("show", "Show everything about one tool."),
     "call": Verb("call", "Call a tool.", quick="quick:call"),
     "run": Verb("run", "Run the scenarios, and the examples of descriptors."),
-    "replay": Verb("replay", "Replay recorded tasks against the tools, and compare answers and changed rows."),
+    "replay": Verb(
+        "replay", "Replay recorded tasks against the tools, and compare answers and changed rows."
+    ),
     "lock": Verb("lock", "Freeze what MCP servers offer, and show what changed since."),
     "import": Verb("import_", "Write descriptor files of what others offer: the tools of an MCP server."),
     "serve": Verb("serve", "Offer the tools to other programs."),

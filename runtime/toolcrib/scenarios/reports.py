@@ -246,8 +246,10 @@ def _answer_lines(result: Result) -> list[str]:
     if result.error is None:
         return [f"answered  {truncate(compact(result.value), SHOWN)}"]
     first, *rest = result.message.splitlines() or [""]
+    outcome, code = str(result.outcome), result.error.code
+    named = outcome if code == outcome else f"{outcome} ({code})"
     return [
-        f"answered  {result.outcome} ({result.error.code}): {first}",
+        f"answered  {named}: {first}",
         *(f"          {line}" for line in rest),
     ]
 

@@ -74,7 +74,7 @@ def test_a_call_that_no_rule_answers_shows_the_nearest_rules_and_one_to_paste():
     assert lines[:5] == [
         "FAILED s › step 1 (tools.yaml:19)",
         '  call      get_order {"id":"2"}',
-        '  answered  unmatched_mock (unmatched_mock): no mock rule of `get_order` answers call 1 with {"id":"2"}',
+        '  answered  unmatched_mock: no mock rule of `get_order` answers call 1 with {"id":"2"}',
         '              the first order (tools.yaml:11): args/id: expected "1", got "2"',
         '              the third order (tools.yaml:14): args/id: expected "3", got "2"',
     ]
@@ -123,7 +123,7 @@ def test_a_call_that_could_not_be_made_shows_no_answer():
 
 def test_an_error_of_several_lines_keeps_them_under_each_other():
     report = report_of("scenario: s\nsteps: [{call: get_order, args: {id: '3'}}]\n")
-    assert "  answered  tool_error (tool_error): line one\n            line two\n" in str(report)
+    assert "  answered  tool_error: line one\n            line two\n" in str(report)
 
 
 def test_a_long_answer_is_cut_with_a_word():

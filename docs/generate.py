@@ -196,7 +196,10 @@ def kind(schema: Schema, root: Schema) -> str:
     if "const" in schema:
         return f"`{json.dumps(schema['const'])}`"
     if "if" in schema:
-        return " or ".join(alternatives(schema, root))
+        first, *others = alternatives(schema, root)
+        if others and first in {f"list of {others[0]}", f"list of ({others[0]})"}:
+            return f"{others[0]}; or a list of them"
+        return " or ".join([first, *others])
     types = schema.get("type", "any value")
     words = [TYPES.get(word, word) for word in ([types] if isinstance(types, str) else types)]
     items = schema.get("items")

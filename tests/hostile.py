@@ -374,8 +374,8 @@ CASES = [
 BY_ID = {case.id: case for case in CASES}
 
 GOOD = {
-    "a.tool.yaml": "name: good_a\ninput_schema: {}\nmock: {result: {n: '{{ args.n + 1 }}'}}\n",
-    "z.tool.yaml": "name: good_z\ninput_schema: {}\nmock: {result: {n: '{{ args.n + 1 }}'}}\n",
+    "a.tool.yaml": "name: good_a\ninput_schema: {required: [n], properties: {n: {type: integer}}}\nmock: {result: {n: '{{ args.n + 1 }}'}}\n",
+    "z.tool.yaml": "name: good_z\ninput_schema: {required: [n], properties: {n: {type: integer}}}\nmock: {result: {n: '{{ args.n + 1 }}'}}\n",
 }
 
 

@@ -462,6 +462,24 @@ class Collection(NamedTuple):
     pointer: str = ""
     origin: Origin = Origin()
 
+    def __eq__(self, other: object) -> bool:
+        # The digest stands for the rows, which may not have been read yet.
+        return isinstance(other, Collection) and self._told() == other._told()
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.digest, self.fault))
+
+    def _told(self) -> tuple[object, ...]:
+        rows = None if self.digest else self.rows
+        return (self[:_ROWS], rows, self[_ROWS + 1 :])
+
+
+_ROWS = 4
+"""Where the rows of a collection stand."""
+
 
 class Machine(NamedTuple):
     """A named state of a session: where it begins, and what it can be.

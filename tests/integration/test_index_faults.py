@@ -20,7 +20,7 @@ from rewriting import ALL_WAYS, ARCHIVE, Writer, archive_of, version_in, without
 
 TESTS = str(Path(rewriting.__file__).parent)
 
-ROUNDS = 3
+ROUNDS = 2
 HOUR = 3600
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import os
 import resource
 import threading
 import weakref
@@ -36,6 +37,9 @@ from toolcrib.stock import Stock
 
 ROUNDS = 25
 """So often a reload is made while files are written, and another one when they are."""
+
+RELOADS = 301 if os.environ.get("CI") else 1000
+"""So often files are read again, to see whether anything is left behind."""
 
 
 class Witness:
@@ -207,7 +211,7 @@ def census() -> dict[str, int]:
     }
 
 
-def test_a_thousand_reloads_leave_nothing_behind(tmp_path):
+def test_many_reloads_leave_nothing_behind(tmp_path):
     async def main() -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         runtime = Runtime.open(tmp_path, index=False, observer=lambda _event: None)
@@ -215,14 +219,14 @@ def test_a_thousand_reloads_leave_nothing_behind(tmp_path):
         held = runtime.session(registry=runtime.registry)
         bound = weakref.WeakSet()
         counts = []
-        for number in range(1, 1001):
+        for number in range(1, RELOADS + 1):
             (tmp_path / "a.yaml").write_text(
                 "name: [" if number % 3 == 0 else f"name: a\nmock: {{result: {number}}}\n"
             )
             await runtime.reload()
             assert (await follows.call("a")).value == number - (number % 3 == 0)
             bound.add(runtime.chain_for(runtime.registry["a"]).bound)
-            if number in {99, 999}:
+            if number in {99, RELOADS - 1}:
                 counts.append(census())
         assert counts[0] == counts[1]
         gc.collect()

@@ -29,12 +29,25 @@ def clean_python(wheel, tmp_path_factory) -> Path:
     return python
 
 
+@pytest.fixture(scope="session")
+def python_with_mcp(wheel, tmp_path_factory) -> Path:
+    """The same with the extra `mcp`, for the pages that begin by installing it: it takes long."""
+    folder = tmp_path_factory.mktemp("mcp") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    python = folder / "bin" / "python"
+    pip(python, "install", f"{wheel}[mcp]")
+    return python
+
+
 @pytest.fixture
-def page_environment(clean_python, tmp_path):
+def page_environment(request, root, tmp_path):
     """The variables of a newcomer's shell; what a page installs is removed after it."""
-    before = installed(clean_python)
+    page = (root / request.getfixturevalue("name")).read_text(encoding="utf-8")
+    wants_mcp = "$ pip install 'toolcrib[mcp]'" in page
+    python = request.getfixturevalue("python_with_mcp" if wants_mcp else "clean_python")
+    before = installed(python)
     yield {
-        "PATH": f"{clean_python.parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(tmp_path),
         "COLUMNS": "100",
         "LC_ALL": "C.UTF-8",
@@ -46,9 +59,9 @@ def page_environment(clean_python, tmp_path):
             if key.startswith(("PIP_", "SSL_", "HTTPS_", "https_"))
         },
     }
-    added = installed(clean_python) - before
+    added = installed(python) - before
     if added:
-        pip(clean_python, "uninstall", "--yes", *sorted(added))
+        pip(python, "uninstall", "--yes", *sorted(added))
 
 
 def pip(python: Path | str, *arguments: str) -> None:

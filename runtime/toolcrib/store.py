@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from toolcrib.model import JSON, NOTHING, Collection, Fixture, Machine
 from toolcrib.protocols import Session
+from toolcrib.rendering import copied
 from toolcrib.rendering.values import equal
 
 Rows: TypeAlias = Mapping[str, JSON]
@@ -138,13 +139,6 @@ def _changes(collection: Collection, layers: Layers) -> dict[str, JSON]:
     }
     gone = () if untouched else [key for key in base if key not in layers.whole()]
     return {key: copied(row) for key, row in found.items()} | dict.fromkeys(gone)
-
-
-def copied(value: JSON) -> JSON:
-    """A value of its own, which may be changed: what is handed out."""
-    if isinstance(value, dict):
-        return {key: copied(item) for key, item in value.items()}
-    return [copied(item) for item in value] if isinstance(value, list) else value
 
 
 def store_of(session: Session) -> Store:

@@ -142,29 +142,23 @@ def misplaced(scenario: Scenario, tools: Mapping[str, Descriptor]) -> Iterator[P
     (collections, machines), unclear = in_sight(scenario, seen)
     for name, pointer in _names_in(wanted.get("store"), "/verify/store"):
         if name not in collections:
+            message = f"there is no collection `{name}`; {_those(collections)}"
+            absent = Problem(code="unknown_collection", message=message, pointer=pointer)
             yield (
                 _unclear(name, pointer, "store")
                 if name in unclear
-                else Problem(
-                    code="unknown_collection",
-                    message=f"there is no collection `{name}`; {_those(collections)}",
-                    pointer=pointer,
-                    hint=did_you_mean(name, collections) or _DECLARE.format("store"),
-                )
+                else _declare(absent, name, collections, "store")
             )
         else:
             yield from _never_kept(collections[name], wanted["store"], pointer)
     for name, pointer in _names_in(wanted.get("state"), "/verify/state"):
         if name not in machines:
+            message = f"there is no named state `{name}`; {_those(machines)}"
+            absent = Problem(code="unknown_machine", message=message, pointer=pointer)
             yield (
                 _unclear(name, pointer, "state")
                 if name in unclear
-                else Problem(
-                    code="unknown_machine",
-                    message=f"there is no named state `{name}`; {_those(machines)}",
-                    pointer=pointer,
-                    hint=did_you_mean(name, machines) or _DECLARE.format("state"),
-                )
+                else _declare(absent, name, machines, "state")
             )
         else:
             yield from _never(machines[name], wanted["state"], pointer)
@@ -182,6 +176,11 @@ _DECLARE = "write it under `{}` of the scenario, or of the tools' pack"
 
 def _those(there: Iterable[str]) -> str:
     return f"those of the tools that this scenario calls are: {', '.join(f'`{name}`' for name in there) or 'none'}"
+
+
+def _declare(absent: Problem, name: str, there: Iterable[str], key: str) -> Problem:
+    """The problem of a name that is not there, with the way out."""
+    return absent._replace(hint=did_you_mean(name, there) or _DECLARE.format(key))
 
 
 def _unclear(name: str, pointer: str, key: str) -> Problem:

@@ -1,0 +1,273 @@
+"""A conversation with a model as plain data: what was said, what was called, what it cost, and why it stopped.
+
+Another process can read it (`Conversation.parse`) and go on where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from toolcrib.errors import ConfigurationError
+from toolcrib.model import JSON, NOTHING, Content, Outcome
+from toolcrib.provider.messages import Message, parse_message, parse_messages, user
+from toolcrib.provider.requests import Tokens
+
+
+class Stop(StrEnum):
+    """Why a turn ended: a closed set."""
+
+    ANSWERED = "answered"
+    """The model said what it had to say."""
+    PENDING = "pending"
+    """Calls wait for somebody: an approval, or the result of a tool that the caller fulfils."""
+    STOP_ON_TOOL = "stop_on_tool"
+    LENGTH = "length"
+    """The model's answer was cut off."""
+    REFUSED = "refused"
+    """The provider or the model refused to answer."""
+    PROVIDER_FAILED = "provider_failed"
+    MAX_ROUNDS = "max_rounds"
+    MAX_CALLS = "max_calls"
+    MAX_CALLS_PER_TURN = "max_calls_per_turn"
+    MAX_CALLS_PER_TOOL = "max_calls_per_tool"
+    MAX_CALLS_PER_MINUTE = "max_calls_per_minute"
+    MAX_IDENTICAL = "max_identical"
+    MAX_FAILURES = "max_failures"
+    MAX_COST = "max_cost"
+    CANCELLED = "cancelled"
+
+
+class CallRecord(NamedTuple):
+    """A call that the model asked for, and what came of it.
+
+    Attributes:
+        id: Of the call.
+        tool: The tool's name, or what the model wrote.
+        arguments: As they reached the runtime; None where they were no JSON object.
+        turn: The number of the user's message that it follows, from 1.
+        round: The number of the request in that turn, from 1.
+        outcome: How it ended; None while it waits.
+        value: The answer, where it ended `ok`.
+        content: Further parts of the answer.
+        code: Finer than the outcome.
+        message: Why it did not end `ok`.
+        reached: Whether it reached the tool: no policy, no bad arguments stopped it before.
+        duration: Seconds on the session's clock.
+        at: When it began, in seconds of the session's clock.
+        states: Named states of the session's mocks when it began.
+    """
+
+    id: str
+    tool: str
+    arguments: dict[str, JSON] | None
+    turn: int
+    round: int
+    outcome: Outcome | None = None
+    value: JSON = None
+    content: tuple[Content, ...] = ()
+    code: str = ""
+    message: str = ""
+    reached: bool = False
+    duration: float = 0.0
+    at: float = 0.0
+    states: Mapping[str, JSON] = NOTHING
+
+
+class Pending(NamedTuple):
+    """A call that waits for somebody.
+
+    Attributes:
+        id: Of the call.
+        tool: The tool's name.
+        arguments: What it would be called with.
+        code: Why: `needs_approval`, `client_tool_deferred`, or a layer's own.
+        message: What to ask whoever decides.
+        details: Facts that belong to the code.
+    """
+
+    id: str
+    tool: str
+    arguments: dict[str, JSON]
+    code: str
+    message: str
+    details: Mapping[str, JSON] = NOTHING
+
+
+class Answer(NamedTuple):
+    """What somebody says of a pending call.
+
+    In JSON: `{approve: true}`, `{approve: {arguments: {...}}}`, `{reject: reason}`, `{result: value}` or
+    `{error: {code, message}}`.
+
+    Attributes:
+        kind: `approve`, `reject`, `result` or `error`.
+        arguments: To call with, in place of the model's; None for those.
+        value: The result of a tool that the caller fulfils.
+        code: Of the error.
+        message: Why it is rejected, or what failed.
+    """
+
+    kind: str
+    arguments: dict[str, JSON] | None = None
+    value: JSON = None
+    code: str = ""
+    message: str = ""
+
+    @classmethod
+    def approve(cls, arguments: dict[str, JSON] | None = None) -> Answer:
+        """Make the call, with these arguments or the model's own; they are judged like any."""
+        return cls("approve", arguments=arguments)
+
+    @classmethod
+    def reject(cls, reason: str = "") -> Answer:
+        """Don't make it."""
+        return cls("reject", message=reason)
+
+    @classmethod
+    def result(cls, value: JSON) -> Answer:
+        """It was made elsewhere, and answered this."""
+        return cls("result", value=value)
+
+    @classmethod
+    def error(cls, code: str, message: str = "") -> Answer:
+        """It was made elsewhere, and failed."""
+        return cls("error", code=code, message=message)
+
+    @classmethod
+    def parse(cls, value: Answer | Mapping[str, Any]) -> Answer:
+        """An answer of its JSON form.
+
+        Raises:
+            ConfigurationError: It is none.
+        """
+        if isinstance(value, Answer):
+            return value
+        match dict(value):
+            case {"approve": True, **rest} if not rest:
+                return cls.approve()
+            case {"approve": {"arguments": dict(arguments), **more}, **rest} if not (rest or more):
+                return cls.approve(arguments)
+            case {"reject": str(reason), **rest} if not rest:
+                return cls.reject(reason)
+            case {"result": result, **rest} if not rest:
+                return cls.result(result)
+            case {"error": {"code": str(code), **more}, **rest} if not rest and more.keys() <= {"message"}:
+                return cls.error(code, str(more.get("message", "")))
+        raise ConfigurationError(
+            "this is no answer to a pending call",
+            code="invalid_answer",
+            hint='write {"approve": true}, {"approve": {"arguments": {...}}}, {"reject": "why"}, {"result": ...} or {"error": {"code": "..."}}',
+        )
+
+
+class Conversation(NamedTuple):
+    """A conversation, as far as it came.
+
+    Attributes:
+        messages: All of it, what the system says first.
+        stop: Why the last turn ended; None before the first.
+        detail: The same for a person, in one line.
+        pending: The calls that wait; only where `stop` is `pending`.
+        calls: Every call that was asked for, in order.
+        tokens: What the model's answers took.
+        cost: US dollars; 0 where no prices are known.
+        rounds: Requests to the model, of all turns.
+        spilled: Handle -> the whole text of a result that was too long to be shown at once.
+        model: The model that answered last.
+    """
+
+    messages: tuple[Message, ...] = ()
+    stop: Stop | None = None
+    detail: str = ""
+    pending: tuple[Pending, ...] = ()
+    calls: tuple[CallRecord, ...] = ()
+    tokens: Tokens = Tokens()
+    cost: float = 0.0
+    rounds: int = 0
+    spilled: Mapping[str, str] = NOTHING
+    model: str = ""
+
+    @property
+    def text(self) -> str:
+        """What the model said last; empty if its last message asks for calls alone."""
+        return next((each.text for each in reversed(self.messages) if each.role == "assistant"), "")
+
+    @property
+    def turns(self) -> int:
+        """How often the user spoke."""
+        return sum(message.role == "user" for message in self.messages)
+
+    def saying(self, *parts: str | Content) -> Conversation:
+        """The conversation with a further message of the user, ready to be run."""
+        return self._replace(messages=(*self.messages, user(*parts)))
+
+    def as_json(self) -> dict[str, JSON]:
+        """Plain data, which `parse` reads."""
+        return {
+            "messages": [message.as_json() for message in self.messages],
+            "stop": None if self.stop is None else self.stop.value,
+            "detail": self.detail,
+            "pending": [{**each._asdict(), "details": dict(each.details)} for each in self.pending],
+            "calls": [_record_as_json(each) for each in self.calls],
+            "tokens": self.tokens._asdict(),
+            "cost": self.cost,
+            "rounds": self.rounds,
+            "spilled": dict(self.spilled),
+            "model": self.model,
+        }
+
+    @classmethod
+    def parse(cls, value: Mapping[str, Any]) -> Conversation:
+        """The conversation that `as_json` told.
+
+        Raises:
+            ConfigurationError: It is none.
+        """
+        try:
+            return cls(
+                messages=tuple(parse_message(each) for each in value["messages"]),
+                stop=None if value["stop"] is None else Stop(value["stop"]),
+                detail=value["detail"],
+                pending=tuple(Pending(**each) for each in value["pending"]),
+                calls=tuple(_parse_record(each) for each in value["calls"]),
+                tokens=Tokens(**value["tokens"]),
+                cost=value["cost"],
+                rounds=value["rounds"],
+                spilled=dict(value["spilled"]),
+                model=value["model"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            message = f"this is no conversation: {type(error).__name__}: {error}"
+            raise ConfigurationError(
+                message, code="invalid_conversation", hint="pass what `Conversation.as_json()` gave"
+            ) from None
+
+    @classmethod
+    def of(cls, messages: Any) -> Conversation:
+        """A conversation that begins with a text of the user, or with messages.
+
+        Raises:
+            ConfigurationError: One of them is no message.
+        """
+        return messages if isinstance(messages, cls) else cls(messages=parse_messages(messages))
+
+
+def _record_as_json(record: CallRecord) -> dict[str, JSON]:
+    told: dict[str, Any] = record._asdict()
+    told["outcome"] = None if record.outcome is None else record.outcome.value
+    told["content"] = [part.as_json() for part in record.content]
+    told["states"] = dict(record.states)
+    return told
+
+
+def _parse_record(value: Mapping[str, Any]) -> CallRecord:
+    outcome = value["outcome"]
+    return CallRecord(
+        **{
+            **value,
+            "outcome": None if outcome is None else Outcome(outcome),
+            "content": tuple(Content(**part) for part in value["content"]),
+        }
+    )

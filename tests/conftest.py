@@ -14,10 +14,10 @@ from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# How busy the machine is decides nothing. CI has 15 minutes for everything, so it draws a third of the examples where a test
-# does not say how many; `make test` elsewhere draws all.
+# How busy the machine is decides nothing. CI has 15 minutes for everything, so it draws a fifth of the examples (`sampling`);
+# `make test` elsewhere draws all.
 settings.register_profile("untimed", settings(), deadline=None)
-settings.register_profile("ci", settings(), deadline=None, max_examples=35)
+settings.register_profile("ci", settings(), deadline=None, max_examples=20)
 settings.load_profile("ci" if os.environ.get("CI") else "untimed")
 
 

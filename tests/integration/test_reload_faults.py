@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
-import os
 import resource
 import threading
 import weakref
@@ -28,6 +27,7 @@ from rewriting import (
     version_said,
     without_privileges,
 )
+from sampling import THOROUGH, sample
 from toolcrib import Descriptor, Outcome, Registry, Runtime
 from toolcrib.executors.mock import BoundMock
 from toolcrib.loading.trail import Trail
@@ -38,7 +38,7 @@ from toolcrib.stock import Stock
 ROUNDS = 25
 """So often a reload is made while files are written, and another one when they are."""
 
-RELOADS = 301 if os.environ.get("CI") else 1000
+RELOADS = 1000 if THOROUGH else 301
 """So often files are read again, to see whether anything is left behind."""
 
 
@@ -76,7 +76,7 @@ class Witness:
         return report
 
 
-@pytest.mark.parametrize("way", [*WAYS, *WAYS_OF_DENIAL])
+@pytest.mark.parametrize("way", sample([*WAYS, *WAYS_OF_DENIAL]))
 def test_every_version_is_whole_and_the_last_one_wins(tmp_path, way):
     async def main() -> None:
         folder = rewriting.lay_out(tmp_path, way)

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from sampling import examples
 from toolcrib import Outcome, Runtime
 
 TOOLS = ("a", "b", "c", "d")
@@ -274,5 +275,5 @@ class Reloads(RuleBasedStateMachine):
 
 TestReloads = Reloads.TestCase
 TestReloads.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(60), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -14,7 +14,7 @@ from serving_mcp import (
     client,
     connected,
     each_era,
-    each_way,
+    each_way_and_era,
     process,
     quiet_sdk,
     request,
@@ -84,8 +84,7 @@ CALLS = [
 FORBIDDEN = [SECRET, "canary", "Traceback", ".yaml", ".py", "descriptors", "169.254", "127.0.0.1", "NO_SUCH"]
 
 
-@each_way
-@each_era
+@each_way_and_era
 async def test_failures_tell_nothing_of_the_machine(way, era, tmp_path, monkeypatch):
     monkeypatch.setenv("CANARY", SECRET)
     async with (

@@ -16,6 +16,7 @@ from serving_mcp import (
     connected,
     each_era,
     each_way,
+    each_way_and_era,
     quiet_sdk,
     serve,
     standing,
@@ -83,8 +84,7 @@ def asked(way: str, era: str, served: Standing) -> AbstractAsyncContextManager[C
     return client(stdio(served.folder) if way == "stdio" else served.url, era)
 
 
-@each_way
-@each_era
+@each_way_and_era
 async def test_tools_are_listed_and_called(way, era, everything):
     async with asked(way, era, everything) as one:
         listed = await one.list_tools()
@@ -103,8 +103,7 @@ async def test_tools_are_listed_and_called(way, era, everything):
         assert texts(await one.call_tool("echo", {"text": "hello ☃"})) == ["hello ☃"]
 
 
-@each_way
-@each_era
+@each_way_and_era
 async def test_results_in_all_their_shapes(way, era, everything):
     async with asked(way, era, everything) as one:
         listed = {tool.name: tool for tool in (await one.list_tools()).tools}
@@ -129,8 +128,7 @@ async def test_results_in_all_their_shapes(way, era, everything):
         assert (texts(free), free.structured_content) == (['{"free":true}'], {"free": True})
 
 
-@each_way
-@each_era
+@each_way_and_era
 async def test_a_tool_is_called_by_the_name_that_is_listed_and_by_its_own(way, era, everything):
     modern = era == "2026-07-28"
     async with asked(way, era, everything) as one:
@@ -141,8 +139,7 @@ async def test_a_tool_is_called_by_the_name_that_is_listed_and_by_its_own(way, e
             assert (texts(result), result.structured_content) == (["[1,2]"], [1, 2] if modern else None)
 
 
-@each_way
-@each_era
+@each_way_and_era
 async def test_failures_say_what_to_do(way, era, everything):
     async with asked(way, era, everything) as one:
         with pytest.raises(MCPError) as unknown:
@@ -164,8 +161,7 @@ async def test_failures_say_what_to_do(way, era, everything):
         }
 
 
-@each_way
-@each_era
+@each_way_and_era
 async def test_progress_reaches_who_asked_for_it(way, era, tmp_path):
     tools = write(
         tmp_path,
@@ -215,8 +211,7 @@ def live_project(folder, origin):
     return folder
 
 
-@each_way
-@each_era
+@each_way_and_era
 async def test_cancelling_a_request_cancels_what_the_tool_does(way, era, tmp_path):
     asked, dropped = asyncio.Event(), asyncio.Event()
 
@@ -236,8 +231,7 @@ async def test_cancelling_a_request_cancels_what_the_tool_does(way, era, tmp_pat
         assert [tool.name for tool in (await one.list_tools()).tools] == ["wait"]
 
 
-@each_way
-@each_era
+@each_way_and_era
 async def test_a_call_takes_the_trace_of_its_request_along(way, era, tmp_path):
     trace = {
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",

@@ -14,7 +14,7 @@ from serving_mcp import (
     client,
     connected,
     each_era,
-    each_way,
+    each_way_and_era,
     quiet_sdk,
     serve,
     stdio,
@@ -42,8 +42,7 @@ async def pages(one) -> list[list[str]]:
             return found
 
 
-@each_way
-@each_era
+@each_way_and_era
 async def test_pages_of_a_size(way, era, tmp_path):
     async with connected(way, era, write(tmp_path, many(7)), "--page-size", "3") as one:
         found = await pages(one)
@@ -56,8 +55,7 @@ async def test_pages_of_a_size(way, era, tmp_path):
             assert cursor not in refused.value.error.message or not cursor
 
 
-@each_way
-@each_era
+@each_way_and_era
 async def test_long_definitions_make_short_pages(way, era, tmp_path):
     """Clients refuse an event of more than 1 MiB."""
     async with connected(way, era, write(tmp_path, many(18, "é" * 8_000))) as one:
@@ -75,8 +73,7 @@ async def test_how_long_a_list_is_fresh(tmp_path):
             assert (listed.ttl_ms, listed.cache_scope) == (fresh, "public")
 
 
-@each_way
-@each_era
+@each_way_and_era
 async def test_a_change_of_files_is_told_once(way, era, tmp_path):
     tools = write(tmp_path, tool("first"), "first.tool.yaml")
     heard: asyncio.Queue[str] = asyncio.Queue()
@@ -108,8 +105,7 @@ async def test_a_change_of_files_is_told_once(way, era, tmp_path):
         )
 
 
-@each_way
-@each_era
+@each_way_and_era
 async def test_without_watching_nothing_is_promised(way, era, tmp_path):
     async with connected(way, era, write(tmp_path, BASICS), "--no-watch") as one:
         assert [each.name for each in (await one.list_tools()).tools] == ["add", "echo", "slow"]

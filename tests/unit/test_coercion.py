@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib.coercion import Repair, beyond_repair, coerce
 from toolcrib.validation import Validator
 
@@ -433,7 +434,7 @@ SCHEMAS = TREES | st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(schema=SCHEMAS, value=VALUES, level=st.sampled_from(["safe", "lenient"]))
 def test_what_comes_back_fits_or_is_what_was_given(schema, value, level):
     before = json.dumps(value)
@@ -448,7 +449,7 @@ def test_what_comes_back_fits_or_is_what_was_given(schema, value, level):
         assert coerce(schema, validator, result, level) == (result, [])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(schema=SCHEMAS, value=VALUES)
 def test_lenient_repairs_whatever_safe_repairs_or_more(schema, value):
     validator = Validator(schema)

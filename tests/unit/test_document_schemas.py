@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.documents import read_documents
@@ -186,7 +187,7 @@ def has_a_foreign_block(value: Any) -> bool:
     return any(isinstance(item, dict) and key not in known for key, item in value.items())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(mutated())
 def test_the_shape_is_what_the_schema_says_and_no_check_of_the_loader_tells_better(made):
     kind, value = made
@@ -197,7 +198,7 @@ def test_the_shape_is_what_the_schema_says_and_no_check_of_the_loader_tells_bett
     assert all(problem.severity == "error" and problem.message for problem in problems)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(mutated())
 def test_what_an_editor_refuses_never_loads(made):
     kind, value = made

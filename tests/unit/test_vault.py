@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib.errors import ExpressionError
 from toolcrib.vault import (
     MissingSecret,
@@ -344,7 +345,7 @@ def test_a_secret_is_hidden_however_it_is_written(secret):
         assert vault.knows(f"before {written} after".encode())
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.text(st.characters(exclude_categories=["Cs"]), min_size=4, max_size=20),
     st.text(st.sampled_from("ab:%\\& \"'"), max_size=4),

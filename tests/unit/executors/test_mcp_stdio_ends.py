@@ -19,6 +19,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
 
 from mcp_scripts import scripted
+from sampling import sample
 from toolcrib.clock import RealClock
 from toolcrib.executors.mcp.kin import kin_of, send_to
 from toolcrib.executors.mcp.links import Link, open_link
@@ -267,7 +268,9 @@ def run(ending: str, behaviours: tuple[str, ...] = BAD) -> subprocess.CompletedP
     )
 
 
-@pytest.mark.parametrize("ending", ["loop.close()", "sys.exit(3)", "raise KeyboardInterrupt", ""])
+@pytest.mark.parametrize(
+    "ending", sample(["loop.close()", "sys.exit(3)", "raise KeyboardInterrupt", ""], one_in=3)
+)
 async def test_servers_that_were_never_left_end_with_the_interpreter(ending):
     done = run(ending)
     pids = json.loads(done.stdout)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from keeping import calls, keeping
 from library import LIBRARY, failed, hints, played, refused, tool
+from sampling import examples
 
 ANN = "rows: {ann: {in: readers, key: ann}}\n"
 
@@ -449,7 +450,7 @@ result: "{{{{ ann.loans | pluck('days') }}}}"
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(STEPS)
 def test_changes_are_those_of_a_plain_list_and_no_earlier_answer_moves(steps):
     expected, days = [], [3, 9, 4]

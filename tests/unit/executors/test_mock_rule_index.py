@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from in_memory import loaded, mocked
 from keeping import calls, keeping
+from sampling import examples
 from toolcrib import Descriptor
 from toolcrib.errors import ExpressionError
 from toolcrib.executors.mock.choosing import FEWEST, choice_of
@@ -52,7 +53,7 @@ def chosen(rules, arguments, state):
     return None if found is None else found[0].label
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @example([({"x": 1}, "next_rule")] * FEWEST, [{"x": 1.0}, {"x": True}, {"x": [1]}, {}])
 @example(
     [({"x": "{{ args.z }}", "y": 1}, "repeat"), *[({"y": n}, "repeat") for n in range(FEWEST)]],

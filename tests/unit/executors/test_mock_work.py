@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from keeping import loaded_with
 from library import LIBRARY, failed, played, tool
+from sampling import examples
 from toolcrib import Runtime
 from toolcrib.errors import ExpressionError
 from toolcrib.executors.mock.work import MOST_ROWS, Work
@@ -146,7 +147,7 @@ def test_rows_that_can_not_be_had_are_a_bug_only_of_those_who_want_them():
 CHANGES = st.lists(st.tuples(st.sampled_from("puts"), st.sampled_from("abcdef"), st.integers()), max_size=30)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(CHANGES)
 def test_rows_are_those_of_a_plain_mapping_in_its_order_and_nothing_seen_moves(changes):
     store, work = begun()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib.errors import ExpressionError
 from toolcrib.generation import Draw, arguments_for
 from toolcrib.generation.violations import MOST, Violations
@@ -207,7 +208,7 @@ def containers(inner):
     return st.one_of(objects, objects, lists, choices)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.recursive(scalars, containers, max_leaves=6), st.integers(0, 99))
 def test_every_violation_makes_of_every_valid_value_one_that_is_refused_or_none(schema, seed):
     judge = Validator(schema)

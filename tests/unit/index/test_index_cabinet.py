@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kept import Shelf, assert_same, write_project
+from sampling import examples
 from toolcrib.index import default_index, key_of
 from toolcrib.index.cabinet import BYTES, FILES, Cabinet, cache_folder
 
@@ -47,7 +48,9 @@ def test_a_flipped_bit_anywhere_is_no_index(shelf):
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_whatever_becomes_of_the_file_it_is_whole_or_no_index(shelf, data):
     file = shelf.file()
     whole = file.read_bytes()

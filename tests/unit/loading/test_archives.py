@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib.loading.archives import documents_among, open_archive, parse_archive
 from toolcrib.loading.zips import (
     _END_MARK,
@@ -626,7 +627,7 @@ def test_what_zipfile_writes_reads_back_equal(files, method, piped):
     assert plain_read(zipped(files, method, stream=Unseekable() if piped else None)) == files
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     FILES,
     st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib import Executors, Runtime
 from toolcrib.loading.compatible import normalise
 from toolcrib.loading.documents import parse_documents
@@ -70,7 +71,7 @@ def test_a_mock_result_is_data_and_never_an_expression():
     assert result.value == {"id": "{{ not ours }}", "note": "$${x} {% y"}
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.text(alphabet="{}$%#' x") | st.text())
 def test_every_text_of_a_mock_result_means_itself(text):
     problems = []

@@ -7,6 +7,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib.loading.everyday import read_everyday
 from toolcrib.loading.marks import DEPTH, NODES, Problems
 from toolcrib.loading.yamltext import LOADER, read_with_care
@@ -76,7 +77,7 @@ def judged(text, loader=LOADER):
 @example("a: ! b\n")
 @example("? a\n: b\n")
 @example("{a, b: }")
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=examples(1_000), deadline=None)
 def test_whatever_is_read_at_a_glance_needs_no_care(text):
     judged(text)
 
@@ -84,7 +85,7 @@ def test_whatever_is_read_at_a_glance_needs_no_care(text):
 @given(
     st.lists(st.tuples(st.integers(0, len(ORDINARY)), st.integers(0, 3), st.sampled_from(PIECES)), max_size=3)
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_so_it_is_of_documents_that_were_changed_here_and_there(changes):
     text = ORDINARY
     for start, length, piece in changes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib.loading.documents import _gives_texts, _numbers_for_texts, parse_documents, restore_text
 from toolcrib.subschemas import MANY, NAMED, ONE
 
@@ -29,7 +30,7 @@ def schemas(inner):
 @example({"additionalItems": [{"type": "string", "const": 0}]})
 @example({"items": [{"type": "string", "const": 0}]})
 @example({"items": {"type": "string", "const": 0}})
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=examples(1_000), deadline=None)
 def test_the_judge_knows_what_the_walk_finds(schema):
     assert _gives_texts().judge(schema) is not any(True for _ in _numbers_for_texts(schema, ()))
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib.loading.trail import RACY, SUFFIXES, Seen, Trail
 
 HOUR = 3600 * 1_000_000_000
@@ -258,7 +259,7 @@ def test_what_was_seen_is_plain_data(seen: Seen) -> None:
 @given(
     touched=st.integers(0, 3 * RACY), kept=st.booleans(), waits=st.lists(st.integers(0, 2 * RACY), max_size=4)
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_refreshing_never_loses_a_quick_edit(
     tmp_path_factory: pytest.TempPathFactory, touched: int, kept: bool, waits: list[int]
 ) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reaching import ORIGIN, Reached, Script, reaching
+from sampling import examples
 from toolcrib import CallFinished, Outcome, RealClock, Result, VirtualClock
 from toolcrib.middleware import layers_of
 from toolcrib.middleware.commons import Commons
@@ -347,7 +348,7 @@ def written(rate):
     return f"{rate.calls}/{rate.seconds:g}s"
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     RATES,
     st.none() | RATES,

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from in_memory import MOCKS, fake, mocked, runtime_of
+from sampling import examples
 from toolcrib import Call, Outcome, Result
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.middleware import build_chain, chain_of, layers_of
@@ -85,7 +86,7 @@ def outcome_of(run):
 @example("plain", "{}", "", {"n": 1, "x": nested(60), "s": "d"})
 @example("nested", "{}", "", {"x": nested(60)})
 @example("computed", "{}", "", {"n": 1.7e308, "x": 1})
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_both_ways_come_to_the_same(block, output, more, arguments):
     tool = runtime_of(mocked(BLOCKS[block], output=output, inputs=INPUTS, more=more)).registry["tool"]
     bound, other = MockExecutor().bind(tool), MockExecutor().bind(tool)
@@ -175,7 +176,7 @@ def test_a_tool_that_may_wait_has_no_short_way():
 
 
 @given(VALUES, st.integers(0, 4))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_what_is_unshared_is_json(value, depth):
     if json_fault(value, depth=depth) is not None:
         with pytest.raises(NotJSONError):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib.errors import ExpressionError
 from toolcrib.rendering import (
     compile_condition,
@@ -406,7 +407,7 @@ LOGIC = flat(["and", "or", "and not", "or not"], st.one_of(COMPARISON, LITERALS)
 CHOICE = st.tuples(LOGIC, LOGIC, LOGIC).map(lambda three: f"{three[0]} if {three[1]} else {three[2]}")
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.one_of(ARITHMETIC, COMPARISON, LOGIC, CHOICE))
 @example("1 - 2 - 3")
 @example("7 // 2 * 2 % 3")
@@ -438,7 +439,7 @@ JSON_VALUES = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(JSON_VALUES, JSON_VALUES)
 def test_equality_is_reflexive_symmetric_and_agrees_with_membership_and_unique(one, two):
     scope = {"n": one, "args": two}
@@ -448,7 +449,7 @@ def test_equality_is_reflexive_symmetric_and_agrees_with_membership_and_unique(o
     assert evaluate("[n, args] | unique | length == 1", scope) is evaluate("n == args", scope)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(JSON_VALUES)
 def test_a_value_comes_through_unchanged_or_as_json_text(value):
     assert evaluate("n", {"n": value}) is value
@@ -543,7 +544,7 @@ SOUP = st.lists(WORDS, max_size=14).flatmap(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.one_of(SOUP, st.text(max_size=30)))
 @example("0x")
 @example("٣.٥")

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib.errors import ExpressionError
 from toolcrib.rendering import compile_expression
 from toolcrib.rendering.functions import FUNCTIONS
@@ -224,7 +225,7 @@ SUMS = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(SUMS)
 def test_a_sum_written_as_text_is_worked_out_as_python_would(source):
     try:
@@ -242,7 +243,7 @@ def test_a_sum_written_as_text_is_worked_out_as_python_would(source):
         assert expected is None or isinstance(expected, complex) or abs(expected) > 1e300
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text(alphabet="0123456789+-*/(). e", max_size=30))
 def test_no_text_makes_arith_fail_with_anything_but_its_own_error(source):
     try:

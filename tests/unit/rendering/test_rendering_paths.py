@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jinja2 import Environment, TemplateSyntaxError, nodes
 from jinja2.parser import Parser
 
+from sampling import examples
 from toolcrib.errors import ExpressionError
 from toolcrib.rendering.expressions import compile_node
 from toolcrib.rendering.parsing import compile_parsed
@@ -42,7 +43,7 @@ def tree_of(names, functions):
 @example("args.not")
 @example("args.a|not|b")
 @example("\u00a0args\u2003.x")
-@settings(max_examples=2_000, deadline=None)
+@settings(max_examples=examples(2_000), deadline=None)
 def test_the_names_are_those_of_the_parsers_tree(source):
     path = read_path(source)
     if path is not None:
@@ -96,7 +97,7 @@ def told(compiled, source):
         st.sampled_from(["upper", "length", "sort", "uper", "round", "where", "find", "len"]), max_size=2
     ),
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_values_and_errors_are_those_of_parsed_expressions(names, functions):
     source = " | ".join([".".join(names), *functions])
     assert read_path(source) is not None

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2.sandbox import SandboxedEnvironment
 
+from sampling import examples
 from toolcrib.rendering import compile_value
 from toolcrib.text import compact
 
@@ -42,7 +43,7 @@ def requests(draw):
 
 
 @given(requests())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_plain_fields_make_the_text_of_a_template(request):
     fields, template, args = request
     problems = []
@@ -61,7 +62,7 @@ def test_plain_fields_make_the_text_of_a_template(request):
     ),
     TEXTS,
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_fields_within_text_make_the_text_of_a_template(pieces, value):
     source = "{{ args.x }}".join(pieces)
     problems = []

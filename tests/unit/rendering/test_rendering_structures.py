@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib.errors import ExpressionError
 from toolcrib.rendering import compile_value
 
@@ -198,7 +199,7 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(PLAIN)
 def test_a_structure_without_expressions_is_itself(value):
     rendering = compiled(value)
@@ -206,7 +207,7 @@ def test_a_structure_without_expressions_is_itself(value):
     assert rendering.render({}) == value
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text(max_size=20), st.text(max_size=20).filter(lambda text: "{" not in text and "$" not in text))
 def test_data_between_literal_texts_comes_out_as_it_is(data, around):
     rendered = compiled(f"{around}{{{{ n }}}}.{around}").render({"n": data})

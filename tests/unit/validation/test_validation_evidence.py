@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib.validation import Validator, check_schema
 from toolcrib.validation.evidence import is_evident
 
@@ -87,7 +88,7 @@ SCHEMAS = st.one_of(PARTS, with_definitions(PARTS, "$defs"), with_definitions(PA
 @given(SCHEMAS, st.lists(VALUES, max_size=2))
 @example({"pattern": "(?=a)b", "properties": {"a": {"pattern": "^(a+)+$"}}}, ["b"])
 @example({"default": {"a": 1}, "properties": {"a": {"default": 1, "type": "string"}}}, [])
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_the_longer_look_finds_nothing_in_what_is_evident(schema, values):
     if is_evident([(schema, values)]):
         assert check_schema(schema) == []

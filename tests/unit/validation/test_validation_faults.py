@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sampling import examples
 from toolcrib.validation import Fault, Validator, report, validate
 from toolcrib.validation.faults import show
 
@@ -434,7 +435,7 @@ SCHEMAS = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(schema=SCHEMAS, value=VALUES)
 def test_the_verdict_is_that_of_jsonschema(schema, value):
     validator = Validator(schema)
@@ -443,7 +444,7 @@ def test_the_verdict_is_that_of_jsonschema(schema, value):
     assert bool(validator.faults(value)) != valid
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(schema=SCHEMAS, value=VALUES)
 def test_faults_are_bounded_distinct_and_in_plain_text(schema, value):
     faults = validate(schema, value)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         UnmatchedMock,
     )
     from toolcrib.executors import Executors
+    from toolcrib.executors.client.calls import ClientCall
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
     from toolcrib.loading.scenarios import Scenario
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         Annotations,
         Call,
         CallContext,
+        Client,
         Content,
         Descriptor,
         Example,
@@ -108,6 +110,7 @@ _HOMES = {
         "UnmatchedMock",
     ),
     "executors": ("Executors",),
+    "executors.client.calls": ("ClientCall",),
     "loading.packs": ("Pack",),
     "loading.projects": ("Project",),
     "loading.scenarios": ("Scenario",),
@@ -117,6 +120,7 @@ _HOMES = {
         "Annotations",
         "Call",
         "CallContext",
+        "Client",
         "Content",
         "Descriptor",
         "Example",
@@ -159,6 +163,8 @@ __all__ = [
     "CallTimeout",
     "Card",
     "Catalogue",
+    "Client",
+    "ClientCall",
     "Clock",
     "ClosedRuntime",
     "ConfigurationError",

@@ -24,7 +24,7 @@ from toolcrib.executors import Executors
 from toolcrib.in_force import idle_modes, in_force
 from toolcrib.loading.settings import NO_SETTINGS
 from toolcrib.middleware import Observer, middleware_named
-from toolcrib.model import JSON, NOTHING, Descriptor, Outcome, Partial, Progress, Result
+from toolcrib.model import JSON, NOTHING, Client, Descriptor, Outcome, Partial, Progress, Result
 from toolcrib.protocols import Clock, Middleware
 from toolcrib.registry import Registry, how_many
 from toolcrib.servers import MODE, Catalogue, Server
@@ -78,6 +78,7 @@ class Runtime:
         origins: Mapping[str, str] = NOTHING,
         servers: Mapping[str, Server] = NOTHING,
         passthrough: bool = False,
+        client: Client | None = None,
     ) -> None:
         """Hold a registry; `Runtime.open` reads one from files.
 
@@ -96,15 +97,17 @@ class Runtime:
             origins: Origin as descriptors write it -> the one that is called instead; before those of the project.
             servers: MCP servers that descriptors may name, and whose tools may be imported, by name.
             passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
+            client: Fulfils calls of tools in mode `client`, in every session that has none of its own.
 
         Raises:
-            ConfigurationError: An entry of `egress` or `origins` is none.
+            ConfigurationError: An entry of `egress` or `origins` is none, or `client` is no function.
         """
         self.executors = executors or Executors.installed()
         self.settings: Settings | None = None
         self.closed = False
         self.passthrough = passthrough
         self.call_numbers = itertools.count(1)
+        self._client = client
         self._given = (stock or Stock(registry))._replace(registry=registry)
         if servers:
             registry, stock = start_over(self._given, servers, self.executors)
@@ -143,6 +146,7 @@ class Runtime:
         origins: Mapping[str, str] = NOTHING,
         servers: Mapping[str, Server] = NOTHING,
         passthrough: bool = False,
+        client: Client | None = None,
     ) -> Runtime:
         """Read tools, packs and scenarios from disk, and hold what is good.
 
@@ -168,6 +172,7 @@ class Runtime:
             origins: Origin as descriptors write it -> the one that is called instead; before those of the project.
             servers: MCP servers besides those that files name; one of the same name counts more.
             passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
+            client: Fulfils calls of tools in mode `client`, in every session that has none of its own.
 
         Raises:
             DocumentError: `strict`, and something is wrong with the documents.
@@ -201,6 +206,7 @@ class Runtime:
             egress=egress,
             origins=origins,
             passthrough=passthrough,
+            client=client,
         )
         if strict and runtime.problems:
             raise DocumentError(runtime.problems)
@@ -350,6 +356,7 @@ class Runtime:
         user: str = "",
         caller: str = "",
         correlation: str = "",
+        client: Client | None = None,
     ) -> Session:
         """An isolated session: mock state, counters and time of its own, and the same `call`.
 
@@ -362,9 +369,10 @@ class Runtime:
             user: On whose behalf it calls.
             caller: Which agent or program calls.
             correlation: Ties its calls to those of other systems.
+            client: Fulfils its calls of tools in mode `client`; the runtime's unless given.
 
         Raises:
-            ConfigurationError: There is no such toolset.
+            ConfigurationError: There is no such toolset, or `client` is no function.
         """
         if toolset is not None:
             registry = (self.registry if registry is None else registry).within(toolset)
@@ -377,6 +385,7 @@ class Runtime:
             user=user,
             caller=caller,
             correlation=correlation,
+            client=self._client if client is None else client,
         )
 
     def chain_for(self, tool: Descriptor) -> Chain:

@@ -5,7 +5,7 @@ They are named tuples, which cost a sixth of a frozen dataclass when the command
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -14,6 +14,7 @@ from toolcrib.errors import error_for
 from toolcrib.pointers import file_and_line, keys_of
 
 if TYPE_CHECKING:
+    from toolcrib.executors.client.calls import ClientCall
     from toolcrib.protocols import Files, Session
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
@@ -584,6 +585,10 @@ class Descriptor(NamedTuple):
     origin: Origin = Origin()
 
 
+Client: TypeAlias = "Callable[[ClientCall], Awaitable[JSON | Result]]"
+"""Fulfils the calls of tools in mode `client`: a coroutine function that answers a value, or a Result."""
+
+
 class CallContext(NamedTuple):
     """Who calls, and within what. Shared by the calls of one session and caller.
 
@@ -596,6 +601,7 @@ class CallContext(NamedTuple):
         trace: Trace headers to pass on (W3C trace context).
         passthrough: Whether a mock may hand these calls on to another binding of its tool.
         emit: Receives what arrives before the result.
+        client: Fulfils calls of tools in mode `client`; None where nobody does.
     """
 
     session: Session
@@ -606,6 +612,7 @@ class CallContext(NamedTuple):
     trace: Mapping[str, str] = NOTHING
     passthrough: bool = False
     emit: Callable[[Progress | Partial], None] = lambda _event: None
+    client: Client | None = None
 
 
 class Kept(NamedTuple):

@@ -112,6 +112,8 @@ class Session(Protocol):
 class BoundTool(Protocol):
     """A descriptor's binding, compiled once: ready to be called any number of times.
 
+    One member more may be there: `timeout`, the deadline of a call in seconds, in place of the descriptor's.
+
     Attributes:
         waits: Whether a call may take time (then a deadline stands around it).
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from toolcrib.clock import RealClock
@@ -15,6 +16,7 @@ from toolcrib.model import (
     NOTHING,
     Call,
     CallContext,
+    Client,
     Descriptor,
     Outcome,
     Partial,
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from toolcrib.store import Store
 
 T = TypeVar("T")
+
+NO_GRANTS: frozenset[str] = frozenset()
+"""Nothing was permitted beforehand."""
 
 
 class Chain(NamedTuple):
@@ -162,6 +167,7 @@ class Session:
         user: str,
         caller: str,
         correlation: str,
+        client: Client | None = None,
     ) -> None:
         self.id = id
         self.seed = seed
@@ -179,6 +185,7 @@ class Session:
             caller=caller,
             correlation=correlation,
             passthrough=runtime.passthrough,
+            client=_checked(client),
         )
 
     @property
@@ -210,6 +217,8 @@ class Session:
         arguments: Mapping[str, JSON] | None = None,
         *,
         trace: Mapping[str, str] = NOTHING,
+        grants: AbstractSet[str] = NO_GRANTS,
+        client: Client | None = None,
     ) -> Coroutine[Any, Any, Result]:
         """Call a tool: `await session.call(...)`.
 
@@ -219,13 +228,24 @@ class Session:
             name: Name of the tool.
             arguments: JSON values by name; None is the empty object.
             trace: Trace headers to pass on (W3C trace context).
+            grants: Permissions that were given for this call.
+            client: Fulfils the call if its tool is in mode `client`; the session's unless given.
 
         Raises:
             ClosedRuntime: The runtime was closed.
-            ConfigurationError: `name` is no text.
+            ConfigurationError: `name` is no text, or `client` no function.
             asyncio.CancelledError: The caller's task was cancelled.
         """
-        return self._call(name, arguments, self._context._replace(trace=trace) if trace else self._context)
+        if trace is NOTHING and grants is NO_GRANTS and client is None:  # almost every call
+            return self._call(name, arguments, self._context)
+        return self._call(name, arguments, self._context_with(trace, grants, client))
+
+    def _context_with(
+        self, trace: Mapping[str, str], grants: AbstractSet[str], client: Client | None
+    ) -> CallContext:
+        context = self._context
+        mine = context.client if client is None else _checked(client)
+        return context._replace(trace=trace, grants=context.grants.union(grants), client=mine)
 
     def call_at_once(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result | None:
         """`call` without an event loop, for a call that never waits; None, and no call, for one that may.
@@ -259,6 +279,8 @@ class Session:
         arguments: Mapping[str, JSON] | None = None,
         *,
         trace: Mapping[str, str] = NOTHING,
+        grants: AbstractSet[str] = NO_GRANTS,
+        client: Client | None = None,
     ) -> AsyncIterator[Progress | Partial | Result]:
         """Call a tool and watch it: what arrives before the result, then exactly one Result.
 
@@ -268,11 +290,13 @@ class Session:
             name: Name of the tool.
             arguments: JSON values by name; None is the empty object.
             trace: Trace headers to pass on (W3C trace context).
+            grants: Permissions that were given for this call.
+            client: Fulfils the call if its tool is in mode `client`; the session's unless given.
         """
         import asyncio  # noqa: PLC0415 -- a call that never waits needs none of it
 
         arrived: asyncio.Queue[Progress | Partial | None] = asyncio.Queue()
-        context = self._context._replace(emit=arrived.put_nowait, trace=trace)
+        context = self._context_with(trace, grants, client)._replace(emit=arrived.put_nowait)
         task = asyncio.ensure_future(self._call(name, arguments, context))
         task.add_done_callback(lambda _task: arrived.put_nowait(None))
         try:
@@ -362,6 +386,15 @@ class Session:
             given = dict(given)
         number = f"{self.id}-{next(self._runtime.call_numbers)}"
         return tuple.__new__(Call, (chain.tool, given, context, number, 1, None, None))
+
+
+def _checked(client: Client | None) -> Client | None:
+    if client is None or callable(client):
+        return client
+    raise ConfigurationError(
+        f"a client is a coroutine function, and a `{type(client).__name__}` can't be called",
+        hint="write `async def client(call): ...`, and give it without brackets",
+    )
 
 
 def _name(name: object) -> str:

@@ -13,7 +13,8 @@ def layer(tool: Descriptor, bound: BoundTool) -> Middleware | None:
     """The layer of a tool; None where a call never waits."""
     if not bound.waits:
         return None
-    seconds = tool.timeout
+    own: float | None = getattr(bound, "timeout", None)
+    seconds = tool.timeout if own is None else own
 
     async def deadline(call: Call, call_next: CallNext) -> Result:
         clock = call.context.session.clock

@@ -57,6 +57,7 @@ class Faulted:
         waits: True.
         origin: What its calls share with those of other tools.
         repeatable: Whether an attempt that failed may be made again without a second effect.
+        timeout: Deadline of a call in seconds; None for that of the descriptor.
         faults: What can go wrong, the first that is due counts.
     """
 
@@ -66,6 +67,7 @@ class Faulted:
         said = tool.annotations.idempotent or tool.annotations.read_only
         self.origin: str = getattr(bound, "origin", f"{tool.mode}:{tool.name}")
         self.repeatable: bool = getattr(bound, "repeatable", said)
+        self.timeout: float | None = getattr(bound, "timeout", None)
         self.faults = faults
         self.execute = bound.execute
         self._bound = bound

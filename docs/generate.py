@@ -68,6 +68,15 @@ MCP_NOTE = (
     "It needs the extra `mcp`: `pip install 'toolcrib[mcp]'`."
 )
 
+CLIENT_NOTE = (
+    "The caller gives a coroutine function, `Runtime(client=...)`, `Runtime.session(client=...)` or "
+    "`Session.call(client=...)`, of which the nearest counts. It gets a `ClientCall` (`tool`, `arguments`, `consent`, "
+    "`message`, `categories`, `timeout`) and answers a JSON value or a `Result`, which the output schema judges; or "
+    "`call.decline(reason)`, or `call.defer()`. Where nobody gave one, and where it is deferred, the call ends "
+    "`needs_approval` with the code `client_tool_deferred`; in a model's conversation it waits, and its result is "
+    "given later."
+)
+
 PACK_NOTE = (
     "The file is called `pack.yaml`, `pack.yml` or `pack.json`. How packs are built, needed by others, renamed and "
     "installed: [packs that travel](../how-to/packs.md)."
@@ -88,15 +97,16 @@ OUTCOMES = (
 def pages() -> dict[str, str]:
     """File name -> the whole page."""
     blocks = Executors.installed().blocks()
-    mock, live, mcp = blocks["mock"], blocks["live"], blocks["mcp"]
+    mock, live, mcp, client = (blocks[mode] for mode in ("mock", "live", "mcp", "client"))
     assert isinstance(mock, dict)
     assert isinstance(live, dict)
     assert isinstance(mcp, dict)
+    assert isinstance(client, dict)
     return {
         "descriptor.md": schema_page(
             "Descriptor",
             envelope("descriptor"),
-            f"One block for each mode follows: [mock](mock.md), [live](live.md), [mcp](mcp.md).\n\n{BEYOND}",
+            f"One block for each mode follows: [mock](mock.md), [live](live.md), [mcp](mcp.md), [client](client.md).\n\n{BEYOND}",
         ),
         "mock.md": schema_page(
             "Mode mock",
@@ -106,6 +116,7 @@ def pages() -> dict[str, str]:
         ),
         "live.md": schema_page("Mode live", live, LIVE_NOTE),
         "mcp.md": schema_page("Mode mcp", mcp, MCP_NOTE) + "\n" + written("mcp"),
+        "client.md": schema_page("Mode client", client, CLIENT_NOTE),
         "pack.md": schema_page("Pack", envelope("pack"), PACK_NOTE),
         "project.md": schema_page("Project", envelope("project"), PROJECT_NOTE),
         "scenario.md": schema_page("Scenario", envelope("scenario"), "Matchers: [matchers](matchers.md)."),
@@ -253,7 +264,7 @@ def value_of(example: str) -> Any:
 
 FINER = (
     "`error.code` is the outcome, or finer: the tool's own code, a code of the descriptor's `errors`, or one of "
-    "these of tools that reach out. A failure that may have acted has `details.may_have_acted`."
+    "these of tools that reach out or ask their caller. A failure that may have acted has `details.may_have_acted`."
 )
 
 FINER_CODES = (
@@ -275,6 +286,12 @@ FINER_CODES = (
         "unavailable",
         "A Python hook can't be imported: of `auth`, `elicitation` or `sampling`.",
     ),
+    (
+        "client_tool_deferred",
+        "needs_approval",
+        "The tool is fulfilled by its caller (mode `client`), who gave no client, or deferred the call.",
+    ),
+    ("consent_declined", "denied", "The person who was asked by a `client` tool declined."),
     ("missing_extra", "unavailable", "An extra is needed that is not installed."),
     ("unknown_server", "unavailable", "No MCP server has this name."),
     ("server_down", "unavailable", "The MCP server can't be started, or died before it got the call."),

@@ -9,6 +9,7 @@ import pytest
 
 from toolcrib.engine import Runtime
 from toolcrib.executors import Executors
+from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.generation import Draw, arguments_for
@@ -17,7 +18,7 @@ from toolcrib.loading.sources import load
 from toolcrib.model import Outcome
 from toolcrib.validation import Validator
 
-KINDS = Executors({"live": LiveExecutor, "mock": MockExecutor})
+KINDS = Executors({"client": ClientExecutor, "live": LiveExecutor, "mock": MockExecutor})
 
 EXAMPLES = {
     "assertions-test": {"calculate": "mock", "search": "mock"},
@@ -78,10 +79,10 @@ def test_other_manifests_and_other_files_get_a_notice_each(example):
 
 def test_tools_whose_mode_is_not_there_are_listed_as_unavailable(example):
     name, folder = example
-    with Runtime.open(folder, executors=KINDS) as runtime:
+    with Runtime.open(folder, executors=(kinds := Executors({"mock": MockExecutor}))) as runtime:
         unavailable = {tool.name for tool in runtime.registry.values() if runtime.unavailable(tool)}
         warned = {problem.code for problem in runtime.problems if problem.severity == "warning"}
-    missing = {tool for tool, mode in EXAMPLES[name].items() if mode not in KINDS.modes}
+    missing = {tool for tool, mode in EXAMPLES[name].items() if mode not in kinds.modes}
     assert unavailable == missing
     assert warned == ({"mode_not_installed"} if missing else set())
 
@@ -105,9 +106,24 @@ def test_every_mocked_tool_answers_and_its_answer_fits(example):
                 assert Validator(tool.output_schema).is_valid(result.value)
 
 
-def test_a_tool_whose_mode_is_not_there_answers_so(shared_data):
-    with Runtime.open(shared_data / "promptkit-examples" / "client-tools", executors=KINDS) as tools:
-        assert tools.call_sync("get_location", {"accuracy": "high"}).outcome is Outcome.UNAVAILABLE
+async def test_a_tool_of_the_client_is_fulfilled_by_one_or_mocked(shared_data):
+    folder = shared_data / "promptkit-examples" / "client-tools"
+    async with Runtime.open(folder, executors=KINDS) as tools:
+        waiting = await tools.call("get_location", {"accuracy": "high"})
+        assert waiting.error.code == "client_tool_deferred"
+        assert waiting.error.details == {
+            "consent": True,
+            "message": "Allow location access?",
+            "categories": ["location"],
+            "timeout": "5s",
+        }
+
+        async def refuse(call):
+            return call.decline("not today")
+
+        assert (await tools.session(client=refuse).call("get_location", {})).outcome is Outcome.DENIED
+    async with Runtime.open(folder, executors=KINDS, mode="mock") as tools:
+        assert (await tools.call("get_location", {})).value == {"lat": 37.7749, "lng": -122.4194}
 
 
 # What the live tools would send; what comes of it stands in test_public_api_shapes.py.

@@ -19,6 +19,7 @@ from toolcrib.errors import ExpressionError, Problem, did_you_mean, near_misses
 from toolcrib.loading.documents import Document
 from toolcrib.loading.endpoints import put_endpoint, put_http
 from toolcrib.loading.files import read_text
+from toolcrib.loading.fulfilled import put_client
 from toolcrib.loading.gotemplates import translate
 from toolcrib.loading.icons import own_icon
 from toolcrib.loading.marks import pointer_of
@@ -315,6 +316,11 @@ class _Form:
         put_http(self, item, self._value.get("input_schema"), place)
         return True
 
+    def client(self, item: JSON, place: str) -> bool:
+        if isinstance(item, dict):
+            put_client(self, item, place)
+        return isinstance(item, dict)
+
     def annotations(self, item: JSON, place: str) -> bool:
         """MCP's hints under our names. What says nothing of the tool's effects is kept in the metadata."""
         if not isinstance(item, dict):
@@ -434,6 +440,7 @@ FOREIGN: dict[str, _Turn] = {
 
 SHARED: dict[str, _Turn] = {
     "annotations": _Form.annotations,
+    "client": _Form.client,
     "icons": _Form.icons,
     "mode": _Form.mode,
     "output_schema": _Form.output_schema,

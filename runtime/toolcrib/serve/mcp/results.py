@@ -64,6 +64,8 @@ _SENTENCES: Final[Mapping[Outcome, str]] = {
 }
 
 _FINER: Final[Mapping[str, str]] = {
+    "client_tool_deferred": "the tool is fulfilled by whoever runs the server, and nobody does so now",
+    "consent_declined": "the person who was asked declined the call",
     "rate_limited": "the tool was called too often",
     "result_too_large": "the tool's answer is too large; ask for less",
     "response_too_large": "the tool's answer is too large; ask for less",

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolcrib.matching import Matcher
+from toolcrib.errors import Problem
+from toolcrib.loading.expectations import Names
+from toolcrib.matching import Matcher, compile_matcher, impossible
 from toolcrib.model import JSON, NOTHING
-from toolcrib.rendering import Rendering
+from toolcrib.pointers import pointer_step
+from toolcrib.rendering import Rendering, compile_value
+from toolcrib.text import compact
 from toolcrib.tool_policy import NO_POLICY, ToolPolicy
+
+SEEN = ("user", "results", "turn")
+"""What the expressions of a script may read besides those of the scenario: the last text of the user, tool -> the last
+value that the model was told, and how often the user has spoken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +47,7 @@ class ScriptedCall:
 
     Attributes:
         tool: Name of the tool.
-        args: The arguments.
+        args: The arguments; a text is what the model writes in their place.
         id: Its id; one is made unless given.
         expect_result: Matcher for what the model must be told of it; None for anything.
         pointer: Where it stands in the document.
@@ -81,7 +89,7 @@ class Turn:
 
     Attributes:
         user: What the user says; None where a suspended turn goes on.
-        answers: Tool name or call id -> what is said of its pending call, as written.
+        answers: Tool name or call id -> what is said of its pending call.
         script: What a scripted model answers in this turn.
         client: Tool name -> how the caller fulfils it in this turn, before the agent's own.
         assertions: What must be true of this turn.
@@ -89,9 +97,9 @@ class Turn:
     """
 
     user: Rendering | None = None
-    answers: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    answers: Mapping[str, Rendering] = field(default_factory=lambda: NOTHING)
     script: tuple[Reply, ...] = ()
-    client: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    client: Mapping[str, Rendering] = field(default_factory=lambda: NOTHING)
     assertions: tuple[Assertion, ...] = ()
     pointer: str = ""
 
@@ -126,10 +134,197 @@ class Agent:
     prompt: str = ""
     system: Rendering | None = None
     policy: ToolPolicy = NO_POLICY
-    client: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    client: Mapping[str, Rendering] = field(default_factory=lambda: NOTHING)
     judge: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     script: tuple[Reply, ...] = ()
     turns: tuple[Turn, ...]
     assertions: tuple[Assertion, ...] = ()
     unused_turns: str = "error"
     pointer: str = "/agent"
+
+    @property
+    def scripted_calls(self) -> Iterator[ScriptedCall]:
+        """The calls of all scripts, as written."""
+        for script in (*(turn.script for turn in self.turns), self.script):
+            for reply in script:
+                yield from reply.calls
+
+
+def parse_agent(entry: Mapping[str, Any], names: Names, problems: list[Problem]) -> Agent:
+    """Compile what a scenario says of its agent.
+
+    Args:
+        entry: As the document has it; its shape is right.
+        names: What its expressions may read: what all steps can, and what they have saved.
+        problems: Receives what is wrong with it.
+    """
+    reader = _Reader({**names, **dict.fromkeys(SEEN)}, problems)
+    place = "/agent"
+    told = {key: entry[key] for key in _AS_WRITTEN if key in entry}
+    return Agent(
+        **told,
+        system=reader.rendering(entry, "system", place),
+        policy=_policy(entry, problems),
+        client=reader.renderings(entry, "client", place),
+        script=reader.script(entry, place),
+        turns=tuple(
+            reader.turn(turn, f"{place}/turns/{index}") for index, turn in enumerate(entry.get("turns", ()))
+        ),
+        assertions=reader.assertions(entry, place),
+    )
+
+
+_AS_WRITTEN = ("provider", "model", "base_url", "settings", "prices", "prompt", "judge", "unused_turns")
+"""Keys of an agent whose values are those of the document."""
+
+
+def parse_script(
+    entries: Sequence[Mapping[str, Any]], pointer: str, names: Names, problems: list[Problem]
+) -> tuple[Reply, ...]:
+    """Compile the replies of a scripted model; their shape is right.
+
+    Args:
+        entries: As the document has them.
+        pointer: Where they stand.
+        names: What their expressions may read besides `user`, `results` and `turn`.
+        problems: Receives what is wrong with them.
+    """
+    reader = _Reader({**names, **dict.fromkeys(SEEN)}, problems)
+    return tuple(reader.reply(entry, f"{pointer}/{index}") for index, entry in enumerate(entries))
+
+
+def _policy(entry: Mapping[str, Any], problems: list[Problem]) -> ToolPolicy:
+    if "policy" not in entry:
+        return NO_POLICY
+    from toolcrib.loading.policies import parse_policy  # noqa: PLC0415 -- most agents may do what they like
+
+    return parse_policy(entry["policy"], "/agent/policy", problems)
+
+
+class _Reader:
+    """Compiles the parts of an agent.
+
+    Args:
+        names: What their expressions may read.
+        problems: Receives what is wrong with them.
+    """
+
+    def __init__(self, names: Names, problems: list[Problem]) -> None:
+        self._names = names
+        self._problems = problems
+
+    def turn(self, entry: Mapping[str, Any], pointer: str) -> Turn:
+        """A turn, with its script."""
+        return Turn(
+            user=self.rendering(entry, "user", pointer),
+            answers=self.renderings(entry, "answers", pointer),
+            script=self.script(entry, pointer),
+            client=self.renderings(entry, "client", pointer),
+            assertions=self.assertions(entry, pointer),
+            pointer=pointer,
+        )
+
+    def script(self, entry: Mapping[str, Any], pointer: str) -> tuple[Reply, ...]:
+        """The replies under `script`."""
+        replies = entry.get("script", ())
+        return tuple(self.reply(reply, f"{pointer}/script/{index}") for index, reply in enumerate(replies))
+
+    def reply(self, entry: Mapping[str, Any], pointer: str) -> Reply:
+        """A reply; one that says nothing and calls nothing, or calls in two ways, is told."""
+        self._problems += _contradictions(entry, pointer)
+        alone = [(entry, pointer)] if "call" in entry else []
+        several = [(call, f"{pointer}/calls/{index}") for index, call in enumerate(entry.get("calls", ()))]
+        return Reply(
+            when={key: self._when(key, pattern, pointer) for key, pattern in entry.get("when", {}).items()},
+            reasoning=self.rendering(entry, "reasoning", pointer),
+            say=self.rendering(entry, "say", pointer),
+            calls=tuple(self._call(call, place) for call, place in alone + several),
+            times=entry.get("times", 1),
+            optional=entry.get("optional", False),
+            pointer=pointer,
+        )
+
+    def _call(self, entry: Mapping[str, Any], pointer: str) -> ScriptedCall:
+        expected = None
+        if "expect_result" in entry:
+            place = f"{pointer}/expect_result"
+            expected = compile_matcher(entry["expect_result"], self._problems, place, names=self._names)
+        return ScriptedCall(
+            tool=entry["call"],
+            args=compile_value(entry.get("args", {}), self._names, self._problems, f"{pointer}/args"),
+            id=entry.get("id", ""),
+            expect_result=expected,
+            pointer=pointer,
+        )
+
+    def _when(self, key: str, pattern: JSON, pointer: str) -> Matcher:
+        place = f"{pointer}/when/{key}"
+        faults: list[Problem] = []
+        matcher = compile_matcher(pattern, faults, place, names=self._names)
+        schema, words = _SEEN[key]
+        if not faults and impossible(pattern, schema):
+            message = f"{words}, so it is never {compact(pattern)}"
+            faults.append(Problem(code="never_matches", message=message, pointer=place))
+        self._problems += faults
+        return matcher
+
+    def rendering(self, entry: Mapping[str, Any], key: str, pointer: str) -> Rendering | None:
+        """The value of a key, compiled; None where the key is not there."""
+        if key not in entry:
+            return None
+        return compile_value(entry[key], self._names, self._problems, f"{pointer}/{key}")
+
+    def renderings(self, entry: Mapping[str, Any], key: str, pointer: str) -> dict[str, Rendering]:
+        """The values within an object, compiled."""
+        return {
+            name: compile_value(value, self._names, self._problems, f"{pointer}/{key}/{pointer_step(name)}")
+            for name, value in entry.get(key, {}).items()
+        }
+
+    def assertions(self, entry: Mapping[str, Any], pointer: str) -> tuple[Assertion, ...]:
+        """What must be true."""
+        if not entry.get("assertions"):
+            return ()
+        from toolcrib.loading.assertions import check_assertions  # noqa: PLC0415 -- many kinds, seldom used
+
+        return check_assertions(entry["assertions"], f"{pointer}/assertions", self._problems)
+
+
+def taken(steps: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    """A problem for each step that saves under a name which scripts have for something else."""
+    for index, entry in enumerate(steps):
+        inner = [
+            (f"/steps/{index}/parallel/{place}", call) for place, call in enumerate(entry.get("parallel", ()))
+        ]
+        for pointer, call in [(f"/steps/{index}", entry), *inner]:
+            if call.get("as") in SEEN:
+                message = f"`{call['as']}` is already the name of what the scripts of the agent see"
+                place = f"{pointer}/as"
+                yield Problem(code="duplicate_name", message=message, pointer=place, hint="take another name")
+
+
+_SEEN: Mapping[str, tuple[dict[str, JSON], str]] = {
+    "user": ({"type": "string"}, "`user` is a text"),
+    "turn": ({"type": "integer", "minimum": 1}, "`turn` is a whole number from 1 up"),
+    "reply": ({"type": "integer", "minimum": 1}, "`reply` is a whole number from 1 up"),
+    "replies": ({"type": "integer", "minimum": 0}, "`replies` is a whole number from 0 up"),
+    "results": ({"type": "object"}, "`results` is an object of tools and their values"),
+    "last": ({"type": "object"}, "`last` is an object `{tool, outcome, code, value, text}`"),
+}
+"""What a reply's `when` may look at: its JSON Schema, and what that is in words."""
+
+
+def _contradictions(entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
+    if not entry.keys() & {"say", "reasoning", "call", "calls"}:
+        message = "a reply says something or calls something, and this one does neither"
+        hint = "write `say`, `call` or `calls`; a model that says nothing is `say: ''`"
+        yield Problem(code="missing_key", message=message, pointer=pointer, hint=hint)
+    if {"call", "calls"} <= entry.keys():
+        message = "a reply makes one call (`call`) or several (`calls`)"
+        hint = "move the one into the list"
+        yield Problem(code="wrong_combination", message=message, pointer=f"{pointer}/calls", hint=hint)
+    for key in ("args", "id", "expect_result"):
+        if key in entry and "call" not in entry:
+            message = f"`{key}` belongs to a `call`, and there is none beside it"
+            hint = "move it into the call it is about"
+            yield Problem(code="wrong_combination", message=message, pointer=f"{pointer}/{key}", hint=hint)

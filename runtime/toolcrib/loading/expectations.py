@@ -74,6 +74,8 @@ class Verify:
         kept: Matchers for `store` (collection -> key -> row) and `state` (machine -> state), as far as given.
         budget: Matchers for what all calls took: `calls`, `attempts`, `elapsed`, as far as given.
         unused_rules: What it means that no call used a rule of the scenario's own mocks.
+        final_text: Matcher for what the agent said last; None for anything.
+        stops: Why the agent's last turn ended: any of these; none for whatever reason.
     """
 
     calls: tuple[Made, ...] = ()
@@ -81,6 +83,8 @@ class Verify:
     kept: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
     budget: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
     unused_rules: Literal["error", "warn", "ignore"] = "warn"
+    final_text: Matcher | None = None
+    stops: tuple[str, ...] = ()
 
 
 NO_RULES = Verify()
@@ -142,6 +146,7 @@ _OF_PART: dict[str, dict[str, JSON]] = {
     "attempts": {"type": "integer", "minimum": 0},
     "calls": {"type": "integer", "minimum": 0},
     "elapsed": {"type": "number", "minimum": 0},
+    "final_text": {"type": "string"},
     "state": {"type": "object"},
     "store": {"type": "object"},
     "times": {"type": "integer", "minimum": 0},
@@ -152,6 +157,7 @@ _WORDS = {
     "attempts": "`attempts` is a whole number from 0 up",
     "calls": "`calls` is a whole number from 0 up",
     "elapsed": "`elapsed` is a number of seconds from 0 up",
+    "final_text": "`final_text` is what the agent said last, a text",
     "state": "`state` holds the named states by their names",
     "store": "`store` holds the collections by their names",
     "times": "`times` is a whole number from 0 up",
@@ -168,10 +174,13 @@ def _matcher(part: str, pattern: JSON, pointer: str, names: Names, problems: lis
         faults = [problem._replace(pointer=place + problem.pointer) for problem in found]
         if faults and part in _WORDS and (part not in KEPT or faults[0].pointer == place):
             message = f"{_WORDS[part]}, so it is never {compact(pattern)}"
-            hint = "such as `{NAME: WANTED}`" if part in KEPT else _number_for(pattern)
+            hint = _EXAMPLES.get(part) or _number_for(pattern)
             faults = [faults[0]._replace(message=message, hint=hint)]
     problems += faults
     return matcher
+
+
+_EXAMPLES = {**dict.fromkeys(KEPT, "such as `{NAME: WANTED}`"), "final_text": "such as `{$contains: ORD-1}`"}
 
 
 def _number_for(pattern: JSON) -> str:
@@ -201,12 +210,17 @@ def parse_verification(entry: Mapping[str, Any], names: Names, problems: list[Pr
         part: _matcher(part, pattern, "/verify/budget", names, problems)
         for part, pattern in entry.get("budget", {}).items()
     }
+    stop = entry.get("stop", [])
     return Verify(
         calls=(*required, *forbidden),
         order=order,
         kept=kept,
         budget=budget,
         unused_rules=entry.get("unused_rules", "warn"),
+        final_text=_matcher("final_text", entry["final_text"], "/verify", names, problems)
+        if "final_text" in entry
+        else None,
+        stops=(stop,) if isinstance(stop, str) else tuple(stop),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.clock import START
 from toolcrib.errors import Problem
@@ -22,6 +22,9 @@ from toolcrib.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fault, Fixture
 from toolcrib.pointers import keys_of, pointer_step
 from toolcrib.protocols import Files
 from toolcrib.rendering import Rendering
+
+if TYPE_CHECKING:
+    from toolcrib.loading.agents import Agent
 
 YEARS = range(1000, 9000)
 """Years in which a scenario may start: time zones and virtual time stay within the calendar."""
@@ -47,6 +50,9 @@ class Scenario:
         repeat: How often each combination runs, each time with the next seed.
         steps: The calls, in order.
         verify: What must be true at the end.
+        agent: Who goes on when the steps are done; None for nobody.
+        trials: How often one run is tried.
+        pass_threshold: The share of trials that must be good, 0 to 1.
         origin: Where it came from.
         values: The matrix of one run: key -> its value.
         run: The number of one run among those of its combination, from 1.
@@ -70,6 +76,9 @@ class Scenario:
     repeat: int = 1
     steps: tuple[AnyStep, ...]
     verify: Verify = NO_RULES
+    agent: Agent | None = None
+    trials: int = 1
+    pass_threshold: float = 1.0
     origin: Origin = field(default_factory=Origin)
     values: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     run: int = 1
@@ -107,9 +116,11 @@ def parse_scenario(
     entries = value.get("faults")
     if "faults" not in kept and isinstance(entries, list):
         kept["faults"] = _sound_faults(entries, problems)
-    if "steps" not in kept:
+    if "steps" in value and "steps" not in kept:
         # Without the steps nobody knows what names later expressions may read.
-        kept.pop("verify", None)
+        kept = {key: item for key, item in kept.items() if key not in {"verify", "agent"}}
+    if "agent" in value:
+        kept.setdefault("agent", None)
     # Of a matrix that is refused nobody knows the keys, so no expression is wrong that reads one.
     keys = {"matrix": None} if "matrix" in value and "matrix" not in kept else {}
     origin = Origin(
@@ -151,10 +162,30 @@ def _build(value: Mapping[str, Any], origin: Origin, names: Names, problems: lis
         repeat=repeat,
         steps=tuple(reader.steps(value.get("steps", ()))),
         verify=parse_verification(value.get("verify", {}), reader.names, problems),
+        agent=_agent(value, reader.names, problems),
+        trials=value.get("trials", 1),
+        pass_threshold=value.get("pass_threshold", 1.0),
         origin=origin,
     )
     problems += _goldens(scenario, problems)
     return scenario
+
+
+def _agent(value: Mapping[str, Any], names: Names, problems: list[Problem]) -> Agent | None:
+    if "agent" not in value:
+        for key in {"final_text", "stop"} & value.get("verify", {}).keys():
+            message = "there is no `agent` that could say something or stop"
+            hint = "write `agent`, or leave this out"
+            problems.append(
+                Problem(code="contradiction", message=message, pointer=f"/verify/{key}", hint=hint)
+            )
+        return None
+    if value["agent"] is None:  # its shape is wrong
+        return None
+    from toolcrib.loading.agents import parse_agent, taken  # noqa: PLC0415 -- most scenarios have none
+
+    problems += taken(value.get("steps", ()))
+    return parse_agent(value["agent"], names, problems)
 
 
 def _fixture(value: Mapping[str, Any], origin: Origin, problems: list[Problem]) -> Fixture:

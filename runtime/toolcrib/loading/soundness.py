@@ -14,8 +14,8 @@ def sound(value: dict[str, Any], problems: Sequence[Problem], shape: Shape) -> d
     """The parts of a document whose shape is right.
 
     A key that is unknown is left out alone, at whatever depth. Of any other fault that part is left out which
-    nothing else in the document builds on: a collection, a named state, the guards or effects of a reply from the
-    one at fault on; else the whole top-level key.
+    nothing else in the document builds on: a collection, a named state, a key of an agent or of one of its turns, the
+    guards or effects of a reply from the one at fault on; else the whole top-level key.
 
     Args:
         value: The document.
@@ -30,12 +30,15 @@ def sound(value: dict[str, Any], problems: Sequence[Problem], shape: Shape) -> d
             left = _pruned(left, keys_of(problem.pointer))
     # Without its unknown key an object may lack what it needs, so the rest is judged again.
     left = _without_parts(left, shape.problems(left))
-    return _without(
-        left, [keys_of(problem.pointer)[0] for problem in shape.problems(left) if problem.pointer]
-    )
+    wrong = [problem.pointer for problem in shape.problems(left) if problem.pointer]
+    return _without(left, [keys_of(pointer)[0] for pointer in wrong if pointer not in _MISSED_BY_NOBODY])
 
 
-_NAMED: Final = frozenset({"state", "store"})
+_MISSED_BY_NOBODY: Final = frozenset({"/agent/turns"})
+"""What is checked no further once it is gone; what stands beside it still is."""
+
+
+_NAMED: Final = frozenset({"prompts", "state", "store"})
 """Keys of documents with parts that have names; each is declared for itself."""
 
 _IN_ORDER: Final = frozenset({"effects", "guard"})
@@ -53,6 +56,8 @@ def _without_parts(value: dict[str, Any], problems: Iterable[Problem]) -> dict[s
 def _part_of(path: Sequence[str]) -> Sequence[str]:
     if path[0] in _NAMED:
         return path[:2]
+    if path[0] == "agent":
+        return path[: 4 if path[1:2] == ["turns"] else 2]
     if path[0] in _BLOCKS:
         for depth, key in enumerate(path):
             if key in _IN_ORDER and depth:

@@ -33,7 +33,7 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
         }
     ),
     "pack": frozenset(),
-    "scenario": frozenset({"agent", "cases", "vars"}),
+    "scenario": frozenset({"cases", "vars"}),
     "project": frozenset({"agents", "policy"}),
 }
 """Keys that are reserved and have no effect yet; a document that uses one is refused."""
@@ -49,7 +49,30 @@ def envelope(kind: Kind) -> dict[str, Any]:
     schema: dict[str, Any] = json.loads(text)
     if kind == "project":
         _add_auth(schema)
+    for part in _PARTS.get(kind, ()):
+        _add_part(schema, part)
     return schema
+
+
+_PARTS: Mapping[Kind, tuple[Literal["agent", "policy"], ...]] = {"scenario": ("agent", "policy")}
+"""Parts of documents that have files of their own in this folder."""
+
+
+def part_schema(name: Literal["agent", "policy"]) -> dict[str, Any]:
+    """The schema of a part that several kinds of documents have, or that stands alone in a file."""
+    schema: dict[str, Any] = json.loads(
+        files(__package__).joinpath(f"{name}.json").read_text(encoding="utf-8")
+    )
+    return schema
+
+
+def _add_part(schema: dict[str, Any], name: Literal["agent", "policy"]) -> None:
+    """Put in a part, as the definition of its name, with its own definitions beside it."""
+    part = part_schema(name)
+    schema["$defs"] |= part.pop("$defs")
+    schema["$defs"][name] = {
+        key: value for key, value in part.items() if key not in {"$schema", "$id", "title"}
+    }
 
 
 def _add_auth(schema: dict[str, Any]) -> None:

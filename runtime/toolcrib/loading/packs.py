@@ -15,6 +15,7 @@ from toolcrib.loading.documents import Document
 from toolcrib.loading.fixtures import fixture_of, with_names
 from toolcrib.loading.marks import clipped
 from toolcrib.loading.namespaces import full_name
+from toolcrib.loading.prompts import Prompt, check_prompts, prompts_of
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.soundness import sound
 from toolcrib.loading.toolsets import check_defaults, check_names, check_toolsets, toolsets_of
@@ -39,8 +40,10 @@ class Pack:
         scenarios: Globs of its scenario files, relative to the pack.
         namespace: What stands before `__` in the names of its tools; empty for none.
         toolsets: Named selections of its tools, in order of writing; globs over the names without namespace.
+        prompts: Name -> what instructs a model, in order of writing; globs as in `toolsets`.
         defaults: Key of a descriptor -> value as documents write it, for descriptors that do not say so themselves.
         requires: `toolcrib` -> versions of it that will do, `packs` -> name of a pack -> versions of it.
+        metadata: What else is known of it.
         fixture: What the store of its tools begins with.
         faults: What is wrong with that; it refuses nothing of the pack.
         origin: Where it came from.
@@ -55,8 +58,10 @@ class Pack:
     scenarios: tuple[str, ...] = ("**",)
     namespace: str = ""
     toolsets: tuple[Toolset, ...] = ()
+    prompts: Mapping[str, Prompt] = field(default_factory=lambda: NOTHING)
     defaults: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     requires: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    metadata: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     fixture: Fixture = NO_FIXTURE
     faults: tuple[Problem, ...] = ()
     origin: Origin = field(default_factory=Origin)
@@ -186,7 +191,8 @@ def parse_pack(
         locate=document.position,
     )
     fixture, wrong = fixture_of(said, origin._replace(files=files), said["name"], document)
-    plain |= {"toolsets": toolsets_of(said, origin), "fixture": fixture, "faults": wrong}
+    plain |= {"toolsets": toolsets_of(said, origin), "prompts": prompts_of(said, origin)}
+    plain |= {"fixture": fixture, "faults": wrong}
     return Pack(**plain, origin=origin), problems
 
 
@@ -198,6 +204,7 @@ def _check_pack(said: Mapping[str, Any]) -> Iterator[Problem]:
     """What is wrong with the parts of a pack whose shape is right."""
     yield from check_names(said, ("toolsets",))
     yield from check_toolsets(said.get("toolsets", {}))
+    yield from check_prompts(said.get("prompts", {}))
     yield from check_defaults(said, "")
     needs = said.get("requires", {})
     if "toolcrib" in needs:

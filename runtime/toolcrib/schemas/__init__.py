@@ -54,7 +54,10 @@ def envelope(kind: Kind) -> dict[str, Any]:
     return schema
 
 
-_PARTS: Mapping[Kind, tuple[Literal["agent", "policy"], ...]] = {"scenario": ("agent", "policy")}
+_PARTS: Mapping[Kind, tuple[Literal["agent", "policy"], ...]] = {
+    "pack": ("policy",),
+    "scenario": ("agent", "policy"),
+}
 """Parts of documents that have files of their own in this folder."""
 
 

@@ -1,0 +1,332 @@
+"""Prompts of packs: what instructs a model, with places that are filled in, and what it may do with tools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolcrib.errors import ConfigurationError, ExpressionError, Problem, did_you_mean
+from toolcrib.loading.marks import clipped
+from toolcrib.loading.namespaces import full_name
+from toolcrib.loading.policies import parse_policy
+from toolcrib.loading.toolsets import check_tool_globs
+from toolcrib.model import JSON, NOTHING, Origin
+from toolcrib.pointers import pointer_step
+from toolcrib.text import compact
+from toolcrib.tool_policy import NO_POLICY, ToolPolicy
+
+if TYPE_CHECKING:
+    from toolcrib.loading.packs import Pack
+    from toolcrib.rendering import Rendering
+
+
+class Variable(NamedTuple):
+    """A value that a prompt is filled in with.
+
+    Attributes:
+        name: What the prompt calls it.
+        type: A JSON type: `string`, `number`, `integer`, `boolean`, `object`, `array`.
+        required: Whether it must be given.
+        default: What it is where it is not given; the empty text where nothing is said of that.
+        description: What it is for.
+        values: All that it may be; empty for anything of its type.
+    """
+
+    name: str
+    type: str = "string"
+    required: bool = False
+    default: JSON = ""
+    description: str = ""
+    values: tuple[JSON, ...] = ()
+
+    def fault(self, value: JSON) -> str:
+        """Why a value can't stand for it; empty if it can."""
+        if not _IS[self.type](value):
+            return f"`{self.name}` is of type {self.type}, and {clipped(compact(value))} is not"
+        if self.values and all(compact(value) != compact(each) for each in self.values):
+            listed = ", ".join(compact(each) for each in self.values)
+            return f"`{self.name}` is one of {listed}, and not {clipped(compact(value))}"
+        return ""
+
+
+class Guardrail(NamedTuple):
+    """Something that must be true of what the model says, by the name and parameters of an assertion."""
+
+    type: str
+    params: Mapping[str, JSON] = NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What instructs a model.
+
+    Attributes:
+        name: Its name in the pack.
+        title: What people call it.
+        description: What it is for.
+        version: Its own version.
+        system: The text, with `{{ name }}` where a variable stands.
+        variables: Name -> the variable, in order of writing.
+        tools: Globs of the tools that it is for.
+        policy: What the model may do with tools; `allow` is `tools` where `policy` says nothing of it.
+        settings: The provider's own: `temperature` ...
+        guardrails: What must be true of what the model says.
+        metadata: What else is known of it.
+        pack: Name of its pack.
+        place: `file:line` of where it is written.
+    """
+
+    name: str
+    title: str = ""
+    description: str = ""
+    version: str = ""
+    system: str = ""
+    variables: Mapping[str, Variable] = field(default_factory=lambda: NOTHING)
+    tools: tuple[str, ...] = ("*",)
+    policy: ToolPolicy = NO_POLICY
+    settings: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    guardrails: tuple[Guardrail, ...] = ()
+    metadata: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    pack: str = ""
+    place: str = ""
+
+    def render(self, values: Mapping[str, JSON] = NOTHING) -> str:
+        """The text of the system message.
+
+        Args:
+            values: Name of a variable -> its value.
+
+        Raises:
+            ConfigurationError: Variables are missing or unknown, or a value does not fit; it names all of them. Or the
+                text can't be worked out with these values.
+        """
+        faults = [*self._faults(values)]
+        if faults:
+            hint = "; ".join(dict.fromkeys(hint for _fault, hint in faults if hint))
+            told = "; ".join(fault for fault, _hint in faults)
+            raise ConfigurationError(
+                f"the prompt `{self.name}`: {told}", code="invalid_variables", hint=hint or self._asks_for()
+            )
+        scope = {name: values.get(name, variable.default) for name, variable in self.variables.items()}
+        try:
+            text = _compiled(self.system, self.variables, []).render(scope)
+        except ExpressionError as error:
+            message = f"the prompt `{self.name}` can't be filled in: {error.message}"
+            raise ConfigurationError(message, code="invalid_variables", hint=error.hint) from None
+        return text if isinstance(text, str) else compact(text)
+
+    def _faults(self, values: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:
+        """What is wrong with values, each with its hint."""
+        missing = [name for name, each in self.variables.items() if each.required and name not in values]
+        if missing:
+            listed = ", ".join(f"`{name}`" for name in missing)
+            yield f"no value is given for {listed}", ""
+        for name, value in values.items():
+            if name not in self.variables:
+                yield f"there is no variable `{clipped(name)}`", did_you_mean(name, self.variables)
+            elif fault := self.variables[name].fault(value):
+                yield fault, ""
+
+    def _asks_for(self) -> str:
+        told = (f"{name} ({each.description or each.type})" for name, each in self.variables.items())
+        return f"its variables are: {', '.join(told)}" if self.variables else "it has no variables"
+
+    def within(self, namespace: str) -> Prompt:
+        """The prompt with globs over the names that the tools of its pack have within a namespace."""
+        if not namespace:
+            return self
+
+        def full(globs: Iterable[str]) -> tuple[str, ...]:
+            return tuple(_full(namespace, glob) for glob in globs)
+
+        policy = self.policy
+        changes: dict[str, Any] = {key: full(getattr(policy, key)) for key in _GLOBS}
+        changes["exclusive"] = tuple(full(group) for group in policy.exclusive)
+        changes |= {
+            key: {_full(namespace, glob): item for glob, item in getattr(policy, key).items()}
+            for key in _BY_GLOB
+        }
+        changes["requires_before"] = {
+            _full(namespace, glob): full(names) for glob, names in policy.requires_before.items()
+        }
+        if policy.tool_choice not in _CHOICES:
+            changes["tool_choice"] = full_name(namespace, policy.tool_choice)
+        return replace(self, tools=full(self.tools), policy=replace(policy, **changes))
+
+
+_GLOBS = ("allow", "deny", "ask", "polling", "stop_on_tool")
+_BY_GLOB = ("max_calls_per_tool", "cooldown")
+_CHOICES = frozenset({"auto", "required", "none"})
+
+
+def _full(namespace: str, glob: str) -> str:
+    """A glob over the names of a pack's tools within its namespace; `*` stays all that there is."""
+    return glob if glob == "*" else full_name(namespace, glob)
+
+
+def find_prompt(packs: Sequence[Pack], name: str) -> Prompt:
+    """A prompt of some packs, with the names that the tools of its pack have there.
+
+    Args:
+        packs: The packs (`Runtime.packs`).
+        name: `pack/prompt`, or the name of the prompt alone where only one pack has it.
+
+    Raises:
+        ConfigurationError: There is none of that name, or several packs have one.
+    """
+    found = [(pack, pack.prompts[prompt]) for pack, prompt in _meant(packs, name)]
+    if len(found) == 1:
+        pack, prompt = found[0]
+        return prompt.within(pack.namespace)
+    known = [f"{pack.name}/{each}" for pack in packs for each in pack.prompts]
+    if found:
+        listed = ", ".join(f"`{pack.name}/{prompt.name}`" for pack, prompt in found)
+        message, hint = f"several packs have a prompt `{name}`", f"write which one is meant: {listed}"
+        raise ConfigurationError(message, code="unclear_name", hint=hint)
+    near = did_you_mean(name, [*known, *(each for pack in packs for each in pack.prompts)])
+    those = f"the prompts are: {', '.join(f'`{each}`' for each in known)}" if known else _NO_PROMPTS
+    raise ConfigurationError(
+        f"there is no prompt `{clipped(name)}`", code="unknown_prompt", hint=near or those
+    )
+
+
+_NO_PROMPTS = "no pack has any; write them under `prompts` in `pack.yaml`"
+
+
+def _meant(packs: Iterable[Pack], name: str) -> Iterator[tuple[Pack, str]]:
+    """The packs and names of prompts that a name may mean."""
+    for pack in packs:
+        own = name.removeprefix(f"{pack.name}/")
+        for each in dict.fromkeys((own, name)):
+            if each in pack.prompts:
+                yield pack, each
+                break
+
+
+def _string(value: JSON) -> bool:
+    return isinstance(value, str)
+
+
+def _number(value: JSON) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _integer(value: JSON) -> bool:
+    return _number(value) and float(value).is_integer()  # type: ignore[arg-type]  # it is a number
+
+
+_IS: Mapping[str, Callable[[JSON], bool]] = {
+    "string": _string,
+    "number": _number,
+    "integer": _integer,
+    "boolean": lambda value: isinstance(value, bool),
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+}
+
+
+# From documents.
+
+
+def prompts_of(said: Mapping[str, Any], origin: Origin) -> Mapping[str, Prompt]:
+    """The prompts that a pack writes, by name. Their shape is right."""
+    written = said.get("prompts", {})
+    return MappingProxyType({name: _prompt(name, entry, origin) for name, entry in written.items()})
+
+
+def _prompt(name: str, entry: Mapping[str, Any], origin: Origin) -> Prompt:
+    plain = {
+        key: entry[key]
+        for key in ("title", "description", "version", "system", "settings", "metadata")
+        if key in entry
+    }
+    tools = tuple(entry.get("tools", ("*",)))
+    policy = parse_policy(entry.get("policy", {}), "", [])
+    if "allow" not in entry.get("policy", {}):
+        policy = replace(policy, allow=tools)
+    return Prompt(
+        name=name,
+        **plain,
+        variables=MappingProxyType(
+            {key: _variable(key, each) for key, each in entry.get("variables", {}).items()}
+        ),
+        tools=tools,
+        policy=policy,
+        guardrails=tuple(
+            Guardrail(each["type"], each.get("params", {})) for each in entry.get("guardrails", ())
+        ),
+        pack=origin.pack,
+        place=origin.place(f"/prompts/{pointer_step(name)}"),
+    )
+
+
+def _variable(name: str, entry: Mapping[str, Any]) -> Variable:
+    said = {key: entry[key] for key in ("type", "default", "description") if key in entry}
+    return Variable(
+        name,
+        required=entry.get("required", "default" not in entry),
+        values=tuple(entry.get("values", ())),
+        **said,
+    )
+
+
+_PROMPT_NAME = re.compile(r"[^\s/\x00-\x1f\x7f]([^/\x00-\x1f\x7f]{0,98}[^\s/\x00-\x1f\x7f])?")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_WORDS = frozenset(
+    ["False", "None", "True", "and", "else", "false", "if", "in", "is", "none", "not", "or", "true"]
+)
+"""Words of the expression language, which are no names."""
+
+
+def check_prompts(prompts: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is wrong with the prompts of a pack beyond their shape."""
+    for name, entry in prompts.items():
+        pointer = f"/prompts/{pointer_step(name)}"
+        if not _PROMPT_NAME.fullmatch(name):
+            message = f"`{clipped(name)}` is no name of a prompt"
+            hint = "a name has at most 100 characters, no `/`, and no blanks at its ends"
+            yield Problem(code="wrong_form", message=message, pointer=pointer, hint=hint)
+        yield from check_tool_globs(entry.get("tools", ()), f"{pointer}/tools")
+        yield from _check_policy(entry, pointer)
+        for key, variable in entry.get("variables", {}).items():
+            yield from _check_variable(key, variable, f"{pointer}/variables/{pointer_step(key)}")
+        problems: list[Problem] = []
+        _compiled(entry["system"], entry.get("variables", {}), problems, f"{pointer}/system")
+        yield from problems
+
+
+def _check_policy(entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
+    said = entry.get("policy", {})
+    for key in _GLOBS:
+        yield from check_tool_globs(said.get(key, ()), f"{pointer}/policy/{key}")
+    if "tools" in entry and "allow" in said:
+        message = "`tools` and `allow` of its policy both say which tools the prompt is for"
+        hint = "write `tools`, and leave `allow` out"
+        yield Problem(code="contradiction", message=message, pointer=f"{pointer}/policy/allow", hint=hint)
+
+
+def _check_variable(name: str, entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
+    if not _VARIABLE_NAME.fullmatch(name) or name in _WORDS:
+        message = f"`{clipped(name)}` is no name of a variable"
+        hint = "a name begins with a letter or `_`, goes on with letters, digits and `_`, and is no word of expressions"
+        yield Problem(code="wrong_form", message=message, pointer=pointer, hint=hint)
+    if entry.get("required") and "default" in entry:
+        message = "a variable that must be given needs no `default`"
+        yield Problem(
+            code="contradiction", message=message, pointer=f"{pointer}/default", hint="leave one of them out"
+        )
+    variable = _variable(name, entry)
+    if "default" in entry and (fault := variable.fault(variable.default)):
+        yield Problem(code="wrong_value", message=fault, pointer=f"{pointer}/default")
+    for index, value in enumerate(variable.values):
+        if fault := variable._replace(values=()).fault(value):
+            yield Problem(code="wrong_value", message=fault, pointer=f"{pointer}/values/{index}")
+
+
+def _compiled(text: str, names: Mapping[str, Any], problems: list[Problem], pointer: str = "") -> Rendering:
+    from toolcrib.rendering import compile_value  # noqa: PLC0415 -- most packs have no prompts
+
+    return compile_value(text, names, problems, pointer)

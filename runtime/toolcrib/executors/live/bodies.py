@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from toolcrib.executors.live.multipart import Encoded, check_media_type, compile_multipart, encoded_text
 from toolcrib.executors.live.parameters import Left, compile_entries, filled, steps_of, write_one
 from toolcrib.executors.live.scalars import kind_of
-from toolcrib.executors.live.selecting import Select, compile_select
 from toolcrib.executors.live.sources import (
     ABSENT,
     Arguments,
@@ -20,6 +19,7 @@ from toolcrib.executors.live.sources import (
 )
 from toolcrib.model import JSON
 from toolcrib.pointers import keys_of
+from toolcrib.selecting import Select, compile_select
 from toolcrib.validation.misfits import Misfit
 
 POINTER: Final = "/live/body"

@@ -7,9 +7,9 @@ from collections.abc import Collection
 from typing import Any, NamedTuple, Protocol
 
 from toolcrib.executors.live.links import followed, next_link, parameter_of
-from toolcrib.executors.live.selecting import Select
 from toolcrib.http.draft import Draft
 from toolcrib.model import JSON
+from toolcrib.selecting import Select
 
 _LONGEST = 4096
 _NUMBER = re.compile(r"[0-9]{1,15}")

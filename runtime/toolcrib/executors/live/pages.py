@@ -17,10 +17,10 @@ from toolcrib.executors.live.page_styles import (
     Style,
 )
 from toolcrib.executors.live.reading import Read, Reading
-from toolcrib.executors.live.selecting import Select, compile_select
 from toolcrib.http.draft import Draft
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.pointers import pointer_to
+from toolcrib.selecting import Select, compile_select
 from toolcrib.subschemas import described_names
 
 MAX_PAGES = 10

@@ -1,4 +1,4 @@
-"""JMESPath: how requests and answers are reshaped."""
+"""JMESPath: what requests, answers and assertions look for in values."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Assembler:
     def add(self, delta: Delta) -> Iterator[Delta]:
         """Take a piece; gives on what is new in it.
 
-            In a `CallDelta` that is given on, the slot is the number of the call in the answer, from 0, an id is there
+        In a `CallDelta` that is given on, the slot is the number of the call in the answer, from 0, an id is there
         once, a name is whole, and arguments are text. Half of a character waits for its other half.
         """
         if self.finish is not None:

@@ -172,17 +172,23 @@ def _came_from(pointer: str, moves: Mapping[str, str]) -> str:
 
 
 def parse_documents(
-    source: str, text: str | bytes, *, whole: bool = False, json: bool | None = None
+    source: str,
+    text: str | bytes,
+    *,
+    whole: bool = False,
+    json: bool | None = None,
+    number_keys: bool = False,
 ) -> tuple[list[Document], list[Problem]]:
     """The documents of a text that are without error, and everything that is wrong with the others.
 
     A `source` that ends in `.json` is read as JSON, where a list stands for its elements unless it is
     asked for as a `whole`; any other name as YAML, where `---` divides documents, unless it is said which
-    of the two it is. Problems come placed: file, line and column.
+    of the two it is. With `number_keys` a whole number may be a key, and is its text. Problems come placed:
+    file, line and column.
     """
     as_json = _is_json(source) if json is None else json
     problems = Problems()
-    decoded, found = _read(text, problems, as_json=as_json, whole=whole)
+    decoded, found = _read(text, problems, as_json=as_json, whole=whole, number_keys=number_keys)
     shared = _Text(decoded, as_json=as_json, whole=whole)
     documents = [Document(source, index, line, value, shared) for index, line, value in found]
     return documents, [problem.at(source, problem.line, problem.column) for problem in problems]
@@ -220,13 +226,15 @@ def parse_json(source: str, text: str | bytes) -> tuple[JSON, list[Problem]]:
     return value, [problem.at(source, problem.line, problem.column) for problem in problems]
 
 
-def _read(text: str | bytes, problems: Problems, *, as_json: bool, whole: bool) -> tuple[str, list[Found]]:
+def _read(
+    text: str | bytes, problems: Problems, *, as_json: bool, whole: bool, number_keys: bool = False
+) -> tuple[str, list[Found]]:
     decoded = ""
     try:
         decoded = _decoded(text, problems)
         if as_json:
             return decoded, jsontext.read_json(decoded, problems, whole=whole)
-        return decoded, yamltext.read_yaml(decoded, problems)
+        return decoded, yamltext.read_yaml(decoded, problems, number_keys=number_keys)
     except Stopped:
         return decoded, []
 

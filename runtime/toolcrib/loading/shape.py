@@ -96,7 +96,7 @@ class Shape:
         if self._kind == "descriptor":
             known = _without_foreign_blocks(known, self._schema["properties"])
         faults = self._validator.faults(known, most=MOST)
-        problems += _once([self._in_own_words(fault) or _told(fault) for fault in faults])
+        problems += _once([self._in_own_words(fault) or told(fault) for fault in faults])
         if len(faults) == MOST:
             message = f"{MOST} faults were found; what else is wrong was not looked at"
             problems.append(Problem(code=TOO_MANY, message=message, hint="mend these first"))
@@ -113,7 +113,7 @@ class Shape:
             return self._name(fault)
         if fault.keyword == "type" and fault.expected == _TEXT and self._wants_quotes(fault.path):
             hint = "write it in quotes, as a text" if _BARE.fullmatch(fault.got) else ""
-            return _told(fault)._replace(hint=hint)
+            return told(fault)._replace(hint=hint)
         alone = fault.keyword == "oneOf"
         if not alone and (_CODES.get(fault.keyword) not in _OF_FORMS or not fault.hint):
             return None
@@ -138,7 +138,7 @@ class Shape:
         for site in self._index.at(fault.path[:-1]):
             message = site.get("errorMessage")
             if isinstance(message, str) and site.get("patternProperties") is not None:
-                return _told(fault)._replace(hint=message)
+                return told(fault)._replace(hint=message)
         return None
 
     def _without_later_keys(self, value: JSON) -> tuple[JSON, list[Problem]]:
@@ -183,7 +183,8 @@ def _wants(site: Site, path: Path) -> bool:
     return isinstance(names, list) and bool(path) and path[-1] in names
 
 
-def _told(fault: Fault) -> Problem:
+def told(fault: Fault) -> Problem:
+    """A fault as a problem of a document, with its pointer there."""
     code = _CODES.get(fault.keyword, "wrong_value")
     name = fault.path[-1] if fault.path else ""
     message = f"expected {fault.expected}, got {fault.got}"

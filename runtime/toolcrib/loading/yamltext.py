@@ -77,9 +77,10 @@ _DROPPED: Final = _Dropped()
 class _Builder:
     """Builds the documents of one text from its events."""
 
-    def __init__(self, text: str, problems: Problems) -> None:
+    def __init__(self, text: str, problems: Problems, *, number_keys: bool = False) -> None:
         self.text = text
         self.problems = problems
+        self.number_keys = number_keys
         self.documents: list[Found] = []
         self.bangs = "!" in text
         self.halves = _SURROGATE_ESCAPE.search(text) is not None
@@ -245,7 +246,7 @@ class _Builder:
             self.report(event, "merge_key_refused", message, self.path(text), hint="write the keys out")
             return _DROPPED
         value = self.plain(event, text)
-        if isinstance(value, str):
+        if isinstance(value, str) or (self.number_keys and type(value) is int):
             return self.new_key(event, text)
         kind = "null" if value is None else "a boolean" if isinstance(value, bool) else "a number"
         message = f"the key `{clipped(text)}` is {kind}; keys are texts"
@@ -311,8 +312,13 @@ class _Builder:
         )
 
 
-def read_yaml(text: str, problems: Problems, loader: type[Any] = LOADER) -> list[Found]:
-    """The documents of a text that are without error; what is wrong goes to `problems`."""
+def read_yaml(
+    text: str, problems: Problems, loader: type[Any] = LOADER, *, number_keys: bool = False
+) -> list[Found]:
+    """The documents of a text that are without error; what is wrong goes to `problems`.
+
+    With `number_keys` a whole number may be a key, and is its text.
+    """
     if "%TAG" in text and (directive := _TAG_DIRECTIVE.search(text)):
         line = text.count("\n", 0, directive.start()) + 1
         problems.report(
@@ -328,12 +334,14 @@ def read_yaml(text: str, problems: Problems, loader: type[Any] = LOADER) -> list
     if not text.isascii() and _refuse_character(text, problems):
         return []
     everyday = read_everyday(text, loader)
-    return read_with_care(text, problems, loader) if everyday is None else everyday
+    return read_with_care(text, problems, loader, number_keys=number_keys) if everyday is None else everyday
 
 
-def read_with_care(text: str, problems: Problems, loader: type[Any] = LOADER) -> list[Found]:
+def read_with_care(
+    text: str, problems: Problems, loader: type[Any] = LOADER, *, number_keys: bool = False
+) -> list[Found]:
     """The same for whatever text; `read_everyday` is quicker where nothing is unusual."""
-    builder = _Builder(text, problems)
+    builder = _Builder(text, problems, number_keys=number_keys)
     try:
         builder.build(_events(text, loader))
     except Stopped:

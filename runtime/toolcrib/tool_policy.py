@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
 
+from toolcrib.errors import Problem, did_you_mean
 from toolcrib.model import NOTHING
 
 
@@ -18,19 +22,19 @@ class ToolPolicy:
         deny: Globs of those that are not, whatever `allow` says.
         ask: Globs of those whose calls wait for an approval.
         max_rounds: Requests to the model in one turn.
-        max_calls: Calls in the conversation.
+        max_calls: Calls in the conversation that reach their tools; so for the next three.
         max_calls_per_turn: Calls between two messages of the user.
-        max_calls_per_tool: Tool glob -> calls in the conversation; the first that fits counts.
+        max_calls_per_tool: Tool glob -> calls of each tool in the conversation; the first that fits counts.
         max_calls_per_minute: Calls in any 60 seconds of the session's clock.
         max_parallel: Calls under way at once.
-        max_identical: Equal calls one after another; a tool of `polling` is not counted.
+        max_identical: Equal calls one after another in a turn; a tool of `polling` is not counted.
         polling: Globs of the tools that are asked the same again and again.
-        max_failures: Calls of one tool, one after another, that fail for one cause.
+        max_failures: Calls of one tool that fail for one cause in a turn, with none that ends well between them.
         max_cost: US dollars in the conversation.
-        stop_on_tool: Globs of the tools after whose call the turn ends.
-        requires_before: Tool glob -> tools of which each must have been called well before.
+        stop_on_tool: Globs of the tools after whose call the turn ends, once one has ended well.
+        requires_before: Tool glob -> tools (or globs) of which each must have been called well before, in an earlier round.
         exclusive: Groups of tool globs; who has called a tool of one member may call no tool of another.
-        cooldown: Tool glob -> seconds between two calls of a tool.
+        cooldown: Tool glob -> seconds between the beginnings of two calls of a tool; the first that fits counts.
     """
 
     tool_choice: str = "auto"
@@ -55,3 +59,128 @@ class ToolPolicy:
 
 NO_POLICY = ToolPolicy()
 """What holds where nobody says anything."""
+
+
+def check_policy(policy: ToolPolicy, tools: Collection[str] | None = None) -> list[Problem]:
+    """What is wrong with a policy, all at once; pointers lead into the policy.
+
+    Args:
+        policy: The policy.
+        tools: The names of all tools, of which its globs must fit some; None where nobody knows them.
+    """
+    problems = [*_check_values(policy)]
+    if problems or tools is None:
+        return problems
+    return [*_check_names(policy, tools), *_check_choice(policy, tools)]
+
+
+_GLOBS = ("allow", "deny", "ask", "polling", "stop_on_tool")
+_LEAST = {
+    "max_rounds": 1,
+    "max_calls": 0,
+    "max_calls_per_turn": 0,
+    "max_calls_per_minute": 0,
+    "max_parallel": 1,
+    "max_identical": 1,
+    "max_failures": 1,
+}
+_ALWAYS = ("max_rounds", "max_parallel")
+
+
+def _check_values(policy: ToolPolicy) -> Iterator[Problem]:
+    for key in _GLOBS:
+        yield from _check_globs(getattr(policy, key), f"/{key}")
+    for glob, needs in policy.requires_before.items():
+        yield from _check_globs(needs, f"/requires_before/{glob}")
+    for number, group in enumerate(policy.exclusive):
+        yield from _check_globs(group, f"/exclusive/{number}")
+    for key, least in _LEAST.items():
+        value = getattr(policy, key)
+        if value is not None or key in _ALWAYS:
+            yield from _check_number(value, f"/{key}", least, _is_count)
+    for glob, most in policy.max_calls_per_tool.items():
+        yield from _check_number(most, f"/max_calls_per_tool/{glob}", 0, _is_count)
+    for glob, rest in policy.cooldown.items():
+        yield from _check_number(rest, f"/cooldown/{glob}", 0, _is_amount)
+    if policy.max_cost is not None:
+        yield from _check_number(policy.max_cost, "/max_cost", 0, _is_amount)
+
+
+def _check_globs(globs: Any, pointer: str) -> Iterator[Problem]:
+    """One text for a list of texts is refused: each of its letters would count, and a `*` fits every tool."""
+    if isinstance(globs, str):
+        hint = f"write `({globs!r},)`"
+        yield Problem(code="wrong_type", message=f"`{globs}` is one text", pointer=pointer, hint=hint)
+    elif not all(isinstance(glob, str) and glob for glob in globs):
+        yield Problem(code="wrong_type", message="a glob is a text that is not empty", pointer=pointer)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _check_number(value: Any, pointer: str, least: int, fits: Callable[[object], bool]) -> Iterator[Problem]:
+    if not fits(value) or value < least:
+        kind = "a whole number" if fits is _is_count else "a number"
+        message = f"expected {kind} of at least {least}, got {value!r}"
+        yield Problem(code="out_of_range", message=message, pointer=pointer)
+
+
+def _check_names(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem]:
+    """Globs that fit no tool; `*` may stand for no tool at all."""
+    for pointer, glob in _named(policy):
+        if glob != "*" and glob not in tools and not any(fnmatchcase(name, glob) for name in tools):
+            near = did_you_mean(glob.strip("*?"), tools)
+            plain = not any(mark in glob for mark in "*?[")
+            yield Problem(
+                code="unknown_tool" if plain else "idle_glob",
+                message=f"there is no tool `{glob}`" if plain else f"`{glob}` fits no tool",
+                pointer=pointer,
+                hint=near or "write the name of a tool, or a glob over names",
+            )
+
+
+def _named(policy: ToolPolicy) -> Iterator[tuple[str, str]]:
+    """Every glob, and where it stands."""
+    for key in _GLOBS:
+        yield from ((f"/{key}/{number}", glob) for number, glob in enumerate(getattr(policy, key)))
+    for key in ("max_calls_per_tool", "requires_before", "cooldown"):
+        yield from ((f"/{key}/{glob}", glob) for glob in getattr(policy, key))
+    for glob, needs in policy.requires_before.items():
+        yield from ((f"/requires_before/{glob}/{number}", need) for number, need in enumerate(needs))
+    for number, group in enumerate(policy.exclusive):
+        yield from ((f"/exclusive/{number}/{place}", glob) for place, glob in enumerate(group))
+
+
+CHOICES = ("auto", "required", "none")
+"""What `tool_choice` can be besides the name of a tool."""
+
+
+def _check_choice(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem]:
+    choice = policy.tool_choice
+    if choice in CHOICES:
+        return
+    if choice not in tools:
+        hint = (
+            did_you_mean(choice, [*CHOICES, *tools])
+            or "write `auto`, `required`, `none`, or the name of a tool"
+        )
+        message = f"`{choice}` is no choice and no tool"
+        yield Problem(code="unknown_tool", message=message, pointer="/tool_choice", hint=hint)
+    elif not allows(policy, choice):
+        message = f"`{choice}` must be called first, and may not be called"
+        hint = "take it out of `deny`, or choose another"
+        yield Problem(code="tool_not_allowed", message=message, pointer="/tool_choice", hint=hint)
+
+
+def allows(policy: ToolPolicy, tool: str) -> bool:
+    """Whether a tool is offered, and may be called."""
+    return _fits(tool, policy.allow) and not _fits(tool, policy.deny)
+
+
+def _fits(tool: str, globs: Collection[str]) -> bool:
+    return any(fnmatchcase(tool, glob) for glob in globs)

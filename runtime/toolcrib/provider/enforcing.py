@@ -1,0 +1,297 @@
+"""A policy, enforced: what it says of each call, in the order in which a model asks for them.
+
+Everything is worked out of the records of the calls so far, so a conversation that another process goes on with is
+judged as if it had never stopped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import NamedTuple, TypeVar
+
+from toolcrib.clock import format_duration
+from toolcrib.model import JSON, Outcome, Result
+from toolcrib.provider.conversations import CallRecord, Stop
+from toolcrib.provider.messages import ToolCall
+from toolcrib.text import canonical
+from toolcrib.tool_policy import ToolPolicy, allows
+
+T = TypeVar("T")
+
+MINUTE = 60.0
+
+_MOST_NAMES = 10_000
+"""Names whose rules are remembered; a model may make up any number of them."""
+
+
+class Rules(NamedTuple):
+    """What a policy says of one tool, whatever was called before.
+
+    Attributes:
+        allowed: Whether it is offered, and may be called.
+        asks: Whether its calls wait for an approval.
+        polls: Whether it may be asked the same again and again.
+        stops: Whether the turn ends after a call that ended well.
+        most: Calls in the conversation; None for any number.
+        before: Globs; a tool of each must have been called well before.
+        places: Which glob of which exclusive groups it fits: pairs of numbers.
+        rest: Seconds between two of its calls.
+    """
+
+    allowed: bool
+    asks: bool
+    polls: bool
+    stops: bool
+    most: int | None
+    before: tuple[str, ...]
+    places: tuple[tuple[int, int], ...]
+    rest: float
+
+
+class Rulebook:
+    """A policy by tool.
+
+    Attributes:
+        policy: The policy.
+    """
+
+    def __init__(self, policy: ToolPolicy, own: str = "") -> None:
+        """Hold a policy.
+
+        Args:
+            policy: The policy.
+            own: A tool that the loop itself brings along: it may always be called, as far as the bounds allow.
+        """
+        self.policy = policy
+        self._known: dict[str, Rules] = {own: self._made(own)._replace(allowed=True, asks=False, polls=True)}
+
+    def of(self, tool: str) -> Rules:
+        """What it says of a tool."""
+        rules = self._known.get(tool)
+        if rules is None:
+            rules = self._made(tool)
+            if len(self._known) < _MOST_NAMES:
+                self._known[tool] = rules
+        return rules
+
+    def _made(self, tool: str) -> Rules:
+        policy = self.policy
+        return Rules(
+            allowed=allows(policy, tool),
+            asks=_fits(tool, policy.ask),
+            polls=_fits(tool, policy.polling),
+            stops=_fits(tool, policy.stop_on_tool),
+            most=_first(tool, policy.max_calls_per_tool),
+            before=tuple(
+                need
+                for glob, needs in policy.requires_before.items()
+                if fnmatchcase(tool, glob)
+                for need in needs
+            ),
+            places=tuple(
+                (group, place)
+                for group, globs in enumerate(policy.exclusive)
+                for place in [next((at for at, glob in enumerate(globs) if fnmatchcase(tool, glob)), None)]
+                if place is not None
+            ),
+            rest=_first(tool, policy.cooldown) or 0.0,
+        )
+
+
+def _fits(tool: str, globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(tool, glob) for glob in globs)
+
+
+def _first(tool: str, by_glob: Mapping[str, T]) -> T | None:
+    return next((value for glob, value in by_glob.items() if fnmatchcase(tool, glob)), None)
+
+
+class _Begun(NamedTuple):
+    """A call of this round that was let through, and of which nobody knows yet what becomes of it."""
+
+    tool: str
+    at: float
+
+
+class Ledger:
+    """What was called so far, and what may be called next.
+
+    A call counts against a bound once it has reached its tool, or is on its way: arguments that don't fit, unknown
+    tools and refused calls spend nothing. What repeats itself and what fails counts within a turn.
+
+    Attributes:
+        exceeded: The bound that a call of the round has exceeded; no later call of it is made.
+    """
+
+    def __init__(self, rulebook: Rulebook, records: Iterable[CallRecord], turn: int) -> None:
+        self.exceeded: Stop | None = None
+        self._rulebook = rulebook
+        self._turn = turn
+        self._total = self._of_turn = 0
+        self._of_tool: Counter[str] = Counter()
+        self._times: deque[float] = deque()
+        self._last: dict[str, float] = {}
+        self._well: set[str] = set()
+        self._taken: defaultdict[int, dict[int, str]] = defaultdict(dict)
+        self._failures: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._begun: list[_Begun] = []
+        self._same: tuple[str, str] | None = None
+        self._times_same = 0
+        for record in records:
+            if record.turn == turn:
+                self._ask(record.tool, record.arguments)
+            self._fold(record)
+
+    def judge(self, call: ToolCall, now: float, *, known: bool, only: str | None = None) -> Result | None:
+        """What is wrong with a call that a model asks for; None where it may be made, and then it counts.
+
+        Args:
+            call: The call, of the tool that it is for.
+            now: Seconds since 1970, on the session's clock.
+            known: Whether there is such a tool; one that there is not is nobody's to allow.
+            only: The one tool that may be called in this round, empty for none; None for all.
+        """
+        self._ask(call.name, call.arguments)
+        return self._judged(call, now, known=known, only=only, new=True)
+
+    def judge_again(self, call: ToolCall, now: float) -> Result | None:
+        """The same of a call that was asked for before, and has been approved since."""
+        return self._judged(call, now, known=True, only=None, new=False)
+
+    def settle(self, records: Iterable[CallRecord]) -> None:
+        """The calls of the round have ended, or wait for somebody; in the order of the calls."""
+        self._begun.clear()
+        for record in records:
+            self._fold(record)
+
+    def exceed(self, bound: Stop, why: str) -> Result:
+        """The result of the call that exceeds a bound, and with it the end of the round's calls."""
+        self.exceeded = bound
+        return Result.failed(Outcome.LIMIT_EXCEEDED, f"not called: {why}", code=bound.value)
+
+    def _judged(
+        self, call: ToolCall, now: float, *, known: bool, only: str | None, new: bool
+    ) -> Result | None:
+        if self.exceeded is not None:
+            return self.exceed(self.exceeded, f"the turn has ended (`{self.exceeded}`)")
+        if (ended := self._worn_out(call.name, repeats=new)) is not None:
+            return ended
+        if not known:
+            return None
+        rules = self._rulebook.of(call.name)
+        refusal = self._forbidden(call.name, rules, only) or self._out_of_order(call.name, rules, now)
+        refusal = refusal or self._spent(call.name, rules, now)
+        if refusal is None:
+            self._begun.append(_Begun(call.name, now))
+        return refusal
+
+    def _worn_out(self, tool: str, *, repeats: bool) -> Result | None:
+        policy = self._rulebook.policy
+        most = policy.max_identical
+        if repeats and most is not None and self._times_same > most:
+            return self.exceed(
+                Stop.MAX_IDENTICAL,
+                f"the same call of `{tool}` was asked for more than {_times(most)} in a row",
+            )
+        if policy.max_failures is not None and tool in self._failures:
+            (cause, count), *_rest = self._failures[tool].most_common(1)
+            if count >= policy.max_failures:
+                return self.exceed(Stop.MAX_FAILURES, f"`{tool}` has failed {_times(count)} with `{cause}`")
+        return None
+
+    def _forbidden(self, tool: str, rules: Rules, only: str | None) -> Result | None:
+        if not rules.allowed:
+            return _denied("tool_not_allowed", f"`{tool}` may not be called")
+        if only is not None and tool != only:
+            which = f"only `{only}` may" if only else "no tool may"
+            return _denied("tool_not_allowed", f"`{tool}` may not be called now: {which}, in this round")
+        return None
+
+    def _out_of_order(self, tool: str, rules: Rules, now: float) -> Result | None:
+        missing = [need for need in rules.before if not any(fnmatchcase(done, need) for done in self._well)]
+        if missing:
+            first = " and ".join(f"`{need}`" for need in missing)
+            return _denied("call_required_before", f"`{tool}` may be called only after {first} ended well")
+        for group, place in rules.places:
+            other = self._other(group, place)
+            if other:
+                return _denied("exclusive_tools", f"`{tool}` may not be called any more, since `{other}` was")
+        last = max((begun.at for begun in self._begun if begun.tool == tool), default=self._last.get(tool))
+        if last is not None and 0 <= now - last < rules.rest:
+            wait = format_duration(round(rules.rest - (now - last), 3))
+            return _denied("cooldown", f"`{tool}` may be called again in {wait}")
+        return None
+
+    def _other(self, group: int, place: int) -> str:
+        """A tool that was called of another glob of a group; empty for none."""
+        taken = dict(self._taken[group])
+        for begun in self._begun:
+            taken.update({at: begun.tool for of, at in self._rulebook.of(begun.tool).places if of == group})
+        return next((tool for at, tool in taken.items() if at != place), "")
+
+    def _spent(self, tool: str, rules: Rules, now: float) -> Result | None:
+        policy, begun = self._rulebook.policy, len(self._begun)
+        if policy.max_calls is not None and self._total + begun >= policy.max_calls:
+            return self.exceed(Stop.MAX_CALLS, f"the conversation may have {_calls(policy.max_calls)}")
+        most = policy.max_calls_per_turn
+        if most is not None and self._of_turn + begun >= most:
+            return self.exceed(Stop.MAX_CALLS_PER_TURN, f"one turn may have {_calls(most)}")
+        if rules.most is not None and self._calls_of(tool) >= rules.most:
+            return self.exceed(Stop.MAX_CALLS_PER_TOOL, f"`{tool}` may have {_calls(rules.most)}")
+        most = policy.max_calls_per_minute
+        if most is not None and self._within_a_minute(now) + begun >= most:
+            return self.exceed(Stop.MAX_CALLS_PER_MINUTE, f"one minute may have {_calls(most)}")
+        return None
+
+    def _calls_of(self, tool: str) -> int:
+        return self._of_tool[tool] + sum(begun.tool == tool for begun in self._begun)
+
+    def _within_a_minute(self, now: float) -> int:
+        # A time that is yet to come was told by another clock, in a process before this one.
+        return sum(0 <= now - at < MINUTE for at in self._times)
+
+    def _ask(self, tool: str, arguments: dict[str, JSON] | None) -> None:
+        if self._rulebook.policy.max_identical is None:
+            return
+        if arguments is None or self._rulebook.of(tool).polls:
+            self._same, self._times_same = None, 0
+            return
+        same = (tool, canonical(arguments))
+        self._times_same = self._times_same + 1 if same == self._same else 1
+        self._same = same
+
+    def _fold(self, record: CallRecord) -> None:
+        tool = record.tool
+        if record.reached:
+            self._total += 1
+            self._of_turn += record.turn == self._turn
+            self._of_tool[tool] += 1
+            self._last[tool] = record.at
+            self._remember(record.at)
+            for group, place in self._rulebook.of(tool).places:
+                self._taken[group].setdefault(place, tool)
+        if record.outcome is Outcome.OK:
+            self._well.add(tool)
+            self._failures.pop(tool, None)
+        elif record.outcome is not None and record.turn == self._turn:
+            self._failures[tool][record.code or record.outcome.value] += 1
+
+    def _remember(self, at: float) -> None:
+        if self._rulebook.policy.max_calls_per_minute is not None:
+            self._times.append(at)
+            while at - self._times[0] >= MINUTE:
+                self._times.popleft()
+
+
+def _denied(code: str, message: str) -> Result:
+    return Result.failed(Outcome.DENIED, message, code=code)
+
+
+def _calls(most: int) -> str:
+    return f"no more than {most} call{'' if most == 1 else 's'}" if most else "no calls"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

@@ -15,6 +15,7 @@ OUTSIDE = (
     "executors/mcp/failures.py",
     "hooks.py",
     "model.py",
+    "provider/",
     "vault/__init__.py",
 )
 """No problems are made here; some of them name the codes of exceptions."""

@@ -1,0 +1,56 @@
+"""Scripts of models that are written in Python instead of a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from toolcrib.errors import DocumentError, Problem
+from toolcrib.loading.agents import Turn, parse_script
+from toolcrib.model import JSON
+from toolcrib.rendering import Rendering
+from toolcrib.schemas import envelope
+from toolcrib.validation import Validator
+
+
+def parse_turns(turns: Sequence[Sequence[Mapping[str, Any]]]) -> list[Turn]:
+    """Turns of which only the scripts are known.
+
+    Args:
+        turns: For each message of the user the replies, as documents have them under `script`.
+
+    Raises:
+        DocumentError: Something is wrong with them.
+    """
+    problems = [
+        problem
+        for index, replies in enumerate(turns)
+        for problem in _misshapen([dict(reply) for reply in replies], f"/{index}")
+    ]
+    if problems:
+        raise DocumentError(problems)
+    read = [
+        Turn(user=_SAID, script=parse_script(replies, f"/{index}", {}, problems), pointer=f"/{index}")
+        for index, replies in enumerate(turns)
+    ]
+    if problems:
+        raise DocumentError(problems)
+    return read
+
+
+_SAID = Rendering(constant=True, names=frozenset(), run=lambda _scope: "")
+"""What the user says is not the script's business."""
+
+
+@cache
+def _validator() -> Validator:
+    return Validator(
+        {"type": "array", "items": {"$ref": "#/$defs/scripted_reply"}, "$defs": envelope("scenario")["$defs"]}
+    )
+
+
+def _misshapen(replies: list[JSON], pointer: str) -> Iterator[Problem]:
+    for fault in _validator().faults(replies):
+        message = f"expected {fault.expected}, got {fault.got}"
+        yield Problem(code="wrong_value", message=message, pointer=pointer + fault.pointer, hint=fault.hint)

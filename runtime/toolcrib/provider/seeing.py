@@ -1,0 +1,76 @@
+"""What a model sees of a conversation: all that a scripted one decides by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
+
+from toolcrib.model import JSON, Outcome
+from toolcrib.provider.messages import Message, ToolResult
+
+
+class Sight(NamedTuple):
+    """A conversation, as a script reads it.
+
+    Attributes:
+        user: The last text of the user.
+        turn: How often the user has spoken.
+        reply: The number of the next reply among those since then, from 1.
+        replies: How often the model has replied.
+        results: Tool -> the last value that it answered.
+        last: What was told last of a call: `{tool, outcome, code, value, text}`; None before the first.
+    """
+
+    user: str = ""
+    turn: int = 0
+    reply: int = 1
+    replies: int = 0
+    results: dict[str, JSON] = {}  # noqa: RUF012 -- never changed
+    last: dict[str, JSON] | None = None
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> Sight:
+        """What there is to see in some messages."""
+        user, turn, reply, replies = "", 0, 1, 0
+        results: dict[str, JSON] = {}
+        last: dict[str, JSON] | None = None
+        for message in messages:
+            if message.role == "user":
+                user, turn, reply = message.text, turn + 1, 1
+            elif message.role == "assistant":
+                reply, replies = reply + 1, replies + 1
+            for result in results_in(message):
+                last = told_of(result)
+                if result.outcome is Outcome.OK:
+                    results[result.name] = last["value"]
+        return cls(user, turn, reply, replies, results, last)
+
+
+def results_in(message: Message) -> list[ToolResult]:
+    """What a message tells of calls."""
+    return [part for part in message.parts if isinstance(part, ToolResult)]
+
+
+def told_of(result: ToolResult) -> dict[str, JSON]:
+    """What a model is told of a call: `{tool, outcome, code, value, text}`."""
+    return {
+        "tool": result.name,
+        "outcome": result.outcome.value,
+        "code": result.code,
+        "value": value_of(result.text),
+        "text": result.text,
+    }
+
+
+def value_of(text: str) -> JSON:
+    """The value that a text is JSON of; the text itself where it is none."""
+    try:
+        value: JSON = json.loads(text, parse_constant=_no_json)
+    except (ValueError, RecursionError):
+        return text
+    return value
+
+
+def _no_json(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")

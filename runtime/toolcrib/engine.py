@@ -297,6 +297,11 @@ class Runtime:
         """The tools, as they are now."""
         return self._shelf.registry
 
+    @property
+    def default_session(self) -> Session:
+        """The session of calls that name none."""
+        return self._main
+
     def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Coroutine[Any, Any, Result]:
         """Call a tool in the default session. See `Session.call`."""
         return self._main.call(name, arguments)

@@ -13,6 +13,7 @@ from toolcrib.errors import ConfigurationError
 from toolcrib.model import JSON, NOTHING, Content, Outcome
 from toolcrib.provider.messages import Message, parse_message, parse_messages, user
 from toolcrib.provider.requests import Tokens
+from toolcrib.provider.timeline import Place
 
 
 class Stop(StrEnum):
@@ -55,7 +56,7 @@ class CallRecord(NamedTuple):
         message: Why it did not end `ok`.
         reached: Whether it reached the tool: no policy, no bad arguments stopped it before.
         duration: Seconds on the session's clock.
-        at: When it began, in seconds of the session's clock.
+        at: When it began: seconds since 1970 on the session's clock.
         states: Named states of the session's mocks when it began.
     """
 
@@ -176,6 +177,8 @@ class Conversation(NamedTuple):
         rounds: Requests to the model, of all turns.
         spilled: Handle -> the whole text of a result that was too long to be shown at once.
         model: The model that answered last.
+        seen: How many of the messages the loop has seen, so that its sink has them; those behind are new.
+        place: How far the timeline is.
     """
 
     messages: tuple[Message, ...] = ()
@@ -188,11 +191,15 @@ class Conversation(NamedTuple):
     rounds: int = 0
     spilled: Mapping[str, str] = NOTHING
     model: str = ""
+    seen: int = 0
+    place: Place = Place()
 
     @property
     def text(self) -> str:
-        """What the model said last; empty if its last message asks for calls alone."""
-        return next((each.text for each in reversed(self.messages) if each.role == "assistant"), "")
+        """What the model said last since the user spoke; empty if its last message asks for calls alone."""
+        said = (each for each in reversed(self.messages) if each.role in {"assistant", "user"})
+        last = next(said, None)
+        return last.text if last is not None and last.role == "assistant" else ""
 
     @property
     def turns(self) -> int:
@@ -216,6 +223,8 @@ class Conversation(NamedTuple):
             "rounds": self.rounds,
             "spilled": dict(self.spilled),
             "model": self.model,
+            "seen": self.seen,
+            "place": self.place.as_json(),
         }
 
     @classmethod
@@ -237,8 +246,10 @@ class Conversation(NamedTuple):
                 rounds=value["rounds"],
                 spilled=dict(value["spilled"]),
                 model=value["model"],
+                seen=value["seen"],
+                place=Place.parse(value["place"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             message = f"this is no conversation: {type(error).__name__}: {error}"
             raise ConfigurationError(
                 message, code="invalid_conversation", hint="pass what `Conversation.as_json()` gave"

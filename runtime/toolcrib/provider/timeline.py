@@ -297,10 +297,8 @@ class Timeline:
         }
         if RANKS[news.get("status", known.status)] < RANKS[known.status]:
             del news["status"]
-        if not news:
-            return []
         self._calls[id_] = known._replace(**news)
-        return [self._event("call_updated", known.segment, id=id_, **news)]
+        return [self._event("call_updated", known.segment, id=id_, **news)] if news else []
 
     def _event(self, type_: str, segment: int, **facts: Any) -> Event:
         self._seq += 1

@@ -13,6 +13,7 @@ from toolcrib.provider.requests import (
     TextDelta,
     Tokens,
 )
+from toolcrib.provider.timeline import Event, Segment, Timeline, View
 from toolcrib.tool_policy import ToolPolicy
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "CallRecord",
     "Conversation",
     "Delta",
+    "Event",
     "Finish",
     "Message",
     "Pending",
@@ -29,13 +31,16 @@ __all__ = [
     "Reasoning",
     "ReasoningDelta",
     "Request",
+    "Segment",
     "Stop",
     "Text",
     "TextDelta",
+    "Timeline",
     "Tokens",
     "ToolCall",
     "ToolPolicy",
     "ToolResult",
+    "View",
     "system",
     "user",
 ]

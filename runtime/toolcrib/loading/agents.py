@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from toolcrib.errors import Problem
 from toolcrib.loading.expectations import Names
@@ -13,7 +13,7 @@ from toolcrib.model import JSON, NOTHING
 from toolcrib.pointers import pointer_step
 from toolcrib.rendering import Rendering, compile_value
 from toolcrib.text import compact
-from toolcrib.tool_policy import NO_POLICY, ToolPolicy
+from toolcrib.tool_policy import NO_POLICY, ToolPolicy, renamed
 
 SEEN = ("user", "results", "turn")
 """What the expressions of a script may read besides those of the scenario: the last text of the user, tool -> the last
@@ -26,10 +26,11 @@ class Assertion:
 
     Attributes:
         type: Which kind, by its own name; aliases are settled.
-        params: What it asks for, as written.
+        params: What it asks for, each parameter by its own name.
         message: What it shows, for reports.
         when: What must have happened for it to apply.
         pass_threshold: The share of trials in which it must hold, 0 to 1; None for that of the scenario.
+        scope: What one of a turn sees: `turn`, or `conversation`, which is all as far as it came.
         pointer: Where it stands in the document.
     """
 
@@ -38,6 +39,7 @@ class Assertion:
     message: str = ""
     when: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     pass_threshold: float | None = None
+    scope: Literal["turn", "conversation"] = "turn"
     pointer: str = ""
 
 
@@ -115,8 +117,10 @@ class Agent:
         settings: The provider's own: `temperature` ...
         prices: US dollars per million tokens: `input, output, cached, cache_writes`.
         prompt: Name of a prompt of the pack; empty for none.
+        variables: What the prompt is filled in with, by name.
         system: What instructs it; None where nothing does.
         policy: What it may do with tools.
+        policy_keys: What of it the document says; the rest is that of the prompt, where there is one.
         client: Tool name -> how the caller fulfils it: `grant`, `deny`, `timeout`, `defer`, `{result: ...}`, `{error: ...}`.
         judge: Who judges where a model must: `{provider, model, base_url, settings}`; empty for nobody.
         script: Replies that any turn may use.
@@ -132,8 +136,10 @@ class Agent:
     settings: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     prices: Mapping[str, float] = field(default_factory=lambda: NOTHING)
     prompt: str = ""
+    variables: Mapping[str, Rendering] = field(default_factory=lambda: NOTHING)
     system: Rendering | None = None
     policy: ToolPolicy = NO_POLICY
+    policy_keys: frozenset[str] = frozenset()
     client: Mapping[str, Rendering] = field(default_factory=lambda: NOTHING)
     judge: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     script: tuple[Reply, ...] = ()
@@ -149,6 +155,51 @@ class Agent:
             for reply in script:
                 yield from reply.calls
 
+    @property
+    def _holders(self) -> tuple[Agent | Turn, ...]:
+        return (self, *self.turns)
+
+    @property
+    def fulfilled(self) -> Iterator[tuple[str, str]]:
+        """The tools that the caller fulfils, and where it is said."""
+        for holder in self._holders:
+            for tool in holder.client:
+                yield tool, f"{holder.pointer}/client/{pointer_step(tool)}"
+
+    def grants(self, tool: str) -> bool:
+        """Whether the caller answers for a tool what its mock does."""
+        answers = (holder.client.get(tool) for holder in self._holders)
+        return any(answer is not None and answer.constant and answer.run({}) == GRANT for answer in answers)
+
+    def named(self, full: Callable[[str], str]) -> Agent:
+        """The agent with other names of tools, wherever they are compared with those of real ones."""
+        return replace(
+            self,
+            policy=renamed(self.policy, full),
+            client={full(tool): answer for tool, answer in self.client.items()},
+            script=_named(self.script, full),
+            turns=tuple(
+                replace(
+                    turn,
+                    answers={full(tool): answer for tool, answer in turn.answers.items()},
+                    client={full(tool): answer for tool, answer in turn.client.items()},
+                    script=_named(turn.script, full),
+                )
+                for turn in self.turns
+            ),
+        )
+
+
+GRANT = "grant"
+"""How the caller fulfils a tool that answers as its mock does."""
+
+
+def _named(script: Iterable[Reply], full: Callable[[str], str]) -> tuple[Reply, ...]:
+    return tuple(
+        replace(reply, calls=tuple(replace(call, tool=full(call.tool)) for call in reply.calls))
+        for reply in script
+    )
+
 
 def parse_agent(entry: Mapping[str, Any], names: Names, problems: list[Problem]) -> Agent:
     """Compile what a scenario says of its agent.
@@ -163,14 +214,16 @@ def parse_agent(entry: Mapping[str, Any], names: Names, problems: list[Problem])
     told = {key: entry[key] for key in _AS_WRITTEN if key in entry}
     return Agent(
         **told,
+        variables=reader.renderings(entry, "variables", place),
         system=reader.rendering(entry, "system", place),
         policy=_policy(entry, problems),
-        client=reader.renderings(entry, "client", place),
+        policy_keys=frozenset(entry.get("policy", {})),
+        client=reader.client(entry, place),
         script=reader.script(entry, place),
         turns=tuple(
             reader.turn(turn, f"{place}/turns/{index}") for index, turn in enumerate(entry.get("turns", ()))
         ),
-        assertions=reader.assertions(entry, place),
+        assertions=reader.assertions(entry, place, whole=True),
     )
 
 
@@ -219,7 +272,7 @@ class _Reader:
             user=self.rendering(entry, "user", pointer),
             answers=self.renderings(entry, "answers", pointer),
             script=self.script(entry, pointer),
-            client=self.renderings(entry, "client", pointer),
+            client=self.client(entry, pointer),
             assertions=self.assertions(entry, pointer),
             pointer=pointer,
         )
@@ -274,20 +327,29 @@ class _Reader:
             return None
         return compile_value(entry[key], self._names, self._problems, f"{pointer}/{key}")
 
-    def renderings(self, entry: Mapping[str, Any], key: str, pointer: str) -> dict[str, Rendering]:
-        """The values within an object, compiled."""
+    def renderings(
+        self, entry: Mapping[str, Any], key: str, pointer: str, names: Names = NOTHING
+    ) -> dict[str, Rendering]:
+        """The values within an object, compiled; they may read more `names`."""
+        known = {**self._names, **names}
         return {
-            name: compile_value(value, self._names, self._problems, f"{pointer}/{key}/{pointer_step(name)}")
+            name: compile_value(value, known, self._problems, f"{pointer}/{key}/{pointer_step(name)}")
             for name, value in entry.get(key, {}).items()
         }
 
-    def assertions(self, entry: Mapping[str, Any], pointer: str) -> tuple[Assertion, ...]:
-        """What must be true."""
+    def client(self, entry: Mapping[str, Any], pointer: str) -> dict[str, Rendering]:
+        """How the caller fulfils tools; what it answers may read the arguments of the call."""
+        return self.renderings(entry, "client", pointer, {"args": None})
+
+    def assertions(
+        self, entry: Mapping[str, Any], pointer: str, *, whole: bool = False
+    ) -> tuple[Assertion, ...]:
+        """What must be true, of a turn or of the whole conversation."""
         if not entry.get("assertions"):
             return ()
         from toolcrib.loading.assertions import check_assertions  # noqa: PLC0415 -- many kinds, seldom used
 
-        return check_assertions(entry["assertions"], f"{pointer}/assertions", self._problems)
+        return check_assertions(entry["assertions"], f"{pointer}/assertions", self._problems, whole=whole)
 
 
 def taken(steps: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:

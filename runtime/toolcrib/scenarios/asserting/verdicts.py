@@ -1,0 +1,43 @@
+"""What comes of an assertion."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Verdict(NamedTuple):
+    """What comes of an assertion.
+
+    Attributes:
+        applies: Whether it could be judged; one that does not apply neither holds nor fails.
+        passed: Whether it holds; False where it does not apply.
+        score: How far it holds, from 0 to 1.
+        message: What was asked for and what was there; why it does not apply. On one line, without secrets.
+    """
+
+    applies: bool
+    passed: bool
+    score: float
+    message: str
+
+
+def held(message: str, score: float = 1.0) -> Verdict:
+    """The assertion holds."""
+    return Verdict(applies=True, passed=True, score=score, message=message)
+
+
+def failed(message: str, score: float = 0.0) -> Verdict:
+    """It does not hold."""
+    return Verdict(applies=True, passed=False, score=score, message=message)
+
+
+def skipped(reason: str) -> Verdict:
+    """It does not apply."""
+    return Verdict(applies=False, passed=False, score=0.0, message=reason)
+
+
+def verdict(passed: bool, message: str, score: float | None = None) -> Verdict:
+    """It holds or not; the score is 1 or 0 unless given."""
+    return Verdict(
+        applies=True, passed=passed, score=float(passed) if score is None else score, message=message
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from toolcrib.loading.prompts import Guardrail
@@ -12,7 +12,6 @@ from toolcrib.provider.conversations import CallRecord, Conversation
 from toolcrib.provider.messages import Message
 from toolcrib.provider.requests import Tokens
 from toolcrib.secrets import SeenSecrets
-
 
 _NO_TOKENS: Final = Tokens()
 
@@ -43,7 +42,7 @@ class Trajectory:
     messages: tuple[Message, ...] = ()
     tokens: Tokens = _NO_TOKENS
     cost: float = 0.0
-    states: Mapping[str, JSON] = NOTHING
+    states: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     guardrails: tuple[Guardrail, ...] = ()
     has_text: bool = True
     hide: Callable[[str], str] = _as_it_is

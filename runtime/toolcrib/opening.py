@@ -339,6 +339,10 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
         if unlisted and any(name not in registry and server_of(name, unlisted) for name in tools_of(full)):
             continue  # until it is known what the servers offer
         faults = link(full, registry, kinds, loaded.refused, loaded.unread)
+        if full.agent is not None:
+            from toolcrib.loading.agent_checks import check_prompt  # noqa: PLC0415 -- most scenarios have none
+
+            faults += check_prompt(full, loaded.packs)
         problems += faults
         if not any(fault.severity == "error" for fault in faults):
             scenarios.append(full)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -184,3 +184,19 @@ def allows(policy: ToolPolicy, tool: str) -> bool:
 
 def _fits(tool: str, globs: Collection[str]) -> bool:
     return any(fnmatchcase(tool, glob) for glob in globs)
+
+
+def renamed(policy: ToolPolicy, full: Callable[[str], str]) -> ToolPolicy:
+    """The policy with other names and globs of tools."""
+    globs: dict[str, Any] = {key: tuple(map(full, getattr(policy, key))) for key in _GLOBS}
+    return replace(
+        policy,
+        **globs,
+        tool_choice=policy.tool_choice if policy.tool_choice in CHOICES else full(policy.tool_choice),
+        max_calls_per_tool={full(glob): most for glob, most in policy.max_calls_per_tool.items()},
+        requires_before={
+            full(glob): tuple(map(full, needs)) for glob, needs in policy.requires_before.items()
+        },
+        exclusive=tuple(tuple(map(full, group)) for group in policy.exclusive),
+        cooldown={full(glob): rest for glob, rest in policy.cooldown.items()},
+    )

@@ -43,6 +43,7 @@ def link(
         *_verify(scenario, tools, refused),
         *misplaced(scenario, tools),
         *_faults(scenario, tools, refused),
+        *_agent(scenario, tools, refused),
     ]
     return [_placed(_doubted(problem, unread), scenario) for problem in found]
 
@@ -84,9 +85,16 @@ def tools_of(scenario: Scenario) -> dict[str, str]:
         *((step.call, f"{step.pointer}/call") for step in scenario.calls),
         *((name, f"/mocks/{pointer_step(name)}") for name in scenario.mocks),
         *((made.tool, f"{made.pointer}/tool") for made in scenario.verify.calls),
+        *_agents(scenario),
         *((name, f"/verify/order/{kind}/{index}") for index, name in enumerate(order)),
     ]
     return dict(reversed(places))
+
+
+def _agents(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    if scenario.agent is not None:
+        yield from ((call.tool, f"{call.pointer}/call") for call in scenario.agent.scripted_calls)
+        yield from scenario.agent.fulfilled
 
 
 def _unknown(name: str, pointer: str, tools: Tools) -> Problem:
@@ -145,6 +153,13 @@ def _faults(scenario: Scenario, tools: Tools, refused: Refused) -> list[Problem]
         for number in range(1, scenario.repeat + 1)
     ]
     return check_faults(scenario.faults, tools, refused, runs, lambda tool: mocked(tool, scenario))
+
+
+def _agent(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Problem]:
+    if scenario.agent is not None:
+        from toolcrib.loading.agent_checks import check_agent  # noqa: PLC0415 -- most scenarios have none
+
+        yield from check_agent(scenario, tools, refused)
 
 
 def _fits_any(glob: str, names: Iterable[str]) -> bool:

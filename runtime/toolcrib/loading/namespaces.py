@@ -48,4 +48,10 @@ def in_namespace(scenario: Scenario, tools: Collection[str]) -> Scenario:
         mocks={full(name): block for name, block in scenario.mocks.items()},
         faults=tuple(fault._replace(tool=full(fault.tool)) for fault in scenario.faults),
         verify=replace(verify, calls=calls, order=order),
+        agent=scenario.agent and scenario.agent.named(full),
     )
+
+
+def short_name(namespace: str, name: str) -> str:
+    """What a tool of a namespace is called there; any other by the name that it has."""
+    return name.removeprefix(f"{namespace}{SEPARATOR}") if namespace else name

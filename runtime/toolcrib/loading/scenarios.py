@@ -301,6 +301,10 @@ def mocked(tool: Descriptor, scenario: Scenario) -> Descriptor:
     place = f"/mocks/{pointer_step(tool.name)}"
     locate = scenario.origin.locate
     origin = scenario.origin._replace(locate=lambda pointer: locate(place + pointer.removeprefix("/mock")))
+    # What the caller fulfils stays the caller's; the mock says what it answers where it does.
+    granted = scenario.agent is not None and scenario.agent.grants(tool.name)
     return tool._replace(
-        mode="mock", bindings={**tool.bindings, "mock": scenario.mocks[tool.name]}, origin=origin
+        mode=tool.mode if granted else "mock",
+        bindings={**tool.bindings, "mock": scenario.mocks[tool.name]},
+        origin=origin,
     )

@@ -22,7 +22,7 @@ class Sight(NamedTuple):
     """What a scenario calls `store` and `state`.
 
     Attributes:
-        fixture: Its own, and that of the tools which it calls or mocks.
+        fixture: Its own, and that of the tools which it or its agent's script calls, or mocks.
         unclear: Names that mean different things in the packs of these tools; they are not in `fixture`.
     """
 
@@ -44,11 +44,22 @@ def in_sight(scenario: Scenario, tools: Mapping[str, Descriptor]) -> Sight:
 
 
 def _fixtures(scenario: Scenario, tools: Mapping[str, Descriptor]) -> list[Fixture]:
-    return [tools[name].fixture for name in _named(scenario) if name in tools]
+    return [tools[name].fixture for name in _names(scenario, tools) if name in tools]
+
+
+def _names(scenario: Scenario, tools: Mapping[str, Descriptor]) -> Iterable[str]:
+    """The tools that a scenario is about; with an agent that no script ties down, all that it may call."""
+    named, agent = _named(scenario), scenario.agent
+    if named or agent is None:
+        return named
+    from toolcrib.tool_policy import allows  # noqa: PLC0415 -- most scenarios have no agent
+
+    return (name for name in tools if allows(agent.policy, name))
 
 
 def _named(scenario: Scenario) -> dict[str, None]:
-    return dict.fromkeys([*(step.call for step in scenario.calls), *scenario.mocks])
+    scripted = () if scenario.agent is None else (call.tool for call in scenario.agent.scripted_calls)
+    return dict.fromkeys([*(step.call for step in scenario.calls), *scenario.mocks, *scripted])
 
 
 def _merged(named: Iterable[Mapping[str, T]]) -> tuple[dict[str, T], frozenset[str]]:
@@ -138,7 +149,7 @@ def misplaced(scenario: Scenario, tools: Mapping[str, Descriptor]) -> Iterator[P
     wanted = {part: matcher.expected() for part, matcher in scenario.verify.kept.items()}
     if not wanted:
         return
-    seen = {name: mocked(tools[name], scenario) for name in _named(scenario) if name in tools}
+    seen = {name: mocked(tools[name], scenario) for name in _names(scenario, tools) if name in tools}
     (collections, machines), unclear = in_sight(scenario, seen)
     for name, pointer in _names_in(wanted.get("store"), "/verify/store"):
         if name not in collections:

@@ -1,0 +1,465 @@
+"""Requests to a service of models over HTTP: its key, attempts, and what fails on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from toolcrib import __version__
+from toolcrib.clock import RealClock, format_duration
+from toolcrib.egress import EgressRefused, is_loopback
+from toolcrib.errors import ConfigurationError
+from toolcrib.http import Bounds, Fault, HTTPError, Request
+from toolcrib.http.headers import fault_of_name, header_fault
+from toolcrib.http.loops import PerLoop
+from toolcrib.http.messages import parse_origin
+from toolcrib.http.retry_after import seconds_to_wait
+from toolcrib.http.streaming import Incoming, Streamer
+from toolcrib.model import JSON, NOTHING
+from toolcrib.protocols import Clock
+from toolcrib.provider.event_streams import EventStream, StreamEvent
+from toolcrib.provider.requests import ProviderError
+from toolcrib.text import compact
+from toolcrib.vault import MissingSecret, Variable, Vault
+from toolcrib.world import World, normal_origin
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+BOUNDS: Final = Bounds(connect=10.0, body=64 * 1024 * 1024)
+"""What an answer may take, in pieces or whole."""
+
+LONGEST_WAIT: Final = 60.0
+"""Seconds that are waited because the service asks for it; where it asks for more, the request has failed."""
+
+BACKOFF: Final = (0.5, 8.0)
+"""Seconds before the second attempt, which then double, and their bound."""
+
+_GRACE: Final = 0.25
+_LONGEST_MESSAGE: Final = 1000
+
+
+class Service(NamedTuple):
+    """A service of models.
+
+    Attributes:
+        name: As people call it.
+        base_url: Where it is.
+        variable: The variable of the environment that holds its key.
+        key_header: The header that a key goes into, in lower case.
+        key_scheme: What stands before it there.
+        headers: What else every request has.
+    """
+
+    name: str
+    base_url: str
+    variable: str
+    key_header: str = "authorization"
+    key_scheme: str = "Bearer "
+    headers: Mapping[str, str] = NOTHING
+
+
+class Wire:
+    """Sends requests to one service.
+
+    Args:
+        service: The service.
+        base_url: Where it is instead.
+        api_key: The key, instead of the one in the environment.
+        clock: Passes the time between attempts.
+        headers: Further headers of every request; `${VAR}` in a value is looked up.
+        timeout: Seconds for which nothing may come.
+        attempts: How often a request is tried, as long as nothing of an answer has come.
+
+    Raises:
+        ConfigurationError: `invalid_base_url`, or something that no header can be.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        base_url: str = "",
+        api_key: str | None = None,
+        clock: Clock | None = None,
+        headers: Mapping[str, str] = NOTHING,
+        timeout: float = 600.0,
+        attempts: int = 3,
+    ) -> None:
+        self.world: World | None = None
+        self._service = service
+        self._at = _address_of(base_url or service.base_url)
+        self._api_key = api_key
+        self._clock: Clock = RealClock() if clock is None else clock
+        self._headers = _checked(headers)
+        self._timeout = timeout
+        self._attempts = attempts
+        self._pools: list[tuple[World, PerLoop[Streamer]]] = []
+
+    async def ask(self, path: str, body: Mapping[str, JSON]) -> Answer:
+        """The beginning of the service's answer, which has to be closed.
+
+        Raises:
+            ProviderError: There is none.
+        """
+        from tenacity import AsyncRetrying, retry_if_exception  # noqa: PLC0415 -- most processes ask no model
+
+        world = self.world = World.ordinary() if self.world is None else self.world
+        request = self._request(world, path, body)
+        attempts = AsyncRetrying(
+            sleep=self._clock.sleep,
+            retry=retry_if_exception(_may_pass),
+            wait=self._wait,
+            stop=self._stops,
+            reraise=True,
+        )
+        incoming: Incoming = await attempts(self._sent, world, request)
+        return Answer(incoming, self)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        for _, pool in self._pools:
+            await pool.aclose()
+
+    def failed(self, error: HTTPError | EgressRefused) -> ProviderError:
+        """What a failure on the way comes to."""
+        if isinstance(error, EgressRefused):
+            return self.error(error.message, code=error.code, hint=error.hint)
+        fault = error.fault
+        retryable = fault not in _LASTING
+        return self.error(error.message, code=fault.value, hint=_HINTS.get(fault, ""), retryable=retryable)
+
+    def error(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        hint: str = "",
+        retryable: bool = False,
+        details: Mapping[str, Any] = NOTHING,
+    ) -> ProviderError:
+        """An error that names the service; secrets are masked."""
+        told = f"{self._service.name} ({self._at.origin}): {message}"
+        if self.world is not None:
+            told = self.world.vault.hide_in_text(told)
+        return ProviderError(told, code=code, hint=hint, retryable=retryable, details=details)
+
+    def outside(self) -> Any:
+        """For the time of the block, something waits on the service."""
+        return self._clock.outside()
+
+    def _request(self, world: World, path: str, body: Mapping[str, JSON]) -> Request:
+        scheme, host, port = parse_origin(world.instead_of(self._at.origin))
+        headers = {
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            "accept-encoding": "identity",
+            "user-agent": f"toolcrib/{__version__}",
+            **self._service.headers,
+        }
+        try:
+            headers |= {name: world.vault.fill(value) for name, value in self._headers.items()}
+            if self._service.key_header not in headers:
+                headers |= self._key(world.vault, local=is_loopback(host))
+        except MissingSecret as error:
+            raise self.error(error.message, code=error.code, hint=error.hint) from None
+        for name, value in headers.items():
+            if fault := header_fault(value):
+                raise self.error(f"the header `{name}` {fault}", code="unusable_secret")
+        return Request(
+            "POST", scheme, host, port, self._at.target(path), tuple(headers.items()), self._bytes(body)
+        )
+
+    def _key(self, vault: Vault, *, local: bool) -> dict[str, str]:
+        service = self._service
+        if self._api_key is not None:
+            vault.register(self._api_key)
+            return {service.key_header: service.key_scheme + self._api_key}
+        variable = Variable("env", service.variable, "" if local else None, f"${{{service.variable}}}")
+        try:
+            key = vault.look_up(variable)
+        except MissingSecret as error:
+            hint = f"set `{service.variable}` to a key of {service.name}"
+            raise self.error(error.message, code="missing_key", hint=hint) from None
+        return {service.key_header: service.key_scheme + key} if key else {}
+
+    def _bytes(self, body: Mapping[str, JSON]) -> bytes:
+        try:
+            return compact(dict(body)).encode()
+        except (ValueError, TypeError) as error:
+            raise self.error(f"the request can't be sent: {error}", code="request_refused") from None
+
+    async def _sent(self, world: World, request: Request) -> Incoming:
+        """One attempt; an answer that is an error is one."""
+        try:
+            with self.outside():
+                streamer = await self._pool(world).get()
+                incoming = await streamer.send(request, BOUNDS, hosts=(request.host,), silence=self._timeout)
+        except (HTTPError, EgressRefused) as error:
+            raise self.failed(error) from None
+        if incoming.status == 200:
+            return incoming
+        try:
+            raise await self._refusal(incoming)
+        finally:
+            await incoming.aclose()
+
+    def _pool(self, world: World) -> PerLoop[Streamer]:
+        """Connections that the guard of this world dials."""
+        found = next((pool for of, pool in self._pools if of.guard is world.guard), None)
+        if found is None:
+            found = PerLoop(lambda: Streamer(world.guard))
+            self._pools.append((world, found))
+        return found
+
+    async def _refusal(self, incoming: Incoming) -> ProviderError:
+        status = incoming.status
+        try:
+            with self.outside():
+                raw = await incoming.whole()
+        except HTTPError:
+            raw = b""  # the status says enough
+        code, retryable = _BY_STATUS.get(
+            status, ("request_refused" if status < 500 else "provider_failed", status >= 500)
+        )
+        message = message_of(raw) or ("points elsewhere" if 300 <= status < 400 else "without a message")
+        details: dict[str, Any] = {"status": status}
+        told = seconds_to_wait(dict(incoming.headers), self._clock.now())
+        if told is not None:
+            details["retry_after"] = told
+        if identity := incoming.header("x-request-id") or incoming.header("request-id"):
+            details["request_id"] = identity
+        return self.error(
+            f"answered {status}: {message}",
+            code=code,
+            hint=_hint(code, self._service.variable, told),
+            retryable=_OPINIONS.get(incoming.header("x-should-retry"), retryable),
+            details=details,
+        )
+
+    def _wait(self, state: RetryCallState) -> float:
+        """What the service asks for, or a time that doubles, of which a part is random, so that callers spread out."""
+        told = _told_by(state)
+        if told is not None:
+            return told
+        first, longest = BACKOFF
+        time = min(longest, first * 2.0 ** (state.attempt_number - 1))
+        share: float = random.random() if isinstance(self._clock, RealClock) else 1.0  # noqa: S311 -- others must not draw the same
+        return time * (1 + share) / 2
+
+    def _stops(self, state: RetryCallState) -> bool:
+        return state.attempt_number >= self._attempts or (_told_by(state) or 0) > LONGEST_WAIT
+
+
+class Answer:
+    """An answer whose head was read: it is none that is an error."""
+
+    def __init__(self, incoming: Incoming, wire: Wire) -> None:
+        self._incoming = incoming
+        self._wire = wire
+
+    @property
+    def streams(self) -> bool:
+        """Whether it comes as events."""
+        return self._incoming.header("content-type").lower().startswith("text/event-stream")
+
+    async def whole(self) -> dict[str, Any]:
+        """The answer, which does not come as events.
+
+        Raises:
+            ProviderError: It breaks off, or is no JSON object.
+        """
+        try:
+            with self._wire.outside():
+                raw = await self._incoming.whole()
+        except HTTPError as error:
+            raise self._wire.failed(error) from None
+        return self.read(raw, "the answer")
+
+    async def events(self) -> AsyncGenerator[StreamEvent, None]:
+        """The events, as they come.
+
+        Raises:
+            ProviderError: They break off, or are larger than they may be.
+        """
+        stream, left = EventStream(), BOUNDS.body
+        try:
+            self._incoming.check_stream()
+            while (chunk := await self._chunk()) and (left := left - len(chunk)) > 0:
+                for event in stream.add(chunk):
+                    yield event
+        except HTTPError as error:
+            raise self._wire.failed(error) from None
+        except ValueError as error:
+            raise self._too_large(str(error)) from None
+        if left <= 0:
+            raise self._too_large(f"the answer has more than {BOUNDS.body:,} bytes")
+
+    async def rest(self) -> None:
+        """Read what follows the last event, which is nothing as a rule, so that the connection can be used again."""
+        with suppress(TimeoutError, HTTPError):
+            async with asyncio.timeout(_GRACE):
+                while await self._chunk():
+                    pass
+
+    async def aclose(self) -> None:
+        """Be done with it."""
+        await self._incoming.aclose()
+
+    async def _chunk(self) -> bytes:
+        with self._wire.outside():
+            return await self._incoming.chunk()
+
+    def _too_large(self, why: str) -> ProviderError:
+        return self._wire.error(why, code=Fault.RESPONSE_TOO_LARGE.value)
+
+    def read(self, raw: bytes | str, what: str) -> dict[str, Any]:
+        """The JSON object that a text is.
+
+        Raises:
+            ProviderError: It is none, or tells of an error.
+        """
+        try:
+            value = json.loads(raw, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            raise self.unreadable(f"{what} is no JSON") from None
+        if not isinstance(value, dict):
+            raise self.unreadable(f"{what} is no JSON object")
+        if isinstance(value.get("error"), dict | str) and value["error"]:
+            raise self.told(value["error"])
+        return value
+
+    def unreadable(self, why: str) -> ProviderError:
+        """An answer that is not as the service's are."""
+        return self._wire.error(why, code="bad_answer", retryable=True)
+
+    def cut_off(self) -> ProviderError:
+        """Events that end before the answer does."""
+        return self._wire.error("the answer ended before its end", code="answer_cut_off", retryable=True)
+
+    def told(self, error: Any) -> ProviderError:
+        """What the service says has gone wrong, after its answer began."""
+        kinds = [str(error.get(key)) for key in ("type", "code")] if isinstance(error, dict) else []
+        kind = next((each for each in kinds if each in _BY_KIND), "")
+        code, retryable = _BY_KIND.get(kind, ("provider_failed", False))
+        message = _text_of({"error": error}) or "the service tells of an error without a message"
+        return self._wire.error(
+            message, code=code, retryable=retryable, details={"type": kind} if kind else {}
+        )
+
+
+class _Address(NamedTuple):
+    origin: str
+    path: str
+    query: str
+
+    def target(self, path: str) -> str:
+        return self.path + path + (f"?{self.query}" if self.query else "")
+
+
+def _address_of(base_url: str) -> _Address:
+    """Where a service is.
+
+    Raises:
+        ConfigurationError: The text is no address.
+    """
+    try:
+        parts = urlsplit(base_url)
+        origin = normal_origin(f"{parts.scheme}://{parts.netloc}")
+    except ValueError:
+        raise ConfigurationError(
+            "the `base_url` of the provider is no address",  # what is in it may be secret
+            code="invalid_base_url",
+            hint="write one such as `https://api.example.com/v1` or `http://127.0.0.1:4010/v1`",
+        ) from None
+    return _Address(origin, parts.path.rstrip("/"), parts.query)
+
+
+def _checked(headers: Mapping[str, str]) -> dict[str, str]:
+    for name in headers:
+        if fault := fault_of_name(name):
+            raise ConfigurationError(fault.message, code=fault.code, hint=fault.hint)
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def message_of(raw: bytes) -> str:
+    """What a service says in an error, on one line."""
+    text = raw.decode("utf-8", "replace")
+    try:
+        found = _text_of(json.loads(text))
+    except (ValueError, RecursionError):
+        found = text
+    return " ".join(found.split())[:_LONGEST_MESSAGE]
+
+
+def _text_of(value: Any) -> str:
+    """The message in an error: `{error: {message}}` of OpenAI and Anthropic, and what compatible services write."""
+    for key in ("error", "message", "detail", "type", "code"):
+        if isinstance(value, dict) and value.get(key):
+            return _text_of(value[key])
+    return value if isinstance(value, str) else "" if value in ({}, None) else json.dumps(value)
+
+
+def _hint(code: str, variable: str, seconds: int | None) -> str:
+    if code == "key_refused":
+        return f"see to the key in `{variable}`"
+    return f"retry after {format_duration(seconds)}" if seconds else ""
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether a further attempt may end better. After a silence, nobody has the patience."""
+    return isinstance(error, ProviderError) and error.retryable and error.code != Fault.READ_TIMEOUT.value
+
+
+def _told_by(state: RetryCallState) -> float | None:
+    """Seconds that the service asks to wait."""
+    assert state.outcome is not None  # noqa: S101 -- an attempt was made
+    error = state.outcome.exception()
+    return error.details.get("retry_after") if isinstance(error, ProviderError) else None
+
+
+def _refuse(_constant: str) -> Any:
+    raise ValueError
+
+
+_BY_STATUS: Final[Mapping[int, tuple[str, bool]]] = {
+    401: ("key_refused", False),
+    403: ("key_refused", False),
+    408: ("provider_failed", True),
+    409: ("provider_failed", True),
+    429: ("rate_limited", True),
+    501: ("request_refused", False),
+    503: ("provider_overloaded", True),
+    529: ("provider_overloaded", True),
+}
+_BY_KIND: Final[Mapping[str, tuple[str, bool]]] = {
+    "api_error": ("provider_failed", True),
+    "server_error": ("provider_failed", True),
+    "timeout_error": ("provider_failed", True),
+    "overloaded_error": ("provider_overloaded", True),
+    "rate_limit_error": ("rate_limited", True),
+    "rate_limit_exceeded": ("rate_limited", True),
+    "authentication_error": ("key_refused", False),
+    "invalid_request_error": ("request_refused", False),
+}
+_OPINIONS: Final[Mapping[str, bool]] = {"true": True, "false": False}
+_LASTING: Final = frozenset(
+    {
+        Fault.BAD_REQUEST,
+        Fault.TLS_FAILED,
+        Fault.UNSUPPORTED_CODING,
+        Fault.RESPONSE_TOO_LARGE,
+        Fault.HEADERS_TOO_LARGE,
+    }
+)
+_HINTS: Final[Mapping[Fault, str]] = {
+    Fault.CONNECT_FAILED: "see whether it runs, and `base_url`",
+    Fault.CONNECT_TIMEOUT: "see whether it runs, and `base_url`",
+    Fault.TLS_FAILED: "see to its certificate, or name the one that signs it in SSL_CERT_FILE",
+    Fault.READ_TIMEOUT: "give it a longer `timeout`",
+}

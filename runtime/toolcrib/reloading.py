@@ -111,7 +111,9 @@ def keep_last_good(loaded: Loaded, before: Before) -> Loaded:
     """
     loaded = replace(loaded, tools=tuple(_with_last_rows(tool, before.tools) for tool in loaded.tools))
     read = {pack.origin.source for pack in loaded.packs}
-    broken = _Broken([each for each in loaded.problems if each.source not in read], before.packs)
+    # A pack file holds no tools, so those of its pack are there; a PromptPack holds all of them.
+    told = [each for each in loaded.problems if each.source not in read or not _is_pack_file(each.source)]
+    broken = _Broken(told, before.packs)
     if not broken:
         return loaded
     tools = {tool.name: tool for tool in reversed(loaded.tools)}
@@ -135,7 +137,7 @@ def keep_last_good(loaded: Loaded, before: Before) -> Loaded:
         loaded,
         tools=(*good, *kept.values()),
         scenarios=tuple(scenarios),
-        packs=(*loaded.packs, *(pack for pack, _why in broken.packs)),
+        packs=(*loaded.packs, *(pack for pack, _why in broken.packs if pack.origin.source not in read)),
     )
 
 
@@ -222,6 +224,10 @@ def _above(path: str) -> Iterator[str]:
     while os.path.basename(path) != os.pardir and (above := os.path.dirname(path) or ".") != path:
         yield above
         path = above
+
+
+def _is_pack_file(source: str) -> bool:
+    return os.path.basename(source) in PACK_FILES
 
 
 def _is_in(source: str, pack: Pack) -> bool:

@@ -164,6 +164,17 @@ def readable_part(
     return Pack(**said, origin=Origin(source=source, pack=said["name"]))
 
 
+def sound_pack(document: Document, shape: Shape) -> Pack:
+    """What is right of a pack that has a name, whatever is wrong with other parts of it."""
+    value, faults = shape.judged(document)
+    whole: dict[str, Any] = (
+        {"version": "0.0.0", **sound(value, faults, shape)} if isinstance(value, dict) else {}
+    )
+    whole = sound(whole, [*check_prompts(whole.get("prompts", {}))], shape)
+    pack, _told = parse_pack(document.moved(whole, {}), shape)
+    return pack or Pack(name=whole["name"], version=whole["version"], origin=Origin(source=document.source))
+
+
 _FIRST = "write `name: my-pack` and `version: 1.0.0`"
 
 
@@ -231,3 +242,13 @@ def _of_later(fault: Problem) -> Problem:
         return fault
     hint = "leave it out; a key without effect is refused rather than ignored"
     return fault._replace(code="not_supported_yet", message=f"`{name}` is not supported yet", hint=hint)
+
+
+def duplicate_pack(first: Pack, second: Pack) -> Problem:
+    """The second pack of one name is refused, with everything in it."""
+    place = first.origin.place("/name")
+    message = f"`{second.name}` is already the name of a pack in {place}; this one is left out with its tools"
+    problem = Problem(
+        code="duplicate_pack", message=message, pointer="/name", hint="rename one of them, or load only one"
+    )
+    return problem.at(second.origin.source, *second.origin.locate("/name"))

@@ -9,22 +9,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import Problem, Severity
-from toolcrib.loading.compatible import normalise
+from toolcrib.loading.compatible import is_arena, normalise
 from toolcrib.loading.descriptors import is_descriptor
 from toolcrib.loading.documents import Document
 from toolcrib.loading.drafts import Draft, Home, parse_drafts
 from toolcrib.loading.files import SUFFIXES
 from toolcrib.loading.namespaces import full_name
 from toolcrib.loading.overriding import files_of, is_override, lay_over, nothing_below
-from toolcrib.loading.packs import Pack, fits, one_pack, readable_part
+from toolcrib.loading.packs import Pack, duplicate_pack, fits, one_pack, readable_part
+from toolcrib.loading.promptpacks import is_promptpack
+from toolcrib.loading.promptpacks.bindings import Strays
 from toolcrib.loading.scenarios import Scenario, is_scenario, parse_scenario
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.wording import in_their_words
 from toolcrib.model import NO_FIXTURE, Descriptor, Fixture
 from toolcrib.protocols import Files, Kinds
+
+if TYPE_CHECKING:
+    from toolcrib.loading.promptkit.joining import NamedFile
 
 TOOL_SUFFIXES = tuple(f".tool{suffix}" for suffix in SUFFIXES)
 """A file that is called this says that it holds a descriptor."""
@@ -111,6 +116,7 @@ class Reader:
         self._written: dict[str, _Written] = {}
         self._overrides: list[tuple[str, _Written]] = []
         self._packs: list[Pack] = []
+        self._strays = Strays()
         self._scenarios: list[Scenario] = []
         self._refused_scenarios: list[Scenario] = []
         self._refused: dict[str, Problem] = {}
@@ -118,6 +124,7 @@ class Reader:
         self._unread: dict[str, str] = {}
         self._problems: dict[str, list[Problem]] = {}
         self._waiting: list[_File] = []
+        self._named: list[NamedFile] = []
         self._fruitless: set[str] = set()
         self._globs: dict[str, set[str]] = {}
         self.touched: set[str] = set()
@@ -139,10 +146,11 @@ class Reader:
     def loaded(self) -> Loaded:
         """Everything so far. What is wrong with a file is no matter if a descriptor names it as data."""
         self._settle()
+        self._read_named()
         tools = self._overridden()
         data = self.touched & self._fruitless
         problems = [problem for key, told in self._problems.items() if key not in data for problem in told]
-        problems += self._idle_globs()
+        problems += [*self._idle_globs(), *self._strays.problems()]
         counted, faulty = set(problems), {problem.source for problem in problems}
         return Loaded(
             tools=tuple(tools),
@@ -193,7 +201,7 @@ class Reader:
         pack, told = one_pack(source, documents, problems, self._pack_shape, files)
         first = next((known for known in self._packs if pack is not None and known.name == pack.name), None)
         if pack is not None and first is not None:
-            told.append(_duplicate_pack(first, pack))
+            told.append(duplicate_pack(first, pack))
         self._problems[key] = told
         error = next((problem for problem in told if problem.severity == "error"), None)
         if pack is None or error is not None:
@@ -290,6 +298,10 @@ class Reader:
             if counts:
                 self._overrides.append((file.key, _Written(document, where)))
             return _Find(document, fruits=int(counts))
+        if is_promptpack(document.value):
+            return self._joined(document, file)
+        if is_arena(document.value):
+            return self._arena(document, where)
         normalised = normalise(document, where.files)
         if normalised is not None:
             documents, problems = normalised
@@ -302,6 +314,46 @@ class Reader:
         if not is_descriptor(document.value, self._kinds.modes):
             return _Find(document, known=False)
         return _Find(document, drafts=[Draft(document, where)] if where.tools else [])
+
+    def _joined(self, document: Document, file: _File) -> _Find:
+        """A PromptPack, which is a pack with all of its tools."""
+        if not file.where.tools or self._refusal(file.where.pack) is not None:
+            return _Find(document)
+        from toolcrib.loading.promptpacks.joining import join_promptpack  # noqa: PLC0415 -- few folders have one
+
+        read = join_promptpack(document, file.where, self._pack_shape)
+        first = next((known for known in self._packs if known.name == read.pack.name), None)
+        if first is None:
+            self._packs.append(read.pack)
+        else:
+            duplicate = duplicate_pack(first, read.pack)
+            self._refused_packs[read.pack.origin.source] = read.pack.name, duplicate
+            read.problems.append(duplicate)
+        self._strays.add(read.bindings)
+        bound = read.bindings.documents if first is None else ()
+        self._overrides += [(file.key, _Written(each, read.home)) for each in bound]
+        return _Find(document, told=read.problems, fruits=int(first is None), drafts=read.drafts)
+
+    def _arena(self, document: Document, where: Home) -> _Find:
+        """An arena of PromptKit, with everything that it names."""
+        from toolcrib.loading.promptkit.joining import join_arena  # noqa: PLC0415 -- few folders have one
+
+        joined = join_arena(document, where)
+        before = len(self._scenarios)
+        told = [*joined.problems]
+        for scenario in joined.scenarios:
+            told += self._add_scenario(scenario, where)
+        self._named += joined.files
+        return _Find(document, told=told, fruits=len(self._scenarios) - before, drafts=joined.drafts)
+
+    def _read_named(self) -> None:
+        """Read the tools that an arena names and that lie in no folder which was given."""
+        named, self._named = self._named, []
+        for file in named:
+            if not self.knows(file.key) and not self.knows(file.own_key):
+                documents, problems = file.read()
+                self.add_documents(file.own_key, file.source, documents, problems, file.where)
+        self._settle()
 
     def _add_scenario(self, document: Document, where: Home) -> list[Problem]:
         if not where.scenarios:
@@ -413,16 +465,6 @@ def _stranger(message: str, source: str) -> Problem:
     hint = "a descriptor has `name` and a schema or mode, a scenario begins with `scenario:`; keep other data out of the folder"
     severity: Severity = "error" if source.endswith(TOOL_SUFFIXES) else "notice"
     return Problem(code="unrecognised_file", message=message, hint=hint, severity=severity)
-
-
-def _duplicate_pack(first: Pack, second: Pack) -> Problem:
-    """The second pack of one name is refused, with everything in it."""
-    place = first.origin.place("/name")
-    message = f"`{second.name}` is already the name of a pack in {place}; this one is left out with its tools"
-    problem = Problem(
-        code="duplicate_pack", message=message, pointer="/name", hint="rename one of them, or load only one"
-    )
-    return problem.at(second.origin.source, *second.origin.locate("/name"))
 
 
 def second_pack_file(source: str, first: str | Path | None) -> Problem:

@@ -18,6 +18,7 @@ from toolcrib.loading.documents import Document, first_bytes, parse_documents, r
 from toolcrib.loading.files import ARCHIVE, DiskFiles, KeptFiles, MemoryFiles
 from toolcrib.loading.namespaces import in_namespace
 from toolcrib.loading.overriding import LaidFiles, LaidOver, lay_over
+from toolcrib.loading.promptpacks import parts_of
 from toolcrib.loading.scenarios import Scenario, parse_scenario
 from toolcrib.loading.shape import Shape
 from toolcrib.model import JSON, Origin
@@ -41,6 +42,8 @@ def document_behind(origin: Origin) -> Document:
     """
     document = getattr(origin.locate, "__self__", None)
     if isinstance(document, Document):
+        if document.is_composed:
+            raise Unkept(f"{origin.source} was put together of several files")
         return document
     raise Unkept(f"nothing tells how the places of {origin.source} are found")
 
@@ -58,9 +61,17 @@ def plain_text(document: Document, files: Files | None, name: str) -> Plain:
         assert lower is not None  # noqa: S101
         above, below = (files.upper, files.lower) if isinstance(files, LaidFiles) else (files, files)
         return LAID, plain_text(upper, above, name), plain_text(lower, below, name)
-    said = document.value.get("name") if isinstance(document.value, dict) else None
     beside = _archive_of(document.source) if files is None else plain_files(files)
-    return DISK, document.source, document.index, said if isinstance(said, str) else name, beside
+    return DISK, document.source, document.index, _called(document) or name, beside
+
+
+def _called(document: Document) -> str:
+    """What a document is found again by among those that stand in one of another form; empty if it has no name."""
+    value = document.value
+    name = value.get("name") if isinstance(value, dict) else None
+    if not isinstance(name, str):
+        return ""
+    return f"pack:{name}" if isinstance(value, dict) and "prompts" in value else name
 
 
 def _archive_of(source: str) -> Plain:
@@ -160,11 +171,11 @@ def document_from(plain: Plain) -> Document | None:
     _kind, source, index, name, beside = plain
     files = files_from(beside)
     document = _documents(source, files).get(index)
-    normalised = normalise(document, files) if document is not None else None
-    for own in normalised[0] if normalised is not None else ():
-        if isinstance(own.value, dict) and own.value.get("name") == name:
-            return own
-    return document
+    if document is None:
+        return None
+    normalised = normalise(document, files)
+    parts = parts_of(document) or (normalised[0] if normalised is not None else ())
+    return next((own for own in parts if _called(own) == name), document)
 
 
 def _documents(source: str, files: Files | None) -> Mapping[int, Document]:

@@ -1,0 +1,78 @@
+"""The tools of a PromptPack: contracts, which say what a tool takes and not how it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from toolcrib.errors import Problem
+from toolcrib.loading.documents import Document
+from toolcrib.loading.marks import clipped
+from toolcrib.loading.promptpacks.turning import Turning, kept_apart
+from toolcrib.model import JSON
+from toolcrib.pointers import pointer_step
+from toolcrib.schemas import KNOWN_MODES, envelope
+
+
+class Contract(NamedTuple):
+    """One tool.
+
+    Attributes:
+        name: What the PromptPack calls it.
+        document: What the descriptor would say.
+        problems: What is wrong with it, placed.
+    """
+
+    name: str
+    document: Document
+    problems: tuple[Problem, ...]
+
+
+_KEYS: Final = ("name", "description", "parameters")
+"""Keys of a contract."""
+
+
+def contracts_of(document: Document, turning: Turning) -> Iterator[Contract]:
+    """The contracts of a PromptPack, each with what is wrong with it; what is no contract is told to `turning`."""
+    value = document.value
+    tools = turning.take(value, "tools", dict, "") if isinstance(value, dict) else None
+    for key, said in (tools or {}).items():
+        pointer = f"/tools/{pointer_step(key)}"
+        if isinstance(said, dict):
+            yield _contract(document, key, said, pointer)
+        else:
+            turning.tell("wrong_type", f"the tool `{clipped(key)}` is an object", pointer)
+
+
+def _contract(document: Document, key: str, said: dict[str, Any], pointer: str) -> Contract:
+    turning = Turning(document)
+    turning.want(said, ("name", "description"), pointer, "a tool of a PromptPack")
+    if said.get("name", key) != key:
+        message = f"the tool stands under `{clipped(key)}` and calls itself `{clipped(str(said['name']))}`; the first one counts"
+        turning.tell("name_differs", message, f"{pointer}/name", severity="notice")
+    own: dict[str, JSON] = {"name": key}
+    moves = {"": pointer, "/name": pointer}
+    if "description" in said:
+        own["description"] = said["description"]
+    parameters = said.get("parameters")
+    if parameters is not None:
+        own["input_schema"] = parameters
+        moves["/input_schema"] = f"{pointer}/parameters"
+    rest = {each: item for each, item in said.items() if each not in _KEYS}
+    for each in rest:
+        _tell_unknown(turning, each, pointer)
+    if rest:
+        own["metadata"] = kept_apart(rest)
+        moves["/metadata"] = pointer
+    contract = replace(document.moved(own, moves), line=document.position(pointer, key=True)[0])
+    return Contract(key, contract, tuple(turning.placed()))
+
+
+def _tell_unknown(turning: Turning, key: str, pointer: str) -> None:
+    if key not in envelope("descriptor")["properties"] and key not in KNOWN_MODES:
+        turning.unknown(key, _KEYS, pointer)
+        return
+    message = f"`{key}` is no key of a contract; it is kept under `metadata` and has no effect"
+    hint = "what binds a tool stands beside the PromptPack, in a `bindings.yaml`"
+    turning.tell("unknown_key", message, f"{pointer}/{pointer_step(key)}", hint=hint, severity="warning")

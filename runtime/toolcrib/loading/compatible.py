@@ -68,6 +68,11 @@ def is_promptkit(value: JSON) -> bool:
     return _is_manifest(value) and isinstance(value, dict) and value["kind"] == "Tool"
 
 
+def is_arena(value: JSON) -> bool:
+    """Whether a document is an arena of PromptKit."""
+    return _is_manifest(value) and isinstance(value, dict) and value["kind"] == "Arena"
+
+
 def normalise(document: Document, files: Files | None = None) -> tuple[list[Document], list[Problem]] | None:
     """A document of another system in our own form.
 
@@ -106,8 +111,12 @@ def _is_foreign(value: dict[str, JSON]) -> bool:
 def _manifest(
     document: Document, value: dict[str, Any], files: Files | None
 ) -> tuple[list[Document], list[Problem]]:
+    if value["kind"] == "Arena":
+        from toolcrib.loading.promptkit.joining import tools_of  # noqa: PLC0415 -- few folders have one
+
+        return tools_of(document, files)
     if value["kind"] != "Tool":
-        message = f"a manifest of kind `{value['kind']}` describes no tool"
+        message = f"a manifest of kind `{value['kind']}` describes no tool, and no arena names it"
         return [], [
             document.place(Problem(code="other_kind", message=message, pointer="/kind", severity="notice"))
         ]

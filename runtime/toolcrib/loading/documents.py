@@ -102,6 +102,11 @@ class Document:
     _written: JSON = field(default=None, repr=False, compare=False)
 
     @property
+    def is_composed(self) -> bool:
+        """Whether it was put together of parts of several files, so that none of them holds it."""
+        return False
+
+    @property
     def is_json(self) -> bool:
         """Whether it was written as JSON, where a number is a number on purpose."""
         return self._text.as_json

@@ -7,6 +7,7 @@ by a symbolic link.
 from __future__ import annotations
 
 import os
+import posixpath
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ __all__ = [
     "Outside",
     "Touched",
     "files_at",
+    "key_of",
     "leads_outside",
     "outside_of",
     "pack_file",
@@ -227,6 +229,16 @@ def files_at(files: Files, pointer: str) -> Files:
     """The files that a place of a document may name: of one that was laid over another, those of whichever wrote it."""
     of: Callable[[str], Files | None] | None = getattr(files, "of", None)
     return files if of is None else of(pointer) or files
+
+
+def key_of(files: Files | None, name: str) -> str:
+    """By what a reader tells a file from others; the name itself where there are no files."""
+    match files:
+        case DiskFiles():
+            return os.path.realpath(files.folder / name)
+        case MemoryFiles():
+            return files.key + posixpath.normpath(posixpath.join(files.folder, name))
+    return name
 
 
 def read_anywhere(path: str, files: Files | None = None) -> bytes:

@@ -1,0 +1,84 @@
+"""What a reader takes from an arena: tools on their way, scenarios, and files of tools that may still have to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from toolcrib.errors import Problem
+from toolcrib.loading.compatible import normalise
+from toolcrib.loading.documents import Document, parse_documents
+from toolcrib.loading.drafts import Draft, Home
+from toolcrib.loading.files import key_of, read_bytes
+from toolcrib.loading.promptkit.arenas import read_arena, written_tools
+from toolcrib.loading.promptkit.written import Composed, Node
+from toolcrib.model import Origin
+from toolcrib.protocols import Files
+
+
+class NamedFile(NamedTuple):
+    """A file of tools that an arena names.
+
+    Attributes:
+        key: By which a reader knows the file.
+        path: The file, relative to the arena's.
+        source: The same as a person names it.
+        at: Where it is named.
+        where: Where the arena lies.
+    """
+
+    key: str
+    path: str
+    source: str
+    at: Node
+    where: Home
+
+    @property
+    def own_key(self) -> str:
+        """By which a reader knows the file as one that is named, and not met in a folder."""
+        return f"{self.key}#named"
+
+    def read(self) -> tuple[list[Document], list[Problem]]:
+        """Its documents, and what is wrong with it."""
+        found: list[Problem] = []
+        content = read_bytes(Origin(files=self.where.files), self.path, self.at.pointer, found)
+        if found:
+            return [], [self.at.document.place(problem) for problem in found]
+        return parse_documents(self.source, content)
+
+
+class Joined(NamedTuple):
+    """What is taken.
+
+    Attributes:
+        drafts: The tools that the arena writes itself.
+        scenarios: Its scenarios.
+        files: The files of tools that it names.
+        problems: Everything else that there is to say of it.
+    """
+
+    drafts: Sequence[Draft]
+    scenarios: Sequence[Composed]
+    files: Sequence[NamedFile]
+    problems: list[Problem]
+
+
+def join_arena(document: Document, where: Home) -> Joined:
+    """Read an arena and the files that it names."""
+    arena = read_arena(document, where.files)
+    drafts, problems = [], list(arena.problems)
+    for manifest in arena.tools if where.tools else ():
+        documents, told = normalise(manifest, where.files) or ([], [])
+        problems += told
+        drafts += [Draft(own, where, told, manifest) for own in documents]
+    files = [
+        NamedFile(key_of(where.files, path), path, source, at, where)
+        for path, source, at in (arena.tool_files if where.tools else ())
+    ]
+    return Joined(drafts, arena.scenarios, files, problems)
+
+
+def tools_of(document: Document, files: Files | None) -> tuple[list[Document], list[Problem]]:
+    """The tools that an arena writes itself, in our form, and what is wrong with them."""
+    read = [normalise(manifest, files) or ([], []) for manifest in written_tools(document)]
+    return [own for owns, _told in read for own in owns], [each for _owns, told in read for each in told]

@@ -1,0 +1,133 @@
+"""From a prompt to the text that instructs the agent, and the tools that it is offered."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from toolcrib.errors import did_you_mean
+from toolcrib.loading.promptkit.library import Library
+from toolcrib.loading.promptkit.policies import names
+from toolcrib.loading.promptkit.written import Made, Node, made, made_list
+from toolcrib.rendering import as_written
+
+_PLACE: Final = re.compile(r"\{\{\s*\.?([A-Za-z_][A-Za-z0-9_.-]*)\s*\}\}")
+_PASSES: Final = 3
+"""How often places within what was put in are filled in again, as PromptKit does."""
+
+
+class Prompt(NamedTuple):
+    """A prompt of an arena.
+
+    Attributes:
+        name: By which the arena knows it.
+        spec: What it says.
+        given: What the arena gives for its variables.
+    """
+
+    name: str
+    spec: Node
+    given: Node
+
+    @property
+    def task_type(self) -> str:
+        """What scenarios choose it by."""
+        return self.spec.part("task_type").text or self.name
+
+    @property
+    def allowed(self) -> Made:
+        """The globs of the tools that it offers; a prompt that names none offers none."""
+        named = self.spec.part("allowed_tools") or self.spec.part("tools")
+        return names(named) if named else made_list(self.spec, [])
+
+
+def chosen(prompts: list[Prompt], scenario: Node, library: Library) -> Prompt | None:
+    """The prompt of a scenario; None where there is none, which is told."""
+    asked = scenario.part("task_type")
+    for prompt in prompts:
+        if asked.text and asked.text in (prompt.task_type, prompt.name):
+            return prompt
+    if not asked.text and len(prompts) == 1:
+        return prompts[0]
+    known = [prompt.task_type for prompt in prompts]
+    if asked.text:
+        message = f"no prompt of the arena has the task type `{asked.text}`: nothing instructs the agent"
+        hint = did_you_mean(asked.text, known) or f"its prompts are for: {', '.join(known) or 'nothing'}"
+        library.problems.append(asked.problem("no_prompt", message, hint, "warning"))
+    elif prompts:
+        message = "the scenario names no `task_type`, and the arena has several prompts: nothing instructs the agent"
+        hint = f"write one of: {', '.join(known)}"
+        library.problems.append(scenario.problem("no_prompt", message, hint, "warning"))
+    return None
+
+
+def system(prompt: Prompt, scenario: Node, library: Library) -> Made | None:
+    """The text that instructs the agent, with its variables put in; None where there is none."""
+    template = prompt.spec.part("system_template")
+    if not template.text:
+        return None
+    values = _variables(prompt, scenario) | _fragments(prompt, library)
+    text = template.text
+    for _ in range(_PASSES):
+        text = _PLACE.sub(lambda place: values.get(place[1], place[0]), text)
+    for name in dict.fromkeys(_PLACE.findall(text)):
+        message = f"`{{{{{name}}}}}` of the prompt has no value, and stays as it is"
+        hint = (
+            did_you_mean(name, values)
+            or f"give it under `vars` of the prompt or `variables` of `{_name(scenario)}`"
+        )
+        library.problems.append(template.problem("unresolved_variable", message, hint, "warning"))
+    return made(as_written(text), template)
+
+
+def _name(scenario: Node) -> str:
+    return scenario.document.source.rpartition("/")[2]
+
+
+def _variables(prompt: Prompt, scenario: Node) -> dict[str, str]:
+    """Name -> value: of the prompt, over it of the arena, over that of the scenario."""
+    about = scenario.part("context_metadata")
+    values = {
+        "context_slot": "",
+        "domain": about.part("domain").text or "general",
+        "domain_hint": about.part("domain").text or "general",
+        "user_context": about.part("user_role").text or "user",
+        "project_stage": about.part("project_stage").text,
+    }
+    for variable in prompt.spec.part("variables").each():
+        if variable.part("default"):
+            values[variable.part("name").text] = variable.part("default").text
+    for holder in (prompt.spec.part("optional_vars"), prompt.given, scenario.part("variables")):
+        values |= {name: node.text for name, node in holder.entries()}
+    return values
+
+
+def _fragments(prompt: Prompt, library: Library) -> dict[str, str]:
+    """Name of a fragment -> its text."""
+    texts = {}
+    for fragment in prompt.spec.part("fragments").each():
+        file = fragment.part("path") or fragment.part("file")
+        name = fragment.part("name").text
+        if file:
+            texts[name] = _fragment(file, library)
+        else:
+            message = f"the fragment `{name}` names no file, and PromptKit's own registry of them is not read"
+            library.problems.append(fragment.problem("no_counterpart", message, severity="warning"))
+    return texts
+
+
+def _fragment(file: Node, library: Library) -> str:
+    """The text of a fragment: of the `system_template` or `content` of a manifest, or the file as it is."""
+    from toolcrib.loading.documents import parse_documents  # noqa: PLC0415 -- few prompts have fragments
+
+    text = (library.content(file.text, file) or b"").decode("utf-8", errors="replace")
+    if not file.text.endswith((".yaml", ".yml", ".json")):
+        return text
+    documents, _problems = parse_documents(library.source(file.text), text)
+    for document in documents:
+        node = Node(document, "", document.value)
+        for place in (node.part("spec"), node):
+            for key in ("content", "template", "text", "system_template"):
+                if place.part(key).text:
+                    return place.part(key).text
+    return text

@@ -10,6 +10,7 @@ import pytest
 
 from mcp_scripts import scripted
 from toolcrib import Executors
+from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mcp import McpExecutor
 from toolcrib.executors.mock import MockExecutor
@@ -110,6 +111,45 @@ class TestMockThatFillsATemplate(MockContract):
         value={"city": "Oslo"},
         broken_blocks=[{"template": "{% include 'x' %}"}, {"template": "x", "content": [{"type": "text"}]}],
     )
+
+
+LOCATED = {"city": "Oslo", "celsius": 3}
+
+
+async def locate(_call):
+    return LOCATED
+
+
+async def echo(call):
+    await call.context.session.clock.sleep(0)
+    return call.arguments
+
+
+class TestClientThatAnswersTheSameEachTime(ExecutorContract):
+    """The contract of mode `client`."""
+
+    case = ExecutorCase(
+        mode="client",
+        block={"consent": {"required": True}, "timeout": "2m", "categories": ["location"]},
+        arguments=ANYTHING,
+        value=dict(LOCATED),
+        output_schema=FORECAST,
+        broken_blocks=[
+            {"timeout": "25h"},
+            {"consent": {"decline_strategy": "ask"}},
+            {"fallback": LOCATED},
+            {"consent": {"decline_strategy": "fallback"}, "fallback": {"city": 1}},
+            {"catgories": []},
+        ],
+        options={"client": locate},
+    )
+
+    def executor(self):
+        return ClientExecutor()
+
+
+class TestClientThatEchoesItsArguments(TestClientThatAnswersTheSameEachTime):
+    case = ExecutorCase(mode="client", block={}, arguments=ANYTHING, value=ANYTHING, options={"client": echo})
 
 
 class Echo(BaseHTTPRequestHandler):

@@ -13,6 +13,8 @@ from toolcrib import (
     CallNext,
     CallStarted,
     Card,
+    Client,
+    ClientCall,
     Content,
     Descriptor,
     Executors,
@@ -48,6 +50,20 @@ def watch(event: CallStarted | CallFinished | ToolAppeared | ToolChanged | ToolG
             assert_type(event.before, Descriptor)
         case _:
             assert_type(event.tool, Descriptor)
+
+
+async def located(call: ClientCall) -> JSON | Result:
+    assert_type(call.tool, str)
+    assert_type(call.timeout, float)
+    if call.consent and "location" in call.categories:
+        return call.decline(f"{call.message} No.")
+    return call.defer() if not call.arguments else {"lat": 59.9}
+
+
+async def fulfilled(tools: Runtime) -> Result:
+    client: Client = located
+    session = tools.session(client=client)
+    return await session.call("locate", {}, client=located, grants={"approve:locate"})
 
 
 async def cached(call: Call, call_next: CallNext) -> Result:

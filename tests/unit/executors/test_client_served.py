@@ -1,0 +1,58 @@
+"""What a client of MCP, and the command line, are told of tools that nobody fulfils there."""
+
+from __future__ import annotations
+
+import pytest
+
+from serving_mcp import connected, quiet_sdk, texts, write
+from toolcrib.model import Outcome, Result
+from toolcrib.serve.mcp.results import OUTCOME, wire_result
+
+pytestmark = [quiet_sdk]
+
+LOCATE = """
+    name: locate
+    description: Where you are.
+    input_schema: {}
+    client: {consent: {required: true, message: May I look?}, categories: [secret-category]}
+"""
+
+
+async def test_a_call_over_mcp_says_that_nobody_fulfils_it(tmp_path):
+    async with connected("stdio", "2026-07-28", write(tmp_path, LOCATE)) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["locate"]
+        result = await client.call_tool("locate", {})
+    assert result.is_error
+    assert texts(result) == [
+        "the tool is fulfilled by whoever runs the server, and nobody does so now (client_tool_deferred)"
+    ]
+    told = result.meta[OUTCOME]
+    assert (told["outcome"], told["code"], told["details"]["timeout"]) == (
+        "needs_approval",
+        "client_tool_deferred",
+        "30s",
+    )
+    assert "secret-category" not in str(result)
+
+
+@pytest.mark.parametrize(
+    ("retryable", "text"),
+    [
+        (False, "the person who was asked declined the call (consent_declined)"),
+        (
+            True,
+            "the person who was asked declined the call (consent_declined); the same call may succeed later",
+        ),
+    ],
+)
+def test_a_no_over_mcp_keeps_its_reason_to_itself(retryable, text):
+    no = Result.failed(
+        Outcome.DENIED,
+        "`locate` was declined: private",
+        code="consent_declined",
+        details={"reason": "private"},
+        retryable=retryable,
+    )
+    told = wire_result("locate", no, revision="2026-07-28", declared=False)
+    assert (told["isError"], told["content"]) == (True, [{"type": "text", "text": text}])
+    assert "private" not in str(told)

@@ -71,7 +71,7 @@ def definition_of(
     definition: dict[str, JSON] = {
         "name": tool.name if name is None else name,
         "title": tool.title,
-        "description": tool.description if tool.description.strip() else _stand_in(tool),
+        "description": description_of(tool),
         "inputSchema": schemas.input,
         "annotations": _annotations(tool),
         "icons": [_icon(icon) for icon in tool.icons],
@@ -108,6 +108,13 @@ def schemas_of(tool: Descriptor, *, inline_refs: bool = False, revision: str = L
     return Schemas(_of_objects(inlined.schema), _output(of_result.schema, revision), tuple(remarks))
 
 
+def description_of(tool: Descriptor) -> str:
+    """What a tool is for; of one without a description its title, or the words of its name, since clients want one."""
+    if tool.description.strip():
+        return tool.description
+    return tool.title.strip() or " ".join(tool.name.replace("_", " ").split()) or tool.name
+
+
 def has_output(tool: Descriptor, revision: str = LATEST) -> bool:
     """Whether the definition of a tool says what its results look like; else no structured content goes with them."""
     return _output(tool.output_schema, revision) is not None
@@ -139,11 +146,6 @@ def _takes_objects_only(schema: dict[str, JSON]) -> bool:
     """Whether something that must hold beside the root, by reference or `allOf`, is the schema of an object."""
     index = SchemaIndex(schema)
     return any(site.get("type") == "object" for site in index.together([index.root], ("allOf",)))
-
-
-def _stand_in(tool: Descriptor) -> str:
-    """What is said of a tool without a description, since clients want one."""
-    return tool.title.strip() or " ".join(tool.name.replace("_", " ").split()) or tool.name
 
 
 def _annotations(tool: Descriptor) -> dict[str, JSON]:

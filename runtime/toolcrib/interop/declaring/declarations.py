@@ -44,3 +44,21 @@ class Declaration(NamedTuple):
     strict: bool = False
     losses: tuple[Loss, ...] = ()
     restore: Callable[[dict[str, JSON]], dict[str, JSON]] = lambda arguments: arguments
+
+
+class Compiled(NamedTuple):
+    """A schema of arguments in a dialect.
+
+    Attributes:
+        schema: As the dialect has it.
+        note: What the description of the tool is to say besides; empty for nothing.
+        strict: Whether the provider is to hold the model to the schema.
+        losses: What the dialect can't say.
+        restore: Arguments as they are declared -> in the tool's own form.
+    """
+
+    schema: dict[str, JSON]
+    note: str = ""
+    strict: bool = False
+    losses: tuple[Loss, ...] = ()
+    restore: Callable[[JSON], JSON] = lambda arguments: arguments

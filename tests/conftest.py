@@ -41,6 +41,15 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def aimock() -> Iterator[Any]:
+    """A server that speaks like OpenAI and Anthropic (`aimock.py`): one for all tests of a process."""
+    from aimock import running  # type: ignore[import-not-found] # noqa: PLC0415 -- most tests need no Node
+
+    with running() as server:
+        yield server
+
+
 @pytest.fixture
 def shared_data() -> Path:
     """The real data beside the checkout; a test that asks for it is skipped only where there is none."""

@@ -123,7 +123,7 @@ class _Characters:
         if self._half or not piece.isascii():
             text = self._half + piece
             self._half = text[-1:] if _HIGH[0] <= text[-1:] <= _HIGH[1] else ""
-            piece = _joined(text.removesuffix(self._half))
+            piece = whole_characters(text.removesuffix(self._half))
         self._keep(piece)
         return piece
 
@@ -147,8 +147,8 @@ class _Characters:
             self.size += len(piece)
 
 
-def _joined(text: str) -> str:
-    """The text with pairs of surrogates as the characters that they mean."""
+def whole_characters(text: str) -> str:
+    """The text with pairs of surrogates as the characters that they mean, and U+FFFD for halves."""
     return _LONE.sub(_REPLACEMENT, text).encode("utf-16", "surrogatepass").decode("utf-16")
 
 

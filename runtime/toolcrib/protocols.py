@@ -169,7 +169,8 @@ class Executor(Protocol):
     is to be told in the event loop what a server offers, whenever it has listed that; an attribute `elsewhere` is
     given a function `(descriptor, mode)` that binds a tool in another of its modes; a coroutine function
     `release(session_id)` is awaited when a session is over; a property `keeps_nothing` says whether there is
-    nothing that `aclose` would give back.
+    nothing that `aclose` would give back; an attribute `reaches_out` says that calls do something real although
+    there is no `world`, so that nobody makes them for a test.
     """
 
     @property

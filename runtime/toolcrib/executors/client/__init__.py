@@ -32,6 +32,7 @@ class ClientExecutor:
     """Asks the client of the call's context."""
 
     keeps_nothing = True
+    reaches_out = True
 
     @property
     def block_schema(self) -> Schema:

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         Usage,
     )
     from toolcrib.protocols import BoundTool, CallNext, Clock, Executor, Kinds, Middleware
+    from toolcrib.provider.middleware import ProviderMiddleware
     from toolcrib.queries import Card, Hit, Rule
     from toolcrib.registry import Registry
     from toolcrib.reloading import ReloadReport, ToolAppeared, ToolChanged, ToolGone
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from toolcrib.servers import Catalogue, Server
     from toolcrib.session import Session
     from toolcrib.text import text_for_model
+    from toolcrib.tool_policy import ToolPolicy
     from toolcrib.virtual_clock import VirtualClock
 
 _HOMES = {
@@ -135,6 +137,7 @@ _HOMES = {
         "Usage",
     ),
     "protocols": ("BoundTool", "CallNext", "Clock", "Executor", "Kinds", "Middleware"),
+    "provider.middleware": ("ProviderMiddleware",),
     "queries": ("Card", "Hit", "Rule"),
     "registry": ("Registry",),
     "reloading": ("ReloadReport", "ToolAppeared", "ToolChanged", "ToolGone"),
@@ -142,6 +145,7 @@ _HOMES = {
     "session": ("Session",),
     "scenarios": ("ScenarioReport", "run_scenario", "runs_of"),
     "text": ("text_for_model",),
+    "tool_policy": ("ToolPolicy",),
     "virtual_clock": ("VirtualClock",),
 }
 
@@ -192,6 +196,7 @@ __all__ = [
     "Problem",
     "Progress",
     "Project",
+    "ProviderMiddleware",
     "RealClock",
     "Registry",
     "ReloadReport",
@@ -207,6 +212,7 @@ __all__ = [
     "ToolChanged",
     "ToolFailed",
     "ToolGone",
+    "ToolPolicy",
     "ToolNotFound",
     "ToolUnavailable",
     "ToolcribError",

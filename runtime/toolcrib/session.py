@@ -32,6 +32,7 @@ from toolcrib.secrets import redact
 
 if TYPE_CHECKING:
     from toolcrib.store import Store
+    from toolcrib.world import World
 
 T = TypeVar("T")
 
@@ -136,6 +137,11 @@ class Owner(Protocol):
         """Whether mocks may hand calls on to another binding of their tools."""
         ...
 
+    @property
+    def world(self) -> World:
+        """What may be reached."""
+        ...
+
     async def discover(self, *names: str) -> object:
         """Ask servers what they offer, and put it in force."""
         ...
@@ -192,6 +198,11 @@ class Session:
     def registry(self) -> Registry:
         """The session's tools: its own, or those of the runtime as they are now."""
         return self._shelf.registry
+
+    @property
+    def world(self) -> World:
+        """What the modes may reach."""
+        return self._runtime.world
 
     @property
     def store(self) -> Store:

@@ -1,7 +1,10 @@
 """A model's tool loop over a runtime: the calls that a model asks for run like all others, under one policy."""
 
+from toolcrib.provider.config import Config
 from toolcrib.provider.conversations import Answer, CallRecord, Conversation, Pending, Stop
 from toolcrib.provider.messages import Message, Reasoning, Text, ToolCall, ToolResult, system, user
+from toolcrib.provider.middleware import ProviderMiddleware
+from toolcrib.provider.pricing import Prices
 from toolcrib.provider.requests import (
     CallDelta,
     Delta,
@@ -14,24 +17,30 @@ from toolcrib.provider.requests import (
     Tokens,
 )
 from toolcrib.provider.timeline import Event, Segment, Timeline, View
+from toolcrib.provider.transcripts import JSONLSink, Sink, load_transcript
 from toolcrib.tool_policy import ToolPolicy
 
 __all__ = [
     "Answer",
     "CallDelta",
     "CallRecord",
+    "Config",
     "Conversation",
     "Delta",
     "Event",
     "Finish",
+    "JSONLSink",
     "Message",
     "Pending",
+    "Prices",
     "Provider",
     "ProviderError",
+    "ProviderMiddleware",
     "Reasoning",
     "ReasoningDelta",
     "Request",
     "Segment",
+    "Sink",
     "Stop",
     "Text",
     "TextDelta",
@@ -41,6 +50,7 @@ __all__ = [
     "ToolPolicy",
     "ToolResult",
     "View",
+    "load_transcript",
     "system",
     "user",
 ]

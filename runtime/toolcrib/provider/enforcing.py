@@ -145,7 +145,7 @@ class Ledger:
             self._fold(record)
 
     def judge(self, call: ToolCall, now: float, *, known: bool, only: str | None = None) -> Result | None:
-        """What is wrong with a call that a model asks for; None where it may be made, and then it counts.
+        """What is wrong with a call that a model asks for; None where nothing is.
 
         Args:
             call: The call, of the tool that it is for.
@@ -154,11 +154,27 @@ class Ledger:
             only: The one tool that may be called in this round, empty for none; None for all.
         """
         self._ask(call.name, call.arguments)
-        return self._judged(call, now, known=known, only=only, new=True)
+        ended = self._over() or self._repeated(call.name) or self._failing(call.name)
+        if ended is not None or not known:
+            return ended
+        rules = self._rulebook.of(call.name)
+        refusal = self._forbidden(call.name, rules, only)
+        if refusal is not None or call.arguments is None:
+            return refusal
+        return self._out_of_order(call.name, rules, now) or self._spent(call.name, rules, now)
 
     def judge_again(self, call: ToolCall, now: float) -> Result | None:
-        """The same of a call that was asked for before, and has been approved since."""
-        return self._judged(call, now, known=True, only=None, new=False)
+        """The same of a call that was asked for before, and has been approved since; it begins where nothing is."""
+        rules = self._rulebook.of(call.name)
+        refusal = self._over() or self._failing(call.name) or self._forbidden(call.name, rules, None)
+        refusal = refusal or self._out_of_order(call.name, rules, now) or self._spent(call.name, rules, now)
+        if refusal is None:
+            self.begin(call, now)
+        return refusal
+
+    def begin(self, call: ToolCall, now: float) -> None:
+        """A call is on its way, and counts."""
+        self._begun.append(_Begun(call.name, now))
 
     def settle(self, records: Iterable[CallRecord]) -> None:
         """The calls of the round have ended, or wait for somebody; in the order of the calls."""
@@ -171,35 +187,26 @@ class Ledger:
         self.exceeded = bound
         return Result.failed(Outcome.LIMIT_EXCEEDED, f"not called: {why}", code=bound.value)
 
-    def _judged(
-        self, call: ToolCall, now: float, *, known: bool, only: str | None, new: bool
-    ) -> Result | None:
-        if self.exceeded is not None:
-            return self.exceed(self.exceeded, f"the turn has ended (`{self.exceeded}`)")
-        if (ended := self._worn_out(call.name, repeats=new)) is not None:
-            return ended
-        if not known:
+    def _over(self) -> Result | None:
+        if self.exceeded is None:
             return None
-        rules = self._rulebook.of(call.name)
-        refusal = self._forbidden(call.name, rules, only) or self._out_of_order(call.name, rules, now)
-        refusal = refusal or self._spent(call.name, rules, now)
-        if refusal is None:
-            self._begun.append(_Begun(call.name, now))
-        return refusal
+        return self.exceed(self.exceeded, f"the turn has ended (`{self.exceeded}`)")
 
-    def _worn_out(self, tool: str, *, repeats: bool) -> Result | None:
-        policy = self._rulebook.policy
-        most = policy.max_identical
-        if repeats and most is not None and self._times_same > most:
-            return self.exceed(
-                Stop.MAX_IDENTICAL,
-                f"the same call of `{tool}` was asked for more than {_times(most)} in a row",
-            )
-        if policy.max_failures is not None and tool in self._failures:
-            (cause, count), *_rest = self._failures[tool].most_common(1)
-            if count >= policy.max_failures:
-                return self.exceed(Stop.MAX_FAILURES, f"`{tool}` has failed {_times(count)} with `{cause}`")
-        return None
+    def _repeated(self, tool: str) -> Result | None:
+        most = self._rulebook.policy.max_identical
+        if most is None or self._times_same <= most:
+            return None
+        why = f"the same call of `{tool}` was asked for more than {_times(most)} in a row"
+        return self.exceed(Stop.MAX_IDENTICAL, why)
+
+    def _failing(self, tool: str) -> Result | None:
+        most = self._rulebook.policy.max_failures
+        if most is None or tool not in self._failures:
+            return None
+        ((cause, count),) = self._failures[tool].most_common(1)
+        if count < most:
+            return None
+        return self.exceed(Stop.MAX_FAILURES, f"`{tool}` has failed {_times(count)} with `{cause}`")
 
     def _forbidden(self, tool: str, rules: Rules, only: str | None) -> Result | None:
         if not rules.allowed:

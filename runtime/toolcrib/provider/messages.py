@@ -91,6 +91,11 @@ class Message(NamedTuple):
         """The calls that it asks for, in order."""
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """What it tells of calls."""
+        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
     def as_json(self) -> dict[str, JSON]:
         """`{role, parts: [{type, ...}]}`; what a part does not have is left out."""
         return {"role": self.role, "parts": [_part_as_json(part) for part in self.parts]}

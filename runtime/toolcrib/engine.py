@@ -25,7 +25,7 @@ from toolcrib.in_force import idle_modes, in_force
 from toolcrib.loading.settings import NO_SETTINGS
 from toolcrib.middleware import Observer, middleware_named
 from toolcrib.model import JSON, NOTHING, Client, Descriptor, Outcome, Partial, Progress, Result
-from toolcrib.protocols import Clock, Middleware
+from toolcrib.protocols import BoundTool, Clock, Middleware
 from toolcrib.registry import Registry, how_many
 from toolcrib.servers import MODE, Catalogue, Server
 from toolcrib.session import Chain, Session, Shelf, Unavailable
@@ -393,6 +393,10 @@ class Runtime:
             client=self._client if client is None else client,
         )
 
+    def in_mode(self, tool: Descriptor, mode: str) -> BoundTool:
+        """A tool bound in another of its modes, without layers; what says why where it can't be."""
+        return self._binder.in_mode(tool, mode)
+
     def chain_for(self, tool: Descriptor) -> Chain:
         """The chain of a descriptor. That of a tool of the runtime's own registry is built once and shared."""
         shelf = self._shelf
@@ -464,8 +468,9 @@ class Runtime:
         return bound.reason if isinstance(bound, Unavailable) else ""
 
     def reaches_out(self, tool: Descriptor) -> bool:
-        """Whether the mode in force touches something outside: a server, a process."""
-        return tool.mode is not None and hasattr(self.executors.get(tool.mode), "world")
+        """Whether the mode in force touches something outside: a server, a process, whoever calls."""
+        executor = None if tool.mode is None else self.executors.get(tool.mode)
+        return hasattr(executor, "world") or getattr(executor, "reaches_out", False)
 
     def not_found(self, name: str, registry: Registry) -> Result:
         """The result of a call to a tool that is not there: near misses, and whether its file was refused."""

@@ -51,7 +51,10 @@ VERBS: Mapping[str, Verb] = {
         "replay", "Replay recorded tasks against the tools, and compare answers and changed rows."
     ),
     "lock": Verb("lock", "Freeze what MCP servers offer, and show what changed since."),
-    "import": Verb("import_", "Write descriptor files of what others offer: the tools of an MCP server."),
+    "import": Verb(
+        "import_",
+        "Write files of what others have: tools of an MCP server, an arena of PromptKit.",
+    ),
     "serve": Verb("serve", "Offer the tools to other programs."),
     "doctor": Verb(
         "doctor", "Say what is installed, what is in force, where it came from, and what is wrong."

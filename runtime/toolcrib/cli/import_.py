@@ -1,4 +1,4 @@
-"""`toolcrib import`: descriptor files made of what other systems offer."""
+"""`toolcrib import`: files of our own, made of what other systems offer."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from toolcrib.cli import exit_codes
+from toolcrib.cli.import_promptkit import import_promptkit
 from toolcrib.cli.opening import open_runtime, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options, server_names
 from toolcrib.cli.printing import json_text, plural, problem_text
@@ -46,7 +47,10 @@ class Imported(NamedTuple):
 
 @click.group("import")
 def command() -> None:
-    """Write descriptor files of what others offer: the tools of an MCP server."""
+    """Write files of what others have: tools of an MCP server, an arena of PromptKit."""
+
+
+command.add_command(import_promptkit)
 
 
 @command.command("mcp")

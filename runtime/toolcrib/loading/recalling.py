@@ -42,8 +42,6 @@ def document_behind(origin: Origin) -> Document:
     """
     document = getattr(origin.locate, "__self__", None)
     if isinstance(document, Document):
-        if document.is_composed:
-            raise Unkept(f"{origin.source} was put together of several files")
         return document
     raise Unkept(f"nothing tells how the places of {origin.source} are found")
 
@@ -222,9 +220,11 @@ def plain_scenario(scenario: Scenario) -> ScenarioText:
     """A scenario as an index keeps it.
 
     Raises:
-        Unkept: It, or a file beside it, does not lie on disk.
+        Unkept: It, or a file beside it, does not lie on disk, or it was put together of several files.
     """
     origin, document = scenario.origin, document_behind(scenario.origin)
+    if document.is_composed:
+        raise Unkept(f"{origin.source} was put together of several files")
     return ScenarioText(
         document.source,
         document.index,

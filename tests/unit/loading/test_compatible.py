@@ -103,7 +103,7 @@ def test_problems_of_a_manifest_point_into_it():
 
 
 def test_other_kinds_get_a_notice():
-    loaded = read("apiVersion: v1\nkind: Arena\nspec: {}\n")
+    loaded = read("apiVersion: v1\nkind: PromptConfig\nspec: {}\n")
     assert [(problem.code, problem.severity) for problem in loaded.problems] == [("other_kind", "notice")]
     assert loaded.tools == ()
 

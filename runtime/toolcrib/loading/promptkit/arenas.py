@@ -1,9 +1,9 @@
-"""From an arena of PromptKit to what we have for it: tools, scenarios, servers, and what has no counterpart."""
+"""From an arena of PromptKit to what we have for it: tools, scenarios, and what has no counterpart."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.errors import Problem
@@ -12,8 +12,8 @@ from toolcrib.loading.promptkit.conversations import Setting, scenario_of
 from toolcrib.loading.promptkit.library import Library
 from toolcrib.loading.promptkit.prompts import Prompt
 from toolcrib.loading.promptkit.providers import Choice, Provider, unknown_prices
+from toolcrib.loading.promptkit.servers import servers_of
 from toolcrib.loading.promptkit.written import Composed, Node
-from toolcrib.model import JSON
 from toolcrib.protocols import Files
 
 
@@ -25,14 +25,12 @@ class Arena:
         tools: The tools that it writes itself, as manifests.
         tool_files: The files of tools that it names: relative to its own, as a person names them, where.
         scenarios: Its scenarios, as documents of ours.
-        servers: Its MCP servers, as a project of ours has them.
         problems: Everything that there is to say of it, placed.
     """
 
     tools: tuple[Document, ...] = ()
     tool_files: tuple[tuple[str, str, Node], ...] = ()
     scenarios: tuple[Composed, ...] = ()
-    servers: dict[str, JSON] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
 
@@ -50,15 +48,13 @@ def read_arena(document: Document, files: Files | None) -> Arena:
     if not library.is_good(arena, "Arena"):
         return Arena(tools=tools, problems=_told(problems))
     spec = arena.part("spec")
-    servers, faults = _servers(spec)
-    problems += faults
+    problems += servers_of(spec)[1]
     setting = _setting(arena, library)
     scenarios = [scenario_of(name, node, labels, setting) for name, node, labels in _scenarios(spec, library)]
     return Arena(
         tools=tools,
         tool_files=tuple(_tool_files(spec, library)),
         scenarios=tuple(scenario for scenario in scenarios if scenario is not None),
-        servers=servers,
         problems=_told(problems),
     )
 
@@ -156,19 +152,3 @@ def _scenarios(spec: Node, library: Library) -> Iterator[tuple[str, Node, Node]]
 
 def _stem(manifest: Node) -> str:
     return manifest.document.source.rpartition("/")[2].partition(".")[0]
-
-
-def _servers(spec: Node) -> tuple[dict[str, JSON], list[Problem]]:
-    """The servers as a project of ours has them, and what of them has no counterpart."""
-    from toolcrib.loading.promptkit.servers import server_of  # noqa: PLC0415 -- few arenas have servers
-
-    servers: dict[str, JSON] = {}
-    problems: list[Problem] = []
-    for node in spec.part("mcp_servers").each():
-        entry = server_of(node, problems)
-        if entry is not None:
-            servers[f"mcp__{node.part('name').text}"] = entry
-            message = f"the server `{node.part('name').text}` is not started: servers are named by a project"
-            hint = "`toolcrib import promptkit` writes a `toolcrib.yaml` that names it"
-            problems.append(node.problem("no_counterpart", message, hint, "warning"))
-    return servers, problems

@@ -15,7 +15,26 @@ _KNOWN: Final = frozenset({*_SAME, "name", "working_dir", "transport", "scope", 
 _OF_SOURCES: Final = ("source", "source_args")
 
 
-def server_of(node: Node, problems: list[Problem]) -> dict[str, JSON] | None:
+def servers_of(spec: Node) -> tuple[dict[str, JSON], list[Problem]]:
+    """The servers of an arena by their names here, and what is to be said of them.
+
+    Tools of a server `fs` are called `mcp__fs__read_file` in PromptKit: so is the server, `mcp__fs`, and nothing else
+    changes.
+    """
+    servers: dict[str, JSON] = {}
+    problems: list[Problem] = []
+    for node in spec.part("mcp_servers").each():
+        entry = _server(node, problems)
+        if entry is not None:
+            name = node.part("name").text
+            servers[f"mcp__{name}"] = entry
+            message = f"the server `{name}` is not used from here: servers are named by a project"
+            hint = "`toolcrib import promptkit` writes a `toolcrib.yaml` that names it"
+            problems.append(node.problem("no_counterpart", message, hint, "warning"))
+    return servers, problems
+
+
+def _server(node: Node, problems: list[Problem]) -> dict[str, JSON] | None:
     """A server as `servers` of a project has it; None where it can't be reached from here, which is told."""
     if not node.part("name").text:
         problems.append(node.problem("missing_key", "`name` of the server is missing"))

@@ -1,0 +1,47 @@
+"""Where the arenas of a path are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from toolcrib.loading.compatible import is_arena
+from toolcrib.loading.documents import Document, read_documents
+from toolcrib.loading.files import SKIPPED_FOLDERS, SUFFIXES
+from toolcrib.loading.promptkit.servers import servers_of
+from toolcrib.loading.promptkit.written import Node
+from toolcrib.model import JSON
+
+
+class FoundArena(NamedTuple):
+    """An arena.
+
+    Attributes:
+        name: What it is called.
+        servers: Its MCP servers, as a project of ours has them.
+    """
+
+    name: str
+    servers: dict[str, JSON]
+
+
+def arenas_in(path: Path) -> list[FoundArena]:
+    """The arenas of a file, or of a folder and those in it, in the order of names."""
+    files = _texts(path) if path.is_dir() else [path]
+    documents = [document for file in files for document in read_documents(file, str(file))[0]]
+    return [_found(document) for document in documents if is_arena(document.value)]
+
+
+def _texts(folder: Path) -> list[Path]:
+    found = []
+    for here, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
+        found += [Path(here, name) for name in sorted(names) if name.endswith(SUFFIXES)]
+    return found
+
+
+def _found(document: Document) -> FoundArena:
+    node = Node(document, "", document.value)
+    name = node.part("metadata", "name").text or Path(document.source).resolve().parent.name
+    return FoundArena(name, servers_of(node.part("spec"))[0])

@@ -49,6 +49,12 @@ _MEANS: Final[Mapping[str, str]] = {
 
 _PLAIN: Final = ("description", "version")
 
+_ORDER: Final = (
+    *("title", "description", "version", "system", "variables", "tools", "policy", "settings", "guardrails"),
+    "metadata",
+)
+"""Our keys, as a reader wants them."""
+
 
 class PromptTurning:
     """Turns one prompt."""
@@ -89,7 +95,7 @@ class PromptTurning:
         if self._kept:
             self._own["metadata"] = kept_apart(self._kept)
             self._turning.moves[f"{self._at}/metadata"] = self._at
-        return self._own
+        return {key: self._own[key] for key in _ORDER if key in self._own}
 
     def _put(self, own: str, key: str, said: Mapping[str, Any]) -> None:
         if key in said:

@@ -1,0 +1,75 @@
+"""`toolcrib export`: files of other systems made of our tools and prompts."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import click
+
+from toolcrib.cli import exit_codes
+from toolcrib.cli.opening import open_and_ask, tell_refusals
+from toolcrib.cli.options import Reading, reading_options
+from toolcrib.cli.writing import write_whole
+from toolcrib.engine import Runtime
+from toolcrib.interop.promptpack import export_promptpack
+from toolcrib.text import escape_terminal
+
+
+@click.group("export")
+def command() -> None:
+    """Write files of other systems: a PromptPack of tools and prompts."""
+
+
+@command.command("promptpack")
+@click.argument("path", required=False, type=click.Path(exists=True))
+@click.option(
+    "--out",
+    "file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write it to this file, such as `shop.pack.json`, instead of stdout.",
+)
+@click.option("--force", is_flag=True, help="Overwrite a file that exists.")
+@reading_options
+@click.pass_context
+def promptpack(
+    ctx: click.Context, *, path: str | None, file: Path | None, force: bool, reading: Reading
+) -> None:
+    """Write one PromptPack (version 1.4) of tools and prompts.
+
+    PATH is a pack, a project, a folder or a file; left out, what other verbs read. A PromptPack holds contracts: name,
+    description and input schema of each tool, and the prompts of the packs. What it can't say - modes, mocks, output
+    schemas, most of a policy - is told on stderr, one line each. Ends with 1 when a document has errors, for what it
+    describes is not exported.
+    """
+    if file is not None and os.path.lexists(file) and not force:
+        raise click.UsageError(escape_terminal(f"{file} exists; overwrite it with `--force`"))
+    runtime = open_and_ask(reading, (path,) if path else ())
+    tell_refusals(runtime)
+    exported = export_promptpack(runtime.registry.values(), runtime.packs, name=_name(runtime, path))
+    text = json.dumps(exported.document, indent=2, ensure_ascii=False) + "\n"
+    for loss in exported.losses:
+        click.echo(escape_terminal(f"lost: {loss}"), err=True)
+    if file is None:
+        click.echo(text, nl=False)
+    else:
+        _write(file, text)
+    errors = any(problem.severity == "error" for problem in runtime.problems)
+    ctx.exit(exit_codes.PROBLEMS if errors else exit_codes.OK)
+
+
+def _name(runtime: Runtime, path: str | None) -> str:
+    """What the PromptPack is called where no pack says it: the project, or what was read."""
+    if runtime.project is not None:
+        return runtime.project.name
+    return Path(os.path.realpath(path or ".")).name.partition(".")[0]
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        write_whole(file, text)
+    except OSError as error:
+        raise click.ClickException(escape_terminal(f"{file} can't be written: {error.strerror}")) from error
+    click.echo(escape_terminal(f"wrote {file}"))

@@ -5,8 +5,8 @@
     View        makes segments of events            view.apply(event)
 
 A segment is one stretch: what the user said, text, reasoning, or one call. Segments are numbered in the order in which
-they began. Text goes on in the last segment alone: a call, or text of another kind, closes it, and what is said later
-is a segment of its own. Updates of a call go to the call's segment, wherever that is, and close nothing.
+they began. Text goes on in the last segment alone: a call, text of another kind, or the end of the message closes it, and
+what is said later is a segment of its own. Updates of a call go to its segment, wherever that is, and close nothing.
 """
 
 from __future__ import annotations
@@ -151,9 +151,7 @@ class Place(NamedTuple):
         """The place that `as_json` told.
 
         Raises:
-            KeyError: It is none.
-            TypeError: As above.
-            ValueError: As above.
+            KeyError, TypeError, ValueError: It is none.
         """
         calls = {id_: (int(segment), str(status)) for id_, (segment, status) in value["calls"].items()}
         if not all(status in RANKS for _segment, status in calls.values()):
@@ -172,8 +170,7 @@ class Timeline:
         self._seq = place.seq
         self._segments = place.segments
         self._calls = {id_: _Known(*at) for id_, at in place.calls.items()}
-        self._open = ""
-        self._ended = ""
+        self._open = self._ended = ""
 
     @property
     def place(self) -> Place:
@@ -183,8 +180,7 @@ class Timeline:
 
     def user(self, text: str) -> list[Event]:
         """The user says something: a segment of its own."""
-        closed = self._close()
-        return [*closed, self._event("user", self._begin(), text=text)]
+        return [*self._close(), self._event("user", self._begin(), text=text)]
 
     def text(self, piece: str) -> list[Event]:
         """The model says something, or goes on saying it."""
@@ -193,6 +189,10 @@ class Timeline:
     def reasoning(self, piece: str) -> list[Event]:
         """The model thinks aloud, or goes on."""
         return self._piece("reasoning", piece)
+
+    def message_ended(self) -> list[Event]:
+        """The model's answer is whole: what it says in the next one is no more of this."""
+        return self._close()
 
     def call(
         self,

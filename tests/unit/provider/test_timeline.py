@@ -85,6 +85,23 @@ def test_text_of_another_kind_is_another_segment():
     assert shown(viewed(events)) == [("text", "a"), ("reasoning", "b"), ("text", "c")]
 
 
+def test_text_of_another_message_is_another_segment():
+    timeline = Timeline()
+    events = [
+        *timeline.call("c1", "slow", {}),
+        *timeline.text("Meanwhile I wait."),
+        *timeline.message_ended(),
+        *timeline.call_updated("c1", "completed", outcome="ok"),
+        *timeline.text("It is 42."),
+    ]
+    assert shown(viewed(events)) == [
+        ("call", "c1 completed"),
+        ("text", "Meanwhile I wait."),
+        ("text", "It is 42."),
+    ]
+    assert Timeline().message_ended() == []
+
+
 def test_pieces_that_are_equal_are_all_kept():
     timeline = Timeline()
     events = [event for piece in ("ha", "ha", " ", " ", "ha") for event in timeline.text(piece)]

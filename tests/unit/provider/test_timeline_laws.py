@@ -22,6 +22,7 @@ ACTIONS = st.lists(
     st.tuples(st.sampled_from(KINDS), PIECES)
     | st.tuples(st.just("call"), IDS, st.sampled_from(["", "read", "edit"]), ARGUMENTS)
     | st.tuples(st.just("call_updated"), IDS, STATUSES)
+    | st.just(("message_ended",))
     | st.tuples(st.just("turn_ended"), st.sampled_from(["answered", "pending", "cancelled"])),
     max_size=40,
 )
@@ -46,7 +47,7 @@ def in_order(actions) -> tuple[list[tuple[str, str]], list[str]]:
     begun: list[str] = []
     going_on = False
     for name, *rest in actions:
-        if name == "turn_ended":
+        if name.endswith("ended"):
             going_on = False
         elif name.startswith("call"):
             if rest[0] not in begun:

@@ -54,6 +54,11 @@ class Step:
         """`2`, or `2.1` for the first call of a parallel step."""
         return f"{self.number}.{self.branch}" if self.branch else str(self.number)
 
+    @property
+    def title(self) -> str:
+        """`step 2`, for reports."""
+        return f"step {self.label}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallel:

@@ -58,6 +58,7 @@ class CallRecord(NamedTuple):
         duration: Seconds on the session's clock.
         at: When it began: seconds since 1970 on the session's clock.
         states: Named states of the session's mocks when it began.
+        attempts: How often the tool was tried.
     """
 
     id: str
@@ -74,6 +75,7 @@ class CallRecord(NamedTuple):
     duration: float = 0.0
     at: float = 0.0
     states: Mapping[str, JSON] = NOTHING
+    attempts: int = 0
 
 
 class Pending(NamedTuple):

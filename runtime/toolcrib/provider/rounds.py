@@ -65,7 +65,8 @@ class Turn:
         self._rounds, self._model = conversation.rounds, conversation.model
         self._timeline = Timeline(conversation.place)
         self._news: list[Event] = []
-        self._ids = Ids({call.id for message in self._messages for call in message.calls})
+        known = {call.id for message in self._messages for call in message.calls}
+        self._ids = Ids(known | conversation.place.calls.keys())
         self._turn = conversation.turns
         self._round = _rounds_of_turn(self._messages)
         self._ledger = Ledger(terms.rulebook, conversation.calls, self._turn)
@@ -75,7 +76,7 @@ class Turn:
         self._begun: dict[str, Begun] = {}
         self._finish: Finish | None = None
         self._spoke = False
-        self._failure = ""
+        self._failed: tuple[Stop, str] | None = None
 
     # What was said.
 
@@ -120,13 +121,18 @@ class Turn:
         self._open = {call.id: call for call in self._calls}
         for call in self._calls:
             self._hear(self._timeline.call(call.id, call.name, call.arguments))
+        self._hear(self._timeline.message_ended())
         self._spoke = bool(parts)
         if parts:  # no provider takes a message of nothing
             self._say(message)
 
     def fail(self, error: ProviderError) -> None:
         """There is no answer."""
-        self._failure = f"{error.message} ({error.code})"
+        self._failed = Stop.PROVIDER_FAILED, f"{error.message} ({error.code})"
+
+    def give_up(self) -> None:
+        """The provider has cancelled itself."""
+        self._failed = Stop.CANCELLED, "the request to the model was cancelled from within"
 
     def _named(self, part: AnswerPart) -> AnswerPart:
         """A call by the name of its tool, with arguments as that takes them."""
@@ -240,6 +246,7 @@ class Turn:
             code=code,
             message=result.message,
             reached=result.usage.attempts > 0,
+            attempts=result.usage.attempts,
             duration=result.usage.duration,
             at=record.at if begun is None else begun.at,
             states=NOTHING if begun is None else begun.states,
@@ -278,8 +285,8 @@ class Turn:
         if self._pending:
             waiting = ", ".join(f"`{each.tool}` ({each.id}: {each.code})" for each in self._pending.values())
             return Stop.PENDING, f"waiting: {waiting}"
-        if self._failure:
-            return Stop.PROVIDER_FAILED, self._failure
+        if self._failed is not None:
+            return self._failed
         if self._finish is not None and not self._calls:
             return self._answered(self._finish.reason)
         records = [self._records[call.id] for call in self._calls]
@@ -343,7 +350,10 @@ class Turn:
 
     def end(self) -> Conversation:
         """The conversation, as far as it came."""
-        stop, detail = self.over() or (Stop.CANCELLED, "")
+        over = self.over()
+        if over is None:
+            raise AssertionError("a turn that goes on has no end")
+        stop, detail = over
         self._hear(self._timeline.turn_ended(stop.value))
         return Conversation(
             messages=tuple(self._messages),

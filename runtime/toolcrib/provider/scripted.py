@@ -18,7 +18,7 @@ from toolcrib.provider.requests import (
     Request,
     TextDelta,
 )
-from toolcrib.provider.seeing import Sight, results_in, told_of
+from toolcrib.provider.seeing import Named, Sight, as_it_is, results_in, told_of
 from toolcrib.text import compact, truncate
 
 Place: TypeAlias = Callable[[str], str]
@@ -31,6 +31,10 @@ SHOWN = 10
 
 _SHORT = 200
 """Bytes of a text that is shown."""
+
+
+_UNSAID = ReasoningDelta("", {"unsaid": True})
+"""Stands where something would be said, so that replies are counted alike."""
 
 
 class Line(NamedTuple):
@@ -110,6 +114,7 @@ class Scripted:
         script: What it may answer; `lines_of` makes it.
         names: What expressions may read besides `user`, `results` and `turn`: a new mapping each time.
         place: Where a reply stands, for errors.
+        named: What the script calls a tool.
         speaks: Whether it says what the script says. One that does not makes its calls alone, and ends its turn
             where nothing fits.
     """
@@ -122,6 +127,7 @@ class Scripted:
         *,
         names: Callable[[], dict[str, JSON]] = dict,
         place: Place = lambda pointer: pointer,
+        named: Named = as_it_is,
         speaks: bool = True,
     ) -> None:
         self.unexpected: list[Unexpected] = []
@@ -129,6 +135,7 @@ class Scripted:
         self._script = tuple(script)
         self._names = names
         self._place = place
+        self._named = named
         self._speaks = speaks
         self._used = [0] * len(self._script)
         self._awaited: list[_Awaited] = []
@@ -173,7 +180,7 @@ class Scripted:
             if result is None:
                 left.append(awaited)
                 continue
-            names = names or self._scope(Sight.of(messages))
+            names = names or self._scope(Sight.of(messages, self._named))
             if lines := _differences(awaited.call, result, names):
                 found.append(Unexpected(awaited.call, result.id, lines))
         self._awaited = left
@@ -189,13 +196,13 @@ class Scripted:
         unexpected = self.settle(request.messages)
         if unexpected:
             raise _as_error(unexpected, self._place)
-        sight = Sight.of(request.messages)
+        sight = Sight.of(request.messages, self._named)
         names = self._scope(sight)
         number = self._choose(sight, names)
         if number is None:
             if self._speaks:
                 raise self._unscripted(sight, names)
-            yield Finish()
+            yield from (_UNSAID, Finish())
             return
         reply = self._script[number].reply
         deltas = self._deltas(reply, request, names)
@@ -222,7 +229,7 @@ class Scripted:
     def _deltas(self, reply: Reply, request: Request, names: Mapping[str, JSON]) -> list[Delta]:
         """What the reply comes to; all of it is worked out before any of it is said."""
         declared = {declaration.tool: declaration.name for declaration in request.tools}
-        deltas: list[Delta] = []
+        deltas: list[Delta] = [] if self._speaks else [_UNSAID]
         try:
             if reply.reasoning is not None and self._speaks:
                 deltas.append(ReasoningDelta(_text(reply.reasoning.render(names))))
@@ -267,7 +274,7 @@ class Scripted:
             if line.turn in {0, sight.turn}
         ]
         elsewhere = len(self._script) - len(reasons)
-        lines = [*_seen(sight), *reasons[:SHOWN]]
+        lines = reasons[:SHOWN]
         if len(reasons) > SHOWN:
             lines.append(f"and {len(reasons) - SHOWN} more that don't fit")
         if elsewhere:
@@ -277,7 +284,9 @@ class Scripted:
         below = f"`script` of turn {sight.turn}" if own else "`script` of the agent"
         hint = f"a reply that would fit, below the others in the {below}:"
         details = {"lines": lines, "paste": paste, "turn": sight.turn, "reply": sight.reply}
-        message = f"no reply of the script fits request {sight.reply} of turn {sight.turn}"
+        message = (
+            f"no reply of the script fits request {sight.reply} of turn {sight.turn}, where {_seen(sight)}"
+        )
         return ProviderError(message, code="unscripted", hint=f"{hint}\n{paste}", details=details)
 
 
@@ -336,13 +345,13 @@ def _placed(line: Line) -> str:
     )
 
 
-def _seen(sight: Sight) -> Iterator[str]:
-    """What the model saw, in lines."""
-    yield f"the user says {compact(truncate(sight.user, _SHORT))}"
-    if sight.last is not None:
-        last = sight.last
-        code = f" ({last['code']})" if last["code"] not in {"", last["outcome"]} else ""
-        yield f"the last result is {last['tool']}: {last['outcome']}{code} {truncate(str(last['text']), _SHORT)}"
+def _seen(sight: Sight) -> str:
+    """What the model saw last."""
+    last = sight.last
+    if last is None or sight.reply == 1:
+        return f"the user says {compact(truncate(sight.user, _SHORT))}"
+    code = f" ({last['code']})" if last["code"] not in {"", last["outcome"]} else ""
+    return f"`{last['tool']}` ended {last['outcome']}{code}"
 
 
 def _paste(sight: Sight, *, own: bool) -> str:

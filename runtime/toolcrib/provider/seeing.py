@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, NoReturn, TypeAlias
 
 from toolcrib.model import JSON, Outcome
 from toolcrib.provider.messages import Message, ToolResult
+
+Named: TypeAlias = Callable[[str], str]
+
+
+def as_it_is(tool: str) -> str:
+    """A tool by its name."""
+    return tool
 
 
 class Sight(NamedTuple):
@@ -30,8 +37,8 @@ class Sight(NamedTuple):
     last: dict[str, JSON] | None = None
 
     @classmethod
-    def of(cls, messages: Sequence[Message]) -> Sight:
-        """What there is to see in some messages."""
+    def of(cls, messages: Sequence[Message], named: Named = as_it_is) -> Sight:
+        """What there is to see in some messages; `named` says what the script calls a tool."""
         user, turn, reply, replies = "", 0, 1, 0
         results: dict[str, JSON] = {}
         last: dict[str, JSON] | None = None
@@ -41,9 +48,9 @@ class Sight(NamedTuple):
             elif message.role == "assistant":
                 reply, replies = reply + 1, replies + 1
             for result in results_in(message):
-                last = told_of(result)
+                last = told_of(result, named)
                 if result.outcome is Outcome.OK:
-                    results[result.name] = last["value"]
+                    results[named(result.name)] = last["value"]
         return cls(user, turn, reply, replies, results, last)
 
 
@@ -52,10 +59,10 @@ def results_in(message: Message) -> list[ToolResult]:
     return [part for part in message.parts if isinstance(part, ToolResult)]
 
 
-def told_of(result: ToolResult) -> dict[str, JSON]:
+def told_of(result: ToolResult, named: Named = as_it_is) -> dict[str, JSON]:
     """What a model is told of a call: `{tool, outcome, code, value, text}`."""
     return {
-        "tool": result.name,
+        "tool": named(result.name),
         "outcome": result.outcome.value,
         "code": result.code,
         "value": value_of(result.text),

@@ -92,7 +92,10 @@ class Log:
         return [
             tuple.__new__(Recorded, (place, step, args, result.outcome))
             for place, (step, args, result, _wrong) in enumerate(happened)
-            if result is not None and _reached(result.outcome) and isinstance(args, dict)
+            if result is not None
+            and _reached(result.outcome)
+            and isinstance(args, dict)
+            and (type(step) is Step or getattr(step, "reached", True))
         ]
 
     def attempts(self) -> int:
@@ -104,6 +107,11 @@ class Log:
         """A value without the secrets that the steps so far brought."""
         self._catch_up()
         return self._seen.hide_in(value)
+
+    def hidden_text(self, text: str) -> str:
+        """A text without the secrets that the steps so far brought."""
+        self._catch_up()
+        return self._seen.hide_in_text(text)
 
     def show(self, call: Recorded) -> JSON:
         """The arguments of a call with secrets masked."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.loading.steps import Parallel, Step
@@ -11,8 +11,14 @@ from toolcrib.model import JSON, Result
 from toolcrib.scenarios.goldens import GoldenChange
 from toolcrib.text import compact, truncate
 
+if TYPE_CHECKING:
+    from toolcrib.scenarios.turns import AgentReport, TurnReport
+
 SHOWN = 2000
 """Bytes of one value that a report shows."""
+
+TRIALS = 3
+"""Bad trials that a report tells in full."""
 
 
 class Failure(NamedTuple):
@@ -20,7 +26,9 @@ class Failure(NamedTuple):
 
     Attributes:
         what: `outcome`, `result`, `golden`, `error`, `content`, `attempts`, `elapsed`, `args` of a step; `calls`,
-            `order`, `store`, `state`, `budget` of the end; `fault` that did not happen; `unused_rules`; `worker` where the run itself was lost.
+            `order`, `store`, `state`, `budget`, `final_text`, `stop` of the end; `fault` that did not happen;
+            `unused_rules`; `worker` where the run itself was lost; `agent`, `user`, `answers`, `provider`, `unscripted`,
+            `script_failed`, `expect_result`, `assertion`, `unused_turns` of an agent; `trials` of all of them.
         lines: What was expected and what was there.
         pointer: Where the scenario says so.
     """
@@ -74,12 +82,16 @@ class Fault(NamedTuple):
 class ScenarioReport:
     """What came of a scenario. It stops after the first step that fails, since later ones build on it.
 
+    That of several trials holds their reports, and their steps one after the other.
+
     Attributes:
         scenario: The scenario.
         seed: The seed that was used.
         passed: Whether everything was as the scenario says.
-        failures: What `verify` found.
+        failures: What `verify` found, and what is wrong with a conversation as a whole.
         warnings: What is odd and fails no run: rules of its own mocks that no call used.
+        agent: What came of its conversation; None where nobody spoke.
+        trials: What came of each trial; none where there was one.
         duration: Seconds of real time.
         virtual: Seconds of virtual time.
     """
@@ -89,11 +101,13 @@ class ScenarioReport:
         "_steps",
         "_tell",
         "_tell_digest",
+        "agent",
         "duration",
         "failures",
         "passed",
         "scenario",
         "seed",
+        "trials",
         "virtual",
         "warnings",
     )
@@ -110,6 +124,8 @@ class ScenarioReport:
         duration: float = 0.0,
         virtual: float = 0.0,
         digest: Callable[[], str] = str,
+        agent: AgentReport | None = None,
+        trials: tuple[ScenarioReport, ...] = (),
     ) -> None:
         """Hold what is known; `steps` and `digest` work out what they give when somebody looks at it."""
         self.scenario = scenario
@@ -119,6 +135,8 @@ class ScenarioReport:
         self.warnings = warnings
         self.duration = duration
         self.virtual = virtual
+        self.agent = agent
+        self.trials = trials
         self._tell = steps
         self._tell_digest = digest
         self._steps: tuple[StepReport, ...] | None = None
@@ -143,11 +161,24 @@ class ScenarioReport:
 
     @property
     def faults(self) -> list[Fault]:
-        """The steps that failed, then what `verify` found, each as one block for people."""
+        """The steps and turns that failed, then what `verify` found, each as one block for people."""
+        if self.trials:
+            return [*(_fault_at_end(failure) for failure in self.failures), *self._faults_of_trials()]
         return [
             *(_fault_of(step) for step in self.steps if step.failures),
+            *(_fault_of_turn(turn) for turn in self._turns if turn.all_failures),
             *(_fault_at_end(failure) for failure in self.failures),
         ]
+
+    @property
+    def _turns(self) -> Sequence[TurnReport]:
+        return () if self.agent is None else self.agent.turns
+
+    def _faults_of_trials(self) -> Iterator[Fault]:
+        bad = [(number, trial) for number, trial in enumerate(self.trials, start=1) if not trial.passed]
+        for number, trial in bad[:TRIALS]:
+            for fault in trial.faults:
+                yield fault._replace(title=f"trial {number} (seed {trial.seed}) › {fault.title}")
 
     def __str__(self) -> str:
         """The failure as one readable block; one line for a scenario that passed."""
@@ -160,10 +191,18 @@ class ScenarioReport:
             lines += [f"  {line}" for line in fault.lines]
         left = self._left()
         if left:
-            lines.append(f"  {left} later step{'s' if left != 1 else ''} did not run")
+            what = "turn" if self._turns else "step"
+            lines.append(f"  {left} later {what}{'s' if left != 1 else ''} did not run")
+        if self._untold:
+            lines.append(f"  and {self._untold} more bad trial{'s' if self._untold != 1 else ''}")
         lines += [*self._warned, *(f"  {line}" for line in self.order_lines)]
         lines.append(f"  seed {self.seed}")
         return "\n".join(lines)
+
+    @property
+    def _untold(self) -> int:
+        """How many bad trials are not told."""
+        return max(sum(not trial.passed for trial in self.trials) - TRIALS, 0)
 
     @property
     def _warned(self) -> list[str]:
@@ -185,7 +224,11 @@ class ScenarioReport:
         return [[call.label for call in step.calls] for step in parallel]
 
     def _left(self) -> int:
-        """How many steps did not run."""
+        """How many steps did not run, or turns, where it came to those."""
+        if self.trials:
+            return 0
+        if self.scenario.agent is not None and self._turns:
+            return len(self.scenario.agent.turns) - len(self._turns)
         if not self.steps:
             return len(self.scenario.steps) if any(each.what == "worker" for each in self.failures) else 0
         failed = any(step.failures for step in self.steps)
@@ -205,10 +248,23 @@ class ScenarioReport:
             "duration": round(self.duration, 6),
             "virtual": round(self.virtual, 6),
             "digest": self.digest,
-            "steps": [_step_json(self.scenario, step) for step in self.steps],
+            "steps": [] if self.trials else [_step_json(self.scenario, step) for step in self.steps],
             "failures": [_failure_json(self.scenario, failure) for failure in self.failures],
             "warnings": [_failure_json(self.scenario, warning) for warning in self.warnings],
+            **self._agent_json(),
         }
+
+    def _agent_json(self) -> dict[str, Any]:
+        """What there is to tell of a conversation, and of trials."""
+        told: dict[str, Any] = {}
+        if self.agent is not None:
+            told["agent"] = self.agent.as_json()
+            for turn, each in zip(self._turns, told["agent"]["turns"], strict=True):
+                each["line"] = self.scenario.origin.locate(turn.pointer)[0]
+                each["failures"] = [_failure_json(self.scenario, failure) for failure in turn.all_failures]
+        if self.trials:
+            told["trials"] = [trial.as_json() for trial in self.trials]
+        return told
 
 
 def _fault_of(step: StepReport) -> Fault:
@@ -222,14 +278,45 @@ def _fault_of(step: StepReport) -> Fault:
         lines += [f"          {line}" for line in rest]
     return Fault(
         what=step.failures[0].what,
-        title=f"step {step.step.label}{f' “{names}”' if names else ''}",
+        title=f"{step.step.title}{f' “{names}”' if names else ''}",
         pointer=step.step.pointer,
         head=step.failures[0].lines[0],
         lines=tuple(lines),
     )
 
 
-_TITLES = {"worker": "run", "fault": "fault", "unused_rules": "mocks"}
+def _fault_of_turn(turn: TurnReport) -> Fault:
+    failures = turn.all_failures
+    lines = [*turn.lines()]
+    for failure in failures:
+        head, *rest = failure.lines
+        lines.append(f"{_LABELS.get(failure.what, failure.what):<9} {head}")
+        lines += [f"          {line}" for line in rest]
+    said = f" “{truncate(turn.said, _TITLE)}”" if turn.said else ""
+    return Fault(
+        what=failures[0].what,
+        title=f"turn {turn.number}{said}",
+        pointer=failures[0].pointer or turn.pointer,
+        head=failures[0].lines[0],
+        lines=tuple(lines),
+    )
+
+
+_LABELS = {"expect_result": "expected", "script_failed": "script", "unscripted": "script"}
+"""What is wrong with a turn, in one short word."""
+
+_TITLE = 60
+"""Bytes of what a user says that are shown as a title."""
+
+_TITLES = {
+    "agent": "agent",
+    "assertion": "agent",
+    "fault": "fault",
+    "trials": "trials",
+    "unused_rules": "mocks",
+    "unused_turns": "script",
+    "worker": "run",
+}
 
 
 def _fault_at_end(failure: Failure) -> Fault:

@@ -1,11 +1,11 @@
-"""Runs one scenario: a fresh session on virtual time, its steps in order, then its verification."""
+"""Runs one scenario: a fresh session on virtual time, its steps in order, its agent, then its verification."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.clock import RealClock, format_time
 from toolcrib.engine import Runtime
@@ -29,11 +29,15 @@ from toolcrib.scenarios.verifying import verify as verified
 from toolcrib.session import Session
 from toolcrib.virtual_clock import VirtualClock
 
+if TYPE_CHECKING:
+    from toolcrib.loading.agents import Agent
+    from toolcrib.scenarios.conversing import Conversing
+
 
 async def run_scenario(
     runtime: Runtime, scenario: Scenario, *, seed: int | None = None, update: bool = False
 ) -> ScenarioReport:
-    """Run a scenario in a session of its own.
+    """Run a scenario in a session of its own; one with several trials, in one for each of them.
 
     Args:
         runtime: Holds the tools; it is not changed.
@@ -48,11 +52,22 @@ async def run_scenario(
         raise ConfigurationError(
             f"scenario `{scenario.name}` has a matrix", hint="run each of `runs_of(scenario)`"
         )
+    first = scenario.seed if seed is None else seed
+    if scenario.trials > 1:
+        from toolcrib.scenarios.trials import tried  # noqa: PLC0415 -- most scenarios are tried once
+
+        return await tried(scenario, first, lambda trial, number: _run(runtime, trial, number, update=update))
+    return await _run(runtime, scenario, first, update=update)
+
+
+async def _run(runtime: Runtime, scenario: Scenario, seed: int, *, update: bool) -> ScenarioReport:
     started = RealClock.monotonic()
-    session = _session(runtime, scenario, scenario.seed if seed is None else seed)
+    session = _session(runtime, scenario, seed)
     run = _Run(session, scenario, update=update)
     try:
         passed = await run.to_the_end()
+        if passed and scenario.agent is not None:
+            passed = await run.converse(runtime, scenario.agent)
     finally:
         await session.aclose()
     return _reported(run, session, scenario, passed=passed, started=started)
@@ -74,6 +89,11 @@ def _reported(
     failures = run.verified() if passed else ()
     virtual = None if scenario.real else session.clock.monotonic()
     log = run.log
+    agent = None
+    if run.talk is not None:
+        failures = (*log.safe(run.talk.all_failures), *failures)
+        passed = passed and not run.talk.failed
+        agent = run.talk.report()
     return ScenarioReport(
         scenario=scenario,
         seed=session.seed,
@@ -81,9 +101,10 @@ def _reported(
         passed=passed and not failures,
         failures=failures,
         warnings=run.warnings,
+        agent=agent,
         duration=RealClock.monotonic() - started,
         virtual=virtual or 0.0,
-        digest=lambda: digest_of(log.reports(), log.hidden(changes_of(session.store)), virtual),
+        digest=lambda: digest_of(log.reports(), log.hidden(changes_of(session.store)), virtual, agent),
     )
 
 
@@ -93,6 +114,7 @@ class _Run:
     Attributes:
         log: What happened.
         kept: What the mocks keep.
+        talk: The conversation of its agent; None before it, and where there is none.
         advanced: Seconds by which steps moved time on.
         warnings: What is odd about the run and fails it not.
     """
@@ -106,6 +128,7 @@ class _Run:
         if scenario.values:
             self._scope["matrix"] = dict(scenario.values)
         self.log = Log(session.registry)
+        self.talk: Conversing | None = None
         self.advanced = 0.0
         self.warnings: tuple[Failure, ...] = ()
         self._began = session.clock.monotonic()
@@ -122,6 +145,17 @@ class _Run:
             if not good:
                 return False
         return True
+
+    async def converse(self, runtime: Runtime, agent: Agent) -> bool:
+        """Let the agent go on; whether it came to its end as it is written."""
+        from toolcrib.scenarios.conversing import Conversing, Talk  # noqa: PLC0415 -- most scenarios have no agent
+
+        def names() -> RunScope:
+            return self.scope().copy()
+
+        self.talk = Conversing(Talk(runtime, self._session, self._scenario, agent, self.log, names))
+        await self.talk.to_the_end()
+        return not self.talk.broken
 
     async def pass_time(self, step: Advance) -> bool:
         """Move time on.
@@ -263,12 +297,15 @@ class _Run:
                 found += left
             else:
                 self.warnings = tuple(left)
+        if self.talk is not None:
+            self.warnings = (*self.warnings, *self.log.safe(self.talk.warnings))
         if scenario.verify is NO_RULES and not found:
             return ()
         log = self.log
         recorded = log.recorded()
         spent = {"calls": len(recorded), "attempts": log.attempts(), "elapsed": self._elapsed()}
-        ending = Ending(recorded, self.scope(), log.show, self.kept, spent)
+        last = None if self.talk is None else self.talk.last()
+        ending = Ending(recorded, self.scope(), log.show, self.kept, spent, last)
         return log.safe([*verified(scenario.verify, ending), *found])
 
     def _elapsed(self) -> float:

@@ -38,8 +38,8 @@ class Recorded(NamedTuple):
 
     @property
     def label(self) -> str:
-        """By which step."""
-        return f"step {self.step.label}"
+        """By which step, or in which turn."""
+        return self.step.title
 
 
 Show: TypeAlias = Callable[[Recorded], JSON]
@@ -65,6 +65,20 @@ def told(matcher: Matcher, value: JSON, shown: JSON, scope: Mapping[str, JSON] =
     return lines
 
 
+class LastWord(NamedTuple):
+    """How a conversation ended.
+
+    Attributes:
+        text: What the agent said last; None where there is no model that can say something.
+        shown: The same with secrets masked.
+        stop: Why its last turn ended.
+    """
+
+    text: str | None
+    shown: str
+    stop: str
+
+
 class Ending(NamedTuple):
     """A run of which all steps are done.
 
@@ -74,6 +88,7 @@ class Ending(NamedTuple):
         show: Masks the arguments of a call.
         kept: What the mocks keep.
         spent: What all calls took: `calls`, `attempts`, and `elapsed` in seconds of the scenario's clock.
+        last: How its conversation ended; None where there was none.
     """
 
     recorded: Sequence[Recorded]
@@ -81,6 +96,7 @@ class Ending(NamedTuple):
     show: Show
     kept: Kept
     spent: Mapping[str, float]
+    last: LastWord | None = None
 
 
 def verify(rules: Verify, ending: Ending) -> Iterator[Failure]:
@@ -104,6 +120,25 @@ def verify(rules: Verify, ending: Ending) -> Iterator[Failure]:
         yield from _kept(part, matcher, ending)
     for part, matcher in rules.budget.items():
         yield from _spent(part, matcher, ending)
+    if ending.last is not None:
+        yield from _ended(rules, ending.last, ending.scope)
+
+
+def _ended(rules: Verify, last: LastWord, scope: Mapping[str, JSON]) -> Iterator[Failure]:
+    """What is not as it should be in how a conversation ended."""
+    if rules.stops and last.stop not in rules.stops:
+        line = f"stop: expected {' or '.join(rules.stops)}, got {last.stop}"
+        yield Failure(what="stop", lines=(line,), pointer="/verify/stop")
+    if rules.final_text is None or last.text is None:
+        return
+    pointer = "/verify/final_text"
+    try:
+        found = told(rules.final_text, last.text, last.shown, scope)
+        lines = [f"final_text{_placed(line)}" for line in found]
+    except ExpressionError as error:
+        lines, pointer = [f"final_text: {error.message}"], _within(pointer, error)
+    if lines:
+        yield Failure(what="final_text", lines=tuple(lines), pointer=pointer)
 
 
 def _kept(part: str, matcher: Matcher, ending: Ending) -> Iterator[Failure]:

@@ -1,0 +1,263 @@
+"""The agent of a scenario: its turns, one after the other, and what is judged of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from toolcrib.engine import Runtime
+from toolcrib.errors import ConfigurationError, ExpressionError
+from toolcrib.loading.agents import Agent, Assertion, Turn
+from toolcrib.loading.namespaces import short_name
+from toolcrib.loading.scenarios import Scenario
+from toolcrib.model import JSON, Content
+from toolcrib.provider import Conversation, ProviderError, Stop
+from toolcrib.scenarios.asserting import Trajectory, judge
+from toolcrib.scenarios.logs import Happened, Log
+from toolcrib.scenarios.reports import Failure
+from toolcrib.scenarios.speaking import DIRECT, SCRIPTED, Speaking, speaking_for
+from toolcrib.scenarios.turns import AgentReport, Judged, TurnReport, agent_call, entries_of, result_of
+from toolcrib.scenarios.verifying import LastWord
+from toolcrib.session import Session
+
+_ENDED_WELL = frozenset({Stop.ANSWERED, Stop.PENDING, Stop.STOP_ON_TOOL})
+
+
+class Talk(NamedTuple):
+    """A run that has an agent.
+
+    Attributes:
+        runtime: Has the prompts, and binds what callers are granted.
+        session: Where the calls are made.
+        scenario: The run.
+        agent: Its agent.
+        log: Is told of the calls.
+        names: What expressions of the run read: a new mapping each time.
+    """
+
+    runtime: Runtime
+    session: Session
+    scenario: Scenario
+    agent: Agent
+    log: Log
+    names: Callable[[], dict[str, JSON]]
+
+
+class Conversing:
+    """The conversation of a run.
+
+    Attributes:
+        conversation: As far as it came.
+        failures: What is not as it must be of all of it.
+        warnings: What is odd and fails no run.
+        broken: Whether it could not go on to its end as it is written.
+    """
+
+    def __init__(self, talk: Talk) -> None:
+        self.conversation = Conversation()
+        self.failures: list[Failure] = []
+        self.warnings: list[Failure] = []
+        self.broken = False
+        self._talk = talk
+        self._turns: list[TurnReport] = []
+        self._judged: tuple[Judged, ...] = ()
+        self._args: dict[str, JSON] = {}
+
+    @property
+    def all_failures(self) -> list[Failure]:
+        """What is not as it must be of all of it, assertions included."""
+        return [*self.failures, *(judged.failure for judged in self._judged if judged.failed)]
+
+    @property
+    def failed(self) -> bool:
+        """Whether a turn is not as it must be."""
+        return any(turn.all_failures for turn in self._turns)
+
+    def last(self) -> LastWord:
+        """How it ended."""
+        conversation = self.conversation
+        return LastWord(
+            text=conversation.text if self._talk.agent.provider != DIRECT else None,
+            shown=self._talk.log.hidden_text(conversation.text),
+            stop="" if conversation.stop is None else conversation.stop.value,
+        )
+
+    def report(self) -> AgentReport:
+        """What came of it, so far."""
+        conversation = self.conversation
+        return AgentReport(
+            provider=self._talk.agent.provider,
+            model=conversation.model,
+            turns=tuple(self._turns),
+            judged=self._judged,
+            rounds=conversation.rounds,
+            tokens=conversation.tokens,
+            cost=conversation.cost,
+        )
+
+    async def to_the_end(self) -> None:
+        """Hold the conversation, up to the first turn that can't be held as it is written; judge it."""
+        talk = self._talk
+        try:
+            speaking = speaking_for(talk.runtime, talk.session, talk.scenario, talk.agent, talk.names)
+        except ConfigurationError as error:
+            self.failures.append(Failure("agent", tuple(_told(error)), talk.agent.pointer))
+            self.broken = True
+            return
+        try:
+            for number, turn in enumerate(talk.agent.turns, start=1):
+                await self._hold(number, turn, speaking)
+                if self.broken:
+                    return
+            self._judged = await self._judge(talk.agent.assertions, speaking, None)
+        finally:
+            await speaking.aclose()
+        self._look_back(speaking)
+
+    async def _hold(self, number: int, turn: Turn, speaking: Speaking) -> None:
+        """Hold a turn, tell the log of its calls, and judge it."""
+        before = len(self.conversation.messages)
+        speaking.fulfilling.turn = turn
+        failures = [*await self._said(turn, speaking)]
+        self._tell_log(number, turn)
+        failures += self._ended(number, turn, speaking) if not failures else []
+        self.broken = bool(failures)
+        judged: tuple[Judged, ...] = ()
+        if not self.broken:
+            judged = await self._judge(turn.assertions, speaking, self.conversation.turns)
+        hide = self._talk.log.hidden_text
+        conversation = self.conversation
+        began = len(conversation.messages) > before
+        self._turns.append(
+            TurnReport(
+                number=number,
+                pointer=turn.pointer,
+                entries=tuple(entries_of(conversation.messages[before:], self._args, hide)),
+                stop=conversation.stop.value if conversation.stop is not None and began else "",
+                detail=hide(conversation.detail) if began else "",
+                failures=self._talk.log.safe(failures),
+                judged=judged,
+            )
+        )
+
+    async def _said(self, turn: Turn, speaking: Speaking) -> list[Failure]:
+        """Say what the user says, or what is said of the calls that wait, and let the agent answer."""
+        try:
+            begun, answers = self._begun(turn)
+            self.conversation = await speaking.middleware.run(begun, answers)
+        except ExpressionError as error:
+            pointer = error.pointer or turn.pointer
+            return [Failure("user", (error.message,), pointer)]
+        except ConfigurationError as error:
+            return [Failure("answers", tuple(_told(error)), turn.pointer)]
+        return []
+
+    def _begun(self, turn: Turn) -> tuple[Conversation, dict[str, Any]]:
+        """The conversation, ready to go on, and the answers to the calls that wait in it."""
+        conversation, names = self.conversation, self._talk.names()
+        if turn.user is not None:
+            said: Any = turn.user.render(names)
+            parts = said if isinstance(said, list) else [said]
+            return conversation.saying(*map(_part, parts)), {}
+        answers: dict[str, Any] = {}
+        for named, answer in turn.answers.items():
+            fitting = [each.id for each in conversation.pending if named in {each.id, each.tool}]
+            answers |= dict.fromkeys(fitting or [named], answer.render(names))
+        return conversation, answers
+
+    def _tell_log(self, number: int, turn: Turn) -> None:
+        """Have the log know of the calls that ended in this turn."""
+        ended = [each for each in self.conversation.calls if each.outcome is not None]
+        new = [record for record in ended if record.id not in self._args]
+        log = self._talk.log
+        for place, record in enumerate(new, start=1):
+            step = agent_call(record, number, place, turn.pointer)
+            log.add((Happened(step, record.arguments, result_of(record)),))
+        reports = log.reports()[-len(new) :] if new else ()
+        self._args |= {record.id: report.args for record, report in zip(new, reports, strict=True)}
+
+    def _ended(self, number: int, turn: Turn, speaking: Speaking) -> list[Failure]:
+        """What is wrong with how a turn ended, and with what the script was told."""
+        stop, detail = self.conversation.stop, self.conversation.detail
+        script = speaking.script
+        if script is not None:
+            script.settle(self.conversation.messages)
+            if script.unexpected:
+                return [
+                    Failure("expect_result", each.lines, f"{each.call.pointer}/expect_result")
+                    for each in script.unexpected
+                ]
+            if script.failed is not None:
+                return [_failed(script.failed, turn)]
+        last = number == len(self._talk.agent.turns)
+        expected = self._talk.scenario.verify.stops if last else ()
+        if stop is Stop.PROVIDER_FAILED and stop not in expected:
+            return [Failure("provider", tuple((detail or stop.value).splitlines()), turn.pointer)]
+        if stop not in _ENDED_WELL and stop not in expected:
+            line = f"turn {number} was ended by `{stop}`: {detail}"
+            self.warnings.append(Failure("stop", (line,), turn.pointer))
+        return []
+
+    async def _judge(
+        self, assertions: Sequence[Assertion], speaking: Speaking, turn: int | None
+    ) -> tuple[Judged, ...]:
+        """Judge some assertions, of a turn or of all of it."""
+        if not assertions:
+            return ()
+        talk = self._talk
+        namespace = talk.scenario.origin.namespace
+        calls = tuple(
+            each._replace(tool=short_name(namespace, each.tool)) for each in self.conversation.calls
+        )
+        states: Any = talk.names()["state"]
+        trajectory = Trajectory.of(
+            self.conversation._replace(calls=calls),
+            turn,
+            speaking.guardrails,
+            has_text=speaking.has_text,
+            states=states,
+            hide=talk.log.hidden_text,
+        )
+        return tuple([await self._one(each, trajectory, speaking) for each in assertions])
+
+    async def _one(self, assertion: Assertion, trajectory: Trajectory, speaking: Speaking) -> Judged:
+        verdict = await judge(assertion, trajectory, speaking.surroundings)
+        threshold = assertion.pass_threshold
+        return Judged(
+            type=assertion.type,
+            pointer=assertion.pointer,
+            message=assertion.message,
+            threshold=self._talk.scenario.pass_threshold if threshold is None else threshold,
+            applies=verdict.applies,
+            passed=verdict.passed,
+            score=verdict.score,
+            found=verdict.message,
+        )
+
+    def _look_back(self, speaking: Speaking) -> None:
+        """Tell the replies that nobody used."""
+        agent = self._talk.agent
+        if speaking.script is None or agent.unused_turns == "ignore":
+            return
+        told = self.failures if agent.unused_turns == "error" else self.warnings
+        for reply in speaking.script.unused():
+            if agent.provider == SCRIPTED or reply.calls:
+                told.append(
+                    Failure("unused_turns", ("no request was answered with this reply",), reply.pointer)
+                )
+
+
+def _part(said: Any) -> str | Content:
+    return said if isinstance(said, str) else Content(**said)
+
+
+def _told(error: ConfigurationError) -> Iterator[str]:
+    yield from error.message.splitlines()
+    if error.hint:
+        yield from error.hint.splitlines()
+
+
+def _failed(error: ProviderError, turn: Turn) -> Failure:
+    """What a script could not answer."""
+    lines = [error.message, *error.details.get("lines", ()), *error.hint.splitlines()]
+    return Failure(error.code, tuple(lines), error.details.get("pointer") or turn.pointer)

@@ -13,11 +13,13 @@ ProviderMiddleware.run(messages)
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from typing import Any
 
 from toolcrib.engine import Runtime
+from toolcrib.middleware.ends import asked_to_cancel
 from toolcrib.model import NOTHING
 from toolcrib.provider.answers import FULFILLED, checked
 from toolcrib.provider.calls import Caller, Planned
@@ -164,6 +166,10 @@ class ProviderMiddleware:
                         yield event
         except ProviderError as error:
             turn.fail(error)
+        except CancelledError:
+            if asked_to_cancel():
+                raise
+            turn.give_up()
         else:
             turn.take(hearing)
 

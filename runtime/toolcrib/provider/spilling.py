@@ -7,6 +7,7 @@ The whole text of a long result is kept in the conversation. From then on a tool
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from toolcrib.engine import Runtime
@@ -24,7 +25,7 @@ LEAST_LIMIT = 256
 """Bytes of a result that a model is shown at least."""
 
 _UNBOUNDED = 1 << 62
-_NOTE = 128
+_NOTE = 160
 """Bytes that the note about a piece takes at most."""
 
 
@@ -102,8 +103,12 @@ class Reader:
     def __init__(self, name: str, limit: int, clock: Clock) -> None:
         self.tool = tool_named(name, limit)
         self._limit = limit
+        self._clock = clock
+
+    @cached_property
+    def _runtime(self) -> Runtime:
         executors = Executors({"client": ClientExecutor})
-        self._runtime = Runtime(Registry([self.tool]), executors=executors, clock=clock)
+        return Runtime(Registry([self.tool]), executors=executors, clock=self._clock)
 
     def call(self, arguments: Mapping[str, Any], spilled: Mapping[str, str]) -> Awaitable[Result]:
         """Read a piece: its text, with a note that says where it goes on."""

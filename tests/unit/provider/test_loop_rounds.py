@@ -1,0 +1,434 @@
+"""The loop: rounds of an answer, its calls, their results; what the model is asked and told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from in_memory import runtime_of
+from loop_models import TOOLS, Model, asks, check_whole, ends, loop, outcomes, says, talk, watched
+from toolcrib import ConfigurationError, Content, Outcome, ProviderMiddleware, Result, Runtime, Toolset
+from toolcrib.provider import (
+    CallDelta,
+    Config,
+    Conversation,
+    Finish,
+    Message,
+    ProviderError,
+    Reasoning,
+    ReasoningDelta,
+    Stop,
+    Text,
+    TextDelta,
+    Tokens,
+    ToolCall,
+    ToolPolicy,
+    View,
+    system,
+    user,
+)
+
+
+async def test_a_model_that_calls_nothing_is_asked_once():
+    model = Model(says("Hello."))
+    conversation = await talk(model)
+    assert conversation.stop is Stop.ANSWERED
+    assert conversation.text == "Hello."
+    assert conversation.messages == (user("hello"), Message("assistant", (Text("Hello."),)))
+    assert len(model.requests) == conversation.rounds == 1
+    assert not model.requests[0].aware
+
+
+async def test_results_go_back_to_the_model_until_it_has_its_answer():
+    model = Model(asks(("get_order", {"id": "a"}), text="Let me look."), says("It is paid."))
+    conversation = await talk(model)
+    (call,) = conversation.messages[1].calls
+    (result,) = conversation.messages[2].results
+    assert call == ToolCall("call_1", "get_order", {"id": "a"}, '{"id": "a"}')
+    assert (result.id, result.name, result.outcome) == ("call_1", "get_order", Outcome.OK)
+    assert result.text == '{"id":"a","status":"paid"}'
+    assert model.requests[1].messages == conversation.messages[:3]
+    assert model.requests[1].aware
+    (record,) = conversation.calls
+    assert (record.turn, record.round, record.value) == (1, 1, {"id": "a", "status": "paid"})
+    assert record.reached
+    check_whole(conversation)
+
+
+async def test_results_stand_in_the_order_of_the_calls_whatever_ends_first():
+    conversation = await talk(Model(asks("slower", "get_order", "slow", "failing")))
+    assert [result.text for message in conversation.messages for result in message.results] == [
+        "slower",
+        '{"id":null,"status":"paid"}',
+        "slow",
+        "it is broken",
+    ]
+    check_whole(conversation)
+
+
+async def test_a_failure_cancels_no_sibling_and_time_is_shared():
+    conversation = await talk(Model(asks("slow", "failing", "slower", ("lying", {"x": 1}))))
+    assert outcomes(conversation) == [
+        Outcome.OK,
+        Outcome.TOOL_ERROR,
+        Outcome.OK,
+        Outcome.INVALID_RESULT,
+    ]
+    assert [record.duration for record in conversation.calls] == [2.0, 0.0, 5.0, 0.0]
+    assert len({record.at for record in conversation.calls}) == 1
+
+
+async def test_an_invalid_result_never_reaches_the_model_as_valid():
+    conversation = await talk(Model(asks(("lying", {"x": 4711}), ("lying", {"x": "fine"}))))
+    bad, good = (message.results[0] for message in conversation.messages if message.role == "tool")
+    assert (bad.outcome, good.outcome) == (Outcome.INVALID_RESULT, Outcome.OK)
+    assert bad.text.startswith("the answer of `lying` does not fit its output schema")
+    assert conversation.calls[0].value is None
+    assert good.text == '{"status":"fine"}'
+
+
+async def test_arguments_are_repaired_and_refused_as_in_all_calls():
+    conversation = await talk(Model(asks(("get_order", {"n": "5"}), ("get_order", {"n": "five", "x": 1}))))
+    good, bad = (message.results[0] for message in conversation.messages if message.role == "tool")
+    assert good.outcome is Outcome.OK
+    assert bad.outcome is Outcome.INVALID_ARGUMENTS
+    assert bad.text.splitlines()[0] == "invalid arguments for `get_order`:"
+    assert all(line.startswith("/") for line in bad.text.splitlines()[1:])
+    assert [record.reached for record in conversation.calls] == [True, False]
+
+
+async def test_unknown_tools_and_junk_get_a_result_and_the_loop_goes_on():
+    model = Model(
+        asks("get_ordr", ("get_order", '{"id": "a"'), ("get_order", "[1]"), ("get_order", '{"n": NaN}'), "")
+    )
+    conversation = await talk(model)
+    assert ends(conversation) == [
+        ("not_found", ""),
+        ("invalid_arguments", "not_json"),
+        ("invalid_arguments", "not_json"),
+        ("invalid_arguments", "not_json"),
+        ("not_found", ""),
+    ]
+    texts = [message.results[0].text for message in conversation.messages if message.role == "tool"]
+    assert texts[0] == "there is no tool `get_ordr`; did you mean `get_order` or `refund_order`?"
+    assert "character 10" in texts[1]
+    assert "got a list" in texts[2]
+    assert "NaN" in texts[3]
+    assert conversation.stop is Stop.ANSWERED
+    check_whole(conversation)
+
+
+@pytest.mark.parametrize("written", ["", "null", "  ", "{}"])
+async def test_no_arguments_are_an_empty_object(written):
+    conversation = await talk(Model(asks(("get_order", written))))
+    assert conversation.calls[0].arguments == {}
+    assert outcomes(conversation) == [Outcome.OK]
+
+
+async def test_whole_numbers_keep_all_their_digits():
+    tools = """
+    name: echo
+    input_schema: {type: object}
+    mock: {result: "{{ args }}"}
+    """
+    conversation = await talk(
+        Model(asks(("echo", '{"n": 12345678901234567890123, "t": "<&>é"}'))), tools=tools
+    )
+    assert conversation.messages[2].results[0].text == '{"n":12345678901234567890123,"t":"<&>é"}'
+
+
+async def test_ids_are_unique_over_the_conversation():
+    twice = [
+        CallDelta(0, "x", "get_order", "{}"),
+        CallDelta(1, "y", "slow", "{}"),
+        CallDelta(2, "", "slow"),
+        Finish(),
+    ]
+    model = Model(twice, twice)
+    conversation = await talk(model)
+    assert [record.id for record in conversation.calls] == ["x", "y", "call_1", "x_2", "y_2", "call_2"]
+    check_whole(conversation)
+
+
+async def test_a_late_id_is_the_id_and_the_order_of_events_is_true():
+    late = [
+        TextDelta("a"),
+        CallDelta(0, "", "get_order", '{"id"'),
+        TextDelta("b"),
+        CallDelta(0, "late", "", ': "1"}'),
+        CallDelta(1, "", "slow", "{}"),
+        TextDelta("c"),
+        Finish(),
+    ]
+    events, conversation = await watched(loop(Model(late)), "hello")
+    assert [record.id for record in conversation.calls] == ["late", "call_1"]
+    view = View()
+    for event in events:
+        view.apply(event)
+    assert [(part.kind, part.text if part.kind != "call" else part.id) for part in view.segments[1:-1]] == [
+        ("text", "a"),
+        ("call", "late"),
+        ("text", "b"),
+        ("call", "call_1"),
+        ("text", "c"),
+    ]
+    assert [type(part) for part in conversation.messages[1].parts] == [Text, ToolCall, Text, ToolCall, Text]
+
+
+async def test_reasoning_is_kept_with_what_the_provider_wants_back():
+    answer = [ReasoningDelta("hm", {"signature": "s"}), *asks("get_order")]
+    conversation = await talk(Model(answer))
+    assert conversation.messages[1].parts[0] == Reasoning("hm", {"signature": "s"})
+
+
+async def test_names_that_no_provider_takes_are_aliased_and_mapped_back():
+    tools = """
+    name: shop.get
+    input_schema: {type: object}
+    mock: {result: 1}
+    """
+    model = Model(asks("shop_get"), asks("shop.get"))
+    conversation = await talk(model, ToolPolicy(tool_choice="shop.get"), tools=tools)
+    assert [declared.name for declared in model.requests[0].tools] == ["shop_get"]
+    assert [request.tool_choice for request in model.requests] == ["shop_get", "auto", "auto"]
+    assert [record.tool for record in conversation.calls] == ["shop.get", "shop.get"]
+    assert [call.alias for message in conversation.messages for call in message.calls] == ["shop_get", ""]
+
+
+async def test_tools_are_declared_in_one_order_and_only_those_that_are_offered():
+    tools = runtime_of(TOOLS)
+    model = Model()
+    await talk(model, ToolPolicy(allow=("get_*", "refund_*", "slow*"), deny=("slower",)), tools=tools)
+    assert [each.name for each in model.requests[0].tools] == ["get_order", "refund_order", "slow"]
+
+
+async def test_a_toolset_bounds_what_is_offered_and_what_can_be_called():
+    runtime = runtime_of(TOOLS)
+    registry = runtime.registry.with_toolsets([Toolset("small", tools=("get_*",))])
+    session = runtime.session(registry=registry)
+    model = Model(asks("get_order", "slow"))
+    conversation = await talk(model, tools=session, toolset="small")
+    assert [each.name for each in model.requests[0].tools] == ["get_order"]
+    assert ends(conversation) == [("ok", ""), ("unavailable", "not_in_toolset")]
+    with pytest.raises(ConfigurationError, match="no toolset `smal`"):
+        loop(model, tools=session, toolset="smal")
+
+
+async def test_system_comes_first_and_that_of_the_messages_counts():
+    model = Model()
+    conversation = await talk(model, system="Be brief.")
+    assert conversation.messages[0] == system("Be brief.")
+    again = await loop(model, system="Be long.").run(conversation.saying("more"))
+    assert [message.text for message in again.messages if message.role == "system"] == ["Be brief."]
+    given = await loop(model, system="Be long.").run([system("Mine."), user("hello")])
+    assert given.messages[0].text == "Mine."
+
+
+async def test_settings_reach_the_provider_and_streaming_follows_who_asks():
+    model = Model()
+    middleware = loop(model, settings={"temperature": 0})
+    await middleware.run("a")
+    await watched(middleware, "b")
+    assert [(each.settings, each.streaming) for each in model.requests] == [
+        ({"temperature": 0}, False),
+        ({"temperature": 0}, True),
+    ]
+    fixed = loop(model, streaming=False)
+    await watched(fixed, "c")
+    assert not model.requests[-1].streaming
+
+
+async def test_run_and_stream_give_the_same_conversation():
+    def model():
+        return Model(asks("slow", "get_order", "nope", text="a"), asks(("get_order", "{")), says("b"))
+
+    ran = await talk(model())
+    _events, streamed = await watched(loop(model()), "hello")
+    assert streamed == ran
+
+
+async def test_events_tell_what_the_conversation_holds():
+    middleware = loop(Model(asks("slow", "failing", text="a"), says("b")))
+    events, conversation = await watched(middleware, "hello")
+    assert [event.seq for event in events] == [*range(1, len(events) + 1)]
+    view = View()
+    for event in events:
+        view.apply(event)
+    assert [(each.kind, each.text, each.status) for each in view.segments] == [
+        ("user", "hello", ""),
+        ("text", "a", ""),
+        ("call", "slow", "completed"),
+        ("call", "it is broken", "failed"),
+        ("text", "b", ""),
+    ]
+    assert view.stop == "answered"
+    more, _conversation = await watched(middleware, conversation.saying("and?"))
+    assert more[0].seq == events[-1].seq + 1
+    assert (more[0].type, more[0].text) == ("user", "and?")
+
+
+async def test_a_conversation_goes_on_turn_after_turn():
+    model = Model(asks("get_order"), says("one"), asks("get_order"), says("two"))
+    middleware = loop(model)
+    first = await middleware.run("a")
+    second = await middleware.run(first.saying("b"))
+    assert [record.turn for record in second.calls] == [1, 2]
+    assert second.messages[: len(first.messages)] == first.messages
+    assert (second.turns, second.rounds) == (2, 4)
+    check_whole(second)
+    assert Conversation.parse(json.loads(json.dumps(second.as_json()))) == second
+
+
+async def test_tokens_and_the_model_are_kept():
+    finish = Finish("tool_calls", Tokens(10, 5, cached=2), "gpt-x-2030")
+    conversation = await talk(
+        Model(asks("get_order", finish=finish), says("a", Finish(tokens=Tokens(20, 1))))
+    )
+    assert conversation.tokens == Tokens(30, 6, cached=2)
+    assert conversation.model == "gpt-x-2030"
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop", "detail"),
+    [
+        ("stop", Stop.ANSWERED, ""),
+        ("length", Stop.LENGTH, ""),
+        ("refused", Stop.REFUSED, ""),
+        ("pause", Stop.ANSWERED, "the provider says `pause`"),
+    ],
+)
+async def test_the_end_of_an_answer_is_that_of_the_turn(reason, stop, detail):
+    conversation = await talk(Model(says("a", Finish(reason))))
+    assert (conversation.stop, conversation.detail) == (stop, detail)
+
+
+async def test_an_answer_of_nothing_is_no_message():
+    conversation = await talk(Model([Finish()]))
+    assert conversation.messages == (user("hello"),)
+    assert (conversation.stop, conversation.detail) == (Stop.ANSWERED, "the model said nothing")
+    assert conversation.text == ""
+
+
+async def test_an_answer_without_an_end_ends():
+    conversation = await talk(Model([TextDelta("a")]))
+    assert (conversation.stop, conversation.text) == (Stop.ANSWERED, "a")
+
+
+async def test_calls_of_an_answer_that_was_cut_off_are_told_so():
+    conversation = await talk(Model(asks("get_order", ("slow", '{"a'), finish=Finish("length"))))
+    assert outcomes(conversation) == [Outcome.OK, Outcome.INVALID_ARGUMENTS]
+    assert conversation.messages[3].results[0].text.endswith("; the answer was cut off, so write less")
+
+
+async def test_calls_of_an_answer_that_was_refused_are_not_made():
+    conversation = await talk(Model(asks("get_order", finish=Finish("refused"))))
+    assert ends(conversation) == [("denied", "answer_refused")]
+    assert conversation.stop is Stop.REFUSED
+    check_whole(conversation)
+
+
+async def test_a_provider_that_fails_ends_the_turn_and_all_before_is_kept():
+    def fail(_request):
+        yield TextDelta("half")
+        raise ProviderError("the model is overloaded", code="overloaded", retryable=True)
+
+    model = Model(asks("get_order"), fail)
+    events, conversation = await watched(loop(model), "hello")
+    assert conversation.stop is Stop.PROVIDER_FAILED
+    assert conversation.detail == "the model is overloaded (overloaded)"
+    assert [message.role for message in conversation.messages] == ["user", "assistant", "tool"]
+    assert events[-1].stop == "provider_failed"
+    again = await loop(Model(says("now"))).run(conversation)
+    assert (again.stop, again.text) == (Stop.ANSWERED, "now")
+    check_whole(again)
+
+
+async def test_what_is_no_conversation_is_refused_with_all_its_faults():
+    half = [user("a"), Message("assistant", (ToolCall("x", "get_order", {}), ToolCall("x", "slow", {})))]
+    with pytest.raises(ConfigurationError) as caught:
+        await loop(Model()).run(half)
+    assert caught.value.code == "invalid_conversation"
+    assert "the id `x` is that of 2 calls" in str(caught.value)
+    assert "the call `x` has no result" in str(caught.value)
+    with pytest.raises(ConfigurationError, match="nobody has said anything"):
+        await loop(Model()).run([])
+    with pytest.raises(ConfigurationError, match="this is no message"):
+        await loop(Model()).run([{"role": "robot", "content": "a"}])
+
+
+async def test_messages_may_be_plain_data():
+    conversation = await loop(Model()).run([{"role": "user", "content": "a"}])
+    assert conversation.messages[0] == user("a")
+
+
+async def test_content_parts_are_kept_for_providers_that_take_them():
+    tools = """
+    name: draw
+    input_schema: {type: object}
+    mock: {result: 1}
+    """
+    picture = Content("image", data="aGk=", mime_type="image/png", title="a dot")
+
+    async def drawing(call, call_next):
+        return Result.ok({"drawn": True}, content=(picture, Content("text", text="here")))
+
+    conversation = await talk(Model(asks("draw")), tools=runtime_of(tools, middleware=[drawing]))
+    (result,) = conversation.messages[2].results
+    assert result.content == (picture,)
+    assert result.text == '{"drawn":true}\n[image image/png a dot]\nhere'
+
+
+async def test_a_user_may_say_more_than_text():
+    picture = Content("image", uri="https://example.com/a.png")
+    model = Model()
+    await loop(model).run(user("what is this?", picture))
+    assert model.requests[0].messages[0].parts == (Text("what is this?"), picture)
+
+
+async def test_a_default_session_is_used_or_the_one_that_is_given():
+    tools = """
+    name: count
+    input_schema: {type: object}
+    mock: {result: "{{ call }}"}
+    """
+    runtime = runtime_of(tools)
+    await talk(Model(asks("count")), tools=runtime)
+    assert (await runtime.call("count")).value == 2
+    session = runtime.session(clock=runtime.default_session.clock)
+    conversation = await talk(Model(asks("count")), tools=session)
+    assert conversation.calls[0].value == 1
+
+
+async def test_a_provider_that_reaches_out_is_given_the_world():
+    class Reaching(Model):
+        world = None
+
+    model = Reaching()
+    runtime = runtime_of(TOOLS)
+    ProviderMiddleware(model, runtime)
+    assert model.world is runtime.world
+    model.world = mine = object()
+    ProviderMiddleware(model, runtime.session())
+    assert model.world is mine
+
+
+async def test_an_unknown_dialect_is_refused_with_the_near_ones():
+    class Speaking(Model):
+        dialect = "opnai"
+
+    with pytest.raises(ConfigurationError, match="did you mean `openai`"):
+        loop(Speaking())
+
+
+async def test_tools_that_a_reload_brings_are_declared_in_the_next_round(tmp_path):
+    file = tmp_path / "a.tool.yaml"
+    file.write_text("name: one\ninput_schema: {type: object}\nmock: {result: 1}\n")
+    async with Runtime.open(tmp_path, index=False) as tools:
+        model = Model()
+        middleware = ProviderMiddleware(model, tools, config=Config())
+        await middleware.run("a")
+        file.write_text("name: two\ninput_schema: {type: object}\nmock: {result: 1}\n")
+        await tools.reload()
+        await middleware.run("b")
+    assert [[each.name for each in request.tools] for request in model.requests] == [["one"], ["two"]]

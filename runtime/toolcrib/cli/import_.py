@@ -14,6 +14,7 @@ import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.import_promptkit import import_promptkit
+from toolcrib.cli.import_promptpack import import_promptpack
 from toolcrib.cli.opening import open_runtime, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options, server_names
 from toolcrib.cli.printing import json_text, plural, problem_text
@@ -51,6 +52,7 @@ def command() -> None:
 
 
 command.add_command(import_promptkit)
+command.add_command(import_promptpack)
 
 
 @command.command("mcp")

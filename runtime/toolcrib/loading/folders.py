@@ -27,8 +27,8 @@ from toolcrib.loading.files import (
     pack_file,
 )
 from toolcrib.loading.finding import PROJECT_FILES
-from toolcrib.loading.packs import Pack, fits
-from toolcrib.loading.reader import Reader, second_pack_file
+from toolcrib.loading.packs import Pack, fits, second_pack_file
+from toolcrib.loading.reader import Reader
 from toolcrib.loading.strangers import stranger_in
 from toolcrib.loading.trail import LINKED, Trail
 

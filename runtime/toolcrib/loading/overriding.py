@@ -6,13 +6,13 @@ to the upper document; those within any other key to the document below.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from toolcrib.errors import Problem, did_you_mean
 from toolcrib.loading.documents import Document
 from toolcrib.loading.files import KeptFiles, files_at
-from toolcrib.model import JSON
+from toolcrib.model import JSON, Descriptor
 from toolcrib.pointers import keys_of, pointer_step
 from toolcrib.protocols import Files
 
@@ -156,3 +156,15 @@ def nothing_below(
         message += ": its document was refused"
         hint = f"put right what is wrong in {refused[name].source}:{refused[name].line}"
     return document.place(Problem(code="nothing_to_override", message=message, pointer="/name", hint=hint))
+
+
+def overrides_of(document: Document) -> tuple[str, ...]:
+    """`file:line` of each document that a document is laid over already, the nearest first."""
+    lower = getattr(document, "lower", None)
+    return () if lower is None else (f"{lower.source}:{lower.line}", *overrides_of(lower))
+
+
+def each_changed_once(tools: Sequence[Descriptor], changed: Mapping[str, Descriptor]) -> list[Descriptor]:
+    """The tools, the first of a name that was overridden as it is now; a second one stays for the report."""
+    left = dict(changed)
+    return [left.pop(tool.name, tool) for tool in tools]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import DocumentError, Problem
@@ -252,3 +253,10 @@ def duplicate_pack(first: Pack, second: Pack) -> Problem:
         code="duplicate_pack", message=message, pointer="/name", hint="rename one of them, or load only one"
     )
     return problem.at(second.origin.source, *second.origin.locate("/name"))
+
+
+def second_pack_file(source: str, first: str | Path | None) -> Problem:
+    """The problem of a folder with two pack files."""
+    message = f"the folder has two pack files; `{Path(first or '').name}` counts, and this one is not read"
+    problem = Problem(code="second_pack_file", message=message, hint="remove one of them", severity="warning")
+    return problem.at(source, 1, 1)

@@ -8,31 +8,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.errors import Problem, Severity
+from toolcrib.errors import Problem
 from toolcrib.loading.compatible import is_arena, normalise
 from toolcrib.loading.descriptors import is_descriptor
 from toolcrib.loading.documents import Document
 from toolcrib.loading.drafts import Draft, Home, parse_drafts
-from toolcrib.loading.files import SUFFIXES
-from toolcrib.loading.namespaces import full_name
-from toolcrib.loading.overriding import files_of, is_override, lay_over, nothing_below
+from toolcrib.loading.namespaces import full_name, local_name
+from toolcrib.loading.overriding import (
+    each_changed_once,
+    files_of,
+    is_override,
+    lay_over,
+    nothing_below,
+    overrides_of,
+)
 from toolcrib.loading.packs import Pack, duplicate_pack, fits, one_pack, readable_part
 from toolcrib.loading.promptpacks import is_promptpack
 from toolcrib.loading.promptpacks.bindings import Strays
 from toolcrib.loading.scenarios import Scenario, is_scenario, parse_scenario
 from toolcrib.loading.shape import Shape
+from toolcrib.loading.strangers import TOOL_SUFFIXES, unrecognised
 from toolcrib.loading.wording import in_their_words
 from toolcrib.model import NO_FIXTURE, Descriptor, Fixture
 from toolcrib.protocols import Files, Kinds
 
 if TYPE_CHECKING:
     from toolcrib.loading.promptkit.joining import NamedFile
-
-TOOL_SUFFIXES = tuple(f".tool{suffix}" for suffix in SUFFIXES)
-"""A file that is called this says that it holds a descriptor."""
 
 REFUSED_PACK = "refused_pack"
 """Code of what is said of the tools of a pack whose own file is refused, and of packs that need it."""
@@ -257,7 +260,7 @@ class Reader:
         """The documents of one file, and what was wrong with its text. They wait for others, and are looked at together."""
         told = [problem for problem in problems if problem.code != "empty_document"]
         if not documents and not told:
-            told.append(_stranger("the file is empty", source).at(source, 1, 1))
+            told.append(unrecognised("the file is empty", source).at(source, 1, 1))
         self._problems[key] = told
         error = next((problem for problem in problems if problem.severity == "error"), None)
         if not documents and error is not None and where.tools:
@@ -281,7 +284,7 @@ class Reader:
     def _take(self, find: _Find, file: _File) -> int:
         """Add what was found, and tell what is wrong with it. Returns how much of it is good."""
         if not find.known:
-            stranger = _stranger("this is no descriptor, scenario or pack", file.source)
+            stranger = unrecognised("this is no descriptor, scenario or pack", file.source)
             file.told.append(find.document.place(stranger))
         file.told.extend(find.told)
         fruits = find.fruits
@@ -336,15 +339,17 @@ class Reader:
 
     def _arena(self, document: Document, where: Home) -> _Find:
         """An arena of PromptKit, with everything that it names."""
-        from toolcrib.loading.promptkit.joining import join_arena  # noqa: PLC0415 -- few folders have one
+        from toolcrib.loading.promptkit.joining import join_arena, once  # noqa: PLC0415 -- few folders have one
 
         joined = join_arena(document, where)
         before = len(self._scenarios)
         told = [*joined.problems]
         for scenario in joined.scenarios:
             told += self._add_scenario(scenario, where)
+        fruits = len(self._scenarios) - before
+        self._scenarios, left_out = once(self._scenarios)
         self._named += joined.files
-        return _Find(document, told=told, fruits=len(self._scenarios) - before, drafts=joined.drafts)
+        return _Find(document, told=[*told, *left_out], fruits=fruits, drafts=joined.drafts)
 
     def _read_named(self) -> None:
         """Read the tools that an arena names and that lie in no folder which was given."""
@@ -418,7 +423,7 @@ class Reader:
             if tool is not None:
                 changed[name] = tool
         self._overrides = []
-        return _each_changed_once(self._tools, changed)
+        return each_changed_once(self._tools, changed)
 
     def _laid_over(
         self, upper: _Written, lower: _Written, name: str
@@ -427,7 +432,7 @@ class Reader:
         document = lay_over(upper.document, lower.document)
         where = replace(lower.home, files=files_of(upper.home.files, lower.home.files, upper.document))
         # The name stands in both documents, in the upper one with its namespace.
-        document = replace(document, value={**document.value, "name": _short(name, where.namespace)})  # type: ignore[dict-item]
+        document = replace(document, value={**document.value, "name": local_name(name, where.namespace)})  # type: ignore[dict-item]
         draft = Draft(document, where)
         parse_drafts([draft], self._kinds, self._tool_shape)
         tool, problems = draft.tool, draft.problems
@@ -438,37 +443,8 @@ class Reader:
         places = (f"{below.source}:{below.line}",)
         left = {key: place for key, place in document.below().items() if key in tool.origin.written}
         origin = tool.origin._replace(
-            overrides=places + _overrides_of(below),
+            overrides=places + overrides_of(below),
             settings={**left, **tool.origin.settings},
             written=tool.origin.written - left.keys(),
         )
         return tool._replace(origin=origin), problems
-
-
-def _short(name: str, namespace: str) -> str:
-    return name.removeprefix(full_name(namespace, "")) if namespace else name
-
-
-def _overrides_of(document: Document) -> tuple[str, ...]:
-    lower = getattr(document, "lower", None)
-    return () if lower is None else (f"{lower.source}:{lower.line}", *_overrides_of(lower))
-
-
-def _each_changed_once(tools: Sequence[Descriptor], changed: Mapping[str, Descriptor]) -> list[Descriptor]:
-    """The tools, the first of a name that was overridden as it is now; a second one stays for the report."""
-    left = dict(changed)
-    return [left.pop(tool.name, tool) for tool in tools]
-
-
-def _stranger(message: str, source: str) -> Problem:
-    """A file called `*.tool.yaml` that holds no descriptor is an error, any other one a notice."""
-    hint = "a descriptor has `name` and a schema or mode, a scenario begins with `scenario:`; keep other data out of the folder"
-    severity: Severity = "error" if source.endswith(TOOL_SUFFIXES) else "notice"
-    return Problem(code="unrecognised_file", message=message, hint=hint, severity=severity)
-
-
-def second_pack_file(source: str, first: str | Path | None) -> Problem:
-    """The problem of a folder with two pack files."""
-    message = f"the folder has two pack files; `{Path(first or '').name}` counts, and this one is not read"
-    problem = Problem(code="second_pack_file", message=message, hint="remove one of them", severity="warning")
-    return problem.at(source, 1, 1)

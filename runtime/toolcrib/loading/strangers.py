@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from toolcrib.errors import Problem
+from toolcrib.errors import Problem, Severity
 from toolcrib.loading import jsontext, yamltext
 from toolcrib.loading.documents import Document, first_bytes
-from toolcrib.loading.files import PACK_FILES
+from toolcrib.loading.files import PACK_FILES, SUFFIXES
 from toolcrib.loading.marks import Place, roots
 from toolcrib.model import JSON
+
+TOOL_SUFFIXES: Final = tuple(f".tool{suffix}" for suffix in SUFFIXES)
+"""A file that is called this says that it holds a descriptor."""
 
 _OUR_KEYS: Final = frozenset({"name", "scenario", "function"})
 """One of these at the top of a document can make it a descriptor or scenario, in whatever form."""
@@ -49,6 +52,13 @@ def stranger_in(
         if looks_like_servers_file(documents[0].value):
             return notice_of(source)
     return foreign(path, source, problems) if problems else None
+
+
+def unrecognised(message: str, source: str) -> Problem:
+    """A file called `*.tool.yaml` that holds no descriptor is an error, any other one a notice."""
+    hint = "a descriptor has `name` and a schema or mode, a scenario begins with `scenario:`; keep other data out of the folder"
+    severity: Severity = "error" if source.endswith(TOOL_SUFFIXES) else "notice"
+    return Problem(code="unrecognised_file", message=message, hint=hint, severity=severity)
 
 
 def _may_name_servers(value: JSON) -> bool:

@@ -88,7 +88,8 @@ def _setting(arena: Node, library: Library) -> Setting:
     for provider in providers.values():
         library.problems += unknown_prices(provider)
     roles = {role.part("id").text: role.part("provider") for role in spec.part("self_play", "roles").each()}
-    played = frozenset(node.text for node in roles.values())
+    judges = [*spec.part("judges").each(), *(node for _, node in spec.part("judge_specs").entries())]
+    busy = frozenset(node.text for node in (*roles.values(), *(judge.part("provider") for judge in judges)))
     return Setting(
         arena=arena,
         library=library,
@@ -96,7 +97,7 @@ def _setting(arena: Node, library: Library) -> Setting:
         providers=providers,
         roles=roles,
         personas=frozenset(_personas(spec.part("self_play"), library)),
-        choice=Choice(arena, tuple(providers.values()), played, library),
+        choice=Choice(arena, tuple(providers.values()), busy, library),
     )
 
 

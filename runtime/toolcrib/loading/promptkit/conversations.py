@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from toolcrib.errors import did_you_mean
 from toolcrib.loading.promptkit import policies, prompts, providers, responses, talk
 from toolcrib.loading.promptkit.library import Library
 from toolcrib.loading.promptkit.providers import Choice, Chosen, Provider
@@ -179,6 +180,10 @@ class _Conversation:
     def _played(self, turn: Node, role: str) -> list[Made]:
         """What a persona says."""
         name = turn.part("persona").text
+        if name not in self._setting.personas:
+            message = f"the arena has no persona `{name}`"
+            hint = did_you_mean(name, self._setting.personas)
+            self._problems.append(turn.part("persona").problem("missing_manifest", message, hint, "warning"))
         persona = self._personas.setdefault(name, talk.Persona(self._mocks_of(name, role)))
         texts = persona.texts(turn)
         wanted = turn.part("turns").value or 1

@@ -12,8 +12,36 @@ from toolcrib.loading.drafts import Draft, Home
 from toolcrib.loading.files import key_of, read_bytes
 from toolcrib.loading.promptkit.arenas import read_arena, written_tools
 from toolcrib.loading.promptkit.written import Composed, Node
+from toolcrib.loading.scenarios import Scenario
 from toolcrib.model import Origin
 from toolcrib.protocols import Files
+
+
+def once(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], list[Problem]]:
+    """The scenarios, each of those that several arenas name once; and what is left out.
+
+    One whose answers are scripted goes before one that a model answers, else the first.
+    """
+    best: dict[tuple[str, int, str], Scenario] = {}
+    for scenario in scenarios:
+        key = _key(scenario)
+        known = best.get(key)
+        if known is None or (_asks_model(known) and not _asks_model(scenario)):
+            best[key] = scenario
+    kept = [scenario for scenario in scenarios if best[_key(scenario)] is scenario]
+    message = "several arenas name this scenario; it runs once"
+    hint = "a scenario whose answers are scripted goes before one that a model answers, else the first"
+    left = {_key(scenario): scenario for scenario in scenarios if best[_key(scenario)] is not scenario}
+    notice = Problem(code="one_provider", message=message, hint=hint, severity="notice")
+    return kept, [notice.at(each.origin.source, each.origin.line, 1) for each in left.values()]
+
+
+def _key(scenario: Scenario) -> tuple[str, int, str]:
+    return scenario.origin.source, scenario.origin.line, scenario.name
+
+
+def _asks_model(scenario: Scenario) -> bool:
+    return scenario.agent is not None and scenario.agent.provider != "scripted"
 
 
 class NamedFile(NamedTuple):

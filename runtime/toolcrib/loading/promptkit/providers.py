@@ -24,7 +24,13 @@ _MODELS: Final[Mapping[str, str]] = {
 _OF_ROLES: Final = frozenset({"", "llm", "chat", "text"})
 """Roles of providers that answer texts and calls; others make speech, pictures or vectors."""
 
-_CONVENTIONAL: Final = ("mock-responses.yaml", "mock-responses.yml", "mock-responses.json")
+_CONVENTIONAL: Final = (
+    "mock-responses.yaml",
+    "mock-responses.yml",
+    "mock-responses.json",
+    "mock-config.yaml",
+    "mock-config.yml",
+)
 """Files that `--mock-config` of PromptKit is usually given."""
 
 _PRICES: Final[Mapping[str, str]] = {
@@ -36,12 +42,16 @@ _PRICES: Final[Mapping[str, str]] = {
 }
 
 
+_DEFAULT: Final = "default"
+"""The group of providers that are in no other one, and of scenarios that ask for none."""
+
+
 class Provider(NamedTuple):
     """A provider of an arena.
 
     Attributes:
         id: Its name.
-        group: By which scenarios choose several.
+        group: By which scenarios choose several; with commas between them where there are several.
         spec: What it says.
         file: Where the arena names it.
     """
@@ -50,6 +60,11 @@ class Provider(NamedTuple):
     group: str
     spec: Node
     file: Node
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups that it is in."""
+        return tuple(name.strip() for name in self.group.split(","))
 
     @property
     def type(self) -> str:
@@ -87,16 +102,16 @@ class Choice:
     Args:
         arena: The arena.
         providers: Its providers.
-        played: The ids of those that play users.
+        busy: The ids of those that play users, or judge.
         library: Its files.
     """
 
     def __init__(
-        self, arena: Node, providers: Sequence[Provider], played: frozenset[str], library: Library
+        self, arena: Node, providers: Sequence[Provider], busy: frozenset[str], library: Library
     ) -> None:
         self._arena = arena
         self._providers = providers
-        self._played = played
+        self._busy = busy
         self._library = library
         self._told: set[str] = set()
 
@@ -105,9 +120,9 @@ class Choice:
         candidates = [
             provider for provider in self._asked(scenario) if provider.spec.part("role").text in _OF_ROLES
         ]
-        agents = [provider for provider in candidates if provider.id not in self._played]
+        agents = [provider for provider in candidates if provider.id not in self._busy]
         chosen = self._mock(agents) or self._conventional() or self._mock(candidates)
-        return chosen or self._model(agents or candidates, scenario)
+        return chosen or self._silent_mock(candidates) or self._model(agents or candidates, scenario)
 
     def responses_of(self, provider: Provider) -> Node | None:
         """The mock responses of a provider; None where it has none."""
@@ -123,7 +138,7 @@ class Choice:
     def _asked(self, scenario: Node) -> Iterator[Provider]:
         """The providers that a scenario asks for; all but those of other groups where it asks for none."""
         ids = {node.text: node for node in scenario.part("providers").each()}
-        group = scenario.part("provider_group").text
+        group = scenario.part("provider_group").text or _DEFAULT
         known = {provider.id for provider in self._providers}
         for name, node in ids.items():
             if name not in known:
@@ -131,9 +146,9 @@ class Choice:
                 self._tell(
                     node.problem("no_provider", message, f"it has: {', '.join(sorted(known))}", "warning")
                 )
-        for provider in self._providers:
-            if (provider.id in ids) if ids else (not group or provider.group == group):
-                yield provider
+        grouped = [provider for provider in self._providers if group in provider.groups]
+        all_of_them = self._providers if group == _DEFAULT and not grouped else grouped
+        yield from (provider for provider in self._providers if provider.id in ids) if ids else all_of_them
 
     def _mock(self, providers: Sequence[Provider]) -> Chosen | None:
         mocks = [provider for provider in providers if provider.type == MOCK]
@@ -145,6 +160,11 @@ class Choice:
             if found is not None:
                 self._tell_others(provider, providers)
                 return Chosen(provider, found)
+        return None
+
+    def _silent_mock(self, providers: Sequence[Provider]) -> Chosen | None:
+        """A mock without responses, which says the same to everything."""
+        mocks = [provider for provider in providers if provider.type == MOCK]
         return Chosen(mocks[0]) if mocks else None
 
     def _tell_others(self, taken: Provider, providers: Sequence[Provider]) -> None:

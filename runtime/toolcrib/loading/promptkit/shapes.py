@@ -260,6 +260,7 @@ _ARENA_SPEC = _object(
                         "fail_on": _idle(
                             "an assertion that does not hold and a provider that fails always fail the run"
                         ),
+                        "timeout": _idle("each call and each request has its own timeout"),
                         "run_timeout": _idle("each call and each request has its own timeout"),
                         "concurrency": _idle("`toolcrib run --jobs` says how many run at once"),
                     },
@@ -348,6 +349,7 @@ RESPONSES: Final = _object(
 _METADATA = _object(
     {
         "name": TEXT,
+        "description": _idle("it describes the document, as `description` of its `spec` does"),
         "namespace": _idle("names of scenarios have no namespace"),
         "labels": _map(TEXT),
         "annotations": _idle("they are notes for people and other programs"),

@@ -119,14 +119,12 @@ class Ledger:
     """What was called so far, and what may be called next.
 
     A call counts against a bound once it has reached its tool, or is on its way: arguments that don't fit, unknown
-    tools and refused calls spend nothing. What repeats itself and what fails counts within a turn.
-
-    Attributes:
-        exceeded: The bound that a call of the round has exceeded; no later call of it is made.
+    tools and refused calls spend nothing. What repeats itself and what fails counts within a turn. Once a call has
+    exceeded a bound, no later one is made.
     """
 
     def __init__(self, rulebook: Rulebook, records: Iterable[CallRecord], turn: int) -> None:
-        self.exceeded: Stop | None = None
+        self._exceeded: tuple[Stop, str] | None = None
         self._rulebook = rulebook
         self._turn = turn
         self._total = self._of_turn = 0
@@ -184,13 +182,15 @@ class Ledger:
 
     def exceed(self, bound: Stop, why: str) -> Result:
         """The result of the call that exceeds a bound, and with it the end of the round's calls."""
-        self.exceeded = bound
+        if self._exceeded is None:
+            self._exceeded = bound, why
         return Result.failed(Outcome.LIMIT_EXCEEDED, f"not called: {why}", code=bound.value)
 
     def _over(self) -> Result | None:
-        if self.exceeded is None:
+        if self._exceeded is None:
             return None
-        return self.exceed(self.exceeded, f"the turn has ended (`{self.exceeded}`)")
+        bound, why = self._exceeded
+        return self.exceed(bound, f"the turn has ended: {why}")
 
     def _repeated(self, tool: str) -> Result | None:
         most = self._rulebook.policy.max_identical

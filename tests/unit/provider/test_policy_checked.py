@@ -1,0 +1,90 @@
+"""What is wrong with a policy is told at once, all of it, before anything is asked of a model."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from loop_models import Model, loop
+from toolcrib import ConfigurationError
+from toolcrib.provider import Prices, ToolPolicy
+from toolcrib.tool_policy import check_policy
+
+NAMES = ("get_order", "refund_order", "slow")
+
+
+def faults(names=NAMES, **fields) -> list[tuple[str, str]]:
+    return [(problem.code, problem.pointer) for problem in check_policy(ToolPolicy(**fields), names)]
+
+
+def test_a_policy_of_nothing_is_fine():
+    assert faults() == []
+    assert faults((), allow=("*",)) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"deny": ("refund",)}, ("unknown_tool", "/deny/0")),
+        ({"allow": ("get_*", "gte_*")}, ("idle_glob", "/allow/1")),
+        ({"ask": ("slo?", "x?")}, ("idle_glob", "/ask/1")),
+        ({"polling": ("fast",)}, ("unknown_tool", "/polling/0")),
+        ({"stop_on_tool": ("end",)}, ("unknown_tool", "/stop_on_tool/0")),
+        ({"max_calls_per_tool": {"gone": 1}}, ("unknown_tool", "/max_calls_per_tool/gone")),
+        ({"cooldown": {"gone_*": 1.0}}, ("idle_glob", "/cooldown/gone_*")),
+        ({"requires_before": {"gone": ("slow",)}}, ("unknown_tool", "/requires_before/gone")),
+        ({"requires_before": {"slow": ("get_oder",)}}, ("unknown_tool", "/requires_before/slow/0")),
+        ({"exclusive": (("slow", "gone"),)}, ("unknown_tool", "/exclusive/0/1")),
+        ({"tool_choice": "get_oder"}, ("unknown_tool", "/tool_choice")),
+        ({"tool_choice": "slow", "deny": ("slow",)}, ("tool_not_allowed", "/tool_choice")),
+        ({"deny": "slow"}, ("wrong_type", "/deny")),
+        ({"allow": ("",)}, ("wrong_type", "/allow")),
+        ({"requires_before": {"slow": "get_order"}}, ("wrong_type", "/requires_before/slow")),
+        ({"exclusive": ("slow",)}, ("wrong_type", "/exclusive/0")),
+        ({"max_rounds": 0}, ("out_of_range", "/max_rounds")),
+        ({"max_rounds": None}, ("out_of_range", "/max_rounds")),
+        ({"max_parallel": 0}, ("out_of_range", "/max_parallel")),
+        ({"max_calls": -1}, ("out_of_range", "/max_calls")),
+        ({"max_calls_per_turn": 1.5}, ("out_of_range", "/max_calls_per_turn")),
+        ({"max_calls_per_minute": True}, ("out_of_range", "/max_calls_per_minute")),
+        ({"max_identical": 0}, ("out_of_range", "/max_identical")),
+        ({"max_failures": 0}, ("out_of_range", "/max_failures")),
+        ({"max_calls_per_tool": {"slow": -1}}, ("out_of_range", "/max_calls_per_tool/slow")),
+        ({"cooldown": {"slow": math.inf}}, ("out_of_range", "/cooldown/slow")),
+        ({"max_cost": math.nan}, ("out_of_range", "/max_cost")),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(fields, expected):
+    assert faults(**fields) == [expected]
+
+
+def test_globs_are_not_judged_where_nobody_knows_the_tools():
+    assert faults(None, deny=("gone",), tool_choice="gone") == []
+
+
+def test_all_problems_come_at_once_with_near_misses():
+    policy = ToolPolicy(deny=("refund_oder",), requires_before={"slow": ("get_odrer",)}, tool_choice="slwo")
+    with pytest.raises(ConfigurationError) as caught:
+        loop(Model(), policy, result_limit=10)
+    told = str(caught.value)
+    assert caught.value.code == "invalid_policy"
+    assert "policy/deny/0: unknown_tool: there is no tool `refund_oder`; did you mean `refund_order`" in told
+    assert "did you mean `get_order`" in told
+    assert "did you mean `slow`" in told
+    assert "config/result_limit: out_of_range: expected at least 256, got 10" in told
+
+
+def test_a_bound_on_cost_needs_prices_where_a_model_costs_something():
+    class Paid(Model):
+        world = None
+
+    with pytest.raises(ConfigurationError, match="unknown_prices"):
+        loop(Paid(), ToolPolicy(max_cost=1))
+    loop(Paid(), ToolPolicy(max_cost=1), prices=Prices(input=1))
+
+
+@pytest.mark.parametrize("price", [-1, math.inf, "1", True])
+def test_prices_are_finite_numbers(price):
+    with pytest.raises(ConfigurationError, match="the price `output`"):
+        loop(Model(), prices=Prices(output=price))

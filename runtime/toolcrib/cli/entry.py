@@ -46,6 +46,7 @@ VERBS: Mapping[str, Verb] = {
     "search": Verb("search", "Search the tools for words."),
     "show": Verb("show", "Show everything about one tool."),
     "call": Verb("call", "Call a tool.", quick="quick:call"),
+    "cost": Verb("cost", "Tell how many tokens the declarations of the tools take."),
     "run": Verb("run", "Run the scenarios, and the examples of descriptors."),
     "replay": Verb(
         "replay", "Replay recorded tasks against the tools, and compare answers and changed rows."
@@ -55,6 +56,7 @@ VERBS: Mapping[str, Verb] = {
         "import_",
         "Write files of what others have: tools of an MCP server, an arena of PromptKit.",
     ),
+    "export": Verb("export", "Write files of other systems: a PromptPack of tools and prompts."),
     "serve": Verb("serve", "Offer the tools to other programs."),
     "doctor": Verb(
         "doctor", "Say what is installed, what is in force, where it came from, and what is wrong."

@@ -38,9 +38,8 @@ _DEFINITIONS: Final = frozenset(("$defs", "definitions"))
 _IDENTIFIERS: Final = frozenset(
     ("$id", "id", "$schema", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary")
 )
-_CLOSING: Final = frozenset(("additionalProperties", "items", "unevaluatedItems", "unevaluatedProperties"))
-"""Keywords at which a boolean says more plainly what is meant than a schema does."""
-
+_OTHERS: Final = frozenset(("additionalProperties", "unevaluatedItems", "unevaluatedProperties"))
+"""Keywords of whatever is not named, at which a boolean says more plainly what is meant than a schema does."""
 
 Change: TypeAlias = Callable[[dict[str, JSON], str], dict[str, JSON]]
 """A subschema and the pointer to it -> what stands in its place."""
@@ -173,7 +172,7 @@ class _Reader:
 
     def _value(self, keyword: str, value: JSON, place: str) -> JSON:
         """The value of a keyword, its subschemas in the form that compilers read."""
-        if keyword in _CLOSING and isinstance(value, bool):
+        if isinstance(value, bool) and (keyword in _OTHERS or (keyword == "items" and not value)):
             return value
         if keyword in ONE and is_schema(value):
             return self._subschema(value, place)

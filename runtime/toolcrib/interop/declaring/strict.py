@@ -150,7 +150,11 @@ class StrictCompiler(Compiler):
         left_out = set()
         for name, one in inner.items():
             part = self.part(one)
-            if name not in required and not _takes_null(part.schema):
+            if name not in required and _takes_null(part.schema):
+                self.lose(
+                    one, "required", "null is given where it is left out, which the tool can tell apart"
+                )
+            elif name not in required:
                 part = self.nullable(part)
                 left_out.add(name)
             declared[name] = part.schema

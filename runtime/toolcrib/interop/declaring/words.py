@@ -82,6 +82,9 @@ def says_nothing(keyword: str, value: JSON) -> bool:
 
 def phrase(keyword: str, value: JSON) -> str:
     """A sentence that says what a keyword says; empty where none would be short enough."""
+    forms = _required(value) if keyword in _CHOICES else []
+    if forms:
+        return f"{_CHOICES[keyword]}: {'; '.join(forms)}."
     text = (
         value
         if isinstance(value, str) and keyword != "default"

@@ -1,0 +1,151 @@
+"""`toolcrib cost`: how many tokens the declarations of the tools take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import click
+
+from toolcrib.cli.filters import filter_options, filters_of, tell_strangers
+from toolcrib.cli.opening import open_and_ask, tell_closed, tell_refusals
+from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
+from toolcrib.cli.tables import json_text, plural, table, terminal_width
+from toolcrib.cli.tools_table import not_offered
+from toolcrib.interop.declaring import DIALECTS, Declaration, declare
+from toolcrib.interop.declaring.tokens import ENCODING, EXTRA, Counter, counter
+from toolcrib.registry import Registry
+from toolcrib.text import compact
+
+
+class Cost(NamedTuple):
+    """What a tool takes of a model's context."""
+
+    declaration: Declaration
+    tokens: int
+    share: float
+
+
+@click.command("cost")
+@paths_argument
+@click.option(
+    "--dialect",
+    type=click.Choice([*DIALECTS]),
+    default="openai",
+    show_default=True,
+    help="How the tools are declared: "
+    + "; ".join(f"`{dialect.name}`, {dialect.summary}" for dialect in DIALECTS.values())
+    + ".",
+)
+@click.option("--tool", "name", multiple=True, metavar="GLOB", help="Only tools whose name fits.")
+@filter_options
+@click.option("--losses", is_flag=True, help="Also what the dialect can't say of each tool's schema.")
+@json_option
+@reading_options
+def command(
+    *,
+    paths: tuple[str, ...],
+    dialect: str,
+    hidden: bool,
+    losses: bool,
+    as_json: bool,
+    reading: Reading,
+    **options: Any,
+) -> None:
+    """Tell how many tokens the declarations of the tools take.
+
+    Every request to a model declares all tools that it may call, so this is what they cost before anything is said.
+    With PATH: the tools there. The most expensive stand first. With the extra `tokens` they are counted with the
+    encoding of OpenAI's models, else estimated; the last line says which.
+    """
+    runtime = open_and_ask(reading, paths)
+    tell_refusals(runtime)
+    registry = runtime.registry
+    filters = filters_of(options)
+    everything = registry.query(hidden=True, **filters)
+    names = [card.name for card in everything if hidden or registry.hidden(card.name) is None]
+    counting = counter()
+    costs = _costs(registry, names, dialect, counting)
+    if as_json:
+        click.echo(json_text(_document(costs, dialect, counting)))
+    else:
+        for line in _page(costs, dialect, counting, losses=losses):
+            click.echo(line)
+        left = len(everything) - len(names)
+        click.echo(_last_line(costs, dialect, counting, exist=bool(registry)) + not_offered(left))
+    tell_closed(runtime)
+    if registry and not everything:
+        tell_strangers(registry, filters)
+
+
+def _costs(registry: Registry, names: Sequence[str], dialect: str, counting: Counter) -> list[Cost]:
+    """The costs of some tools, the highest first."""
+    aliases = {name: registry.alias_of(name) for name in names}
+    declarations = declare([registry[name] for name in names], dialect, aliases)
+    tokens = [counting.count(compact(dict(one.definition))) for one in declarations]
+    whole = sum(tokens) or 1
+    costs = [Cost(one, count, count / whole) for one, count in zip(declarations, tokens, strict=True)]
+    return sorted(costs, key=lambda cost: (-cost.tokens, cost.declaration.tool))
+
+
+def _page(costs: Sequence[Cost], dialect: str, counting: Counter, *, losses: bool) -> list[str]:
+    width = terminal_width()
+    sign = "" if counting.exact else "~"
+    rows = [
+        (tool.tool, f"{sign}{tokens:,}", f"{share:.1%}", _remark(tool, dialect))
+        for tool, tokens, share in costs
+    ]
+    lines = table(rows, width)
+    told = [row for cost in costs for row in _losses(cost.declaration)] if losses else []
+    return [*lines, "", *table(told, width), ""] if told else lines
+
+
+def _remark(declaration: Declaration, dialect: str) -> str:
+    many = len(declaration.losses)
+    lost = f"{many} loss{'' if many == 1 else 'es'}" if many else ""
+    loose = "not strict" if dialect.endswith("_strict") and not declaration.strict else ""
+    return ", ".join(filter(None, (loose, lost)))
+
+
+def _losses(declaration: Declaration) -> Iterator[tuple[str, str, str, str]]:
+    """Tool, place, keyword, message."""
+    for loss in declaration.losses:
+        yield (declaration.tool, loss.pointer or "/", loss.keyword, loss.message)
+
+
+def _last_line(costs: Sequence[Cost], dialect: str, counting: Counter, *, exist: bool) -> str:
+    if not costs:
+        return "no tool fits" if exist else "no tools"
+    total = sum(cost.tokens for cost in costs)
+    about = "" if counting.exact else "about "
+    return (
+        f"{plural(len(costs), 'tool')}: {about}{total:,} tokens as `{dialect}`; {_method(dialect, counting)}"
+    )
+
+
+def _method(dialect: str, counting: Counter) -> str:
+    if not counting.exact:
+        return f"estimated, `pip install 'toolcrib[{EXTRA}]'` counts them"
+    foreign = "" if dialect.startswith("openai") else ", which other models do not share"
+    return f"counted with {ENCODING}{foreign}"
+
+
+def _document(costs: Sequence[Cost], dialect: str, counting: Counter) -> dict[str, Any]:
+    return {
+        "dialect": dialect,
+        "encoding": ENCODING if counting.exact else None,
+        "exact": counting.exact,
+        "method": _method(dialect, counting),
+        "tokens": sum(cost.tokens for cost in costs),
+        "tools": [
+            {
+                "name": tool.tool,
+                "alias": tool.name,
+                "tokens": tokens,
+                "share": round(share, 4),
+                "strict": tool.strict,
+                "losses": [loss._asdict() for loss in tool.losses],
+            }
+            for tool, tokens, share in costs
+        ],
+    }

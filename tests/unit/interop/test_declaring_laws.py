@@ -1,0 +1,331 @@
+"""What holds for the declaration of every tool, in every dialect."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+
+import pytest
+from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import strategies as st
+
+from toolcrib.errors import ExpressionError
+from toolcrib.generation import Draw, arguments_for
+from toolcrib.interop.declaring import DIALECTS, declare
+from toolcrib.interop.declaring.strict import MOST_LEVELS
+from toolcrib.model import Descriptor
+from toolcrib.text import compact
+from toolcrib.validation import Validator, check_schema
+
+NAMES = st.sampled_from(["a", "b", "c"])
+SCALARS = st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["", "a", "bb", "1"])
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=5,
+)
+TYPES = st.sampled_from(["null", "boolean", "integer", "number", "string", "array", "object"])
+
+LAWS = settings(
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
+
+
+def subschemas():
+    """Subschemas of keywords that mean much to each other."""
+
+    def objects(inner):
+        some = st.lists(inner, min_size=1, max_size=3)
+        named = st.dictionaries(NAMES, inner, max_size=2)
+        keywords = {
+            "type": TYPES | st.lists(TYPES, min_size=1, max_size=2, unique=True),
+            "title": st.just("T"),
+            "description": st.sampled_from(["x", "y."]),
+            "default": SCALARS,
+            "x-own": st.just(1),
+            "writeOnly": st.booleans(),
+            "minLength": st.integers(0, 1),
+            "pattern": st.sampled_from(["^a", "(?!b)a"]),
+            "format": st.sampled_from(["date", "uri", "int32"]),
+            "minimum": st.integers(0, 2),
+            "exclusiveMaximum": st.just(3),
+            "maxProperties": st.integers(0, 2),
+            "required": st.lists(NAMES, max_size=2, unique=True),
+            "enum": st.lists(SCALARS, min_size=1, max_size=3, unique_by=repr),
+            "const": SCALARS,
+            "properties": named,
+            "patternProperties": named,
+            "additionalProperties": inner,
+            "unevaluatedProperties": st.just(False),
+            "items": inner,
+            "prefixItems": some,
+            "uniqueItems": st.booleans(),
+            "contains": inner,
+            "allOf": some,
+            "anyOf": some,
+            "oneOf": some,
+            "not": inner,
+            "if": inner,
+            "then": inner,
+            "dependentRequired": st.just({"a": ["b"]}),
+        }
+        chosen = st.lists(st.sampled_from(sorted(keywords)), max_size=4, unique=True)
+        usual = st.sampled_from([["type"], ["type", "properties", "additionalProperties"], ["anyOf"], []])
+        return st.tuples(usual, chosen).flatmap(
+            lambda names: st.fixed_dictionaries(
+                {name: keywords[name] for name in sorted({*names[0], *names[1]})}
+            )
+        )
+
+    return st.recursive(st.booleans() | objects(st.booleans()), objects, max_leaves=5)
+
+
+@st.composite
+def input_schemas(draw):
+    """A schema of arguments that a tool may have; some refer to definitions, one of which refers to itself."""
+    root = draw(subschemas().filter(lambda schema: isinstance(schema, dict)))
+    inner = draw(st.dictionaries(NAMES, subschemas() | st.just({"$ref": "#/$defs/x"}), max_size=3))
+    definition = draw(subschemas() | st.just({"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}}))
+    if draw(st.booleans()):
+        root = {**root, "type": "object", "properties": inner}
+    schema = {**root, "$defs": {"x": definition}}
+    assume(not any(problem.severity == "error" for problem in check_schema(schema)))
+    return schema
+
+
+def declared(schema, dialect):
+    (declaration,) = declare([Descriptor("tool", input_schema=schema)], dialect)
+    return declaration
+
+
+def judged(declaration, dialect):
+    """The schema of a declaration as JSON Schema, so that values can be judged and made."""
+    return of_json_schema(declaration.schema) if dialect == "gemini" else declaration.schema
+
+
+def of_json_schema(schema):
+    """A schema of Gemini as JSON Schema."""
+    told = {key: value for key, value in schema.items() if key != "nullable"}
+    if "properties" in told:
+        told["properties"] = {name: of_json_schema(inner) for name, inner in told["properties"].items()}
+    if "items" in told:
+        told["items"] = of_json_schema(told["items"])
+    if "anyOf" in told:
+        told["anyOf"] = [of_json_schema(inner) for inner in told["anyOf"]]
+    return {"anyOf": [told, {"type": "null"}]} if schema.get("nullable") else told
+
+
+# Form.
+
+STRICT = {
+    *("type", "title", "description", "properties", "required", "additionalProperties", "items", "anyOf"),
+    *("enum", "pattern", "format", "multipleOf", "minimum", "maximum"),
+    *("exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems"),
+}
+GEMINI = {
+    *(
+        "type",
+        "title",
+        "description",
+        "nullable",
+        "properties",
+        "required",
+        "items",
+        "anyOf",
+        "enum",
+        "format",
+    ),
+    *("minLength", "maxLength", "pattern", "minimum", "maximum"),
+    *("minItems", "maxItems", "minProperties", "maxProperties"),
+}
+
+
+def inside(schema):
+    """A compiled schema and all its subschemas."""
+    yield schema
+    below = [*schema.get("properties", {}).values(), *schema.get("anyOf", [])]
+    for inner in [*below, schema["items"]] if "items" in schema else below:
+        yield from inside(inner)
+
+
+def is_strict(schema):
+    """Whether strict mode takes a schema."""
+    for one in inside(schema):
+        kinds = one.get("type")
+        assert one.keys() <= STRICT
+        assert kinds is not None or "anyOf" in one
+        if kinds is not None:
+            kind, *null = [kinds] if isinstance(kinds, str) else kinds
+            assert kind in {"null", "boolean", "integer", "number", "string", "array", "object"}
+            assert null in ([], ["null"])
+            assert (kind == "object") is ("properties" in one)
+            assert (kind == "array") is ("items" in one)
+        if "properties" in one:
+            assert one["additionalProperties"] is False
+            assert one["required"] == list(one["properties"])
+    return schema["type"] == "object"
+
+
+def is_of_gemini(schema):
+    """Whether Gemini takes a schema."""
+    for one in inside(schema):
+        assert one.keys() <= GEMINI
+        if "anyOf" in one:
+            assert one.keys() == {"anyOf"}
+            continue
+        assert one["type"] in {"boolean", "integer", "number", "string", "array", "object"}
+        assert (one["type"] == "array") is ("items" in one)
+        if "enum" in one:
+            assert one["type"] == "string"
+            assert all(isinstance(value, str) and value for value in one["enum"])
+        if one["type"] == "object":
+            assert one is schema or one["properties"]
+            assert set(one.get("required", ())) <= one["properties"].keys()
+    return schema["type"] == "object"
+
+
+@LAWS
+@given(input_schemas())
+def test_every_declaration_has_the_form_of_its_dialect(schema):
+    before = deepcopy(schema)
+    for dialect in DIALECTS:
+        declaration = declared(schema, dialect)
+        sent = compact(declaration.definition)
+        assert "x-own" not in sent
+        assert '"writeOnly"' not in sent
+        assert '"$comment"' not in sent
+        assert compact(declared(deepcopy(schema), dialect).definition) == sent
+        assert declaration.schema["type"] == "object"
+        assert not any(problem.severity == "error" for problem in check_schema(judged(declaration, dialect)))
+        if declaration.strict:
+            event("strict")
+            assert is_strict(declaration.schema)
+        if dialect == "gemini":
+            assert is_of_gemini(declaration.schema)
+    assert schema == before
+
+
+@LAWS
+@given(input_schemas())
+def test_every_loss_names_a_place_of_the_schema(schema):
+    for dialect in DIALECTS:
+        for pointer, keyword, message in declared(schema, dialect).losses:
+            assert keyword is not None
+            assert message
+            assert "\n" not in message
+            node = schema
+            for step in pointer.split("/")[1:]:
+                node = node[int(step)] if isinstance(node, list) else node[step.replace("~1", "/")]
+            assert isinstance(node, dict | bool)
+
+
+# Meaning.
+
+
+def encoded(value, schema):
+    """A value of the tool as a model gives it that minds the declaration."""
+    if "anyOf" in schema:
+        forms = [encoded(value, branch) for branch in schema["anyOf"]]
+        pairs = zip(forms, schema["anyOf"], strict=True)
+        fitting = [form for form, branch in pairs if Validator(of_json_schema(branch)).is_valid(form)]
+        return fitting[0] if fitting else value
+    if "JSON text" in str(schema.get("description")) or ("enum" in schema and schema["type"] == "string"):
+        nullable = value is None and (schema.get("nullable") or None in schema.get("enum", ()))
+        is_text = "enum" in schema and isinstance(value, str)
+        return value if is_text or nullable else compact(value)
+    if isinstance(value, list) and "items" in schema:
+        return [encoded(item, schema["items"]) for item in value]
+    if isinstance(value, dict) and "properties" in schema:
+        told = {
+            name: encoded(value[name], inner) for name, inner in schema["properties"].items() if name in value
+        }
+        missing = [name for name in schema.get("required", ()) if name not in value]
+        return {**value, **told, **dict.fromkeys(missing)}
+    return value
+
+
+NARROWING = {
+    "additionalProperties": "is not said",
+    "type": "is not said",
+    "enum": "",
+    "required": "null is given",
+    "prefixItems": "",
+    "unevaluatedProperties": "",
+    "$ref": "",
+}
+"""Losses by which a declaration takes less than its tool, or can't say it apart."""
+
+
+def is_narrower(declaration):
+    return any(
+        keyword in NARROWING and NARROWING[keyword] in message
+        for _pointer, keyword, message in declaration.losses
+    )
+
+
+def valid_arguments(schema, values):
+    judge = Validator(schema)
+    drawn = [value for value in values if judge.is_valid(value)]
+    try:
+        return [*drawn, *(value for value in arguments_for(schema, Draw(1), 3) if isinstance(value, dict))]
+    except ExpressionError:
+        return drawn
+
+
+ARGUMENTS = st.lists(st.dictionaries(NAMES, VALUES, max_size=3), max_size=6)
+
+
+@pytest.mark.parametrize("dialect", ["openai", "openai_strict", "anthropic", "gemini"])
+@LAWS
+@given(input_schemas(), ARGUMENTS)
+def test_arguments_that_mind_the_declaration_come_back_as_they_were(dialect, schema, drawn):
+    declaration = declared(schema, dialect)
+    judge = Validator(judged(declaration, dialect))
+    wrapped = set(declaration.schema.get("properties", ())) == {"arguments"}
+    for arguments in valid_arguments(schema, drawn):
+        plain = {"arguments": arguments} if wrapped else arguments
+        given_by_model = encoded(plain, declaration.schema)
+        if not is_narrower(declaration):
+            event("compared")
+            assert judge.is_valid(given_by_model)
+            assert declaration.restore(given_by_model) == arguments
+        assert declaration.restore(json.loads(compact(arguments))) is not None
+
+
+@pytest.mark.parametrize("dialect", ["openai_strict", "gemini"])
+@LAWS
+@given(input_schemas())
+def test_where_nothing_is_lost_whatever_fits_the_declaration_fits_the_tool(dialect, schema):
+    declaration = declared(schema, dialect)
+    told = judged(declaration, dialect)
+    judge = Validator(schema)
+    try:
+        made = arguments_for(told, Draw(7), 4)
+    except ExpressionError:
+        made = []
+    for arguments in made:
+        restored = declaration.restore(arguments)
+        assert isinstance(restored, dict)
+        if not declaration.losses:
+            event("compared")
+            assert judge.is_valid(restored)
+
+
+@LAWS
+@given(input_schemas(), VALUES)
+def test_whatever_a_model_gives_is_passed_on(schema, junk):
+    for dialect in DIALECTS:
+        restored = declared(schema, dialect).restore({"a": junk, "arguments": junk, "é": [junk]})
+        assert isinstance(restored, dict)
+
+
+def test_schemas_of_many_levels_are_declared():
+    schema = {"type": "string"}
+    for _level in range(60):
+        schema = {"type": "object", "properties": {"a": schema}, "additionalProperties": False}
+    for dialect in DIALECTS:
+        declaration = declared(schema, dialect)
+        assert declaration.strict is False
+    assert any(f"{MOST_LEVELS} levels" in loss.message for loss in declared(schema, "openai_strict").losses)

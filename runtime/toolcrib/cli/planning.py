@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import click
@@ -11,6 +12,37 @@ from toolcrib.cli.options import Reading
 from toolcrib.engine import Runtime
 from toolcrib.loading.scenarios import Scenario, examples_of
 from toolcrib.scenarios import runs_of, select
+
+
+class Speaker(NamedTuple):
+    """Who speaks in the scenarios that have an agent, in place of whom they name.
+
+    Attributes:
+        provider: Name of a provider; empty for the scenario's own.
+        model: Which model; empty for the scenario's own, or for the provider's choice where that is another one.
+        base_url: Where the provider is; empty as for the model. It is the operator's, who may reach it.
+        trials: How often each run is tried; None for the scenario's own.
+    """
+
+    provider: str = ""
+    model: str = ""
+    base_url: str = ""
+    trials: int | None = None
+
+    def of(self, scenario: Scenario) -> Scenario:
+        """The scenario with this speaker; itself where that changes nothing."""
+        agent = scenario.agent
+        if agent is None or self == Speaker():
+            return scenario
+        other = self.provider not in {"", agent.provider}
+        speaking = replace(
+            agent,
+            provider=self.provider or agent.provider,
+            model=self.model or ("" if other else agent.model),
+            base_url=self.base_url or ("" if other else agent.base_url),
+            permitted=bool(self.base_url),
+        )
+        return replace(scenario, agent=speaking, trials=self.trials or scenario.trials)
 
 
 class Plan(NamedTuple):
@@ -25,6 +57,7 @@ class Plan(NamedTuple):
         repeat: In place of each scenario's own.
         interleave: In how many further orders the calls of parallel steps begin.
         passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
+        speaker: Who speaks in scenarios that have an agent.
     """
 
     reading: Reading
@@ -35,6 +68,7 @@ class Plan(NamedTuple):
     repeat: int | None = None
     interleave: int = 0
     passthrough: bool = False
+    speaker: Speaker = Speaker()
 
     @property
     def filtered(self) -> bool:
@@ -49,6 +83,7 @@ class Plan(NamedTuple):
 
         Raises:
             click.BadParameter: The expression can't be read.
+            click.UsageError: It is said who speaks, and nobody does.
             ConfigurationError: The runtime can't be set up, or a scenario comes to too many runs.
         """
         runtime = open_and_ask(self.reading, self.paths, passthrough=self.passthrough)
@@ -61,12 +96,19 @@ class Plan(NamedTuple):
         there = sorted([*runtime.scenarios, *examples], key=_place)
         runs = [run for scenario in there for run in self._runs_of(scenario)]
         try:
-            return runtime, select(runs, keyword=self.keyword, tags=self.tags)
+            chosen = select(runs, keyword=self.keyword, tags=self.tags)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="-k") from error
+        if self.speaker != Speaker() and all(run.agent is None for run in chosen):
+            raise click.UsageError(
+                "`--provider`, `--model`, `--base-url` and `--trials` are about scenarios with an `agent`, and none of these has one"
+            )
+        return runtime, chosen
 
     def _runs_of(self, scenario: Scenario) -> list[Scenario]:
-        return runs_of(scenario, repeat=self.repeat, seed=self.seed, interleave=self.interleave)
+        return runs_of(
+            self.speaker.of(scenario), repeat=self.repeat, seed=self.seed, interleave=self.interleave
+        )
 
 
 def _place(scenario: Scenario) -> tuple[str, int]:

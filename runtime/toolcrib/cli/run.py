@@ -13,7 +13,7 @@ from toolcrib.cli import exit_codes
 from toolcrib.cli.annotations import annotation, no_commands
 from toolcrib.cli.annotations import command as workflow_command
 from toolcrib.cli.options import Reading, json_option, passthrough_option, paths_argument, reading_options
-from toolcrib.cli.planning import Plan
+from toolcrib.cli.planning import Plan, Speaker
 from toolcrib.cli.playing import play, progress
 from toolcrib.cli.printing import json_text, plural, problem_text
 from toolcrib.cli.summary import (
@@ -80,6 +80,19 @@ def _processors() -> int:
     metavar="N",
     help="Run those with parallel steps in N more orders of their calls too.",
 )
+@click.option(
+    "--provider",
+    metavar="NAME",
+    help="Let this provider speak in every scenario with an `agent`: `scripted`, `direct`, `openai` ...",
+)
+@click.option("--model", metavar="NAME", help="Let this model of it answer.")
+@click.option("--base-url", metavar="URL", help="Where the provider is; it may be reached.")
+@click.option(
+    "--trials",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="Try each run of a scenario with an `agent` so often, instead of its own `trials`.",
+)
 @click.option("--fail-fast", is_flag=True, help="Stop at the first scenario that fails.")
 @click.option(
     "-j",
@@ -125,6 +138,10 @@ def command(
     seed: int | None,
     repeat: int | None,
     interleave: int,
+    provider: str | None,
+    model: str | None,
+    base_url: str | None,
+    trials: int | None,
     fail_fast: bool,
     jobs: int,
     update: bool,
@@ -148,7 +165,8 @@ def command(
         raise click.UsageError(
             "`--watch` would run again for every file that `--update` writes; leave one out"
         )
-    plan = Plan(reading, paths, keyword, tags, seed, repeat, interleave, passthrough)
+    speaker = Speaker(provider or "", model or "", base_url or "", trials)
+    plan = Plan(reading, paths, keyword, tags, seed, repeat, interleave, passthrough, speaker)
     options = _Options(
         form="json" if as_json else form,
         jobs=jobs,

@@ -114,6 +114,7 @@ class Agent:
         provider: `scripted`, `direct`, or the name of a provider of models.
         model: Which model; empty for the provider's choice.
         base_url: Where it is; empty for the provider's own address.
+        permitted: Whether the address is the operator's, who may reach it, and not that of a document.
         settings: The provider's own: `temperature` ...
         prices: US dollars per million tokens: `input, output, cached, cache_writes`.
         prompt: Name of a prompt of the pack; empty for none.
@@ -133,6 +134,7 @@ class Agent:
     provider: str = "scripted"
     model: str = ""
     base_url: str = ""
+    permitted: bool = False
     settings: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     prices: Mapping[str, float] = field(default_factory=lambda: NOTHING)
     prompt: str = ""

@@ -101,7 +101,8 @@ class Conversing:
         try:
             speaking = speaking_for(talk.runtime, talk.session, talk.scenario, talk.agent, talk.names)
         except ConfigurationError as error:
-            self.failures.append(Failure("agent", tuple(_told(error)), talk.agent.pointer))
+            pointer = f"{talk.agent.pointer}{_PLACES.get(error.code, '')}"
+            self.failures.append(Failure("agent", tuple(_told(error)), pointer))
             self.broken = True
             return
         try:
@@ -245,6 +246,17 @@ class Conversing:
                 told.append(
                     Failure("unused_turns", ("no request was answered with this reply",), reply.pointer)
                 )
+
+
+_PLACES = {
+    "invalid_base_url": "/base_url",
+    "invalid_variables": "/variables",
+    "missing_model": "/model",
+    "unclear_name": "/prompt",
+    "unknown_prompt": "/prompt",
+    "unknown_provider": "/provider",
+}
+"""Code of an error -> what of the agent it is about."""
 
 
 def _part(said: Any) -> str | Content:

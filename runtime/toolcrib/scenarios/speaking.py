@@ -121,13 +121,17 @@ def _playing(scenario: Scenario, agent: Agent, names: Names, *, speaks: bool) ->
 
 
 def _opened(runtime: Runtime, session: Session, _scenario: Scenario, agent: Agent, _names: Names) -> Provider:
-    return _open(runtime, session, {"name": agent.provider, "model": agent.model, "base_url": agent.base_url})
+    told = {"name": agent.provider, "model": agent.model, "base_url": agent.base_url}
+    return _open(runtime, session, told, permitted=agent.permitted)
 
 
-def _open(runtime: Runtime, session: Session, told: Mapping[str, Any]) -> Provider:
-    from toolcrib.provider.installed import open_provider  # noqa: PLC0415 -- scripts need none of it
+def _open(
+    runtime: Runtime, session: Session, told: Mapping[str, Any], *, permitted: bool = False
+) -> Provider:
+    from toolcrib.provider.installed import open_provider, reaching  # noqa: PLC0415 -- scripts need none of it
 
-    return open_provider(**told, world=runtime.world, clock=session.clock)
+    world = reaching(runtime.world, told["base_url"]) if permitted else runtime.world
+    return open_provider(**told, world=world, clock=session.clock)
 
 
 _OWN: Mapping[str, Callable[[Runtime, Session, Scenario, Agent, Names], Provider]] = {

@@ -118,7 +118,11 @@ class Wire:
             stop=self._stops,
             reraise=True,
         )
-        incoming: Incoming = await attempts(self._sent, world, request)
+        try:
+            streamer = await self._pool(world).get()
+        except HTTPError as error:
+            raise self.failed(error) from None
+        incoming: Incoming = await attempts(self._sent, streamer, request)
         return Answer(incoming, self)
 
     async def aclose(self) -> None:
@@ -194,11 +198,10 @@ class Wire:
         except (ValueError, TypeError) as error:
             raise self.error(f"the request can't be sent: {error}", code="request_refused") from None
 
-    async def _sent(self, world: World, request: Request) -> Incoming:
+    async def _sent(self, streamer: Streamer, request: Request) -> Incoming:
         """One attempt; an answer that is an error is one."""
         try:
             with self.outside():
-                streamer = await self._pool(world).get()
                 incoming = await streamer.send(request, BOUNDS, hosts=(request.host,), silence=self._timeout)
         except (HTTPError, EgressRefused) as error:
             raise self.failed(error) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from importlib.util import module_from_spec, spec_from_file_location
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,12 @@ def pages() -> dict[str, str]:
         "client.md": schema_page("Mode client", client, CLIENT_NOTE),
         "pack.md": schema_page("Pack", envelope("pack"), PACK_NOTE),
         "project.md": schema_page("Project", envelope("project"), PROJECT_NOTE),
-        "scenario.md": schema_page("Scenario", envelope("scenario"), "Matchers: [matchers](matchers.md)."),
+        "scenario.md": schema_page(
+            "Scenario",
+            envelope("scenario"),
+            "Matchers: [matchers](matchers.md). Assertions: [assertions](assertions.md).",
+        ),
+        "assertions.md": assertion_page(),
         "functions.md": function_page(),
         "outcomes.md": outcome_page(),
         "cli.md": cli_page(),
@@ -260,6 +266,34 @@ def value_of(example: str) -> Any:
     executors = Executors.installed()
     with Runtime.of(parse("example.json", text, executors), executors=executors) as runtime:
         return runtime.call_sync("example").raise_for_outcome().value
+
+
+def assertion_page() -> str:
+    """The kinds of assertions, each with its parameters and an example."""
+    spec = spec_from_file_location("assertions_page", FOLDER.parent / "assertions_page.py")
+    assert spec is not None
+    assert spec.loader is not None
+    described = module_from_spec(spec)
+    spec.loader.exec_module(described)
+    kinds = described.kinds()
+    listed = table(
+        ("type", "holds where", "also called"),
+        (
+            (f"[`{name}`](#{name})", cell(schema["description"]), ", ".join(described.other_names(name)))
+            for name, schema in kinds.items()
+        ),
+    )
+    sections = [
+        described.section(name, table(COLUMNS, keys(schema, schema))) for name, schema in kinds.items()
+    ]
+    parts = {name: part for schema in kinds.values() for name, part in schema["$defs"].items()}
+    objects = [
+        f"## {name}\n\n{part['description']}\n\n{table(COLUMNS, keys(part, {'$defs': parts}))}\n"
+        for name, part in parts.items()
+        if part.get("properties")
+    ]
+    told = written("assertions").replace("{types}", listed)
+    return "\n".join([f"# Assertions\n\n{GENERATED}\n{told}", *sections, *objects])
 
 
 FINER = (

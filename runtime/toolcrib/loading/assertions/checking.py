@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias
 
@@ -152,7 +152,7 @@ class Checker:
         self, name: str, params: dict[str, Any], pointer: str, key: str, holder: str
     ) -> tuple[Alias, dict[str, Any]]:
         """The kind of a name, and its parameters settled; the name stands at one key, they at another."""
-        alias = ALIASES.get(name) or Alias(name)
+        alias = ALIASES.get(name) or Alias(name, whole=name.endswith("_session"))
         known = {*self._known, *(other for other, meant in ALIASES.items() if meant.kind in self._known)}
         if alias.kind not in self._known:
             hint = (
@@ -166,11 +166,11 @@ class Checker:
         settled, spelt = self._settled(alias, schema, params, place)
         faults = _validator(alias.kind).faults(settled)
         self._problems += [_as_written(fault, alias.kind, spelt, place) for fault in faults]
-        if not faults:
-            more = _CHECKS.get(alias.kind)
-            self._problems += [] if more is None else more(settled, place, spelt)
-            if alias.kind == WRAPPER:
-                return self._wrapped(alias, settled, place)
+        sound = _without(settled, faults)
+        if alias.kind in _CHECKS and sound.keys() >= {*schema.get("required", ())}:
+            self._problems += _CHECKS[alias.kind](sound, place, spelt)
+        if alias.kind == WRAPPER and "eval_type" in sound:
+            return self._wrapped(alias, sound, place)
         return alias, settled
 
     def _settled(
@@ -215,6 +215,12 @@ class Checker:
 @cache
 def _validator(kind: str) -> Validator:
     return Validator(kinds()[kind])
+
+
+def _without(params: Mapping[str, Any], faults: Iterable[Fault]) -> dict[str, Any]:
+    """The parameters that have no fault."""
+    faulty = {fault.path[0] for fault in faults if fault.path}
+    return {key: value for key, value in params.items() if key not in faulty}
 
 
 def _as_written(fault: Fault, kind: str, spelt: Mapping[str, str], place: str) -> Problem:

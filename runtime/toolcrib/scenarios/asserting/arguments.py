@@ -51,7 +51,7 @@ def tool_calls_with_args(params: Params, trajectory: Trajectory) -> Verdict:
     """All calls of a tool are as described."""
     calls = _made_of(params, trajectory)
     if not calls:
-        return _not_called(params["tool_name"], trajectory)
+        return _not_called(params.get("tool_name"), trajectory)
     misses = [(call, [*misfits(params, call)]) for call in calls]
     wrong = [f"{told(call)}: {'; '.join(found)}" for call, found in misses if found]
     if wrong:
@@ -68,11 +68,16 @@ def tool_call_chain(params: Params, trajectory: Trajectory) -> Verdict:
         if found < len(steps) and call.tool == steps[found]["tool"]:
             wrong = [*misfits(steps[found], call)]
             found, nearest = (found, f"{told(call)}: {'; '.join(wrong)}") if wrong else (found + 1, "")
-    words = " > ".join(step["tool"] for step in steps)
+    names = [step["tool"] for step in steps]
+    words = " > ".join(names)
     if found == len(steps):
         return held(f"{words} was called in this order")
-    tool = steps[found]["tool"]
-    why = f"nearest is {nearest}" if nearest else f"`{tool}` was not called{near(tool, trajectory.calls)}"
+    tool = names[found]
+    why = (
+        f"nearest is {nearest}"
+        if nearest
+        else f"`{tool}` was not called{near(tool, trajectory.calls, names)}"
+    )
     message = f"wanted {words}, but step {found + 1} is missing: {why}; {listed(trajectory.calls)}"
     return failed(message, found / len(steps))
 
@@ -111,8 +116,9 @@ def _equal(value: JSON, got: JSON) -> bool:
 
 def _made_of(params: Params, trajectory: Trajectory) -> list[CallRecord]:
     calls = made(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
-    return of_tools(calls, [params["tool_name"]])
+    return of_tools(calls, [params["tool_name"]] if "tool_name" in params else None)
 
 
-def _not_called(tool: str, trajectory: Trajectory) -> Verdict:
-    return failed(f"`{tool}` was not called{near(tool, trajectory.calls)}; {listed(trajectory.calls)}")
+def _not_called(tool: str | None, trajectory: Trajectory) -> Verdict:
+    words = f"`{tool}` was not called{near(tool, trajectory.calls)}" if tool else "no tool was called"
+    return failed(f"{words}; {listed(trajectory.calls)}")

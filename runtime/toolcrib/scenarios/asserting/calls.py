@@ -78,9 +78,16 @@ def listed(calls: Sequence[CallRecord], words: str = "calls") -> str:
     return f"{words}: " + ", ".join([*lines, *more])
 
 
-def near(tool: str, calls: Iterable[CallRecord]) -> str:
-    """What was called under a name like this one, as the end of a sentence; empty if nothing was."""
-    hint = did_you_mean(tool, {call.tool for call in calls} - {tool})
+def near(tool: str, calls: Iterable[CallRecord], others: Iterable[str] = ()) -> str:
+    """What was called under a name like this one, as the end of a sentence; empty if nothing was.
+
+    Args:
+        tool: What was wanted.
+        calls: What was called.
+        others: Names that are wanted as well, so that none of them is a slip of this one.
+    """
+    names = {call.tool for call in calls}
+    hint = "" if tool in names else did_you_mean(tool, names - {*others})
     return f" ({hint})" if hint else ""
 
 

@@ -24,7 +24,7 @@ from toolcrib.scenarios.asserting.calls import listed, made
 from toolcrib.scenarios.asserting.comparing import speaks
 from toolcrib.scenarios.asserting.patterns import finds
 from toolcrib.scenarios.asserting.trajectories import Trajectory
-from toolcrib.scenarios.asserting.verdicts import Verdict, skipped, verdict
+from toolcrib.scenarios.asserting.verdicts import Verdict, failed, held, skipped, verdict
 from toolcrib.validation.faults import count
 
 Params = Mapping[str, Any]
@@ -98,15 +98,25 @@ async def _wrapped(params: Params, trajectory: Trajectory, surroundings: Surroun
 def guardrail_triggered(params: Params, trajectory: Trajectory) -> Verdict:
     """A guardrail found something, or nothing."""
     wanted, name = params.get("should_trigger", True), params["validator_type"]
-    guards = [each for each in trajectory.guardrails if _kind(each.type) == _kind(name)]
+    guards = [each for each in trajectory.guardrails if _kind(name) in _kinds(each)]
     if not guards:
         hint = did_you_mean(name, {each.type for each in trajectory.guardrails})
         return skipped(f"the prompt has no guardrail `{name}`{f' ({hint})' if hint else ''}")
-    found = [finding for guard in guards if (finding := _finding(guard, trajectory))]
+    problems: list[Problem] = []
+    entries = [{"type": each.type, "params": {**each.params}} for each in guards]
+    settled = check_guardrails(entries, "", problems)
+    if problems:
+        return failed(f"the guardrail `{name}` can't be used: {problems[0].message}")
+    found = [finding for guard in settled if (finding := _finding(guard, trajectory))]
     message = f"`{name}` found {'; '.join(found) or 'nothing'}"
     if bool(found) is wanted:
-        return verdict(passed=True, message=message)
-    return verdict(passed=False, message=f"{message}, wanted {'a finding' if wanted else 'nothing'}")
+        return held(message)
+    return failed(f"{message}, wanted {'a finding' if wanted else 'nothing'}")
+
+
+def _kinds(guard: Guardrail) -> set[str]:
+    """The kind of a guardrail, and that of what it wraps."""
+    return {_kind(name) for name in (guard.type, guard.params.get("eval_type")) if isinstance(name, str)}
 
 
 def _kind(name: str) -> str:
@@ -114,16 +124,10 @@ def _kind(name: str) -> str:
     return name if alias is None else alias.kind
 
 
-def _finding(guard: Guardrail, trajectory: Trajectory) -> str:
+def _finding(guard: Assertion, trajectory: Trajectory) -> str:
     """What a guardrail finds in one of the texts; empty for nothing."""
-    problems: list[Problem] = []
-    settled = check_guardrails([{"type": guard.type, "params": {**guard.params}}], "", problems)
-    if problems:
-        return problems[0].message
-    (guardrail,) = settled
     for text in trajectory.texts:
-        alone = Trajectory(texts=(text,))
-        found = _guarded(guardrail.type, guardrail.params, alone)
+        found = _guarded(guard.type, guard.params, Trajectory(texts=(text,)))
         if not found.passed:
             return found.message
     return ""

@@ -42,10 +42,9 @@ def _counted(params: Params, trajectory: Trajectory, fits: Callable[[str], bool]
     if not calls:
         hint = near(tool, trajectory.calls) if tool else ""
         return failed(f"no call {whose}was made, wanted {words}{hint}; {listed(trajectory.calls)}")
-    last = next(text for text in reversed(texts) if not fits(text))
-    return failed(
-        f"results {whose}had {words} {times(number)}, wanted {wanted}; one was {shorten(last, _SHOWN) or 'empty'}"
-    )
+    others = [text for text in texts if not fits(text)]
+    shown = f"; another one was {shorten(others[-1], _SHOWN) or 'empty'}" if others else ""
+    return failed(f"results {whose}had {words} {times(number)}, wanted {wanted}{shown}")
 
 
 def tool_result_has_media(params: Params, trajectory: Trajectory) -> Verdict:

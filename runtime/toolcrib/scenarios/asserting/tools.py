@@ -27,13 +27,16 @@ def tools_called(params: Params, trajectory: Trajectory) -> Verdict:
     names = list(dict.fromkeys(params["tool_names"]))
     missing = [name for name in names if numbers[name] < least]
     excess = [name for name in names if most is not None and numbers[name] > most]
-    faults = [f"`{name}` was called well {times(numbers[name])}, wanted at least {least}" for name in missing]
-    faults = [fault + near(name, trajectory.calls) for fault, name in zip(faults, missing, strict=True)]
-    faults += [f"`{name}` was called well {times(numbers[name])}, wanted at most {most}" for name in excess]
+    good_calls = {name: f"`{name}` has {count(numbers[name], 'good call')}" for name in names}
+    faults = [
+        f"{good_calls[name]}, wanted at least {least}{near(name, trajectory.calls, names)}"
+        for name in missing
+    ]
+    faults += [f"{good_calls[name]}, wanted at most {most}" for name in excess]
     if faults:
         score = 0.0 if excess else 1 - len(missing) / len(names)
         return failed(f"{'; '.join(faults)}; {listed(trajectory.calls)}", score)
-    return held(", ".join(f"`{name}` was called well {times(numbers[name])}" for name in names))
+    return held(", ".join(good_calls.values()))
 
 
 def tools_not_called(params: Params, trajectory: Trajectory) -> Verdict:
@@ -70,7 +73,7 @@ def tool_call_sequence(params: Params, trajectory: Trajectory) -> Verdict:
         return held(f"{words} was called in this order")
     tool = sequence[found]
     before = f" after {' > '.join(sequence[:found])}" if found else ""
-    hint = near(tool, trajectory.calls)
+    hint = near(tool, trajectory.calls, sequence)
     return failed(
         f"wanted {words}, but `{tool}` was not called{before}{hint}; {listed(trajectory.calls)}",
         found / len(sequence),

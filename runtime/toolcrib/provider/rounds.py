@@ -20,9 +20,9 @@ from toolcrib.provider.offering import Offering
 from toolcrib.provider.pricing import Prices
 from toolcrib.provider.refusing import REFUSED_ANSWER, Gate
 from toolcrib.provider.requests import Finish, ProviderError, Request, Tokens
+from toolcrib.provider.seeing import as_decided
 from toolcrib.provider.spilling import media, told
 from toolcrib.provider.timeline import Event, Timeline
-from toolcrib.text import compact
 
 
 class Terms(NamedTuple):
@@ -233,7 +233,7 @@ class Turn:
         asked = next(each for each in self._calls if each.id == call.id)
         if asked.arguments == call.arguments:
             return ""
-        return f"[called with {compact(call.arguments)}, as was decided]\n"
+        return as_decided(call.arguments)
 
     def _recorded(self, call: ToolCall, result: Result, code: str) -> CallRecord:
         begun = self._begun.get(call.id)

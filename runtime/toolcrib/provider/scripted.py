@@ -180,7 +180,7 @@ class Scripted:
             if result is None:
                 left.append(awaited)
                 continue
-            names = names or self._scope(Sight.of(messages, self._named))
+            names = names or Sight.of(messages, self._named).put_into(self._names())
             if lines := _differences(awaited.call, result, names):
                 found.append(Unexpected(awaited.call, result.id, lines))
         self._awaited = left
@@ -197,7 +197,7 @@ class Scripted:
         if unexpected:
             raise _as_error(unexpected, self._place)
         sight = Sight.of(request.messages, self._named)
-        names = self._scope(sight)
+        names = sight.put_into(self._names())
         number = self._choose(sight, names)
         if number is None:
             if self._speaks:
@@ -213,12 +213,6 @@ class Scripted:
             if call.expect_result is not None
         ]
         yield from deltas
-
-    def _scope(self, sight: Sight) -> Mapping[str, JSON]:
-        """What expressions read."""
-        names = self._names()
-        names.update(user=sight.user, results=sight.results, turn=sight.turn)
-        return names
 
     def _choose(self, sight: Sight, names: Mapping[str, JSON]) -> int | None:
         for number, line in enumerate(self._script):

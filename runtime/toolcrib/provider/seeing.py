@@ -8,6 +8,7 @@ from typing import NamedTuple, NoReturn, TypeAlias
 
 from toolcrib.model import JSON, Outcome
 from toolcrib.provider.messages import Message, ToolResult
+from toolcrib.text import compact
 
 Named: TypeAlias = Callable[[str], str]
 
@@ -53,6 +54,11 @@ class Sight(NamedTuple):
                     results[named(result.name)] = last["value"]
         return cls(user, turn, reply, replies, results, last)
 
+    def put_into(self, names: dict[str, JSON]) -> dict[str, JSON]:
+        """Names that expressions read, with what scripts see among them."""
+        names.update(user=self.user, results=self.results, turn=self.turn)
+        return names
+
 
 def results_in(message: Message) -> list[ToolResult]:
     """What a message tells of calls."""
@@ -70,14 +76,32 @@ def told_of(result: ToolResult, named: Named = as_it_is) -> dict[str, JSON]:
     }
 
 
+def as_decided(arguments: JSON) -> str:
+    """The line that tells a model with which arguments a call was made, where they are not its own."""
+    return f"{_CALLED_WITH}{compact(arguments)}{_AS_DECIDED}\n"
+
+
+_CALLED_WITH, _AS_DECIDED = "[called with ", ", as was decided]"
+
+
 def value_of(text: str) -> JSON:
-    """The value that a text is JSON of; the text itself where it is none."""
+    """The value that a text is JSON of, or begins with; the text itself where it is none.
+
+    What is told beside an object or a list, on lines of its own, is left out.
+    """
+    first, line, rest = text.partition("\n")
+    if line and first.startswith(_CALLED_WITH) and first.endswith(_AS_DECIDED):
+        text = rest
     try:
-        value: JSON = json.loads(text, parse_constant=_no_json)
+        value, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
         return text
-    return value
+    whole = end == len(text) or (isinstance(value, dict | list) and text[end] == "\n")
+    return value if whole else text
 
 
 def _no_json(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_json)

@@ -12,6 +12,7 @@ from toolcrib.loading.namespaces import short_name
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.model import JSON, Content
 from toolcrib.provider import Conversation, ProviderError, Stop
+from toolcrib.provider.seeing import Sight
 from toolcrib.scenarios.asserting import Trajectory, judge
 from toolcrib.scenarios.logs import Happened, Log
 from toolcrib.scenarios.reports import Failure
@@ -99,7 +100,7 @@ class Conversing:
         """Hold the conversation, up to the first turn that can't be held as it is written; judge it."""
         talk = self._talk
         try:
-            speaking = speaking_for(talk.runtime, talk.session, talk.scenario, talk.agent, talk.names)
+            speaking = speaking_for(talk.runtime, talk.session, talk.scenario, talk.agent, self._seen)
         except ConfigurationError as error:
             pointer = f"{talk.agent.pointer}{_PLACES.get(error.code, '')}"
             self.failures.append(Failure("agent", tuple(_told(error)), pointer))
@@ -155,7 +156,7 @@ class Conversing:
 
     def _begun(self, turn: Turn) -> tuple[Conversation, dict[str, Any]]:
         """The conversation, ready to go on, and the answers to the calls that wait in it."""
-        conversation, names = self.conversation, self._talk.names()
+        conversation, names = self.conversation, self._seen()
         if turn.user is not None:
             said: Any = turn.user.render(names)
             parts = said if isinstance(said, list) else [said]
@@ -165,6 +166,12 @@ class Conversing:
             fitting = [each.id for each in conversation.pending if named in {each.id, each.tool}]
             answers |= dict.fromkeys(fitting or [named], answer.render(names))
         return conversation, answers
+
+    def _seen(self) -> dict[str, JSON]:
+        """What expressions read at this point of the conversation."""
+        namespace = self._talk.scenario.origin.namespace
+        sight = Sight.of(self.conversation.messages, lambda tool: short_name(namespace, tool))
+        return sight.put_into(self._talk.names())
 
     def _tell_log(self, number: int, turn: Turn) -> None:
         """Have the log know of the calls that ended in this turn."""

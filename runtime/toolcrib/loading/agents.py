@@ -126,6 +126,7 @@ class Agent:
         judge: Who judges where a model must: `{provider, model, base_url, settings}`; empty for nobody.
         script: Replies that any turn may use.
         turns: What is said to it, in order.
+        guardrails: What must be true of each answer, as written, besides the guardrails of the prompt.
         assertions: What must be true of the whole conversation.
         unused_turns: What it means that a reply was never used: `error`, `warn`, `ignore`.
         pointer: Where it stands in the document.
@@ -146,6 +147,7 @@ class Agent:
     judge: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     script: tuple[Reply, ...] = ()
     turns: tuple[Turn, ...]
+    guardrails: tuple[Mapping[str, Any], ...] = ()
     assertions: tuple[Assertion, ...] = ()
     unused_turns: str = "error"
     pointer: str = "/agent"
@@ -225,6 +227,7 @@ def parse_agent(entry: Mapping[str, Any], names: Names, problems: list[Problem])
         turns=tuple(
             reader.turn(turn, f"{place}/turns/{index}") for index, turn in enumerate(entry.get("turns", ()))
         ),
+        guardrails=_guardrails(entry, problems),
         assertions=reader.assertions(entry, place, whole=True),
     )
 
@@ -254,6 +257,16 @@ def _policy(entry: Mapping[str, Any], problems: list[Problem]) -> ToolPolicy:
     from toolcrib.loading.policies import parse_policy  # noqa: PLC0415 -- most agents may do what they like
 
     return parse_policy(entry["policy"], "/agent/policy", problems)
+
+
+def _guardrails(entry: Mapping[str, Any], problems: list[Problem]) -> tuple[Mapping[str, Any], ...]:
+    """Those that can be asked."""
+    if "guardrails" not in entry:
+        return ()
+    from toolcrib.loading.assertions import check_guardrails  # noqa: PLC0415 -- most agents have none
+
+    check_guardrails(entry["guardrails"], "/agent/guardrails", problems)
+    return tuple(entry["guardrails"])
 
 
 class _Reader:

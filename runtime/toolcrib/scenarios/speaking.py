@@ -38,7 +38,7 @@ class Speaking:
         has_text: Whether there is a model that can say something.
         fulfilling: The caller's part.
         surroundings: Whom assertions ask.
-        guardrails: Those of the prompt.
+        guardrails: Those of the agent, then those of its prompt.
         providers: What is to be closed.
     """
 
@@ -90,9 +90,14 @@ def speaking_for(
         has_text=agent.provider != DIRECT,
         fulfilling=fulfilling,
         surroundings=Surroundings(call_tool=session.call, judge=judge),
-        guardrails=prompt.guardrails if prompt else (),
+        guardrails=_guardrails(agent, prompt),
         providers=(provider, judge) if judge is not None else (provider,),
     )
+
+
+def _guardrails(agent: Agent, prompt: Prompt | None) -> tuple[Guardrail, ...]:
+    own = [Guardrail(each["type"], each.get("params", {})) for each in agent.guardrails]
+    return (*own, *(prompt.guardrails if prompt else ()))
 
 
 SCRIPTED, DIRECT = "scripted", "direct"

@@ -396,6 +396,12 @@ class Origin(NamedTuple):
 
     def place(self, pointer: str = "") -> str:
         """`file:line` of a place in the document."""
+        # What was put together of several files knows it itself.
+        composed: Callable[[str], str] | None = getattr(
+            getattr(self.locate, "__self__", None), "place_of", None
+        )
+        if composed is not None:
+            return composed(pointer)
         line = self.locate(pointer)[0] or self.line
         return f"{self.file_of(pointer)}:{line}"
 

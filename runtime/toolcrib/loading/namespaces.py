@@ -18,11 +18,6 @@ def full_name(namespace: str, name: str) -> str:
     return f"{namespace}{SEPARATOR}{name}" if namespace else name
 
 
-def local_name(name: str, namespace: str) -> str:
-    """The name without what its namespace puts before it."""
-    return name.removeprefix(full_name(namespace, "")) if namespace else name
-
-
 def in_namespace(scenario: Scenario, tools: Collection[str]) -> Scenario:
     """A scenario whose short names of tools are made full; it lies in a namespace.
 

@@ -15,7 +15,7 @@ from toolcrib.loading.compatible import is_arena, normalise
 from toolcrib.loading.descriptors import is_descriptor
 from toolcrib.loading.documents import Document
 from toolcrib.loading.drafts import Draft, Home, parse_drafts
-from toolcrib.loading.namespaces import full_name, local_name
+from toolcrib.loading.namespaces import full_name, short_name
 from toolcrib.loading.overriding import (
     each_changed_once,
     files_of,
@@ -432,7 +432,7 @@ class Reader:
         document = lay_over(upper.document, lower.document)
         where = replace(lower.home, files=files_of(upper.home.files, lower.home.files, upper.document))
         # The name stands in both documents, in the upper one with its namespace.
-        document = replace(document, value={**document.value, "name": local_name(name, where.namespace)})  # type: ignore[dict-item]
+        document = replace(document, value={**document.value, "name": short_name(where.namespace, name)})  # type: ignore[dict-item]
         draft = Draft(document, where)
         parse_drafts([draft], self._kinds, self._tool_shape)
         tool, problems = draft.tool, draft.problems

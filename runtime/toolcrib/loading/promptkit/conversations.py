@@ -133,6 +133,7 @@ class _Conversation:
         ]
         listed = [talk.assertion(node, of_turn=False) for node in whole]
         scripted = self._chosen.scripted
+        guards = prompts.guardrails(prompt, self._library) if prompt else []
         parts = {
             **providers.of_model(self._chosen),
             "settings": providers.settings(
@@ -147,6 +148,7 @@ class _Conversation:
             if scripted
             else None,
             "turns": made_list(scenario.part("turns"), [self._turn(each) for each in said]),
+            "guardrails": made_list(scenario, guards) if guards else None,
             "assertions": made_list(scenario.part("conversation_assertions"), listed) if listed else None,
         }
         return made_object(scenario, parts)

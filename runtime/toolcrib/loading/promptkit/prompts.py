@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from toolcrib.errors import did_you_mean
+from toolcrib.errors import Problem, did_you_mean
+from toolcrib.loading.assertions import check_guardrails
 from toolcrib.loading.promptkit.library import Library
 from toolcrib.loading.promptkit.policies import names
 from toolcrib.loading.promptkit.written import Made, Node, made, made_list
+from toolcrib.model import JSON
 from toolcrib.rendering import as_written
 
 _PLACE: Final = re.compile(r"\{\{\s*\.?([A-Za-z_][A-Za-z0-9_.-]*)\s*\}\}")
@@ -78,6 +80,25 @@ def system(prompt: Prompt, scenario: Node, library: Library) -> Made | None:
         )
         library.problems.append(template.problem("unresolved_variable", message, hint, "warning"))
     return made(as_written(text), template)
+
+
+def guardrails(prompt: Prompt, library: Library) -> list[Made]:
+    """What must be true of each answer; a validator that has no counterpart is told."""
+    found = []
+    for node in prompt.spec.part("validators").each():
+        if node.part("enabled").value is False:
+            continue
+        params: dict[str, JSON] = dict(node.part("params").value or {})
+        entry: dict[str, JSON] = {"type": node.part("type").text, **({"params": params} if params else {})}
+        faults: list[Problem] = []
+        check_guardrails([entry], "", faults)
+        if faults:
+            message = f"the validator `{entry['type']}` has no counterpart here: {faults[0].message}"
+            problem = node.problem("no_counterpart", message, faults[0].hint, "warning")
+            library.problems += [problem] if problem not in library.problems else []
+        else:
+            found.append(made(entry, node))
+    return found
 
 
 def _name(scenario: Node) -> str:

@@ -150,6 +150,17 @@ _VARIABLE = _object(
     | {"description": TEXT},
     "name",
 )
+_VALIDATOR = _object(
+    _with(
+        {"type": TEXT, "params": {"type": ["object", "null"]}, "enabled": FLAG, "message": TEXT},
+        "a guardrail changes nothing of what is said; `guardrail_triggered` asks what it found",
+        "id",
+        "fail_on_violation",
+        "monitor",
+        "monitor_only",
+    ),
+    "type",
+)
 _PROMPT_SPEC = _object(
     _with(
         {
@@ -171,9 +182,7 @@ _PROMPT_SPEC = _object(
                 )
             ),
             "parameters": {"type": ["object", "null"]},
-            "validators": _lost(
-                "nothing guards what the model says; an assertion such as `content_excludes` finds it"
-            ),
+            "validators": _list(_VALIDATOR),
             "evals": _lost("assertions stand in the scenarios"),
             "skills": _lost("there are no skills"),
             "media": _lost("a prompt is a text"),

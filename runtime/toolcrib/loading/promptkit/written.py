@@ -133,6 +133,12 @@ class Composed(Document):
             return (self.line, 1)
         return found[0].position(found[1], key=key)
 
+    def place_of(self, pointer: str) -> str:
+        """`file:line` of a place, in whichever file it stands."""
+        found = self._origin(pointer)
+        document, inner = found if found is not None else (self, "")
+        return f"{document.source}:{document.position(inner)[0]}"
+
     def place(self, problem: Problem) -> Problem:
         """The problem in the file where the part stands."""
         found = None if problem.line else self._origin(problem.pointer)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from toolcrib import __version__
-from toolcrib.clock import RealClock, format_duration
+from toolcrib.clock import RealClock
 from toolcrib.egress import EgressRefused, is_loopback
 from toolcrib.errors import ConfigurationError
 from toolcrib.http import Bounds, Fault, HTTPError, Request
@@ -23,9 +23,19 @@ from toolcrib.http.streaming import Incoming, Streamer
 from toolcrib.model import JSON, NOTHING
 from toolcrib.protocols import Clock
 from toolcrib.provider.event_streams import EventStream, StreamEvent
+from toolcrib.provider.failures import (
+    BY_KIND,
+    BY_STATUS,
+    HINTS,
+    LASTING,
+    OPINIONS,
+    hint_of,
+    message_of,
+    said_in,
+)
 from toolcrib.provider.requests import ProviderError
 from toolcrib.text import compact
-from toolcrib.vault import MissingSecret, Variable, Vault
+from toolcrib.vault import MissingSecret, Variable, Vault, pieces_of
 from toolcrib.world import World, normal_origin
 
 if TYPE_CHECKING:
@@ -78,6 +88,7 @@ class Wire:
 
     Raises:
         ConfigurationError: `invalid_base_url`, or something that no header can be.
+        ExpressionError: A look-up in a header is written wrong.
     """
 
     def __init__(
@@ -135,8 +146,8 @@ class Wire:
         if isinstance(error, EgressRefused):
             return self.error(error.message, code=error.code, hint=error.hint)
         fault = error.fault
-        retryable = fault not in _LASTING
-        return self.error(error.message, code=fault.value, hint=_HINTS.get(fault, ""), retryable=retryable)
+        retryable = fault not in LASTING
+        return self.error(error.message, code=fault.value, hint=HINTS.get(fault, ""), retryable=retryable)
 
     def error(
         self,
@@ -150,8 +161,10 @@ class Wire:
         """An error that names the service; secrets are masked."""
         told = f"{self._service.name} ({self._at.origin}): {message}"
         if self.world is not None:
-            told = self.world.vault.hide_in_text(told)
-        return ProviderError(told, code=code, hint=hint, retryable=retryable, details=details)
+            told = self.world.vault.hide_in_text(told)  # before it is cut: half a secret is not known again
+        return ProviderError(
+            told[:_LONGEST_MESSAGE], code=code, hint=hint, retryable=retryable, details=details
+        )
 
     def outside(self) -> Any:
         """For the time of the block, something waits on the service."""
@@ -227,7 +240,7 @@ class Wire:
                 raw = await incoming.whole()
         except HTTPError:
             raw = b""  # the status says enough
-        code, retryable = _BY_STATUS.get(
+        code, retryable = BY_STATUS.get(
             status, ("request_refused" if status < 500 else "provider_failed", status >= 500)
         )
         message = message_of(raw) or ("points elsewhere" if 300 <= status < 400 else "without a message")
@@ -240,8 +253,8 @@ class Wire:
         return self.error(
             f"answered {status}: {message}",
             code=code,
-            hint=_hint(code, self._service.variable, told),
-            retryable=_OPINIONS.get(incoming.header("x-should-retry"), retryable),
+            hint=hint_of(code, self._service.variable, told),
+            retryable=OPINIONS.get(incoming.header("x-should-retry"), retryable),
             details=details,
         )
 
@@ -348,9 +361,9 @@ class Answer:
     def told(self, error: Any) -> ProviderError:
         """What the service says has gone wrong, after its answer began."""
         kinds = [str(error.get(key)) for key in ("type", "code")] if isinstance(error, dict) else []
-        kind = next((each for each in kinds if each in _BY_KIND), "")
-        code, retryable = _BY_KIND.get(kind, ("provider_failed", False))
-        message = _text_of({"error": error}) or "the service tells of an error without a message"
+        kind = next((each for each in kinds if each in BY_KIND), "")
+        code, retryable = BY_KIND.get(kind, ("provider_failed", False))
+        message = said_in({"error": error}) or "the service tells of an error without a message"
         return self._wire.error(
             message, code=code, retryable=retryable, details={"type": kind} if kind else {}
         )
@@ -384,34 +397,11 @@ def _address_of(base_url: str) -> _Address:
 
 
 def _checked(headers: Mapping[str, str]) -> dict[str, str]:
-    for name in headers:
+    for name, value in headers.items():
+        pieces_of(value)
         if fault := fault_of_name(name):
             raise ConfigurationError(fault.message, code=fault.code, hint=fault.hint)
     return {name.lower(): value for name, value in headers.items()}
-
-
-def message_of(raw: bytes) -> str:
-    """What a service says in an error, on one line."""
-    text = raw.decode("utf-8", "replace")
-    try:
-        found = _text_of(json.loads(text))
-    except (ValueError, RecursionError):
-        found = text
-    return " ".join(found.split())[:_LONGEST_MESSAGE]
-
-
-def _text_of(value: Any) -> str:
-    """The message in an error: `{error: {message}}` of OpenAI and Anthropic, and what compatible services write."""
-    for key in ("error", "message", "detail", "type", "code"):
-        if isinstance(value, dict) and value.get(key):
-            return _text_of(value[key])
-    return value if isinstance(value, str) else "" if value in ({}, None) else json.dumps(value)
-
-
-def _hint(code: str, variable: str, seconds: int | None) -> str:
-    if code == "key_refused":
-        return f"see to the key in `{variable}`"
-    return f"retry after {format_duration(seconds)}" if seconds else ""
 
 
 def _may_pass(error: BaseException) -> bool:
@@ -428,41 +418,3 @@ def _told_by(state: RetryCallState) -> float | None:
 
 def _refuse(_constant: str) -> Any:
     raise ValueError
-
-
-_BY_STATUS: Final[Mapping[int, tuple[str, bool]]] = {
-    401: ("key_refused", False),
-    403: ("key_refused", False),
-    408: ("provider_failed", True),
-    409: ("provider_failed", True),
-    429: ("rate_limited", True),
-    501: ("request_refused", False),
-    503: ("provider_overloaded", True),
-    529: ("provider_overloaded", True),
-}
-_BY_KIND: Final[Mapping[str, tuple[str, bool]]] = {
-    "api_error": ("provider_failed", True),
-    "server_error": ("provider_failed", True),
-    "timeout_error": ("provider_failed", True),
-    "overloaded_error": ("provider_overloaded", True),
-    "rate_limit_error": ("rate_limited", True),
-    "rate_limit_exceeded": ("rate_limited", True),
-    "authentication_error": ("key_refused", False),
-    "invalid_request_error": ("request_refused", False),
-}
-_OPINIONS: Final[Mapping[str, bool]] = {"true": True, "false": False}
-_LASTING: Final = frozenset(
-    {
-        Fault.BAD_REQUEST,
-        Fault.TLS_FAILED,
-        Fault.UNSUPPORTED_CODING,
-        Fault.RESPONSE_TOO_LARGE,
-        Fault.HEADERS_TOO_LARGE,
-    }
-)
-_HINTS: Final[Mapping[Fault, str]] = {
-    Fault.CONNECT_FAILED: "see whether it runs, and `base_url`",
-    Fault.CONNECT_TIMEOUT: "see whether it runs, and `base_url`",
-    Fault.TLS_FAILED: "see to its certificate, or name the one that signs it in SSL_CERT_FILE",
-    Fault.READ_TIMEOUT: "give it a longer `timeout`",
-}

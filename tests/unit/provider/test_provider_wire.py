@@ -12,10 +12,10 @@ import pytest
 from http_servers import answering, answering_each, answering_json, answering_raw, raw_answer, serving
 from served_models import ASKED, events, said, speaking
 from toolcrib.egress import Guard
-from toolcrib.errors import ConfigurationError
+from toolcrib.errors import ConfigurationError, ExpressionError
 from toolcrib.provider import ProviderError, Request, TextDelta, user
+from toolcrib.provider.failures import message_of
 from toolcrib.provider.installed import open_provider
-from toolcrib.provider.wire import message_of
 from toolcrib.vault import Vault
 from toolcrib.world import World
 
@@ -77,6 +77,15 @@ async def test_a_key_that_is_given_is_the_one() -> None:
         assert server.requests[0].header("authorization") == f"Bearer {KEY}"
 
 
+async def test_a_key_is_masked_before_a_long_message_is_cut() -> None:
+    refused = failing(401, "x" * 955 + KEY + "y" * 100_000)
+    async with speaking("openai", refused, api_key=KEY) as (provider, _):
+        with pytest.raises(ProviderError) as raised:
+            await said(provider)
+    assert KEY[:5] not in raised.value.message
+    assert len(raised.value.message) == 1000
+
+
 @pytest.mark.parametrize(
     ("name", "variable"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")]
 )
@@ -111,6 +120,8 @@ async def test_further_headers() -> None:
         with pytest.raises(ProviderError, match="`NONE` is not set") as raised:
             await said(provider)
     assert raised.value.code == "missing_secret"
+    with pytest.raises(ExpressionError):
+        open_provider("openai", model="m", headers={"X-Title": "${NONE"})
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])

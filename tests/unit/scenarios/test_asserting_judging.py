@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from in_memory import runtime_of
-from toolcrib import Outcome, Result
+from toolcrib import Outcome, Result, VirtualClock
 from toolcrib.loading.assertions import SPEAKING, WRAPPER, kinds
 from toolcrib.loading.prompts import Guardrail
 from toolcrib.model import Usage
@@ -250,7 +250,7 @@ class TestToolsThatCheck:
     def check(self, **params):
         async def main():
             async with runtime_of(CHECK) as runtime:
-                session = runtime.session()
+                session = runtime.session(clock=VirtualClock())
                 around = Surroundings(call_tool=session.call)
                 return await judge(settled("tool_exec", {"tool": "run_tests", **params}), way(), around)
 

@@ -1,0 +1,169 @@
+"""A conversation, turn by turn: what is typed or piped in, what the model makes of it, and how a turn is broken off."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+import click
+
+from toolcrib.cli.chat_asking import Asking
+from toolcrib.cli.chat_commands import Commands
+from toolcrib.cli.chat_showing import Show
+from toolcrib.errors import ToolcribError
+from toolcrib.model import NOTHING
+from toolcrib.provider import Answer, Conversation, Message, ProviderMiddleware, Sink, Stop
+
+_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+def is_piped() -> bool:
+    """Whether what the user says comes out of a pipe or a file."""
+    return not sys.stdin.isatty()
+
+
+class Kept:
+    """Keeps the messages of the conversation, so that they are there when a turn is broken off; and writes them down.
+
+    Attributes:
+        messages: All of them so far.
+    """
+
+    def __init__(self, sink: Sink | None) -> None:
+        self.messages: list[Message] = []
+        self._sink = sink
+
+    async def append(self, messages: Sequence[Message], /) -> None:
+        """Take what is new."""
+        self.messages += messages
+        if self._sink is not None:
+            await self._sink.append(messages)
+
+
+class Chat:
+    """Holds the turns.
+
+    Attributes:
+        conversation: As far as it came.
+    """
+
+    def __init__(
+        self, runner: asyncio.Runner, middleware: ProviderMiddleware, show: Show, kept: Kept, asking: Asking
+    ) -> None:
+        self.conversation = Conversation()
+        self._runner = runner
+        self._middleware = middleware
+        self._show = show
+        self._kept = kept
+        self._asking = asking
+        self._ended = False
+
+    def one(self, message: str) -> Stop:
+        """Hold one turn, and return why it ended."""
+        with self._hearing_the_end():
+            return self._turn(message)
+
+    def all(self, lines: Iterable[str], commands: Commands) -> list[Stop]:
+        """Hold a turn for each line; those that begin with `/` are commands. Returns why they ended."""
+        stops = []
+        with self._hearing_the_end():
+            for line in lines:
+                if not line.strip():
+                    continue
+                self._show.said(line)
+                if not line.startswith("/"):
+                    stops.append(self._turn(line))
+                elif commands.run(line, self.conversation):
+                    break
+        return stops
+
+    def typed(self, suggested: Sequence[str] = ()) -> Iterator[str]:
+        """The lines that somebody types, up to Ctrl-D.
+
+        Args:
+            suggested: What the user of a script says, turn by turn; an empty line stands for the next one.
+        """
+        with suppress(ImportError):
+            import readline  # noqa: F401, PLC0415 -- editing and history, where there is any
+        while True:
+            turn = self.conversation.turns
+            next_line = suggested[turn] if turn < len(suggested) else ""
+            if next_line:
+                self._show.note(f"(Enter says: {next_line})")
+            try:
+                yield input("> ").strip() or next_line
+            except EOFError:
+                click.echo()
+                return
+            except KeyboardInterrupt:
+                if self._ended:
+                    raise
+                click.echo("\nCtrl-D or /quit ends the conversation")
+
+    def _turn(self, text: str) -> Stop:
+        stop = self._hold(self.conversation, self.conversation.saying(text), NOTHING)
+        while stop is Stop.PENDING:
+            answers = self._asking.answers(self.conversation.pending)
+            stop = self._hold(self.conversation, self.conversation, answers)
+            self._asking.settled()
+        return stop
+
+    def _hold(self, before: Conversation, now: Conversation, answers: Mapping[str, Answer]) -> Stop:
+        """Let the model go on; whatever ends that, what was said and called is kept."""
+        begun = len(self._kept.messages)
+        try:
+            self.conversation = self._runner.run(self._followed(now, answers))
+        except KeyboardInterrupt:
+            if self._ended:
+                raise
+            self._break_off(before, begun, Stop.CANCELLED)
+            self._show.broken_off()
+        except ToolcribError as error:
+            self._break_off(before, begun, Stop.PROVIDER_FAILED)
+            self._show.error(error)
+        else:
+            self._show.stopped(self.conversation)
+        assert self.conversation.stop is not None  # noqa: S101 -- each way out has set it
+        return self.conversation.stop
+
+    async def _followed(self, now: Conversation, answers: Mapping[str, Answer]) -> Conversation:
+        async with aclosing(self._middleware.stream(now, answers)) as items:
+            async for item in items:
+                if isinstance(item, Conversation):
+                    return item
+                self._show.event(item)
+        raise AssertionError("a turn ends with its conversation")
+
+    def _break_off(self, before: Conversation, begun: int, stop: Stop) -> None:
+        messages = (*before.messages, *self._kept.messages[begun:])
+        self.conversation = before._replace(
+            messages=messages, seen=len(messages), stop=stop, detail="", pending=()
+        )
+
+    @contextmanager
+    def _hearing_the_end(self) -> Iterator[None]:
+        """Tell Ctrl-C, which ends a turn, from the signals that end the command as Ctrl-C does elsewhere."""
+        main = threading.current_thread() is threading.main_thread()
+        before = {number: signal.getsignal(number) for number in _ENDING if main}
+
+        def end(number: int, frame: FrameType | None) -> None:
+            self._ended = True
+            handler: Any = before[number]
+            if callable(handler):
+                handler(number, frame)
+            raise KeyboardInterrupt
+
+        for number, handler in before.items():
+            if callable(handler):
+                signal.signal(number, end)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

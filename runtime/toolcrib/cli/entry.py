@@ -48,6 +48,7 @@ VERBS: Mapping[str, Verb] = {
     "call": Verb("call", "Call a tool.", quick="quick:call"),
     "cost": Verb("cost", "Tell how many tokens the declarations of the tools take."),
     "run": Verb("run", "Run the scenarios, and the examples of descriptors."),
+    "chat": Verb("chat", "Hold a conversation with a model that uses the tools."),
     "replay": Verb(
         "replay", "Replay recorded tasks against the tools, and compare answers and changed rows."
     ),

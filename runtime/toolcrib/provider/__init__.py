@@ -2,6 +2,7 @@
 
 from toolcrib.provider.config import Config
 from toolcrib.provider.conversations import Answer, CallRecord, Conversation, Pending, Stop
+from toolcrib.provider.installed import open_provider
 from toolcrib.provider.messages import Message, Reasoning, Text, ToolCall, ToolResult, system, user
 from toolcrib.provider.middleware import ProviderMiddleware
 from toolcrib.provider.pricing import Prices
@@ -51,6 +52,7 @@ __all__ = [
     "ToolResult",
     "View",
     "load_transcript",
+    "open_provider",
     "system",
     "user",
 ]

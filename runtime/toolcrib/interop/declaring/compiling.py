@@ -44,6 +44,12 @@ _NOTED: Final = ("default", "examples", "deprecated")
 """Annotations that no narrow dialect has a place for."""
 
 
+_OF_OTHERS: Final = frozenset(
+    ("additionalProperties", "patternProperties", "propertyNames", "minProperties", "unevaluatedProperties")
+)
+"""Keywords of an object that has properties which it does not name."""
+
+
 class Part(NamedTuple):
     """A compiled subschema.
 
@@ -222,6 +228,13 @@ class Compiler(ABC):
         if option.kind == "array":
             return self.described(told, self.items(told), ("items",))
         return self.described(told, Part({"type": option.kind}) if option.kind else self.anything(told), ())
+
+    def arguments(self, schema: dict[str, JSON]) -> dict[str, JSON]:
+        """The object at the root; one that says nothing of properties is that of a tool without arguments."""
+        if named(schema) or _OF_OTHERS & schema.keys():
+            return schema
+        self.lose(schema, "additionalProperties", "is not said: no arguments can be given")
+        return {**schema, "additionalProperties": False}
 
     def object(self, schema: dict[str, JSON]) -> Part:
         """An object."""

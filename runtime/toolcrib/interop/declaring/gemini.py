@@ -61,10 +61,10 @@ class GeminiCompiler(Compiler):
             return self._wrapped(self.described(flat, self.text(flat, "an object"), ()), flat)
         if len(objects) > 1:
             return self._wrapped(self.several(flat, objects), flat)
-        whole = objects[0].schema
+        whole = self.arguments(objects[0].schema)
         if not named(whole) and is_closed(whole):
             return Part({"type": "object", "properties": {}})
-        part = self.only(flat, objects[0])
+        part = self.only(flat, Option("object", whole))
         return part if named(whole) else self._wrapped(part, flat)
 
     def _wrapped(self, part: Part, schema: dict[str, JSON]) -> Part:

@@ -90,7 +90,10 @@ class StrictCompiler(Compiler):
         flat = self.flat(schema)
         options = self.options(flat) or []
         objects = [option for option in options if option.kind == "object"]
-        part = self.only(flat, objects[0]) if len(objects) == 1 else self._wrapped(flat, objects)
+        if len(objects) == 1:
+            part = self.only(flat, Option("object", self.arguments(objects[0].schema)))
+        else:
+            part = self._wrapped(flat, objects)
         for problem in _beyond_limits(part.schema):
             self.refuse(schema, "", problem)
         return part

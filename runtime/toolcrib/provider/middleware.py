@@ -2,7 +2,7 @@
 
 ProviderMiddleware.run(messages)
 -> a turn, checked: nothing is open, and what waits is answered     ProviderMiddleware._begin
--> until the turn is over                                           Turn.over
+-> until the turn is over                                           ProviderMiddleware._steps, Turn.over
      request -> the model's answer, as it comes                     Turn.request, ProviderMiddleware._hear
      its calls judged by the policy                                 Turn.judge
      those that may be made, made at once                           Caller.make -> Session.call, layers and all
@@ -14,7 +14,7 @@ ProviderMiddleware.run(messages)
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from typing import Any
 
@@ -128,9 +128,10 @@ class ProviderMiddleware:
         said = checked(conversation, answers, self._is_fulfilled)
         turn = Turn(self._terms, Gate(self._session, self._rulebook), conversation)
         try:
-            async with aclosing(self._rounds(turn, said, streaming=streaming)) as events:
-                async for event in events:
-                    yield event
+            for step in self._steps(turn, said, streaming=streaming):
+                async with aclosing(step) as events:
+                    async for event in events:
+                        yield event
             await self._write(turn)
         except BaseException:  # whatever ends it: what was said and called is whole, and written down
             turn.break_off()
@@ -141,18 +142,16 @@ class ProviderMiddleware:
             yield event
         yield ended
 
-    async def _rounds(
+    def _steps(
         self, turn: Turn, answers: Mapping[str, Answer], *, streaming: bool
-    ) -> AsyncGenerator[Event, None]:
+    ) -> Iterator[AsyncGenerator[Event, None]]:
+        """The loop: steps of a turn, one after the other, each with its events."""
         turn.begin()
         if answers:
-            async for event in self._make(turn, turn.resume(answers, self._offered())):
-                yield event
+            yield self._make(turn, turn.resume(answers, self._offered()))
         while turn.over() is None:
-            async for event in self._hear(turn, turn.request(self._offered(), streaming=streaming)):
-                yield event
-            async for event in self._make(turn, turn.judge()):
-                yield event
+            yield self._hear(turn, turn.request(self._offered(), streaming=streaming))
+            yield self._make(turn, turn.judge())
 
     async def _hear(self, turn: Turn, request: Request) -> AsyncGenerator[Event, None]:
         """The model's answer, as it comes."""

@@ -1,0 +1,290 @@
+"""Calls that wait for somebody: the turn is suspended as plain data, and goes on with all answers together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from in_memory import runtime_of
+from loop_models import FREE, TOOLS, Model, asks, check_whole, ends, loop, outcomes, says, watched
+from toolcrib import ConfigurationError, Executors, Outcome, Result
+from toolcrib.executors.client import ClientExecutor
+from toolcrib.executors.mock import MockExecutor
+from toolcrib.provider import Answer, Config, Conversation, ProviderMiddleware, Stop, ToolPolicy, View
+
+ASKING = ToolPolicy(ask=("refund_*",))
+REFUND = ("refund_order", {"amount": 5})
+OK = ("ok", "")
+WAITS = ("waits", "needs_approval")
+
+CLIENT = """
+name: locate
+input_schema: {type: object, properties: {exact: {type: boolean}}}
+output_schema: {type: object, required: [lat], properties: {lat: {type: number}}}
+client: {consent: {required: true, message: Where are you?}}
+---
+name: plain
+input_schema: {type: object}
+mock: {result: 1}
+"""
+
+BOTH = Executors({"client": ClientExecutor, "mock": MockExecutor})
+
+
+def elsewhere(conversation: Conversation) -> Conversation:
+    """The same in another process: all that is left of it is JSON."""
+    return Conversation.parse(json.loads(json.dumps(conversation.as_json())))
+
+
+def client_loop(model, policy=FREE, **config) -> ProviderMiddleware:
+    return ProviderMiddleware(model, runtime_of(CLIENT, executors=BOTH), policy, Config(**config))
+
+
+async def test_what_the_policy_asks_about_waits_and_siblings_are_kept():
+    model = Model(asks("get_order", REFUND, "slow", text="Hm."), says("Refunded."))
+    suspended = await loop(model, ASKING).run("refund it")
+    assert suspended.stop is Stop.PENDING
+    assert suspended.detail == "waiting: `refund_order` (call_2: needs_approval)"
+    assert ends(suspended) == [OK, WAITS, OK]
+    (pending,) = suspended.pending
+    assert (pending.id, pending.tool, pending.arguments) == ("call_2", "refund_order", {"amount": 5})
+    assert [message.role for message in suspended.messages] == ["user", "assistant", "tool", "tool"]
+    check_whole(suspended)
+
+    ended = await loop(model, ASKING).run(elsewhere(suspended), {"call_2": Answer.approve()})
+    assert (ended.stop, ended.text, ended.pending) == (Stop.ANSWERED, "Refunded.", ())
+    assert ends(ended) == [OK, OK, OK]
+    assert [message.results[0].text for message in ended.messages[2:5]] == [
+        '{"id":null,"status":"paid"}',
+        '{"refunded":5}',
+        "slow",
+    ]
+    assert model.requests[1].messages == ended.messages[:-1]
+    check_whole(ended)
+
+
+async def test_other_arguments_are_judged_again_and_told_to_the_model():
+    suspended = await loop(Model(asks(REFUND)), ASKING).run("refund it")
+    for arguments, outcome in (({"amount": 3}, Outcome.OK), ({"amount": 0}, Outcome.INVALID_ARGUMENTS)):
+        ended = await loop(Model(), ASKING).run(suspended, {"call_1": {"approve": {"arguments": arguments}}})
+        assert outcomes(ended) == [outcome]
+        assert ended.calls[0].arguments == arguments
+        (result,) = ended.messages[2].results
+        assert result.text.startswith(f'[called with {{"amount":{arguments["amount"]}}}, as was decided]\n')
+        assert ended.messages[1].calls[0].arguments == {"amount": 5}
+
+
+async def test_a_rejection_is_a_result():
+    suspended = await loop(Model(asks(REFUND, REFUND)), ASKING).run("refund it")
+    answers = {"call_1": {"reject": "too much"}, "call_2": {"reject": ""}}
+    ended = await loop(Model(), ASKING).run(suspended, answers)
+    assert ends(ended) == [("denied", "rejected")] * 2
+    assert [message.results[0].text for message in ended.messages[2:4]] == [
+        "rejected: `refund_order` was not called, as was decided: too much",
+        "rejected: `refund_order` was not called, as was decided",
+    ]
+
+
+async def test_bad_arguments_bother_nobody():
+    conversation = await loop(
+        Model(asks(("refund_order", {"amount": 0}), ("refund_order", "{"))), ASKING
+    ).run("a")
+    assert ends(conversation) == [("invalid_arguments", ""), ("invalid_arguments", "not_json")]
+    mended = await loop(Model(asks(("refund_order", {"amount": "7"}))), ASKING).run("a")
+    assert mended.pending[0].arguments == {"amount": 7}
+
+
+async def test_all_that_wait_are_answered_together_or_nothing_happens():
+    suspended = await loop(Model(asks(REFUND, REFUND, REFUND)), ASKING).run("a")
+    middleware = loop(Model(), ASKING)
+    wrong = {"call_1": {"approve": False}, "call_3": {"result": 1}, "call_4": {"approve": True}}
+    with pytest.raises(ConfigurationError) as caught:
+        await middleware.run(suspended, wrong)
+    told = str(caught.value)
+    assert caught.value.code == "invalid_answers"
+    assert "`call_4` waits for no answer" in told
+    assert "`call_1`: this is no answer to a pending call" in told
+    assert "`call_2` (`refund_order`) waits, and nothing is said of it" in told
+    assert "`call_3`: `refund_order` is not in mode `client`" in told
+    with pytest.raises(ConfigurationError, match=r"`call_1` .* nothing is said"):
+        await middleware.run(suspended.saying("never mind"))
+    with pytest.raises(ConfigurationError, match="`x` waits for no answer"):
+        await middleware.run("hello", {"x": Answer.approve()})
+    ended = await middleware.run(suspended, dict.fromkeys(("call_1", "call_2", "call_3"), Answer.approve()))
+    assert ends(ended) == [OK] * 3
+
+
+async def test_a_layer_of_the_user_may_ask_and_sees_the_approval():
+    async def guard(call, call_next):
+        if "approve:refund_order" in call.context.grants or call.tool.name != "refund_order":
+            return await call_next(call)
+        return Result.failed(
+            Outcome.NEEDS_APPROVAL, "who says so?", code="second_pair_of_eyes", details={"level": 2}
+        )
+
+    def tools():
+        return runtime_of(TOOLS, middleware=[guard])
+
+    suspended = await loop(Model(asks("slow", REFUND)), tools=tools()).run("a")
+    (pending,) = suspended.pending
+    assert (pending.code, pending.message, pending.details) == (
+        "second_pair_of_eyes",
+        "who says so?",
+        {"level": 2},
+    )
+    ended = await loop(Model(), tools=tools()).run(elsewhere(suspended), {pending.id: {"approve": True}})
+    assert ends(ended) == [OK, OK]
+    check_whole(ended)
+
+
+async def test_who_is_asked_again_waits_again():
+    async def stubborn(_call, _call_next):
+        return Result.failed(Outcome.NEEDS_APPROVAL, "never")
+
+    tools = runtime_of(TOOLS, middleware=[stubborn])
+    suspended = await loop(Model(asks("slow")), tools=tools).run("a")
+    again = await loop(Model(), tools=tools).run(suspended, {"call_1": {"approve": True}})
+    assert (again.stop, [each.id for each in again.pending]) == (Stop.PENDING, ["call_1"])
+    check_whole(again)
+
+
+async def test_rules_hold_for_what_is_approved_later():
+    policy = ToolPolicy(ask=("refund_*",), max_calls=1)
+    suspended = await loop(Model(asks(REFUND, "slow")), policy).run("a")
+    assert ends(suspended) == [WAITS, OK]
+    ended = await loop(Model(), policy).run(suspended, {"call_1": {"approve": True}})
+    assert ends(ended) == [("limit_exceeded", "max_calls"), OK]
+    assert ended.stop is Stop.MAX_CALLS
+    exclusive = ToolPolicy(ask=("refund_*",), exclusive=(("refund_*", "replace_*"),))
+    suspended = await loop(Model(asks(REFUND, "replace_order")), exclusive).run("a")
+    ended = await loop(Model(), exclusive).run(suspended, {"call_1": {"approve": True}})
+    assert ends(ended) == [("denied", "exclusive_tools"), OK]
+
+
+async def test_a_bound_that_was_exceeded_ends_the_turn_once_nothing_waits():
+    policy = ToolPolicy(ask=("refund_*",), max_calls_per_tool={"slow": 1})
+    model = Model(asks(REFUND, "slow", "slow"))
+    suspended = await loop(model, policy).run("a")
+    assert suspended.stop is Stop.PENDING
+    ended = await loop(model, policy).run(suspended, {"call_1": {"approve": True}})
+    assert (ended.stop, len(model.requests)) == (Stop.MAX_CALLS_PER_TOOL, 1)
+    stopping = ToolPolicy(ask=("refund_*",), stop_on_tool=("refund_*",))
+    suspended = await loop(Model(asks(REFUND)), stopping).run("a")
+    ended = await loop(Model(), stopping).run(suspended, {"call_1": {"approve": True}})
+    assert ended.stop is Stop.STOP_ON_TOOL
+
+
+async def test_the_user_may_speak_along_with_the_answers():
+    suspended = await loop(Model(asks("slow", REFUND)), ASKING).run("a")
+    model = Model(says("Fine."))
+    ended = await loop(model, ASKING).run(suspended.saying("no, leave it"), {"call_2": {"reject": "later"}})
+    assert [message.role for message in ended.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "user",
+        "assistant",
+    ]
+    assert ended.stop is Stop.ANSWERED
+    check_whole(ended)
+
+
+async def test_rounds_of_the_turn_go_on_counting():
+    policy = ToolPolicy(ask=("refund_*",), max_rounds=2, tool_choice="required")
+    model = Model(asks(REFUND), asks("slow"))
+    suspended = await loop(model, policy).run("a")
+    ended = await loop(model, policy).run(suspended, {"call_1": {"approve": True}})
+    assert (ended.stop, ended.rounds) == (Stop.MAX_ROUNDS, 2)
+    assert [request.tool_choice for request in model.requests] == ["required", "auto"]
+
+
+async def test_events_go_on_where_they_stopped():
+    view = View()
+    events, suspended = await watched(loop(Model(asks("slow", REFUND)), ASKING), "a")
+    for event in events:
+        view.apply(event)
+    assert [(each.id, each.status) for each in view.segments[1:]] == [
+        ("call_1", "completed"),
+        ("call_2", "waiting"),
+    ]
+    more, _ended = await watched(loop(Model(), ASKING), elsewhere(suspended), {"call_2": {"approve": True}})
+    assert [event.type for event in more] == ["call_updated", "call_updated", "text", "closed", "turn_ended"]
+    for event in more:
+        assert view.apply(event)
+    assert (view.segments[2].status, view.segments[2].text) == ("completed", '{"refunded":5}')
+    assert view.missing is None
+
+
+async def test_a_client_tool_that_nobody_fulfils_waits_for_its_result():
+    suspended = await client_loop(Model(asks("locate", "plain"))).run("where am I?")
+    (pending,) = suspended.pending
+    assert (pending.code, pending.details["message"]) == ("client_tool_deferred", "Where are you?")
+    check_whole(suspended)
+    for answer, end in (
+        ({"result": {"lat": 59.9}}, OK),
+        ({"result": {"lat": "north"}}, ("invalid_result", "")),
+        ({"error": {"code": "no_signal", "message": "under ground"}}, ("tool_error", "no_signal")),
+        ({"reject": "private"}, ("denied", "rejected")),
+    ):
+        ended = await client_loop(Model()).run(elsewhere(suspended), {"call_1": answer})
+        assert ends(ended) == [end, OK]
+        assert ended.stop is Stop.ANSWERED
+        check_whole(ended)
+
+
+async def test_a_client_of_the_configuration_fulfils_calls_or_defers_them():
+    async def client(call):
+        return call.defer() if call.arguments else {"lat": 1.5}
+
+    model = Model(asks("locate", ("locate", {"exact": True})))
+    suspended = await client_loop(model, client=client).run("a")
+    assert ends(suspended) == [OK, ("waits", "client_tool_deferred")]
+    ended = await client_loop(Model(), client=client).run(suspended, {"call_2": {"result": {"lat": 2}}})
+    assert [record.value for record in ended.calls] == [{"lat": 1.5}, {"lat": 2}]
+
+
+async def test_an_approval_and_then_a_result():
+    policy = ToolPolicy(ask=("locate",))
+    suspended = await client_loop(Model(asks("locate")), policy).run("a")
+    assert suspended.pending[0].code == "needs_approval"
+    deferred = await client_loop(Model(), policy).run(suspended, {"call_1": {"approve": True}})
+    assert deferred.pending[0].code == "client_tool_deferred"
+    ended = await client_loop(Model(), policy).run(deferred, {"call_1": {"result": {"lat": 1}}})
+    assert ends(ended) == [OK]
+    at_once = await client_loop(Model(), policy).run(suspended, {"call_1": {"result": {"lat": 1}}})
+    assert ends(at_once) == [OK]
+
+
+PROGRAM = """
+import asyncio, json, sys
+sys.path[:0] = {path!r}
+from loop_models import Model, loop, says
+from toolcrib.provider import Conversation, ToolPolicy
+
+suspended = Conversation.parse(json.load(sys.stdin))
+answers = {{each.id: {{"approve": True}} for each in suspended.pending}}
+ended = asyncio.run(loop(Model(says("Done.")), ToolPolicy(ask=("refund_*",))).run(suspended, answers))
+json.dump(ended.as_json(), sys.stdout)
+"""
+
+
+def test_another_process_goes_on(root: Path):
+    suspended = asyncio.run(loop(Model(asks("slow", REFUND)), ASKING).run("a"))
+    program = PROGRAM.format(path=[str(root / "tests"), str(root / "runtime")])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=json.dumps(suspended.as_json()),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    ended = Conversation.parse(json.loads(done.stdout))
+    assert (ended.stop, ended.text) == (Stop.ANSWERED, "Done.")
+    assert ends(ended) == [OK, OK]
+    check_whole(ended)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from asyncio import StreamReader, StreamWriter
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from http_servers import Handler, Head, Server, serving
@@ -22,6 +22,24 @@ from toolcrib.world import World
 
 PATHS = {"openai": "/v1", "openai_responses": "/v1", "anthropic": ""}
 ASKED = Request((user("hello"),), streaming=True)
+
+
+class Waiting:
+    """A clock that notes what is waited for, and does not wait."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+        self._outside = 0
+
+    async def sleep(self, seconds: float) -> None:
+        assert self._outside, "virtual time would jump"
+        self.waits.append(seconds)
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        self._outside += 1
+        yield
+        self._outside -= 1
 
 
 @asynccontextmanager

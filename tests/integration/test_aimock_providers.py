@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aimock import Aimock
+from served_models import Waiting
 from toolcrib.interop.declaring import Declaration
 from toolcrib.model import NOTHING, Outcome
 from toolcrib.provider import (
@@ -192,7 +193,7 @@ async def test_an_answer_that_breaks_off_is_no_answer(aimock: Aimock, name: str)
 @pytest.mark.parametrize("name", NAMES)
 async def test_what_the_service_says_of_errors_is_told(aimock: Aimock, name: str) -> None:
     before = len(aimock.journal())
-    async with opened(aimock, name, attempts=3) as provider:
+    async with opened(aimock, name, attempts=3, clock=Waiting()) as provider:
         with pytest.raises(ProviderError, match="answered 429: Rate limit reached") as raised:
             await answer(provider, requested(name, user("too much")))
         assert raised.value.details["retry_after"] == 90  # longer than anybody waits

@@ -133,7 +133,8 @@ class Wire:
             streamer = await self._pool(world).get()
         except HTTPError as error:
             raise self.failed(error) from None
-        incoming: Incoming = await attempts(self._sent, streamer, request)
+        with self.outside():  # also between attempts: nobody's virtual time makes a service ready
+            incoming: Incoming = await attempts(self._sent, streamer, request)
         return Answer(incoming, self)
 
     async def aclose(self) -> None:
@@ -214,8 +215,7 @@ class Wire:
     async def _sent(self, streamer: Streamer, request: Request) -> Incoming:
         """One attempt; an answer that is an error is one."""
         try:
-            with self.outside():
-                incoming = await streamer.send(request, BOUNDS, hosts=(request.host,), silence=self._timeout)
+            incoming = await streamer.send(request, BOUNDS, hosts=(request.host,), silence=self._timeout)
         except (HTTPError, EgressRefused) as error:
             raise self.failed(error) from None
         if incoming.status == 200:
@@ -236,8 +236,7 @@ class Wire:
     async def _refusal(self, incoming: Incoming) -> ProviderError:
         status = incoming.status
         try:
-            with self.outside():
-                raw = await incoming.whole()
+            raw = await incoming.whole()
         except HTTPError:
             raw = b""  # the status says enough
         code, retryable = BY_STATUS.get(
@@ -245,7 +244,7 @@ class Wire:
         )
         message = message_of(raw) or ("points elsewhere" if 300 <= status < 400 else "without a message")
         details: dict[str, Any] = {"status": status}
-        told = seconds_to_wait(dict(incoming.headers), self._clock.now())
+        told = seconds_to_wait(dict(incoming.headers), None)
         if told is not None:
             details["retry_after"] = told
         if identity := incoming.header("x-request-id") or incoming.header("request-id"):

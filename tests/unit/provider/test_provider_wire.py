@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from http_servers import answering, answering_each, answering_json, answering_raw, raw_answer, serving
-from served_models import ASKED, events, said, speaking
+from served_models import ASKED, Waiting, events, said, speaking
 from toolcrib.egress import Guard
 from toolcrib.errors import ConfigurationError, ExpressionError
 from toolcrib.provider import ProviderError, Request, TextDelta, user
@@ -22,22 +20,6 @@ from toolcrib.world import World
 HI = {"choices": [{"message": {"content": "Hi."}, "finish_reason": "stop"}]}
 NAMES = ["openai", "openai_responses", "anthropic"]
 KEY = "sk-test-1234567890"
-
-
-class Waiting:
-    """A clock that notes what is waited for, and does not wait."""
-
-    def __init__(self) -> None:
-        self.waits: list[float] = []
-
-    def now(self) -> datetime:
-        return datetime(2030, 1, 1, tzinfo=UTC)
-
-    async def sleep(self, seconds: float) -> None:
-        self.waits.append(seconds)
-
-    def outside(self) -> Any:
-        return nullcontext()
 
 
 def failing(status: int, message: str = "Oh", **headers: str) -> Any:
@@ -148,7 +130,7 @@ async def test_a_service_says_how_long_to_wait() -> None:
     clock = Waiting()
     handler = answering_each(
         failing(429, retry_after="20"),
-        failing(503, retry_after="Tue, 01 Jan 2030 00:00:30 GMT"),
+        failing(503, retry_after="Tue, 01 Jan 2030 00:00:30 GMT", date="Tue, 01 Jan 2030 00:00:00 GMT"),
         failing(429, retry_after="61", x_request_id="r-1"),
     )
     async with speaking("openai", handler, clock=clock, attempts=9) as (provider, server):

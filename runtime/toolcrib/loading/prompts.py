@@ -326,7 +326,7 @@ def _check_variable(name: str, entry: Mapping[str, Any], pointer: str) -> Iterat
             yield Problem(code="wrong_value", message=fault, pointer=f"{pointer}/values/{index}")
 
 
-def _compiled(text: str, names: Mapping[str, Any], problems: list[Problem], pointer: str = "") -> Rendering:
+def _compiled(text: str, names: Iterable[str], problems: list[Problem], pointer: str = "") -> Rendering:
     from toolcrib.rendering import compile_value  # noqa: PLC0415 -- most packs have no prompts
 
-    return compile_value(text, names, problems, pointer)
+    return compile_value(text, frozenset(names), problems, pointer)

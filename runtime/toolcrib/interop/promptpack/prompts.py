@@ -99,7 +99,7 @@ class PromptExport:
     def _constant(self, source: str) -> str:
         """An expression that is always the same, as what it comes to; any other as it is written."""
         whole = f"{{{{{source}}}}}"
-        rendering = compile_value(whole, self._prompt.variables, [])
+        rendering = compile_value(whole, frozenset(self._prompt.variables), [])
         if rendering.constant:
             try:
                 return str(rendering.render({}))

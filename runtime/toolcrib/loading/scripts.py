@@ -8,9 +8,10 @@ from typing import Any
 
 from toolcrib.errors import DocumentError, Problem
 from toolcrib.loading.agents import Turn, parse_script
+from toolcrib.loading.shape import told
 from toolcrib.model import JSON
 from toolcrib.rendering import Rendering
-from toolcrib.schemas import envelope
+from toolcrib.schemas import envelope, without_told
 from toolcrib.validation import Validator
 
 
@@ -45,12 +46,10 @@ _SAID = Rendering(constant=True, names=frozenset(), run=lambda _scope: "")
 
 @cache
 def _validator() -> Validator:
-    return Validator(
-        {"type": "array", "items": {"$ref": "#/$defs/scripted_reply"}, "$defs": envelope("scenario")["$defs"]}
-    )
+    definitions = without_told(envelope("scenario")["$defs"])
+    return Validator({"type": "array", "items": {"$ref": "#/$defs/scripted_reply"}, "$defs": definitions})
 
 
 def _misshapen(replies: list[JSON], pointer: str) -> Iterator[Problem]:
     for fault in _validator().faults(replies):
-        message = f"expected {fault.expected}, got {fault.got}"
-        yield Problem(code="wrong_value", message=message, pointer=pointer + fault.pointer, hint=fault.hint)
+        yield told(fault)._replace(pointer=pointer + fault.pointer)

@@ -180,6 +180,10 @@ class Compiler(ABC):
             self.lose(
                 flat, keyword, "is told as `anyOf`: a value that fits two branches is refused all the same"
             )
+        if "unevaluatedProperties" in flat and not are_disjoint(branches):
+            self.lose(
+                flat, "unevaluatedProperties", "holds for each branch: properties of several can't be given"
+            )
         own = without(flat, keyword, *ANNOTATIONS, PLACE)
         for branch in branches:
             left[0] -= 1

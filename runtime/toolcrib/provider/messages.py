@@ -132,7 +132,7 @@ def _part_as_json(part: Part) -> dict[str, JSON]:
             told[key] = [each.as_json() for each in value]
         else:
             told[key] = value
-    required = {"text", "arguments"}
+    required = {"name", "text", "arguments"}
     return {key: value for key, value in told.items() if key in required or value not in (None, "", [])}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from toolcrib.engine import Runtime
-from toolcrib.errors import ConfigurationError, ExpressionError
+from toolcrib.errors import ConfigurationError, ExpressionError, ToolcribError
 from toolcrib.loading.agents import Agent, Assertion, Turn
 from toolcrib.loading.namespaces import short_name
 from toolcrib.loading.scenarios import Scenario
@@ -60,6 +60,7 @@ class Conversing:
         self.warnings: list[Failure] = []
         self.broken = False
         self._talk = talk
+        self._read = self.conversation
         self._turns: list[TurnReport] = []
         self._judged: tuple[Judged, ...] = ()
         self._args: dict[str, JSON] = {}
@@ -101,9 +102,11 @@ class Conversing:
         talk = self._talk
         try:
             speaking = speaking_for(talk.runtime, talk.session, talk.scenario, talk.agent, self._seen)
-        except ConfigurationError as error:
+        except (ConfigurationError, ExpressionError) as error:
             pointer = f"{talk.agent.pointer}{_PLACES.get(error.code, '')}"
-            self.failures.append(Failure("agent", tuple(_told(error)), pointer))
+            self.failures.append(
+                Failure("agent", tuple(_told(error)), getattr(error, "pointer", "") or pointer)
+            )
             self.broken = True
             return
         try:
@@ -145,13 +148,14 @@ class Conversing:
     async def _said(self, turn: Turn, speaking: Speaking) -> list[Failure]:
         """Say what the user says, or what is said of the calls that wait, and let the agent answer."""
         try:
-            begun, answers = self._begun(turn)
-            self.conversation = await speaking.middleware.run(begun, answers)
+            self._read, answers = self._begun(turn)
+            self.conversation = await speaking.middleware.run(self._read, answers)
         except ExpressionError as error:
             pointer = error.pointer or turn.pointer
-            return [Failure("user", (error.message,), pointer)]
+            return [Failure("user", tuple(_told(error)), pointer)]
         except ConfigurationError as error:
             return [Failure("answers", tuple(_told(error)), turn.pointer)]
+        self._read = self.conversation
         return []
 
     def _begun(self, turn: Turn) -> tuple[Conversation, dict[str, Any]]:
@@ -170,7 +174,7 @@ class Conversing:
     def _seen(self) -> dict[str, JSON]:
         """What expressions read at this point of the conversation."""
         namespace = self._talk.scenario.origin.namespace
-        sight = Sight.of(self.conversation.messages, lambda tool: short_name(namespace, tool))
+        sight = Sight.of(self._read.messages, lambda tool: short_name(namespace, tool))
         return sight.put_into(self._talk.names())
 
     def _tell_log(self, number: int, turn: Turn) -> None:
@@ -270,7 +274,7 @@ def _part(said: Any) -> str | Content:
     return said if isinstance(said, str) else Content(**said)
 
 
-def _told(error: ConfigurationError) -> Iterator[str]:
+def _told(error: ToolcribError) -> Iterator[str]:
     yield from error.message.splitlines()
     if error.hint:
         yield from error.hint.splitlines()

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from toolcrib.engine import Runtime
-from toolcrib.errors import ConfigurationError, ExpressionError
 from toolcrib.loading.agent_checks import prompt_of
 from toolcrib.loading.agents import Agent
 from toolcrib.loading.namespaces import short_name
@@ -72,6 +71,7 @@ def speaking_for(
 
     Raises:
         ConfigurationError: There is no such provider or prompt, or something that they need is not there.
+        ExpressionError: What instructs the model can't be worked out.
     """
     prompt = prompt_of(agent.prompt, runtime.packs, scenario.origin) if agent.prompt else None
     fulfilling = Fulfilling(runtime, agent, names)
@@ -172,19 +172,13 @@ async def _nothing() -> None:
 
 
 def _system(agent: Agent, prompt: Prompt | None, names: Names) -> str:
-    """What instructs the model.
-
-    Raises:
-        ConfigurationError: An expression failed, or a variable of the prompt is not as it must be.
-    """
-    try:
-        if agent.system is not None:
-            text = agent.system.render(names())
-            return text if isinstance(text, str) else compact(text)
-        values = {name: value.render(names()) for name, value in agent.variables.items()}
-    except ExpressionError as error:
-        raise ConfigurationError(error.message, code=error.code, hint=error.hint) from None
-    return prompt.render(values) if prompt is not None else ""
+    """What instructs the model."""
+    if agent.system is not None:
+        text = agent.system.render(names())
+        return text if isinstance(text, str) else compact(text)
+    if prompt is None:
+        return ""
+    return prompt.render({name: value.render(names()) for name, value in agent.variables.items()})
 
 
 def _policy(agent: Agent, prompt: Prompt | None) -> ToolPolicy:

@@ -250,12 +250,12 @@ def entries_of(
     """What happened in some messages.
 
     Args:
-        messages: Of one turn.
+        messages: Of one turn; what instructs the model is left out.
         args: Id of a call -> its arguments with secrets masked.
         hide: Masks secrets in a text.
     """
     for message in messages:
-        for part in message.parts:
+        for part in message.parts if message.role != "system" else ():
             match part:
                 case Text(text):
                     yield Entry("user" if message.role == "user" else "says", hide(text))

@@ -28,6 +28,11 @@ class TestToolsCalled:
         assert not holds("tools_called", {"tool_names": ["pay"]}, called("pay", outcome="tool_error"))
         assert not holds("tools_called", {"tool_names": ["pay"]}, REFUSED)
 
+    def test_a_call_that_a_person_declined_was_good(self):
+        declined = called("locate", outcome="denied", code="consent_declined")
+        assert holds("tools_called", {"tool_names": ["locate"]}, declined)
+        assert not holds("tools_called", {"tool_names": ["locate"]}, declined._replace(code="rejected"))
+
     def test_calls_with_refused_arguments_count_where_one_says_so(self):
         assert holds("tools_called", {"tool_names": ["pay"], "ignore_validation": True}, REFUSED)
         assert not holds(

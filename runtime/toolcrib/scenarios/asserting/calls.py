@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from toolcrib.errors import did_you_mean
+from toolcrib.executors.client.calls import DECLINED
 from toolcrib.model import JSON, Outcome, Result
 from toolcrib.provider.conversations import CallRecord
 from toolcrib.secrets import redact
@@ -33,11 +34,16 @@ def made(calls: Iterable[CallRecord], *, ignore_validation: bool = False) -> lis
 
 
 def good(calls: Iterable[CallRecord], *, ignore_validation: bool = False) -> list[CallRecord]:
-    """The calls that ended `ok`; with `ignore_validation` also those whose arguments were refused."""
+    """The calls that ended `ok`, or that a person declined: the model has done its part.
+
+    With `ignore_validation` also those whose arguments were refused.
+    """
     return [
         call
         for call in calls
-        if call.outcome is Outcome.OK or (ignore_validation and call.outcome is Outcome.INVALID_ARGUMENTS)
+        if call.outcome is Outcome.OK
+        or call.code == DECLINED
+        or (ignore_validation and call.outcome is Outcome.INVALID_ARGUMENTS)
     ]
 
 

@@ -1,0 +1,84 @@
+"""`toolcrib run` with scenarios that have an agent."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from toolcrib.cli import exit_codes
+
+TALK = """
+scenario: talk
+agent:
+  turns:
+    - user: Say a.
+      script:
+        - {call: echo, args: {text: a}, expect_result: "a 1"}
+        - {say: "It said {{ results.echo }}."}
+      assertions: [{type: tools_called, params: {tool_names: [echo]}}]
+verify: {final_text: It said a 1.}
+"""
+
+BAD = TALK.replace("talk", "bad").replace('"a 1"', '"b 1"')
+
+
+@pytest.fixture
+def talk(tools, write):
+    return write({"descriptors/talk.scenario.yaml": TALK})
+
+
+def test_agents_run_like_all_scenarios(talk, toolcrib):
+    result = toolcrib("run", "-v")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "descriptors/talk.scenario.yaml .\n" in result.stdout
+    assert "passed  talk           1 call  0 s" in result.stdout
+    assert "2 scenarios passed" in result.stdout
+    assert result.stdout.splitlines()[-1].endswith("2 calls of 1 tool")
+
+
+def test_a_failing_one_is_told_in_every_form(talk, write, toolcrib, document, tmp_path):
+    write({"descriptors/bad.scenario.yaml": BAD})
+    result = toolcrib("run", "--junit", "out.xml")
+    assert result.exit_code == exit_codes.PROBLEMS
+    assert "FAILED bad › turn 1 “Say a.” (descriptors/bad.scenario.yaml:7)" in result.stdout
+    case = ET.parse(tmp_path / "out.xml").find(".//testcase[@name='bad']/failure")
+    assert case is not None
+    assert case.get("type") == "expect_result"
+    github = toolcrib("run", "--format", "github").stdout
+    assert "::error file=descriptors/bad.scenario.yaml,line=7,title=bad › turn 1 “Say a.”::" in github
+    told = json.loads(toolcrib("run", "--json").stdout)
+    (bad,) = [each for each in told["scenarios"] if each["scenario"] == "bad"]
+    (turn,) = bad["agent"]["turns"]
+    assert [entry["kind"] for entry in turn["entries"]] == ["user", "call", "told"]
+    assert turn["failures"][0]["lines"] == ['expected "b 1", got "a 1"']
+
+
+def test_what_is_told_is_the_same_from_several_processes(talk, write, toolcrib):
+    write({"descriptors/bad.scenario.yaml": BAD + "trials: 2\n"})
+
+    def told(*options):
+        lines = toolcrib("run", "-v", *options).stdout.splitlines()
+        return [line for line in lines if not line.startswith(("1 failed", "descriptors/"))]
+
+    assert told() == told("-j", "2")
+
+
+def test_who_speaks_can_be_chosen(talk, toolcrib):
+    direct = toolcrib("run", "-k", "talk", "--provider", "direct")
+    assert (direct.exit_code, "1 call of 1 tool" in direct.stdout) == (0, True)
+    unknown = toolcrib("run", "-k", "talk", "--provider", "opnai")
+    assert unknown.exit_code == exit_codes.PROBLEMS
+    assert "no provider is called `opnai`\n  did you mean `openai`?" in unknown.stdout
+
+
+def test_who_speaks_is_a_question_only_where_somebody_does(tools, toolcrib):
+    result = toolcrib("run", "--provider", "direct")
+    assert result.exit_code == exit_codes.USAGE
+    assert "none of these has one" in result.stderr
+
+
+def test_trials_can_be_chosen(talk, toolcrib, document):
+    (report,) = document("run", "-k", "talk", "--trials", "3", "--json")["scenarios"]
+    assert [trial["seed"] for trial in report["trials"]] == [0, 1, 2]

@@ -46,12 +46,11 @@ class Prompt(NamedTuple):
 def chosen(prompts: list[Prompt], scenario: Node, library: Library) -> Prompt | None:
     """The prompt of a scenario; None where there is none, which is told."""
     asked = scenario.part("task_type")
-    for prompt in prompts:
-        if asked.text and asked.text in (prompt.task_type, prompt.name):
-            return prompt
+    known = {prompt.name: prompt for prompt in prompts} | {prompt.task_type: prompt for prompt in prompts}
+    if asked.text in known:
+        return known[asked.text]
     if not asked.text and len(prompts) == 1:
         return prompts[0]
-    known = [prompt.task_type for prompt in prompts]
     if asked.text:
         message = f"no prompt of the arena has the task type `{asked.text}`: nothing instructs the agent"
         hint = did_you_mean(asked.text, known) or f"its prompts are for: {', '.join(known) or 'nothing'}"

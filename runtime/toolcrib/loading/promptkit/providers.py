@@ -120,7 +120,8 @@ class Choice:
         candidates = [
             provider for provider in self._asked(scenario) if provider.spec.part("role").text in _OF_ROLES
         ]
-        agents = [provider for provider in candidates if provider.id not in self._busy]
+        asked = bool(scenario.part("providers").value)
+        agents = [provider for provider in candidates if asked or provider.id not in self._busy]
         chosen = self._mock(agents) or self._conventional() or self._mock(candidates)
         return chosen or self._silent_mock(candidates) or self._model(agents or candidates, scenario)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from toolcrib.errors import Problem, did_you_mean
@@ -49,19 +49,25 @@ def variants(turns: Node) -> dict[str, Made]:
     }
 
 
-def perturbed(text: str, names: Mapping[str, object]) -> str:
+def perturbed(text: str, names: Collection[str]) -> str:
     """A text for expressions: what looks like one is itself, and a placeholder is its variant."""
-    pieces = _PLACE.split(text)
-    made_of = []
-    for index, piece in enumerate(pieces):
-        if not index % 2:
-            made_of.append(str(as_written(piece)))
-        else:
-            made_of.append(f"{{{{ matrix.{piece} }}}}" if piece in names else f"{{{piece}}}")
-    return "".join(made_of)
+    if not names:
+        return str(as_written(text))
+    pieces = re.split(rf"\{{({'|'.join(map(re.escape, names))})\}}", text)
+    return "".join(
+        f"{{{{ matrix.{piece} }}}}" if index % 2 else _before(piece, last=index + 1 == len(pieces))
+        for index, piece in enumerate(pieces)
+    )
 
 
-def scripted(turn: Node, names: Mapping[str, object], library: Library) -> Made | None:
+def _before(text: str, *, last: bool) -> str:
+    """A piece as it is, also where its last sign would open another expression together with the one that follows."""
+    if last or text[-1:] not in {"{", "$"}:
+        return str(as_written(text))
+    return f"{as_written(text[:-1])}{{{{ '{text[-1]}' }}}}"
+
+
+def scripted(turn: Node, names: Collection[str], library: Library) -> Made | None:
     """What the user says in a turn; None where that is nothing, which is told."""
     parts = turn.part("parts")
     if parts.value:
@@ -76,7 +82,7 @@ def scripted(turn: Node, names: Mapping[str, object], library: Library) -> Made 
     return made(perturbed(content.text, names), content)
 
 
-def _part(part: Node, names: Mapping[str, object], library: Library) -> Made | None:
+def _part(part: Node, names: Collection[str], library: Library) -> Made | None:
     kind = part.part("type").text
     if kind == "text":
         return made(perturbed(part.part("text").text, names), part.part("text"))

@@ -175,5 +175,6 @@ def _existing(document: Document, pointer: str, code: str) -> str:
 def compose(home: Node, whole: Made) -> Composed:
     """The document of what was made; `home` gives it its file and line."""
     document = home.document
-    line = document.position(home.pointer)[0] if home.pointer else document.line
+    inline = home.pointer.count("/") > 1
+    line = document.position(home.pointer, key=True)[0] if inline else document.line
     return Composed(document.source, document.index, line, whole.value, places=whole.places)

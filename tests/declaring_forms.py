@@ -94,22 +94,34 @@ def of_json_schema(schema: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": [told, {"type": "null"}]} if schema.get("nullable") else told
 
 
-def encoded(value: Any, schema: dict[str, Any]) -> Any:
-    """A value of the tool as a model gives it that minds the declaration."""
+def given(
+    arguments: dict[str, Any], declaration: Declaration, dialect: str, *, wrapper: str = "arguments"
+) -> Any:
+    """Arguments of the tool as a model gives them that minds the declaration."""
+    schema = dict(declaration.schema)
+    plain = {wrapper: arguments} if set(schema.get("properties", ())) == {wrapper} else arguments
+    return _encoded(plain, schema) if declaration.strict or dialect == "gemini" else plain
+
+
+def _encoded(value: Any, schema: dict[str, Any]) -> Any:
     if "anyOf" in schema:
-        forms = [encoded(value, branch) for branch in schema["anyOf"]]
+        forms = [_encoded(value, branch) for branch in schema["anyOf"]]
         pairs = zip(forms, schema["anyOf"], strict=True)
         fitting = [form for form, branch in pairs if Validator(of_json_schema(branch)).is_valid(form)]
         return fitting[0] if fitting else value
-    if "JSON text" in str(schema.get("description")) or ("enum" in schema and schema["type"] == "string"):
+    if "JSON text" in str(schema.get("description")) or (
+        "enum" in schema and schema.get("type") in ("string", ["string", "null"])
+    ):
         nullable = value is None and (schema.get("nullable") or None in schema.get("enum", ()))
         is_text = "enum" in schema and isinstance(value, str)
         return value if is_text or nullable else compact(value)
     if isinstance(value, list) and "items" in schema:
-        return [encoded(item, schema["items"]) for item in value]
+        return [_encoded(item, schema["items"]) for item in value]
     if isinstance(value, dict) and "properties" in schema:
         told = {
-            name: encoded(value[name], inner) for name, inner in schema["properties"].items() if name in value
+            name: _encoded(value[name], inner)
+            for name, inner in schema["properties"].items()
+            if name in value
         }
         missing = [name for name in schema.get("required", ()) if name not in value]
         return {**value, **told, **dict.fromkeys(missing)}

@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletionFunctionToolParam
 from openai.types.responses import FunctionToolParam
 from pydantic import TypeAdapter
 
-from declaring_forms import encoded, is_narrower, is_of_gemini, is_strict, judged
+from declaring_forms import given, is_narrower, is_of_gemini, is_strict, judged
 from toolcrib import Runtime
 from toolcrib.interop.declaring import DIALECTS, declare
 from toolcrib.validation import Validator
@@ -54,10 +54,10 @@ def compare_examples(tool, declaration, dialect):
     judge = Validator(judged(declaration, dialect))
     for example in tool.examples:
         arguments = dict(example.args)
-        given = encoded(arguments, declaration.schema)
-        assert judge.is_valid(given)
+        told = given(arguments, declaration, dialect)
+        assert judge.is_valid(told)
         if not is_narrower(declaration):
-            assert declaration.restore(given) == arguments
+            assert declaration.restore(told) == arguments
 
 
 def test_the_tools_of_the_repository_are_declared_in_every_dialect(ours):
@@ -80,5 +80,5 @@ def test_the_arguments_of_recorded_calls_come_back_as_they_were(shared_data):
     for dialect in DIALECTS:
         declared = {one.tool: one for one in declare(tools.values(), dialect)}
         for name, arguments in calls:
-            given = encoded(arguments, declared[name].schema)
-            assert declared[name].restore(given) == arguments
+            told = given(arguments, declared[name], dialect)
+            assert declared[name].restore(told) == arguments

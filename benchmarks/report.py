@@ -15,6 +15,7 @@ from pathlib import Path
 import calls
 import live
 import loading
+import loop
 import mcp_client
 import mcp_server
 import mocks
@@ -48,6 +49,10 @@ MCP servers have the same tools and are called by one raw client: bytes that are
 connection for each client, in the era of the handshake (2025-11-25) and in the one without (2026-07-28). Ours checks
 arguments and results, the SDK's bare server neither. Our calls of MCP tools and the SDK's run in one process and call one
 server.
+
+A turn of a model's tool loop is two requests and one mocked call. The model is a list in memory, or a server of OpenAI's
+chat completions in a process of its own; beside it stand the same requests without the loop, and the same with the call
+by hand.
 
 | measure | ours | beside | | ratio | 95 % | rounds | goal | |
 |---|---|---|---|---|---|---|---|---|
@@ -84,6 +89,7 @@ def main() -> None:
         live.rows(peer_versions),
         serving.rows(),
         mcp_client.rows(peer_versions),
+        loop.rows(),
         loading.rows(),
         startup.rows(),
     )

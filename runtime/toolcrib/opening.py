@@ -18,6 +18,7 @@ from toolcrib.loading.finding import PROJECT_FILES
 from toolcrib.loading.folders import beside, real_path
 from toolcrib.loading.linking import link, tools_of
 from toolcrib.loading.namespaces import in_namespace
+from toolcrib.loading.packs import Pack
 from toolcrib.loading.project_checks import not_known, second_project_file
 from toolcrib.loading.projects import (
     Project,
@@ -375,6 +376,8 @@ def check_settings(stock: Stock, kinds: Kinds) -> list[Problem]:
 
     toolsets_now = [each._replace(tools=tuple(settled(each.tools))) for each in stock.toolsets]
     problems = idle_toolset_globs(cards, toolsets_now)
+    for where, what, globs in _globs_of_prompts(stock.packs):
+        problems += idle_globs(cards, settled(globs), of=what, place=where)
     project = stock.project
     if project is None:
         return problems
@@ -400,6 +403,14 @@ def check_settings(stock: Stock, kinds: Kinds) -> list[Problem]:
                     cards, settled([glob]), of=f"`{key}`", place=place(f"{base}/{key}/{index}")
                 )
     return problems
+
+
+def _globs_of_prompts(packs: Iterable[Pack]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Where globs over tools stand in prompts, in what, and the globs."""
+    for pack in packs:
+        for prompt in pack.prompts.values():
+            for what, globs in prompt.within(pack.namespace).named_globs:
+                yield prompt.place, what, globs
 
 
 def _faults_of_mode(

@@ -134,6 +134,13 @@ class Prompt:
         told = (f"{name} ({each.description or each.type})" for name, each in self.variables.items())
         return f"its variables are: {', '.join(told)}" if self.variables else "it has no variables"
 
+    @property
+    def named_globs(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """What holds globs, in words, and the globs: of the tools that it is for, and that it forbids or asks for."""
+        of = f"the prompt `{self.name}`"
+        policy = self.policy
+        return (of, policy.allow), (f"`deny` of {of}", policy.deny), (f"`ask` of {of}", policy.ask)
+
     def within(self, namespace: str) -> Prompt:
         """The prompt with globs over the names that the tools of its pack have within a namespace."""
         if not namespace:

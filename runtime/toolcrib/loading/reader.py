@@ -329,7 +329,7 @@ class Reader:
         if first is None:
             self._packs.append(read.pack)
         else:
-            duplicate = duplicate_pack(first, read.pack)
+            duplicate = duplicate_pack(first, read.pack)._replace(pointer="/id")
             self._refused_packs[read.pack.origin.source] = read.pack.name, duplicate
             read.problems.append(duplicate)
         self._strays.add(read.bindings)

@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from http_servers import answered_by, answering_by, answering_json
 from toolcrib.cli import exit_codes
 
 TALK = """
@@ -82,3 +83,39 @@ def test_who_speaks_is_a_question_only_where_somebody_does(tools, toolcrib):
 def test_trials_can_be_chosen(talk, toolcrib, document):
     (report,) = document("run", "-k", "talk", "--trials", "3", "--json")["scenarios"]
     assert [trial["seed"] for trial in report["trials"]] == [0, 1, 2]
+
+
+def completion(message):
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "stop"}
+    return answering_json(
+        {"model": "m-2", "choices": [choice], "usage": {"prompt_tokens": 100, "completion_tokens": 10}}
+    )
+
+
+def like_a_model(head):
+    """A model that calls once, and then says what it was told."""
+    last = head.json["messages"][-1]
+    if last["role"] == "tool":
+        return completion({"content": f"It said {last['content']}."})
+    call = {"id": "c", "type": "function", "function": {"name": "echo", "arguments": '{"text": "a"}'}}
+    return completion({"content": None, "tool_calls": [call]})
+
+
+def test_a_model_at_an_address_of_the_operator_speaks_in_place_of_the_script(talk, document):
+    with answered_by(answering_by(like_a_model)) as server:
+        words = ("--provider", "openai", "--model", "m-1", "--base-url", f"{server.origin}/v1")
+        (report,) = document("run", "-k", "talk", *words, "--json")["scenarios"]
+    assert (report["passed"], report["warnings"]) == (True, [])
+    agent = report["agent"]
+    assert (agent["provider"], agent["model"], agent["rounds"]) == ("openai", "m-2", 2)
+    assert agent["tokens"]["input"] == 200
+    first, _second = (head.json for head in server.requests)
+    assert (first["model"], first["tools"][0]["function"]["name"]) == ("m-1", "echo")
+
+
+def test_what_it_costs_is_worked_out_of_the_prices(write, tools, document):
+    write({"descriptors/talk.scenario.yaml": TALK.replace("agent:", "agent:\n  prices: {input: 5000}")})
+    with answered_by(answering_by(like_a_model)) as server:
+        words = ("--provider", "openai", "--model", "m-1", "--base-url", f"{server.origin}/v1")
+        (report,) = document("run", "-k", "talk", *words, "--json")["scenarios"]
+    assert (report["agent"]["cost"], report["passed"]) == (1.0, True)

@@ -104,7 +104,7 @@ def test_the_owners_of_extras_are_those_of_the_linter(page, project, owners):
     section = page.partition("## What the core depends on\n")[2].partition("\n## ")[0]
     told = re.findall(r"`(\w+)`\s+\(extra\s+`(\w+)`\)\s+by\s+(`[\w.]+`(?:\s+and\s+`[\w.]+`)*)", section)
     assert {(extra, package) for package, extra, _owners in told} == {
-        (extra, re.split(r"[<>=~! ]", text)[0])
+        (extra, re.split(r"[<>=~! ]", text)[0].replace("-", "_"))
         for extra, texts in project["project"]["optional-dependencies"].items()
         for text in texts
     }

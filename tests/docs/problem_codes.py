@@ -14,6 +14,7 @@ OUTSIDE = (
     "errors.py",
     "executors/mcp/failures.py",
     "hooks.py",
+    "interop/declaring/",
     "model.py",
     "provider/",
     "vault/__init__.py",

@@ -174,7 +174,7 @@ def _check_choice(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Proble
     elif not allows(policy, choice):
         message = f"`{choice}` must be called first, and may not be called"
         hint = "take it out of `deny`, or choose another"
-        yield Problem(code="tool_not_allowed", message=message, pointer="/tool_choice", hint=hint)
+        yield Problem(code="wrong_value", message=message, pointer="/tool_choice", hint=hint)
 
 
 def allows(policy: ToolPolicy, tool: str) -> bool:

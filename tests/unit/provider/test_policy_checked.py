@@ -37,7 +37,7 @@ def test_a_policy_of_nothing_is_fine():
         ({"requires_before": {"slow": ("get_oder",)}}, ("unknown_tool", "/requires_before/slow/0")),
         ({"exclusive": (("slow", "gone"),)}, ("unknown_tool", "/exclusive/0/1")),
         ({"tool_choice": "get_oder"}, ("unknown_tool", "/tool_choice")),
-        ({"tool_choice": "slow", "deny": ("slow",)}, ("tool_not_allowed", "/tool_choice")),
+        ({"tool_choice": "slow", "deny": ("slow",)}, ("wrong_value", "/tool_choice")),
         ({"deny": "slow"}, ("wrong_type", "/deny")),
         ({"allow": ("",)}, ("wrong_type", "/allow")),
         ({"requires_before": {"slow": "get_order"}}, ("wrong_type", "/requires_before/slow")),

@@ -195,10 +195,9 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def _slug(text: str, between: str) -> str:
-    """A text as an id: lower case letters, digits, and something between them."""
-    return re.sub(r"[^a-z0-9_-]+" if between == "_" else r"[^a-z0-9-]+", between, text.casefold()).strip(
-        "-_0123456789"
-    )
+    """A text as an id: lower case letters and digits, of which a letter is first, and something between them."""
+    allowed = "a-z0-9_-" if between == "_" else "a-z0-9-"
+    return re.sub(rf"[^{allowed}]+", between, text.casefold()).lstrip("-_0123456789").rstrip("-_")
 
 
 def _lost(tool: Descriptor) -> Iterator[str]:

@@ -61,7 +61,7 @@ def _name(said: Mapping[str, Any], turning: Turning) -> str:
         return name
     stem = re.split(r"[/\\]", turning.document.source)[-1].partition(".")[0]
     left = re.sub(r"[^a-z0-9]+", "-", (name if isinstance(name, str) else stem).casefold())
-    own = left.strip("-0123456789")[:_LONGEST_NAME].rstrip("-") or "promptpack"
+    own = left.lstrip("-0123456789")[:_LONGEST_NAME].rstrip("-") or "promptpack"
     if name is None:
         message, code = "a PromptPack has an `id`", "missing_key"
     else:

@@ -97,14 +97,39 @@ PLACE = {
 }
 
 
+OTHER_PLACES = (
+    {
+        "id": 2643743,
+        "name": "London",
+        "latitude": 51.50853,
+        "longitude": -0.12574,
+        "country_code": "GB",
+        "country": "United Kingdom",
+    },
+    {
+        "id": 1850147,
+        "name": "Tokyo",
+        "latitude": 35.6895,
+        "longitude": 139.69171,
+        "country_code": "JP",
+        "country": "Japan",
+    },
+)
+
+
 def open_meteo_geocoding(head: Head) -> bytes:
     query = query_of(head)
     if (head.method, head.path) != ("GET", "/v1/search") or "name" not in query:
         return undocumented(head)
     if not 1 <= int(query.get("count", "10")) <= 100:
         return answer({"error": True, "reason": "Parameter count must be between 1 and 100."}, 400)
-    found = query["name"].lower() == "oslo" and query.get("countryCode", "NO") == "NO"
-    return answer({**({"results": [PLACE]} if found else {}), "generationtime_ms": 0.5})
+    found = [
+        place
+        for place in (PLACE, *OTHER_PLACES)
+        if place["name"].lower() == query["name"].lower()
+        and query.get("countryCode", place["country_code"]) == place["country_code"]
+    ]
+    return answer({**({"results": found} if found else {}), "generationtime_ms": 0.5})
 
 
 # https://open-meteo.com/en/docs
@@ -559,7 +584,7 @@ def stripe(head: Head) -> bytes:
 def mathjs(head: Head) -> bytes:
     if (head.method, head.path) != ("GET", "/v4/"):
         return undocumented(head)
-    values = {"2 * (3 + 4)": b"14", "sqrt(16)": b"4"}
+    values = {"2 * (3 + 4)": b"14", "sqrt(16)": b"4", "sqrt(144) + 3^2": b"21", "35.6895 * 2": b"71.379"}
     value = values.get(query_of(head).get("expr", ""))
     plain = {"Content-Type": "text/html; charset=utf-8"}
     return raw_answer(200, plain, value) if value else raw_answer(400, plain, b"Error: Undefined symbol")

@@ -23,6 +23,7 @@ from toolcrib.loading.fulfilled import put_client
 from toolcrib.loading.gotemplates import translate
 from toolcrib.loading.icons import own_icon
 from toolcrib.loading.marks import pointer_of
+from toolcrib.loading.mock_parts import put_parts
 from toolcrib.model import JSON, Annotations, Origin
 from toolcrib.protocols import Files
 from toolcrib.rendering import as_written
@@ -117,9 +118,9 @@ def _manifest(
         return tools_of(document, files)
     if value["kind"] != "Tool":
         message = f"a manifest of kind `{value['kind']}` describes no tool, and no arena names it"
-        return [], [
-            document.place(Problem(code="other_kind", message=message, pointer="/kind", severity="notice"))
-        ]
+        hint = "run the folder of its arena, with `-k` and its name" if value["kind"] == "Scenario" else ""
+        problem = Problem(code="other_kind", message=message, pointer="/kind", hint=hint, severity="notice")
+        return [], [document.place(problem)]
     spec, metadata = value.get("spec"), value.get("metadata")
     if not isinstance(spec, dict) or not isinstance(metadata, dict):
         missing = "spec" if not isinstance(spec, dict) else "metadata"
@@ -284,38 +285,8 @@ class _Form:
         if not isinstance(item, list):
             self.problem("wrong_type", "`mock_parts` is a list", place)
             return self._stand_in(place)
-        parts = [self._part(part, f"{place}/{index}") for index, part in enumerate(item)]
-        self.put(("mock", "content"), parts, place)  # type: ignore[arg-type]
-        if any(_has_size(part) for part in item):
-            self.put(("metadata", "mock_parts"), item, place)
+        put_parts(self, item, place)
         return True
-
-    def _part(self, part: Any, place: str) -> dict[str, Any]:
-        if not isinstance(part, dict):
-            self.problem("wrong_type", "a part is an object", place)
-            return {"type": "text", "text": ""}
-        self.check_rest(part, ("type", "text", "media"), place)
-        media = part.get("media", {})
-        if not isinstance(media, dict):
-            self.problem("wrong_type", "`media` is an object", f"{place}/media")
-            media = {}
-        self.check_rest(
-            media, ("file_path", "url", "data", "mime_type", "width", "height", "caption"), f"{place}/media"
-        )
-        kind = part.get("type")
-        turned: dict[str, Any] = {"type": "resource" if kind in {"video", "document"} else kind}
-        turned |= {"text": as_written(part["text"])} if "text" in part else {}
-        names = {
-            "file_path": "file",
-            "url": "uri",
-            "data": "data",
-            "mime_type": "mime_type",
-            "caption": "title",
-        }
-        turned |= {new: as_written(media[old]) for old, new in names.items() if old in media}
-        if turned["type"] == "resource":
-            turned.setdefault("uri", f"file:{media.get('file_path', 'data')}")
-        return turned
 
     def endpoint(self, item: JSON, place: str) -> bool:
         put_endpoint(self, item, place)
@@ -457,9 +428,3 @@ SHARED: dict[str, _Turn] = {
     "type": lambda _form, item, _place: item == "function",
 }
 """Keys that need turning only in a document that is foreign."""
-
-
-def _has_size(part: JSON) -> bool:
-    """Whether a part gives a width or height, which our parts do not have."""
-    media = part.get("media") if isinstance(part, dict) else None
-    return isinstance(media, dict) and ("width" in media or "height" in media)

@@ -1,0 +1,144 @@
+"""`toolcrib import promptkit`: an arena as a pack of our own, which says and does the same."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from arenas import LOOK_UP, TURNS, arena_files, manifest
+from toolcrib.cli import exit_codes
+
+PICTURE = """
+name: draw
+description: Draws.
+input_schema: {type: object}
+output_schema: {}
+mode: mock
+mock_result: drawn
+mock_parts: [{type: image, media: {file_path: media/a.png, mime_type: image/png}}]
+"""
+
+
+def drawn(name="draw"):
+    spec = PICTURE.replace("name: draw\n", "")
+    return manifest("Tool", name, spec)
+
+
+def turns_of(run):
+    return [turn["entries"] for scenario in run["scenarios"] for turn in scenario["agent"]["turns"]]
+
+
+def test_an_arena_becomes_a_pack_that_runs(write, toolcrib):
+    folder = write(arena_files(media__a_DOT_png="png", tools__draw_DOT_tool_DOT_yaml=drawn()))
+    there = json.loads(toolcrib("run", ".", "--json").stdout)
+    result = toolcrib("import", "promptkit", ".", "--out", "new")
+    assert (result.exit_code, result.stderr) == (exit_codes.OK, "")
+    assert result.stdout.splitlines() == [
+        "wrote new/pack.yaml",
+        "wrote new/tools/draw.tool.yaml",
+        "wrote new/tools/media/a.png",
+        "wrote new/tools/look_up.tool.yaml",
+        "wrote new/scenarios/one.scenario.yaml",
+        "",
+        "Run it: `toolcrib run new`",
+    ]
+    assert (folder / "new/tools/media/a.png").read_text() == "png"
+    assert (
+        (folder / "new/scenarios/one.scenario.yaml")
+        .read_text()
+        .startswith("scenario: one\n\nagent:\n  system: Help.\n  policy: {allow: [look_up]}\n")
+    )
+    assert toolcrib("validate", "new", "--strict").exit_code == exit_codes.OK
+    here = json.loads(toolcrib("run", "new", "--json").stdout)
+    assert (there["passed"], there["failed"]) == (1, 0)
+    assert turns_of(here) == turns_of(there)
+    assert here["calls"] == there["calls"] == 1
+
+
+def test_what_has_no_counterpart_is_told(write, toolcrib):
+    write(arena_files("deploy: {provider: x}\nmemory: {enabled: true}\n"))
+    result = toolcrib("import", "promptkit", ".", "--out", "new")
+    assert result.exit_code == exit_codes.OK
+    told = [line for line in result.stderr.splitlines() if "no_counterpart" in line]
+    assert ["`memory`" in told[0], "`deploy`" in told[1]] == [True, True]
+
+
+def test_nothing_is_overwritten_unless_it_is_asked_for(write, toolcrib):
+    folder = write({**arena_files(), "new/pack.yaml": "mine"})
+    result = toolcrib("import", "promptkit", ".", "--out", "new")
+    assert result.exit_code == exit_codes.PROBLEMS
+    assert "new/pack.yaml exists, and was left alone; overwrite it with `--force`" in result.stderr
+    assert (folder / "new/pack.yaml").read_text() == "mine"
+
+
+def test_servers_come_into_a_project(write, toolcrib):
+    servers = """
+mcp_servers:
+  - name: files
+    command: npx
+    args: [-y, "a${b}"]
+    env: {A: "1"}
+    working_dir: data
+    scope: scenario
+    timeout_ms: 500
+    tool_filter: {allowlist: [read_*], blocklist: [x]}
+  - {name: web, url: "https://x.example", headers: {a: b}, transport: streamable_http, tool_filter: {blocklist: [x]}}
+  - {name: old, url: "https://y.example"}
+  - {name: box, source: docker, source_args: {image: x}}
+  - {command: nameless}
+"""
+    folder = write(arena_files(servers))
+    result = toolcrib("import", "promptkit", ".", "--out", "new")
+    assert result.exit_code == exit_codes.PROBLEMS  # one of the servers has no name
+    assert "a server that is started from a source has no counterpart here" in result.stderr
+    assert (folder / "new/toolcrib.yaml").read_text().splitlines() == [
+        "project: small",
+        'sources: ["."]',
+        "servers:",
+        "  mcp__files:",
+        "    command: npx",
+        '    args: ["-y", "a$${b}"]',
+        '    env: {A: "1"}',
+        "    cwd: data",
+        "    scope: session",
+        '    timeouts: {start: "500ms"}',
+        '    import: {only: ["read_*"]}',
+        "  mcp__web:",
+        '    url: "https://x.example"',
+        "    headers: {a: b}",
+        "    transport: http",
+        "    import: {except: [x]}",
+        '  mcp__old: {url: "https://y.example", transport: sse, import: true}',
+    ]
+
+
+def test_the_report_is_json(write, document):
+    write(arena_files(scenario=TURNS + "context: {x: 1}"))
+    told = document("import", "promptkit", ".", "--out", "new", "--json")
+    assert [entry["kind"] for entry in told["written"]] == ["pack", "tool", "scenario"]
+    assert (told["existing"], told["refused"]) == ([], {})
+    assert [problem["code"] for problem in told["problems"]] == ["no_counterpart"]
+
+
+def test_two_scenarios_of_one_name_are_one_file(write, toolcrib):
+    files = arena_files()
+    spec = "scenarios: [{file: scenarios/one.scenario.yaml}, {file: scenarios/other.yaml}]"
+    files["config.arena.yaml"] = files["config.arena.yaml"].replace(
+        "scenarios: [{file: scenarios/one.scenario.yaml}]", spec
+    )
+    files["scenarios/other.yaml"] = files["scenarios/one.scenario.yaml"]
+    write(files)
+    result = toolcrib("import", "promptkit", ".", "--out", "new")
+    assert result.exit_code == exit_codes.PROBLEMS
+    assert "no file of `one`: another scenario is `one` already" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "files", [{"a.yaml": LOOK_UP}, {"config.arena.yaml": manifest("Arena", "empty", "{}")}]
+)
+def test_a_folder_without_anything_to_import_is_told(write, toolcrib, files):
+    write({f"there/{name}": text for name, text in files.items()})
+    result = toolcrib("import", "promptkit", "there", "--out", "new")
+    assert result.exit_code == exit_codes.PROBLEMS
+    assert ("there is no arena" in result.stderr) != ("nothing was written" in result.stderr)

@@ -200,3 +200,23 @@ def renamed(policy: ToolPolicy, full: Callable[[str], str]) -> ToolPolicy:
         exclusive=tuple(tuple(map(full, group)) for group in policy.exclusive),
         cooldown={full(glob): rest for glob, rest in policy.cooldown.items()},
     )
+
+
+def without_idle(policy: ToolPolicy, tools: Collection[str]) -> ToolPolicy:
+    """The policy without globs that fit no tool and so say nothing; loading has told of them."""
+
+    def idle(glob: str) -> bool:
+        return (
+            any(mark in glob for mark in "*?[")
+            and glob != "*"
+            and not any(fnmatchcase(tool, glob) for tool in tools)
+        )
+
+    kept: dict[str, Any] = {
+        key: tuple(glob for glob in getattr(policy, key) if not idle(glob)) for key in _GLOBS
+    }
+    kept |= {
+        key: {glob: said for glob, said in getattr(policy, key).items() if not idle(glob)}
+        for key in ("max_calls_per_tool", "requires_before", "cooldown")
+    }
+    return replace(policy, **kept)

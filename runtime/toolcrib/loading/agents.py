@@ -215,6 +215,7 @@ def parse_agent(entry: Mapping[str, Any], names: Names, problems: list[Problem])
     """
     reader = _Reader({**names, **dict.fromkeys(SEEN)}, problems)
     place = "/agent"
+    problems += _idle_variables(entry)
     told = {key: entry[key] for key in _AS_WRITTEN if key in entry}
     return Agent(
         **told,
@@ -249,6 +250,17 @@ def parse_script(
     """
     reader = _Reader({**names, **dict.fromkeys(SEEN)}, problems)
     return tuple(reader.reply(entry, f"{pointer}/{index}") for index, entry in enumerate(entries))
+
+
+def _idle_variables(entry: Mapping[str, Any]) -> Iterator[Problem]:
+    """That there is a prompt whose text is filled in, where something is said to fill it in with."""
+    if "variables" not in entry or ("prompt" in entry and "system" not in entry):
+        return
+    message = "nothing is filled in with these: " + (
+        "`system` stands in place of the prompt's text" if "system" in entry else "there is no `prompt`"
+    )
+    hint = "leave them out, or let a `prompt` instruct the model"
+    yield Problem(code="contradiction", message=message, pointer="/agent/variables", hint=hint)
 
 
 def _policy(entry: Mapping[str, Any], problems: list[Problem]) -> ToolPolicy:

@@ -18,11 +18,12 @@ from toolcrib.provider.config import Config
 from toolcrib.provider.middleware import ProviderMiddleware
 from toolcrib.provider.pricing import Prices
 from toolcrib.provider.scripted import Scripted, lines_of
+from toolcrib.registry import Registry
 from toolcrib.scenarios.asserting import Surroundings
 from toolcrib.scenarios.fulfilling import Fulfilling
 from toolcrib.session import Session
 from toolcrib.text import compact
-from toolcrib.tool_policy import ToolPolicy
+from toolcrib.tool_policy import ToolPolicy, without_idle
 
 Names: TypeAlias = Callable[[], dict[str, JSON]]
 
@@ -85,7 +86,7 @@ def speaking_for(
         client=fulfilling,
     )
     return Speaking(
-        middleware=ProviderMiddleware(provider, session, _policy(agent, prompt), config),
+        middleware=ProviderMiddleware(provider, session, _policy(agent, prompt, session.registry), config),
         script=provider if isinstance(provider, Scripted) else None,
         has_text=agent.provider != DIRECT,
         fulfilling=fulfilling,
@@ -181,8 +182,9 @@ def _system(agent: Agent, prompt: Prompt | None, names: Names) -> str:
     return prompt.render({name: value.render(names()) for name, value in agent.variables.items()})
 
 
-def _policy(agent: Agent, prompt: Prompt | None) -> ToolPolicy:
+def _policy(agent: Agent, prompt: Prompt | None, registry: Registry) -> ToolPolicy:
     """What the document says, over what the prompt says."""
-    if prompt is None:
-        return agent.policy
-    return replace(prompt.policy, **{key: getattr(agent.policy, key) for key in agent.policy_keys})
+    policy = agent.policy
+    if prompt is not None:
+        policy = replace(prompt.policy, **{key: getattr(agent.policy, key) for key in agent.policy_keys})
+    return without_idle(policy, registry)

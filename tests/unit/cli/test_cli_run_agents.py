@@ -119,3 +119,55 @@ def test_what_it_costs_is_worked_out_of_the_prices(write, tools, document):
         words = ("--provider", "openai", "--model", "m-1", "--base-url", f"{server.origin}/v1")
         (report,) = document("run", "-k", "talk", *words, "--json")["scenarios"]
     assert (report["agent"]["cost"], report["passed"]) == (1.0, True)
+
+
+PROMPTED = {
+    "p/pack.yaml": """
+name: p
+version: 1.0.0
+prompts:
+  assistant:
+    system: "You work for {{ shop }}."
+    variables: {shop: {required: true}}
+    tools: ["get_*", "mcp__*"]
+    policy: {max_calls: 1, max_rounds: 4}
+    settings: {temperature: 0}
+""",
+    "p/tools/shop.tool.yaml": "name: get_order\nmock: {result: 1}\n---\nname: refund\nmock: {result: 1}\n",
+    "p/scenarios/s.scenario.yaml": """
+scenario: s
+agent:
+  prompt: assistant
+  variables: {shop: "Shop {{ run }}"}
+  policy: {max_calls: 5}
+  settings: {top_p: 1}
+  turns:
+    - user: hi
+      script:
+        - {call: refund, expect_result: {outcome: denied}}
+        - {call: get_order}
+        - {call: get_order}
+        - {say: ok}
+""",
+}
+
+
+def test_the_prompt_of_the_pack_holds_where_the_scenario_says_nothing_else(write, document):
+    write(PROMPTED)
+    (report,) = document("run", "p", "--json")["scenarios"]
+    assert (report["passed"], report["warnings"]) == (True, [])
+    with answered_by(answering_by(lambda _head: completion({"content": "ok"}))) as server:
+        words = ("--provider", "openai", "--model", "m-1", "--base-url", f"{server.origin}/v1")
+        document("run", "p", *words, "--json")
+    (sent,) = (head.json for head in server.requests)
+    assert (sent["temperature"], sent["top_p"]) == (0, 1)
+    assert sent["messages"][0] == {"role": "system", "content": "You work for Shop 1."}
+    assert [tool["function"]["name"] for tool in sent["tools"]] == ["get_order"]
+
+
+def test_a_prompt_that_lacks_a_variable_is_told(write, toolcrib):
+    scenario = PROMPTED["p/scenarios/s.scenario.yaml"].replace("shop: ", "shpo: ")
+    write({**PROMPTED, "p/scenarios/s.scenario.yaml": scenario})
+    told = toolcrib("run", "p").stdout
+    assert "FAILED s › agent (p/scenarios/s.scenario.yaml:5)" in told
+    assert "no value is given for `shop`" in told

@@ -161,6 +161,7 @@ WRONG = [
     (AGENT + "  client: {get_locations: deny}\n", [("unknown_tool", "/agent/client/get_locations")]),
     (AGENT + "  client: {get_location: maybe}\n", [("not_allowed", "/agent/client/get_location")]),
     (AGENT + "  prompt: nobody\n", [("unknown_prompt", "/agent/prompt")]),
+    (AGENT + "  variables: {shop: a}\n", [("contradiction", "/agent/variables")]),
     (AGENT + "  assertions: [{type: tools_caled}]\n", [("unknown_assertion", "/agent/assertions/0/type")]),
     (AGENT + "pass_threshold: 2\n", [("wrong_value", "/pass_threshold")]),
     (AGENT + "verify: {final_text: 3}\n", [("never_matches", "/verify/final_text")]),

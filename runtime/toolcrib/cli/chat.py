@@ -199,7 +199,8 @@ def _held(runner: asyncio.Runner, runtime: Runtime, said: Said, message: str | N
     config = _config(said, prompt, kept, asking)
     provider = _provider(runtime, said) if script is None else script.provider
     where = runtime if script is None else script.session
-    chat = Chat(runner, ProviderMiddleware(provider, where, policy, config), show, kept, asking)
+    middleware = ProviderMiddleware(provider, where, policy, config)
+    chat = Chat(runner, middleware, show, kept, asking, () if prompt is None else prompt.guardrails)
     try:
         if message is not None:
             return [chat.one(message)]

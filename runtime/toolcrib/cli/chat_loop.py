@@ -17,6 +17,7 @@ from toolcrib.cli.chat_asking import Asking
 from toolcrib.cli.chat_commands import Commands
 from toolcrib.cli.chat_showing import Show
 from toolcrib.errors import ToolcribError
+from toolcrib.loading.prompts import Guardrail
 from toolcrib.model import NOTHING
 from toolcrib.provider import Answer, Conversation, Message, ProviderMiddleware, Sink, Stop
 
@@ -26,6 +27,24 @@ _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasat
 def is_piped() -> bool:
     """Whether what the user says comes out of a pipe or a file."""
     return not sys.stdin.isatty()
+
+
+async def broken(guardrails: Sequence[Guardrail], conversation: Conversation) -> list[str]:
+    """What the last turn said that a guardrail forbids, one line for each of these."""
+    if not guardrails:
+        return []
+    from toolcrib.loading.assertions import check_guardrails  # noqa: PLC0415 -- most conversations have none
+    from toolcrib.scenarios.asserting import Trajectory, judge  # noqa: PLC0415 -- as above
+
+    lines = []
+    texts = Trajectory.of(conversation, conversation.turns).texts
+    for each in guardrails:
+        for settled in check_guardrails([{"type": each.type, "params": {**each.params}}], "", []):
+            verdicts = [await judge(settled, Trajectory(texts=(text,))) for text in texts]
+            found = next((verdict for verdict in verdicts if verdict.applies and not verdict.passed), None)
+            if found is not None:
+                lines.append(f"guardrail `{each.type}`: {each.message or found.message}")
+    return lines
 
 
 class Kept:
@@ -54,9 +73,26 @@ class Chat:
     """
 
     def __init__(
-        self, runner: asyncio.Runner, middleware: ProviderMiddleware, show: Show, kept: Kept, asking: Asking
+        self,
+        runner: asyncio.Runner,
+        middleware: ProviderMiddleware,
+        show: Show,
+        kept: Kept,
+        asking: Asking,
+        guardrails: Sequence[Guardrail] = (),
     ) -> None:
+        """Put together what turns need.
+
+        Args:
+            runner: Runs them.
+            middleware: The loop.
+            show: Tells what happens.
+            kept: The sink of the loop.
+            asking: Answers for calls that wait.
+            guardrails: What must be true of what the model says.
+        """
         self.conversation = Conversation()
+        self._guardrails = guardrails
         self._runner = runner
         self._middleware = middleware
         self._show = show
@@ -112,6 +148,8 @@ class Chat:
             answers = self._asking.answers(self.conversation.pending)
             stop = self._hold(self.conversation, self.conversation, answers)
             self._asking.settled()
+        for line in self._runner.run(broken(self._guardrails, self.conversation)):
+            self._show.warning(line)
         return stop
 
     def _hold(self, before: Conversation, now: Conversation, answers: Mapping[str, Answer]) -> Stop:

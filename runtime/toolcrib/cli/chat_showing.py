@@ -73,6 +73,10 @@ class Show(Protocol):
         """Something else there is to say."""
         ...
 
+    def warning(self, text: str) -> None:
+        """Something is not as it must be."""
+        ...
+
     def ended(self, conversation: Conversation) -> None:
         """There is nothing more to come."""
         ...
@@ -106,6 +110,10 @@ class JsonLines:
     def note(self, text: str) -> None:
         """Told to people."""
         click.echo(escape_terminal(text), err=True)
+
+    def warning(self, text: str) -> None:
+        """Told to people."""
+        tell_warning(text)
 
     def ended(self, conversation: Conversation) -> None:
         """The whole conversation, as another process can go on with it."""
@@ -152,7 +160,7 @@ class Terminal:
     def broken_off(self) -> None:
         """Say that the turn was cancelled."""
         self._end_line()
-        click.echo(click.style("the turn was cancelled; what was said is kept", fg="yellow"), err=True)
+        tell_warning("the turn was cancelled; what was said is kept")
 
     def error(self, error: ToolcribError) -> None:
         """Say what went wrong."""
@@ -163,6 +171,11 @@ class Terminal:
         """Say something else."""
         self._end_line()
         click.echo(escape_terminal(text))
+
+    def warning(self, text: str) -> None:
+        """Say what is not as it must be."""
+        self._end_line()
+        tell_warning(text)
 
     def ended(self, _conversation: Conversation) -> None:
         """Leave the cursor at the left."""
@@ -237,8 +250,12 @@ def tell_stop(conversation: Conversation) -> None:
     if stop is Stop.PROVIDER_FAILED:
         tell_error(conversation.detail, stop.value, "say something to try again, or /quit")
         return
-    detail = f": {escape_terminal(conversation.detail)}" if conversation.detail else ""
-    click.echo(click.style(f"the turn ended: {stop}", fg="yellow") + detail, err=True)
+    tell_warning(f"the turn ended: {stop}" + (f": {conversation.detail}" if conversation.detail else ""))
+
+
+def tell_warning(text: str) -> None:
+    """Say on stderr what is not as it must be."""
+    click.echo(click.style(escape_terminal(text), fg="yellow"), err=True)
 
 
 def tell_error(message: str, code: str, hint: str) -> None:

@@ -53,10 +53,17 @@ class Variable(NamedTuple):
 
 
 class Guardrail(NamedTuple):
-    """Something that must be true of what the model says, by the name and parameters of an assertion."""
+    """Something that must be true of each text of the model.
+
+    Attributes:
+        type: Name of an assertion.
+        params: What that asks for, as written.
+        message: What is told where it is not true.
+    """
 
     type: str
     params: Mapping[str, JSON] = NOTHING
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +270,8 @@ def _prompt(name: str, entry: Mapping[str, Any], origin: Origin) -> Prompt:
         tools=tools,
         policy=policy,
         guardrails=tuple(
-            Guardrail(each["type"], each.get("params", {})) for each in entry.get("guardrails", ())
+            Guardrail(each["type"], each.get("params", {}), each.get("message", ""))
+            for each in entry.get("guardrails", ())
         ),
         pack=origin.pack,
         place=origin.place(f"/prompts/{pointer_step(name)}"),
@@ -300,9 +308,18 @@ def check_prompts(prompts: Mapping[str, Any]) -> Iterator[Problem]:
         yield from _check_policy(entry, pointer)
         for key, variable in entry.get("variables", {}).items():
             yield from _check_variable(key, variable, f"{pointer}/variables/{pointer_step(key)}")
-        problems: list[Problem] = []
+        problems = _check_guardrails(entry, pointer)
         _compiled(entry["system"], entry.get("variables", {}), problems, f"{pointer}/system")
         yield from problems
+
+
+def _check_guardrails(entry: Mapping[str, Any], pointer: str) -> list[Problem]:
+    problems: list[Problem] = []
+    if "guardrails" in entry:
+        from toolcrib.loading.assertions import check_guardrails  # noqa: PLC0415 -- most prompts have none
+
+        check_guardrails(entry["guardrails"], f"{pointer}/guardrails", problems)
+    return problems
 
 
 def _check_policy(entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]:

@@ -281,14 +281,20 @@ def test_what_is_wrong_with_a_policy_stands_at_its_own_key():
 def test_validators_that_are_enabled_are_guardrails():
     validators = [
         {"type": "banned_words", "params": {"words": ["x"]}, "enabled": False},
+        {"type": "banned_words", "params": {"words": ["y"]}, "message": "No."},
         {"type": "max_length", "params": {"max": 9}, "enabled": True, "fail_on_violation": True},
-        {"type": "is_valid_json"},
+        {"type": "sentiment", "params": {"least": 0.5}},
     ]
     loaded = read(prompt(validators=validators))
     own = loaded.packs[0].prompts["assistant"]
-    assert own.guardrails == (Guardrail("max_length", {"max": 9}), Guardrail("is_valid_json"))
+    assert own.guardrails == (
+        Guardrail("banned_words", {"words": ["y"]}, "No."),
+        Guardrail("max_length", {"max": 9}),
+    )
     assert own.metadata["promptpack"]["validators"] == validators
-    assert told(loaded) == [("no_counterpart", "/prompts/assistant/validators")]
+    at = "/prompts/assistant/validators"
+    assert told(loaded) == [("no_counterpart", f"{at}/3"), ("no_counterpart", at)]
+    assert "sentiment" in loaded.problems[0].message
 
 
 def test_variables_have_types_values_and_what_is_kept_apart():

@@ -45,7 +45,7 @@ WHOLE = """
       tools: [get_*, find_order]
       policy: {deny: [get_secret], max_rounds: 5, cooldown: {get_job: 5s}}
       settings: {temperature: 0}
-      guardrails: [{type: content_excludes, params: {patterns: [password]}}, {type: is_valid_json}]
+      guardrails: [{type: content_excludes, params: {patterns: [password]}, message: Hush.}, {type: is_valid_json}]
       metadata: {team: support}
 """
 
@@ -65,7 +65,7 @@ def test_every_key_of_a_prompt_is_read():
     )
     assert prompt.settings == {"temperature": 0}
     assert prompt.guardrails == (
-        Guardrail("content_excludes", {"patterns": ["password"]}),
+        Guardrail("content_excludes", {"patterns": ["password"]}, "Hush."),
         Guardrail("is_valid_json"),
     )
     assert prompt.metadata == {"team": "support"}
@@ -220,6 +220,14 @@ def test_in_a_namespace_the_globs_are_over_the_full_names():
         (
             "a: {system: x, variables: {b: {required: true, default: c}}}",
             ("contradiction", "/prompts/a/variables/b/default"),
+        ),
+        (
+            "a: {system: x, guardrails: [{type: tools_called}]}",
+            ("unknown_assertion", "/prompts/a/guardrails/0/type"),
+        ),
+        (
+            "a: {system: x, guardrails: [{type: max_lenght}]}",
+            ("unknown_assertion", "/prompts/a/guardrails/0/type"),
         ),
         ("a: {system: x, guardrails: [{params: {}}]}", ("missing_key", "/prompts/a/guardrails/0/type")),
     ],

@@ -160,7 +160,11 @@ class PromptExport:
         if "validators" in self._kept:
             return {"validators": self._kept["validators"]}
         own: list[JSON] = [
-            {"type": each.type, **({"params": dict(each.params)} if each.params else {})}
+            {
+                "type": each.type,
+                **({"params": dict(each.params)} if each.params else {}),
+                **({"message": each.message} if each.message else {}),
+            }
             for each in self._prompt.guardrails
         ]
         return {"validators": own} if own else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from toolcrib.errors import Problem
 from toolcrib.loading.marks import clipped
 from toolcrib.loading.promptpacks.templates import Templates
 from toolcrib.loading.promptpacks.turning import NO_COUNTERPART, Turning, kept_apart
@@ -240,29 +241,44 @@ class PromptTurning:
         self._note("settings", "parameters")
 
     def _validators(self, said: list[Any]) -> None:
-        """Those that are switched on; how strictly they are meant is kept apart."""
-        on = [
-            (index, each)
-            for index, each in enumerate(said)
-            if not (isinstance(each, dict) and each.get("enabled") is False)
-        ]
-        for place, (index, _each) in enumerate(on):
-            self._note(f"guardrails/{place}", f"validators/{index}")
-        self._own["guardrails"] = [_guardrail(each) for _index, each in on]
+        """Those that are switched on and known here. How strictly they are meant is kept apart, as the others are."""
+        own: list[JSON] = []
+        lost: dict[str, None] = {}
+        for index, each in enumerate(said):
+            if not isinstance(each, dict) or each.get("enabled") is not False:
+                guardrail = _guardrail(each)
+                if self._is_known(guardrail, f"{self._at}/validators/{index}"):
+                    self._note(f"guardrails/{len(own)}", f"validators/{index}")
+                    own.append(guardrail)
+            lost |= dict.fromkeys(each.keys() - {*_OF_GUARDRAIL} if isinstance(each, dict) else ())
+        self._own["guardrails"] = own
         self._note("guardrails", "validators")
-        lost = {key for each in said if isinstance(each, dict) for key in each} - {"type", "params"}
-        if lost:
+        if lost or len(own) < len(said):
             self._kept["validators"] = said
+        if lost:
             listed = ", ".join(f"`{key}`" for key in sorted(lost))
-            message = f"{listed} of validators has no counterpart here: whichever is enabled is told where it is broken"
+            message = f"{listed} of validators has no counterpart here: one that is enabled is told where it is broken"
             self._turning.tell(NO_COUNTERPART, message, f"{self._at}/validators", severity="notice")
+
+    def _is_known(self, guardrail: JSON, place: str) -> bool:
+        """Whether a validator is one here too; of what it is not is told, and it stops nothing."""
+        from toolcrib.loading.assertions import check_guardrails  # noqa: PLC0415 -- most prompts have none
+
+        problems: list[Problem] = []
+        check_guardrails([guardrail], "", problems)
+        if problems:
+            message = (
+                f"this validator can't be used here, and is kept under `metadata`: {problems[0].message}"
+            )
+            self._turning.tell(NO_COUNTERPART, message, place, hint=problems[0].hint, severity="notice")
+        return not problems
 
 
 def _guardrail(said: JSON) -> JSON:
-    if not isinstance(said, dict):
-        return said
-    return {key: said[key] for key in ("type", "params") if key in said}
+    return {key: said[key] for key in _OF_GUARDRAIL if key in said} if isinstance(said, dict) else said
 
+
+_OF_GUARDRAIL: Final = ("type", "params", "message")
 
 _TURNS: Final[Mapping[str, tuple[type, Callable[[PromptTurning, Any], None]]]] = {
     "tools": (list, PromptTurning._tools),  # noqa: SLF001 -- the class's own table

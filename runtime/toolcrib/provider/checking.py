@@ -15,8 +15,14 @@ from toolcrib.registry import Registry
 from toolcrib.tool_policy import ToolPolicy, check_policy
 
 
-def check_setup(provider: Provider, policy: ToolPolicy, config: Config, registry: Registry) -> None:
+def check_setup(provider: Provider, policy: ToolPolicy, config: Config, registry: Registry | None) -> None:
     """Nothing, where conversations can be held.
+
+    Args:
+        provider: The model.
+        policy: What it may do with tools.
+        config: How conversations are held.
+        registry: The tools; None where they are not known yet.
 
     Raises:
         ConfigurationError: Something is wrong with the policy, the configuration or the provider.
@@ -29,7 +35,9 @@ def check_setup(provider: Provider, policy: ToolPolicy, config: Config, registry
         raise ConfigurationError(message, code="invalid_policy")
 
 
-def _wrong(provider: Provider, policy: ToolPolicy, config: Config, registry: Registry) -> Iterator[str]:
+def _wrong(
+    provider: Provider, policy: ToolPolicy, config: Config, registry: Registry | None
+) -> Iterator[str]:
     for problem in check_policy(policy, registry):
         hint = f"; {problem.hint}" if problem.hint else ""
         yield f"policy{problem.pointer}: {problem.code}: {problem.message}{hint}"

@@ -67,7 +67,8 @@ class ProviderMiddleware:
         """
         session = runtime.default_session if isinstance(runtime, Runtime) else runtime
         registry = _within(session.registry, config.toolset)
-        check_setup(provider, policy, config, registry)
+        self._is_known = not (isinstance(runtime, Runtime) and runtime.undiscovered)
+        check_setup(provider, policy, config, registry if self._is_known else None)
         self._provider = provider
         self._session = session
         self._config = config
@@ -204,6 +205,9 @@ class ProviderMiddleware:
         if self._offering is None or self._offering[0] is not registry:
             reader, dialect = self._reader.tool, dialect_of(self._provider)
             within = _within(registry, self._config.toolset)
+            if not self._is_known:  # servers had to be asked first which tools there are
+                check_setup(self._provider, self._rulebook.policy, self._config, within)
+                self._is_known = True
             self._offering = registry, Offering(within, self._rulebook, dialect, reader)
         return self._offering[1]
 

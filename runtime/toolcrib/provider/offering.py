@@ -7,6 +7,7 @@ from toolcrib.model import JSON, Descriptor
 from toolcrib.provider.enforcing import Rulebook
 from toolcrib.queries import Hidden
 from toolcrib.registry import Registry
+from toolcrib.tool_policy import CHOICES
 
 
 class Offering:
@@ -40,6 +41,10 @@ class Offering:
             reading: Whether there are long results to read on in.
         """
         return self._with_reader if reading else self._declared
+
+    def can_choose(self, tool_choice: str) -> bool:
+        """Whether a choice of tools is possible: the tool that it names may be gone since the policy was checked."""
+        return tool_choice in CHOICES or tool_choice in self._by_tool
 
     def choice(self, tool_choice: str) -> str:
         """A choice of tools as a request has it: the name of a tool is the declared one."""

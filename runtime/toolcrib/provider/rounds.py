@@ -89,7 +89,8 @@ class Turn:
     def request(self, offering: Offering, *, streaming: bool) -> Request:
         """What the model is asked next."""
         policy = self._terms.rulebook.policy
-        choice = policy.tool_choice if self._round == 0 else "auto"
+        first = self._round == 0 and offering.can_choose(policy.tool_choice)
+        choice = policy.tool_choice if first else "auto"
         declared = () if choice == "none" else offering.declared(reading=bool(self.spilled))
         self._gate.enter(offering, choice)
         self._calls, self._finish = (), None
@@ -120,6 +121,7 @@ class Turn:
         self._calls = message.calls
         self._open = {call.id: call for call in self._calls}
         for call in self._calls:
+            self._note(call)
             self._hear(self._timeline.call(call.id, call.name, call.arguments))
         self._hear(self._timeline.message_ended())
         self._spoke = bool(parts)
@@ -157,7 +159,6 @@ class Turn:
             self._ledger.exceed(Stop.MAX_COST, too_dear)
         plans = []
         for call in self._calls:
-            self._note(call)
             refusal = self._gate.refusal(call, self._ledger, self._finish or Finish())
             if refusal is None:
                 plans.append(Planned(call))

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from in_memory import runtime_of
+from in_memory import mocked, runtime_of
+from keeping import session_of
 from loop_models import TOOLS, Model, asks, check_whole, ends, loop, outcomes, says, talk, watched
 from toolcrib import ConfigurationError, Content, Outcome, ProviderMiddleware, Result, Runtime, Toolset
 from toolcrib.provider import (
@@ -432,3 +433,21 @@ async def test_tools_that_a_reload_brings_are_declared_in_the_next_round(tmp_pat
         await tools.reload()
         await middleware.run("b")
     assert [[each.name for each in request.tools] for request in model.requests] == [["one"], ["two"]]
+
+
+async def test_a_choice_that_a_reload_took_away_is_no_choice(tmp_path):
+    file = tmp_path / "a.tool.yaml"
+    file.write_text("name: one\ninput_schema: {type: object}\nmock: {result: 1}\n")
+    async with Runtime.open(tmp_path, index=False) as tools:
+        model = Model()
+        middleware = ProviderMiddleware(model, tools, ToolPolicy(tool_choice="one"))
+        file.write_text("name: two\ninput_schema: {type: object}\nmock: {result: 1}\n")
+        await tools.reload()
+        await middleware.run("a")
+    assert [(request.tool_choice, len(request.tools)) for request in model.requests] == [("auto", 1)]
+
+
+async def test_named_states_are_told_as_they_were_when_a_call_began():
+    block = "rules: [{when: {state: {till: closed}}, reply: {effects: [{goto: {till: open}}], result: 1}}, {reply: {result: 2}}]"
+    conversation = await talk(Model(asks("tool", "tool")), tools=session_of(mocked(block)))
+    assert [record.states["till"] for record in conversation.calls] == ["closed", "open"]

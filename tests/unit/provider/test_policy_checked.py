@@ -7,7 +7,7 @@ import math
 import pytest
 
 from loop_models import Model, loop
-from toolcrib import ConfigurationError
+from toolcrib import ConfigurationError, ProviderMiddleware, Registry, Runtime, Server
 from toolcrib.provider import Prices, ToolPolicy
 from toolcrib.tool_policy import check_policy
 
@@ -88,3 +88,14 @@ def test_a_bound_on_cost_needs_prices_where_a_model_costs_something():
 def test_prices_are_finite_numbers(price):
     with pytest.raises(ConfigurationError, match="the price `output`"):
         loop(Model(), prices=Prices(output=price))
+
+
+async def test_tools_of_servers_that_were_not_asked_yet_are_looked_for_when_a_turn_begins():
+    servers = {"far": Server("far", command="false", imports=True)}
+    runtime = Runtime(Registry(), servers=servers)
+    assert runtime.undiscovered == ("far",)
+    middleware = ProviderMiddleware(Model(), runtime, ToolPolicy(deny=("far__delete",)))
+    with pytest.raises(ConfigurationError, match="there is no tool `far__delete`"):
+        await middleware.run("hello")
+    with pytest.raises(ConfigurationError, match="out_of_range"):
+        ProviderMiddleware(Model(), runtime, ToolPolicy(max_rounds=0))

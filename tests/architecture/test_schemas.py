@@ -10,6 +10,7 @@ import pytest
 
 from toolcrib.clock import parse_duration
 from toolcrib.executors import Executors
+from toolcrib.loading.agents import Agent, Reply, ScriptedCall, Turn
 from toolcrib.loading.expectations import KEPT, PARTS, Expectation, Made, Verify
 from toolcrib.loading.limits import limits_of
 from toolcrib.loading.packs import Pack
@@ -17,7 +18,9 @@ from toolcrib.loading.projects import DEFAULT_SOURCES, Profile, Project, SourceE
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.loading.steps import Advance, Parallel, Step
 from toolcrib.model import Annotations, Bounds, Descriptor, Example, Limits, Outcome, Toolset
+from toolcrib.provider import Stop
 from toolcrib.schemas import KINDS, KNOWN_MODES, LATER_KEYS, envelope, with_blocks
+from toolcrib.tool_policy import ToolPolicy
 from toolcrib.validation import check_schema, validate
 
 EDITORS_ONLY = {"$schema"}
@@ -99,11 +102,25 @@ def test_a_scenario_has_the_fields_of_its_schema():
 
 def test_a_verification_has_the_fields_of_its_schema():
     forbidden = {"never"}  # calls with 0 times
-    told = field_names(Verify) - {"kept"} | forbidden | {*KEPT}
+    told = field_names(Verify, stops="stop") - {"kept"} | forbidden | {*KEPT}
     assert told == properties("scenario", "properties", "verify")
     made = field_names(Made, outcomes="outcome") - {"pointer"}
     assert made == properties("scenario", "$defs", "made")
     assert made - {"times"} == properties("scenario", "$defs", "forbidden")
+
+
+def test_an_agent_has_the_fields_of_its_schema():
+    told = field_names(Agent) - {"permitted", "policy_keys", "pointer"}
+    assert told == properties("scenario", "$defs", "agent")
+    assert field_names(Turn) - {"pointer"} == properties("scenario", "$defs", "turn")
+    call = field_names(ScriptedCall, tool="call") - {"pointer"}
+    assert call == properties("scenario", "$defs", "scripted_call")
+    assert field_names(Reply) - {"pointer"} | call == properties("scenario", "$defs", "scripted_reply")
+    assert field_names(ToolPolicy) == properties("scenario", "$defs", "policy")
+
+
+def test_a_conversation_may_stop_for_every_reason():
+    assert envelope("scenario")["$defs"]["stop"]["enum"] == [stop.value for stop in Stop]
 
 
 def test_a_scenario_may_expect_every_outcome():

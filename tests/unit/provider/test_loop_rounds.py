@@ -451,3 +451,19 @@ async def test_named_states_are_told_as_they_were_when_a_call_began():
     block = "rules: [{when: {state: {till: closed}}, reply: {effects: [{goto: {till: open}}], result: 1}}, {reply: {result: 2}}]"
     conversation = await talk(Model(asks("tool", "tool")), tools=session_of(mocked(block)))
     assert [record.states["till"] for record in conversation.calls] == ["closed", "open"]
+
+
+async def test_numbers_that_are_too_long_and_objects_that_are_too_deep_are_told_so():
+    long, deep = '{"n": ' + "1" * 5000 + "}", '{"a":' * 9000 + "1" + "}" * 9000
+    conversation = await talk(Model(asks(("get_order", long), ("get_order", deep))))
+    assert ends(conversation) == [("invalid_arguments", "not_json")] * 2
+    assert "too long" in conversation.calls[0].message
+
+
+@pytest.mark.parametrize(
+    "damage", [{"stop": "tired"}, {"messages": 1}, {"place": None}, {"calls": [{"id": "x"}]}]
+)
+async def test_what_is_no_suspended_conversation_is_refused(damage):
+    told = (await talk(Model())).as_json()
+    with pytest.raises(ConfigurationError, match="this is no conversation"):
+        Conversation.parse({**told, **damage})

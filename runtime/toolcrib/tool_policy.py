@@ -66,7 +66,7 @@ def check_policy(policy: ToolPolicy, tools: Collection[str] | None = None) -> li
 
     Args:
         policy: The policy.
-        tools: The names of all tools, of which its globs must fit some; None where nobody knows them.
+        tools: The names of all tools, of which its globs should fit some; None where nobody knows them.
     """
     problems = [*_check_values(policy)]
     if problems or tools is None:
@@ -141,6 +141,7 @@ def _check_names(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem
                 message=f"there is no tool `{glob}`" if plain else f"`{glob}` fits no tool",
                 pointer=pointer,
                 hint=near or "write the name of a tool, or a glob over names",
+                severity="error" if plain else "warning",  # what is not there may come, or be forbidden for good
             )
 
 

@@ -33,8 +33,7 @@ def check_agent(
         if not ({call.tool} & ({READING} | tools.keys() | refused.keys()) or _wants_failure(call)):
             yield unknown_tool(call.tool, f"{call.pointer}/call", tools)
     for problem in check_policy(agent.policy, tools.keys() | refused.keys()):
-        severity = "warning" if problem.code == "idle_glob" else problem.severity
-        yield problem._replace(pointer=f"/agent/policy{problem.pointer}", severity=severity)
+        yield problem._replace(pointer=f"/agent/policy{problem.pointer}")
     for tool, pointer in agent.fulfilled:
         if tool in tools:
             yield from _fulfilled(scenario, agent, tools[tool], pointer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 
@@ -16,7 +17,7 @@ from toolcrib.tool_policy import ToolPolicy, check_policy
 
 
 def check_setup(provider: Provider, policy: ToolPolicy, config: Config, registry: Registry | None) -> None:
-    """Nothing, where conversations can be held.
+    """Nothing, where conversations can be held. What is only odd is logged.
 
     Args:
         provider: The model.
@@ -40,7 +41,11 @@ def _wrong(
 ) -> Iterator[str]:
     for problem in check_policy(policy, registry):
         hint = f"; {problem.hint}" if problem.hint else ""
-        yield f"policy{problem.pointer}: {problem.code}: {problem.message}{hint}"
+        told = f"policy{problem.pointer}: {problem.code}: {problem.message}{hint}"
+        if problem.severity == "error":
+            yield told
+        else:
+            logging.getLogger("toolcrib").warning("%s", told)
     if policy.max_cost is not None and config.prices is None and hasattr(provider, "world"):
         yield "policy/max_cost: unknown_prices: what answers cost is not known; give `Config(prices=Prices(...))`"
     if config.result_limit < LEAST_LIMIT:

@@ -99,3 +99,9 @@ async def test_tools_of_servers_that_were_not_asked_yet_are_looked_for_when_a_tu
         await middleware.run("hello")
     with pytest.raises(ConfigurationError, match="out_of_range"):
         ProviderMiddleware(Model(), runtime, ToolPolicy(max_rounds=0))
+
+
+def test_a_glob_that_fits_no_tool_is_logged_and_stops_nobody(caplog):
+    loop(Model(), ToolPolicy(deny=("delete_*",)))
+    (record,) = caplog.records
+    assert "policy/deny/0: idle_glob: `delete_*` fits no tool" in record.getMessage()

@@ -85,12 +85,12 @@ class Compiler(ABC):
         losses: What the dialect can't say, as far as was compiled.
         kept: The keywords that the dialect has, beside those that the compiler writes itself.
         formats: Type -> the formats that the dialect has.
-        of_objects: The keywords that `properties` takes care of.
+        object_keywords: The keywords that `properties` takes care of.
     """
 
     kept: ClassVar[frozenset[str]]
     formats: ClassVar[Mapping[str, frozenset[str]]]
-    of_objects: ClassVar = ("properties", "required", "additionalProperties", "unevaluatedProperties")
+    object_keywords: ClassVar = ("properties", "required", "additionalProperties", "unevaluatedProperties")
 
     def __init__(self) -> None:
         self.losses: dict[Loss, None] = {}
@@ -244,7 +244,7 @@ class Compiler(ABC):
 
     def object(self, schema: dict[str, JSON]) -> Part:
         """An object."""
-        return self.described(schema, self.properties(schema, named(schema)), self.of_objects)
+        return self.described(schema, self.properties(schema, named(schema)), self.object_keywords)
 
     def items(self, schema: dict[str, JSON]) -> Part:
         """A list, as far as one schema goes that holds for all its items."""

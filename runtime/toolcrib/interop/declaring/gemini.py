@@ -63,7 +63,7 @@ class GeminiCompiler(Compiler):
             return self._wrapped(self.several(flat, objects), flat)
         whole = self.arguments(objects[0].schema)
         if not named(whole) and is_closed(whole):
-            return self.described(whole, Part({"type": "object", "properties": {}}), self.of_objects)
+            return self.described(whole, Part({"type": "object", "properties": {}}), self.object_keywords)
         part = self.only(flat, Option("object", whole))
         return part if named(whole) else self._wrapped(part, flat)
 

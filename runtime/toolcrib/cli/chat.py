@@ -200,7 +200,8 @@ def _held(runner: asyncio.Runner, runtime: Runtime, said: Said, message: str | N
     provider = _provider(runtime, said) if script is None else script.provider
     where = runtime if script is None else script.session
     middleware = ProviderMiddleware(provider, where, policy, config)
-    chat = Chat(runner, middleware, show, kept, asking, () if prompt is None else prompt.guardrails)
+    guardrails = () if prompt is None else prompt.guardrails
+    chat = Chat(runner, middleware, show, kept, asking, guardrails=guardrails)
     try:
         if message is not None:
             return [chat.one(message)]

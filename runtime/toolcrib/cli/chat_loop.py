@@ -79,6 +79,7 @@ class Chat:
         show: Show,
         kept: Kept,
         asking: Asking,
+        *,
         guardrails: Sequence[Guardrail] = (),
     ) -> None:
         """Put together what turns need.

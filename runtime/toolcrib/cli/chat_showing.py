@@ -33,7 +33,8 @@ class Masking:
             self._tools[event.id] = event.tool
         arguments = event.arguments
         if arguments is not None:
-            shown = self._seen.add(arguments, self._schema(self._tools.get(event.id, "")))
+            known = self._seen.add(arguments, self._schema(self._tools.get(event.id, "")))
+            shown = self._seen.hide_in(known)  # a secret may stand at other places as well
             arguments = shown if isinstance(shown, dict) else None
         return event._replace(arguments=arguments, text=self._seen.hide_in_text(event.text))
 

@@ -1,0 +1,107 @@
+"""`toolcrib chat` at a terminal: questions, Ctrl-C, Ctrl-D, signals."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import pytest
+
+from chatting import install
+from toolcrib.provider import load_transcript
+
+if sys.platform == "win32":
+    pytest.skip("terminals are of another kind there", allow_module_level=True)
+
+from chatting import Talk
+
+TOOLS = """
+name: refund
+input_schema: {type: object, properties: {amount: {type: integer}}}
+mock: {result: "{{ args.amount }}"}
+---
+name: locate
+client: {consent: {required: true, message: May your place be told?}}
+mode: client
+mock: {result: {lat: 1}}
+---
+name: ask_person
+client: {}
+"""
+
+
+@pytest.fixture
+def talk(tmp_path):
+    (tmp_path / "tools.yaml").write_text(TOOLS)
+    (tmp_path / "policy.yaml").write_text("ask: [refund]\n")
+    words = ("tools.yaml", "--provider", "echo", "--policy", "policy.yaml", "--transcript", "talk.jsonl")
+    return lambda: Talk(install(tmp_path), tmp_path, *words)
+
+
+def test_calls_that_wait_are_asked_for(talk, tmp_path):
+    with talk() as chat:
+        chat.until("> ")
+        chat.type('call refund {"amount": 1}')
+        assert "refund` waits for an approval" in chat.until("make the call? [y/N/edit] ")
+        chat.type("y")
+        assert "refund: ok 1" in chat.until("\n> ")
+        chat.type('call refund {"amount": 1}')
+        chat.until("[y/N/edit] ")
+        chat.type("e")
+        chat.until("the arguments, as a JSON object: ")
+        chat.type('{"amount": 2}')
+        assert "as was decided] 2" in chat.until("\n> ")
+        chat.type('call refund {"amount": 3}')
+        chat.until("[y/N/edit] ")
+        chat.type("")
+        assert "refund: denied" in chat.until("\n> ")
+        chat.type("call locate")
+        assert "May your place be told?" in chat.until("give its result? [y/N/result] ")
+        chat.type("y")
+        assert 'locate: ok {"lat":1}' in chat.until("\n> ")
+        chat.type("call locate")
+        chat.until("[y/N/result] ")
+        chat.type("r")
+        chat.until("the result, as JSON or text: ")
+        chat.type("[1]")
+        assert "locate: ok [1]" in chat.until("\n> ")
+        chat.type("call ask_person")
+        chat.until("give its result? [N/result] ")
+        chat.type("no")
+        assert "ask_person: denied" in chat.until("\n> ")
+        chat.end_of_input()
+        assert chat.ended() == 0
+    roles = [message.role for message in load_transcript(tmp_path / "talk.jsonl")]
+    assert roles == ["user", "assistant", "tool", "assistant"] * 6
+
+
+def test_ctrl_c_ends_the_turn_and_keeps_the_conversation(talk, tmp_path):
+    with talk() as chat:
+        chat.until("> ")
+        chat.type("wait for it")
+        chat.until("I am waiting")
+        chat.signal()
+        assert "the turn was cancelled; what was said is kept" in chat.until("\n> ")
+        chat.type("count")
+        assert "\n3\r" in chat.until("\n> ") or "\n2\r" in chat.screen
+        chat.until("Ctrl-D or /quit ends the conversation", sending=signal.SIGINT)
+        chat.until("> ")
+        chat.type("/quit")
+        assert chat.ended() == 18
+    assert [
+        message.text for message in load_transcript(tmp_path / "talk.jsonl") if message.role == "user"
+    ] == [
+        "wait for it",
+        "count",
+    ]
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_other_signals_end_the_command(talk, waiting):
+    with talk() as chat:
+        chat.until("> ")
+        if waiting:
+            chat.type("wait for it")
+            chat.until("I am waiting")
+        chat.until("ended by SIGTERM", sending=signal.SIGTERM)
+        assert chat.ended() == 143

@@ -1,0 +1,294 @@
+"""`toolcrib chat` with one message, and in a pipe."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from chatting import install
+from toolcrib.cli import exit_codes
+from toolcrib.provider import Conversation, load_transcript
+
+TOOLS = """
+name: get_order
+description: One order. And more.
+input_schema: {type: object, properties: {id: {type: string}, password: {type: string}}}
+mock: {result: {id: "{{ args['id'] }}", note: "\\e[31mred"}}
+---
+name: refund
+description: Pays back.
+mock: {result: paid}
+live: {url: "https://api.example.com/refund", method: POST}
+mode: live
+---
+name: locate
+client: {consent: {required: true, message: May I?}}
+mode: client
+mock: {result: {lat: 1}}
+"""
+PACK = """
+name: shop
+version: 1.0.0
+prompts:
+  assistant:
+    system: "You help {{ shop }}, {{ n }} times."
+    variables: {shop: {}, n: {type: integer, default: 1}}
+    tools: [get_*]
+    policy: {max_rounds: 7}
+    settings: {temperature: 0.5, top_p: 1}
+    guardrails: [{type: banned_words, params: {words: [damn]}, message: Mind your words.}, {type: max_length, params: {max: 12}}]
+"""
+SCENARIO = """
+scenario: order_talk
+mocks: {get_order: {result: {id: scripted}}}
+agent:
+  policy: {deny: [refund]}
+  turns:
+    - user: Where is it?
+      script:
+        - {call: get_order, args: {id: "1"}, expect_result: {id: scripted}}
+        - {say: "{{ results.get_order.id }}."}
+"""
+
+
+@pytest.fixture
+def shop(write, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(install(tmp_path)))
+    return write({"shop/pack.yaml": PACK, "shop/tools.yaml": TOOLS, "shop/talk.scenario.yaml": SCENARIO})
+
+
+@pytest.fixture
+def chat(shop, toolcrib):
+    """Run a chat over the shop; lines that are given are piped in."""
+    return lambda *words, given=None: toolcrib("chat", "shop", "--provider", "echo", *words, given=given)
+
+
+def test_one_message_is_one_turn(chat):
+    result = chat("hello there")
+    assert (result.exit_code, result.stdout, result.stderr) == (exit_codes.OK, "hello there\n", "")
+
+
+def test_calls_are_shown_as_they_happen(chat):
+    result = chat('call get_order {"id":"7"}')
+    assert result.stdout.splitlines() == [
+        "Let me see.",
+        "One moment.",
+        '* get_order {"id":"7"}',
+        '  get_order: ok {"id":"7","note":"\\u001b[31mred"}',
+        'call get_order {"id":"7"}',
+    ]
+
+
+def test_what_comes_from_elsewhere_steers_no_terminal(chat):
+    result = chat("a\x1b[31mb")
+    assert result.stdout == "a\\x1b[31mb\n"
+
+
+def test_secrets_are_not_shown(chat):
+    result = chat('call get_order {"id":"hunter2","password":"hunter2"}')
+    assert '* get_order {"id":"***","password":"***"}' in result.stdout
+    shown = [line for line in result.stdout.splitlines() if line.startswith(("*", " "))]
+    assert not any("hunter2" in line for line in shown)
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "told"),
+    [
+        ("cut", 20, "the turn ended: length"),
+        ("refuse", 15, "the turn ended: refused"),
+        ("fail", 21, "provider_failed: the model is\n    not well (overloaded)\n    hint: "),
+        ("call nothing", 0, ""),
+    ],
+)
+def test_the_exit_code_says_why_it_ended(chat, message, code, told):
+    result = chat(message)
+    assert result.exit_code == code
+    assert told in result.stderr
+
+
+def test_a_bound_of_the_policy_ends_the_turn(chat, write):
+    write({"policy.yaml": "max_rounds: 1\n"})
+    result = chat("--policy", "policy.yaml", "call get_order")
+    assert (result.exit_code, "the turn ended: max_rounds" in result.stderr) == (20, True)
+    write({"policy.yaml": "max_round: 1\nask: x\n"})
+    result = chat("--policy", "policy.yaml", "hello")
+    assert result.exit_code == exit_codes.USAGE
+    assert "policy.yaml:1:1: unknown_key" in result.stderr
+    assert "policy.yaml:2:6: wrong_type" in result.stderr
+
+
+def test_each_line_of_a_pipe_is_a_turn(chat):
+    result = chat(given="hello\n\ncount\nfail\nstill here\n")
+    assert result.stdout.splitlines() == [
+        "> hello",
+        "hello",
+        "> count",
+        "3",
+        "> fail",
+        "> still here",
+        "still here",
+    ]
+    assert result.exit_code == 21
+
+
+def test_commands_go_to_nobody(chat):
+    result = chat(
+        "--price",
+        "input=1",
+        "--price",
+        "output=2",
+        given="hello\n/cost\n/toosl\n/help\ncount\n/quit\nnever\n",
+    )
+    lines = result.stdout.splitlines()
+    assert "requests         1" in lines
+    assert "cost             0.0000 USD" in lines
+    assert "there is no command `/toosl`; did you mean `/tools`?" in lines
+    assert {"/tools", "/policy", "/cost", "/help", "/quit"} <= {line.partition(" ")[0] for line in lines}
+    assert "3" in lines
+    assert lines[-1] == "> /quit"
+
+
+def test_tools_and_policy_are_listed(chat, write):
+    write({"policy.yaml": "deny: [locate]\nask: [refund]\ncooldown: {refund: 5s}\n"})
+    lines = chat("--policy", "policy.yaml", given="/tools\n/policy\n").stdout.splitlines()
+    assert lines[1:3] == ["get_order  mock        One order.", "refund     live  asks  Pays back."]
+    assert '*  deny                  ["locate"]' in lines
+    assert '*  cooldown              {"refund":5.0}' in lines
+    assert "   max_rounds            50" in lines
+
+
+def test_a_prompt_gives_text_tools_policy_and_settings(chat):
+    words = ("--prompt", "assistant", "--var", "shop=us", "--var", "n=2", "--set", "temperature=0")
+    lines = chat(*words, given="system\ntools\nsettings\n/policy\n").stdout.splitlines()
+    assert lines[1] == "You help us, 2 times."
+    assert lines[3] == "get_order"
+    assert lines[5] == "{'temperature': 0, 'top_p': 1}"
+    assert "*  max_rounds            7" in lines
+
+
+def test_guardrails_that_are_broken_are_told(chat):
+    words = ("--prompt", "shop/assistant", "--var", "shop=us")
+    assert chat(*words, "damn it").stderr == "guardrail `banned_words`: Mind your words.\n"
+    assert chat(*words, "much too long an answer").stderr.startswith("guardrail `max_length`: ")
+    assert chat(*words, "fine").stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--prompt", "asistant"), "did you mean `assistant`"),
+        (("--prompt", "assistant"), "no value is given for `shop`"),
+        (("--prompt", "assistant", "--var", "shop"), "is not KEY=VALUE"),
+        (("--var", "a=b"), "add `--prompt`"),
+        (("--system", "x", "--prompt", "assistant"), "leave one of them out"),
+        (("--script", "order_talk"), "give both, or neither"),
+        (("--price", "input=x"), "that is no number"),
+        (("--price", "inputs=1"), "there are input, output, cached, cache_writes"),
+        (("--mode", "mokc"), "did you mean `mock`?"),
+        (("nowhere", "hello"), "there is no path `nowhere`"),
+    ],
+)
+def test_what_the_command_line_gets_wrong_is_told(chat, words, told):
+    result = chat(*words, *(() if "hello" in words else ("hello",)))
+    assert (result.exit_code, told in " ".join(result.stderr.split())) == (exit_codes.USAGE, True)
+
+
+def test_an_unknown_provider_is_told_with_near_misses(shop, toolcrib):
+    result = toolcrib("chat", "shop", "--provider", "ehco", "hello")
+    assert (result.exit_code, "did you mean `echo`?" in result.stderr) == (exit_codes.USAGE, True)
+
+
+def test_a_system_text_instructs_the_model(chat):
+    assert chat("system").stdout == "none\n"
+    assert chat("--system", "Be brief.", "system").stdout == "Be brief.\n"
+
+
+def test_a_mode_is_put_in_force(chat):
+    assert "refund: ok paid" in chat("--mode", "mock", "call refund").stdout
+
+
+# Calls that wait.
+
+
+def test_where_nobody_can_be_asked_calls_that_wait_are_refused(chat, write):
+    write({"policy.yaml": "ask: [get_*]\n"})
+    result = chat("--policy", "policy.yaml", "call get_order")
+    assert result.exit_code == exit_codes.OK
+    assert "get_order: denied" in result.stdout
+    assert "nobody was there to ask" in result.stdout
+    assert "locate: denied" in chat("call locate").stdout
+
+
+def test_some_calls_are_approved_without_asking(chat, write):
+    write({"policy.yaml": "ask: [get_*]\n"})
+    result = chat(
+        "--policy",
+        "policy.yaml",
+        "--approve",
+        "get_*",
+        "--approve",
+        "locate",
+        given="call get_order\ncall locate\n",
+    )
+    assert "get_order: ok" in result.stdout
+    assert 'locate: ok {"lat":1}' in result.stdout
+
+
+# What is written down.
+
+
+def test_messages_are_written_down_as_they_come(chat, shop):
+    chat("--transcript", "talk.jsonl", given="hello\nfail\n")
+    messages = load_transcript(shop / "talk.jsonl")
+    assert [(message.role, message.text) for message in messages] == [
+        ("user", "hello"),
+        ("assistant", "hello"),
+        ("user", "fail"),
+    ]
+    result = chat("--transcript", "no/such/folder/talk.jsonl", "hello")
+    assert (result.exit_code, "can't be written down" in result.stderr) == (1, True)
+
+
+def test_as_json_each_line_is_an_event_and_the_last_the_conversation(chat):
+    result = chat("--json", 'call get_order {"password":"hunter2"}')
+    *events, last = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert {"user", "reasoning", "text", "call", "call_updated", "turn_ended"} <= {
+        event["type"] for event in events
+    }
+    assert last.pop("type") == "conversation"
+    conversation = Conversation.parse(last)
+    assert (conversation.text, conversation.calls[0].tool) == (
+        'call get_order {"password":"***"}',
+        "get_order",
+    )
+    assert '"hunter2"' not in result.stdout
+
+
+# Scripts.
+
+
+def test_a_script_is_played_with_the_mocks_of_its_scenario(shop, toolcrib):
+    result = toolcrib("chat", "shop", "--provider", "scripted", "--script", "order_talk", "Where is it?")
+    assert result.exit_code == exit_codes.OK
+    assert result.stdout.splitlines() == [
+        '* get_order {"id":"1"}',
+        '  get_order: ok {"id":"scripted"}',
+        "scripted.",
+    ]
+    by_file = toolcrib(
+        "chat",
+        "shop",
+        "--provider",
+        "scripted",
+        "--script",
+        "shop/talk.scenario.yaml",
+        given="x\ny\n/tools\n",
+    )
+    assert "> x" in by_file.stdout
+    assert by_file.exit_code == 21
+    assert "unscripted" in by_file.stderr
+    assert "refund" not in by_file.stdout.partition("/tools")[2]
+    unknown = toolcrib("chat", "shop", "--provider", "scripted", "--script", "order_tlak", "x")
+    assert (unknown.exit_code, "did you mean `order_talk`?" in unknown.stderr) == (exit_codes.USAGE, True)

@@ -64,14 +64,19 @@ _LAST = {"annotations", "endpoint", "http"}
 _GATHERED = {("annotations",), ("labels",), ("metadata",), ("mock",)}
 
 
+def is_manifest(value: JSON, kind: str) -> bool:
+    """Whether a document is a PromptKit manifest of a kind: `Tool`, `Scenario` ..."""
+    return _is_manifest(value) and isinstance(value, dict) and value["kind"] == kind
+
+
 def is_promptkit(value: JSON) -> bool:
     """Whether a document is a PromptKit manifest of a tool."""
-    return _is_manifest(value) and isinstance(value, dict) and value["kind"] == "Tool"
+    return is_manifest(value, "Tool")
 
 
 def is_arena(value: JSON) -> bool:
     """Whether a document is an arena of PromptKit."""
-    return _is_manifest(value) and isinstance(value, dict) and value["kind"] == "Arena"
+    return is_manifest(value, "Arena")
 
 
 def normalise(document: Document, files: Files | None = None) -> tuple[list[Document], list[Problem]] | None:

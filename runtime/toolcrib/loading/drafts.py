@@ -30,6 +30,7 @@ class Home:
         tools: Whether tools are taken from there.
         scenarios: Whether scenarios are taken from there.
         outside: What the store of tools outside packs begins with.
+        only: The file whose scenarios alone are taken from an arena of PromptKit; empty for those of all files.
     """
 
     files: Files | None = None
@@ -38,6 +39,7 @@ class Home:
     tools: bool = True
     scenarios: bool = True
     outside: Fixture = NO_FIXTURE
+    only: str = ""
 
     @property
     def fixture(self) -> Fixture:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from toolcrib.errors import Problem, Severity
 from toolcrib.loading.archives import documents_among, open_archive
-from toolcrib.loading.compatible import is_promptkit
+from toolcrib.loading.compatible import is_arena, is_manifest
 from toolcrib.loading.documents import parse_documents, read_documents
 from toolcrib.loading.drafts import home
 from toolcrib.loading.files import (
@@ -122,7 +122,7 @@ class Folders:
         self._reader = reader
         self._trail = trail
         self._touched = _Touched(reader, trail)
-        self._arenas: dict[Path, bool] = {}
+        self._arenas: dict[Path, list[Path]] = {}
         self._walked: set[str] = set()
         self._links: list[str] = []
 
@@ -222,9 +222,17 @@ class Folders:
         return any(fits(within, glob) for glob in source.ignore)
 
     def _add_file(
-        self, path: str, key: str, here: _Place, root: Path, namespace: str, *, scanned: bool = False
+        self,
+        path: str,
+        key: str,
+        here: _Place,
+        root: Path,
+        namespace: str,
+        *,
+        scanned: bool = False,
+        only: str = "",
     ) -> None:
-        """Read a file. What paths in it may not leave is `root`."""
+        """Read a file. What paths in it may not leave is `root`; of an arena the scenarios of one file may be asked for."""
         if self._reader.knows(key):
             return
         name = os.path.basename(path)
@@ -237,21 +245,25 @@ class Folders:
         if stranger is not None:
             documents, problems = [], [stranger]
         folder = Path(here.path)
-        if any(is_promptkit(document.value) for document in documents):
-            arena = self._arena_over(folder)
-            folder, root = (folder, root) if arena is None else (arena, arena)
+        if any(is_manifest(document.value, "Tool") for document in documents):
+            arenas = self._arenas_over(folder)
+            folder, root = (arenas[0].parent, arenas[0].parent) if arenas else (folder, root)
         files = DiskFiles(folder, root, self._touched, self._trail)
         where = home(files, here.pack, _within(path, here), namespace, self._reader.fixture)
-        self._reader.add_documents(key, path, documents, problems, where)
+        self._reader.add_documents(key, path, documents, problems, replace(where, only=only))
+        if not scanned and any(is_manifest(document.value, "Scenario") for document in documents):
+            for arena in self._arenas_over(folder):
+                within = _Place(str(arena.parent), str(real_path(arena.parent)))
+                self._add_file(str(arena), str(real_path(arena)), within, arena.parent, namespace, only=path)
 
-    def _arena_over(self, folder: Path) -> Path | None:
-        """The nearest folder above a PromptKit manifest that holds a file of `kind: Arena`."""
+    def _arenas_over(self, folder: Path) -> list[Path]:
+        """The arenas of PromptKit in the nearest folder above a manifest that holds one."""
         for candidate in _upwards(folder):
             if candidate not in self._arenas:
-                self._arenas[candidate] = any(_is_arena(path) for path in self._texts_in(candidate))
+                self._arenas[candidate] = [path for path in self._texts_in(candidate) if _is_arena(path)]
             if self._arenas[candidate]:
-                return candidate
-        return None
+                return self._arenas[candidate]
+        return []
 
     def _texts_in(self, folder: Path) -> Iterator[Path]:
         """The YAML files of a folder that nobody gave."""
@@ -410,6 +422,4 @@ def _upwards(folder: Path) -> tuple[Path, ...]:
 
 def _is_arena(path: Path) -> bool:
     documents, _problems = read_documents(path, str(path))
-    return any(
-        isinstance(document.value, dict) and document.value.get("kind") == "Arena" for document in documents
-    )
+    return any(is_arena(document.value) for document in documents)

@@ -10,7 +10,7 @@ from toolcrib.rendering import as_written
 
 _KEYS: Final = ("type", "text", "media")
 _MEDIA_KEYS: Final = ("file_path", "url", "data", "mime_type", "width", "height", "caption")
-_RESOURCES: Final = frozenset({"video", "document"})
+_RESOURCES: Final = ("video", "document")
 _NAMES: Final = {
     "file_path": "file",
     "url": "uri",

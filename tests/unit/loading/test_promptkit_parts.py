@@ -556,3 +556,24 @@ def test_turns_of_other_roles_are_left_out(tmp_path):
     found = read(put(tmp_path, arena_files(scenario=scenario)))
     assert len(agent_of(found)["turns"]) == 2
     assert [code for code, _file, _line in told(found)] == ["no_counterpart", "missing_key"]
+
+
+def test_assertions_that_promptkit_alone_has_are_left_out(tmp_path):
+    scenario = """
+    turns:
+      - role: user
+        content: Hi
+        assertions:
+          - {type: agent_invoked, params: {agent: x}}
+          - {type: content_includes, params: {patterns: [x], weight: 3, min_score: null}}
+          - {type: toxicity}
+    """
+    found = read(put(tmp_path, arena_files(scenario=scenario)))
+    assert agent_of(found)["turns"][0]["assertions"] == [
+        {"type": "content_includes", "params": {"patterns": ["x"]}}
+    ]
+    assert told(found) == [
+        ("no_counterpart", "one.scenario.yaml", 12),
+        ("unknown_key", "one.scenario.yaml", 13),
+        ("no_counterpart", "one.scenario.yaml", 14),
+    ]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import zipfile
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from arenas import KINDS, LOOK_UP, TURNS, agent_of, arena_files, manifest, own, put, read, told
 from toolcrib.engine import Runtime
+from toolcrib.loading.documents import parse_documents
+from toolcrib.loading.folders import add_contents
+from toolcrib.loading.reader import Reader
 from toolcrib.scenarios import run_scenario
 
 
@@ -260,3 +266,82 @@ def test_nothing_is_read_from_an_index_and_the_files_are_followed(tmp_path):
     with Runtime.open(folder, executors=KINDS) as runtime:
         (scenario,) = runtime.scenarios
         assert len(scenario.agent.script) == 1
+
+
+ODD = st.sampled_from(
+    [
+        None,
+        True,
+        0,
+        -1,
+        2.5,
+        "",
+        "x",
+        "{{ x }}",
+        "../x",
+        [],
+        {},
+        [1],
+        {"a": 1},
+        [None],
+        [{"file": "x"}],
+        10**30,
+    ]
+)
+
+
+def places(value, path=()):
+    """The way to each part of a value."""
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield (*path, key)
+            yield from places(value[key], (*path, key))
+
+
+FULL = arena_files(
+    "defaults: {seed: 1}\nself_play: {personas: [{file: x.yaml}], roles: [{id: r, provider: mock}]}\n"
+    "mcp_servers: [{name: a, command: b, args: [c], tool_filter: {allowlist: [d]}}]\n"
+    "judges: [{name: j, provider: mock}]\nglobals: {conversation_assertions: [{type: no_tool_errors}]}\n",
+    scenario="""
+    turns:
+      - {role: user, content: "{a}", perturbations: {a: [b]}, consent_overrides: {x: deny}}
+      - {role: r, persona: p, turns: 1}
+      - role: user
+        parts: [{type: image, media: {data: x, mime_type: y}}]
+        chaos: {tool_failures: [{tool: look_up, mode: error, probability: 0.5}]}
+        assertions: [{type: tools_called, params: {tools: [look_up]}, when: {any_tool_called: true}}]
+    tool_policy: {max_rounds: 3, blocklist: [a]}
+    variables: {a: b}
+    """,
+    prompt="task_type: help\nsystem_template: '{{a}}'\nvariables: [{name: a}]\nvalidators: [{type: length, params: {max: 3}}]",
+)
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_no_arena_however_odd_raises(data):
+    files = dict(FULL)
+    name = data.draw(st.sampled_from([name for name in files if not name.startswith("tools/")]))
+    (document, *_more), _problems = parse_documents("x.yaml", files[name], number_keys=True)
+    value = copy.deepcopy(document.value)
+    *way, last = data.draw(st.sampled_from([*places(value)]))
+    holder = value
+    for key in way:
+        holder = holder[key]
+    holder[last] = data.draw(ODD)
+    files[name] = json.dumps(value)
+    reader = Reader(KINDS)
+    add_contents(reader, files, None)
+    assert all(problem.source for problem in reader.loaded().problems)
+
+
+def test_the_file_of_a_scenario_brings_its_arena_and_no_other_scenario(tmp_path):
+    files = arena_files("tools: [{file: tools/look_up.tool.yaml}]\n", answers="defaultResponse: Hi")
+    listed = "scenarios: [{file: scenarios/one.scenario.yaml}, {file: scenarios/two.yaml}]"
+    files["config.arena.yaml"] = files["config.arena.yaml"].replace(
+        "scenarios: [{file: scenarios/one.scenario.yaml}]", listed
+    )
+    files["scenarios/two.yaml"] = files["scenarios/one.scenario.yaml"].replace("name: one", "name: two")
+    found = read(put(tmp_path, files) / "scenarios" / "two.yaml")
+    assert (told(found), [*own(found)]) == ([], ["two"])
+    assert [tool.name for tool in found.tools] == ["look_up"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from toolcrib.errors import did_you_mean
-from toolcrib.loading.promptkit import policies, prompts, providers, responses, talk
+from toolcrib.loading.promptkit import judgements, policies, prompts, providers, responses, talk
 from toolcrib.loading.promptkit.library import Library
 from toolcrib.loading.promptkit.providers import Choice, Chosen, Provider
 from toolcrib.loading.promptkit.responses import Course, Mocked
@@ -131,7 +131,7 @@ class _Conversation:
             *scenario.part("conversation_assertions").each(),
             *spec.part("globals", "conversation_assertions").each(),
         ]
-        listed = [talk.assertion(node, of_turn=False) for node in whole]
+        listed = self._assertions(whole, of_turn=False)
         scripted = self._chosen.scripted
         guards = prompts.guardrails(prompt, self._library) if prompt else []
         parts = {
@@ -155,7 +155,7 @@ class _Conversation:
 
     def _turn(self, said: talk.Said) -> Made:
         node = said.node
-        listed = [talk.assertion(each, of_turn=True) for each in node.part("assertions").each()]
+        listed = self._assertions(node.part("assertions").each(), of_turn=True)
         client = talk.consent(node, self._problems) if node.part("consent_overrides") else None
         parts = {
             "user": said.text,
@@ -163,6 +163,10 @@ class _Conversation:
             "assertions": made_list(node.part("assertions"), listed) if listed else None,
         }
         return made_object(node, parts)
+
+    def _assertions(self, nodes: Iterable[Node], *, of_turn: bool) -> list[Made]:
+        made_of = (judgements.assertion(node, self._problems, of_turn=of_turn) for node in nodes)
+        return [each for each in made_of if each is not None]
 
     def _faults(self, index: int, said: talk.Said, course: Course | None) -> list[Made]:
         return list(talk.faults(said.node, index, course, self._problems))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -103,7 +104,15 @@ def join_arena(document: Document, where: Home) -> Joined:
         NamedFile(key_of(where.files, path), path, source, at, where)
         for path, source, at in (arena.tool_files if where.tools else ())
     ]
-    return Joined(drafts, arena.scenarios, files, problems)
+    scenarios = [
+        each for each in arena.scenarios if where.only in ("", each.source) or _same(each.source, where.only)
+    ]
+    return Joined(drafts, scenarios, files, problems)
+
+
+def _same(file: str, other: str) -> bool:
+    """Whether two names are of one file."""
+    return os.path.realpath(file) == os.path.realpath(other)
 
 
 def tools_of(document: Document, files: Files | None) -> tuple[list[Document], list[Problem]]:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from toolcrib.errors import Problem, did_you_mean
-from toolcrib.loading.assertions import ALIASES, SPEAKING
 from toolcrib.loading.promptkit.library import Library
 from toolcrib.loading.promptkit.responses import Course, Mocked
 from toolcrib.loading.promptkit.written import Made, Node, made, made_list, made_object
@@ -142,40 +141,6 @@ def consent(turn: Node, problems: list[Problem]) -> Made | None:
             hint = did_you_mean(node.text, _CONSENT) or f"write one of: {', '.join(_CONSENT)}"
             problems.append(node.problem("not_allowed", f"`{node.text}` is no answer to a consent", hint))
     return made_object(overrides, parts) if parts else None
-
-
-def assertion(node: Node, *, of_turn: bool) -> Made:
-    """What must be true. One of a turn that looks at calls sees the whole conversation so far, as in PromptKit."""
-    kind, params, when = node.part("type"), node.part("params"), node.part("when")
-    message = node.part("message")
-    given = dict(params.value or {})
-    within = params.part("message")
-    if within:
-        given.pop("message")
-        message = message if message.text else within
-    scope = of_turn and "scope" not in given and _of_calls(kind.text, given)
-    threshold = node.part("pass_threshold")
-    return made_object(
-        node,
-        {
-            "type": made(kind.text, kind),
-            "params": made(given, params) if given else None,
-            "message": made(message.text, message) if message.text else None,
-            "when": made({key: value for key, value in when.value.items() if value}, when)
-            if when.value
-            else None,
-            "scope": made("conversation", node) if scope else None,
-            "pass_threshold": made(threshold.value, threshold) if threshold else None,
-        },
-    )
-
-
-def _of_calls(kind: str, params: Mapping[str, JSON]) -> bool:
-    """Whether an assertion looks at calls, and not at what was said."""
-    alias = ALIASES.get(kind)
-    own = alias.kind if alias is not None else kind
-    held = params.get("eval_type")
-    return _of_calls(held, {}) if isinstance(held, str) else own not in SPEAKING
 
 
 def faults(turn: Node, number: int, course: Course | None, problems: list[Problem]) -> Iterator[Made]:

@@ -6,6 +6,8 @@ import asyncio
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from toolcrib import Executors, Outcome, Runtime
 from toolcrib.index.plain import from_plain, to_plain
@@ -479,3 +481,57 @@ def test_a_reload_keeps_the_tools_of_one_that_breaks(tmp_path):
     report = asyncio.run(runtime.reload())
     assert answer(runtime, "get_weather", {"city": "Oslo"}).value == {"city": "Oslo"}
     assert [pack.name for pack in runtime.packs] == ["weather-desk"]
+
+
+JUNK = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.sampled_from(["", "x", "{{x}}", "{{fragment:a}}", "a.b c"]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["a", "type", "name"]), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+def paths(value, path=()):
+    yield path
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in parts:
+        yield from paths(item, (*path, key))
+
+
+def put_in(value, path, item):
+    if not path:
+        return item
+    copied = value.copy()
+    copied[path[0]] = put_in(value[path[0]], path[1:], item)
+    return copied
+
+
+EVERYTHING = prompt(
+    tool_policy={"tool_choice": "auto", "blocklist": ["ping"]},
+    parameters={"temperature": 1},
+    validators=[{"type": "max_length", "params": {"max": 3}, "enabled": True}],
+    variables=[
+        {"name": "role", "type": "string", "required": False, "default": "a", "validation": {"enum": ["a"]}}
+    ],
+    evals=[],
+) | {"fragments": {"a": "{{role}}"}, "metadata": {}}
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_whatever_stands_anywhere_nothing_breaks(data):
+    """Any part may be anything: the pack and its good tools are read, and each problem has a place."""
+    place = data.draw(st.sampled_from([*paths(EVERYTHING)][1:]))
+    loaded = read(put_in(EVERYTHING, place, data.draw(JUNK)))
+    assert all(problem.line for problem in loaded.problems)
+    if place[0] not in {"prompts", "tools", "template_engine"}:
+        assert len(loaded.packs) == 1
+    if place[0] != "tools":
+        assert {tool.name for tool in loaded.tools} == {"get_weather", "ping"}
+    for pack in loaded.packs:
+        assert from_plain(to_plain(pack.prompts)) == pack.prompts

@@ -177,7 +177,7 @@ class PromptTurning:
         own["type"] = _TYPES.get(kind, "string") if isinstance(kind, str) else "string"
         if own["type"] != kind:
             rest["type"] = kind
-            if kind not in _TYPES:
+            if not isinstance(kind, str) or kind not in _TYPES:
                 message = f"`{clipped(str(kind))}` is no type of JSON; `string` is read"
                 self._turning.tell("wrong_value", message, f"{place}/type", severity="warning")
         for key, item in said.items():

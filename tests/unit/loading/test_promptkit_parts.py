@@ -577,3 +577,10 @@ def test_assertions_that_promptkit_alone_has_are_left_out(tmp_path):
         ("unknown_key", "one.scenario.yaml", 13),
         ("no_counterpart", "one.scenario.yaml", 14),
     ]
+
+
+def test_a_local_server_is_reached_as_openai_is(tmp_path):
+    files = arena_files(provider="type: ollama\nmodel: llama\nbase_url: http://localhost:11434/")
+    del files["mock-responses.yaml"]
+    told_of = agent_of(read(put(tmp_path, files)))
+    assert (told_of["provider"], told_of["base_url"]) == ("openai", "http://localhost:11434/v1")

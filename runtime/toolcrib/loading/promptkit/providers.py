@@ -21,6 +21,9 @@ _MODELS: Final[Mapping[str, str]] = {
 }
 """Type of a provider -> ours. Those that speak as OpenAI does are reached by their address."""
 
+_WITHOUT_VERSION: Final = ("ollama", "vllm")
+"""Types whose addresses are those of the server, and not of its API."""
+
 _OF_ROLES: Final = frozenset({"", "llm", "chat", "text"})
 """Roles of providers that answer texts and calls; others make speech, pictures or vectors."""
 
@@ -222,10 +225,12 @@ def of_model(chosen: Chosen) -> dict[str, Made | None]:
         return {}
     spec = provider.spec
     model, address = spec.part("model"), spec.part("base_url")
+    where = address.text.rstrip("/")
+    where += "/v1" if where and provider.type in _WITHOUT_VERSION and not where.endswith("/v1") else ""
     return {
         "provider": made(_MODELS[provider.type], spec.part("type")),
         "model": made(model.text, model) if model.text else None,
-        "base_url": made(address.text, address) if address.text else None,
+        "base_url": made(where, address) if where else None,
     }
 
 

@@ -5,6 +5,7 @@ The tools that are live in PromptKit's example call loopback servers with the sh
 
 from __future__ import annotations
 
+import shutil
 from contextlib import asynccontextmanager
 
 import pytest
@@ -190,3 +191,30 @@ async def test_without_the_network_a_live_example_fails_and_says_so(shared_data)
         report = await run_scenario(runtime, scenario)
     assert not report.passed
     assert row(report) == ["-tools_called -tool_result_matches", "content_matches", ""]
+
+
+async def test_an_agent_that_misbehaves_is_found_out(shared_data, tmp_path):
+    folder = shutil.copytree(shared_data / "promptkit-examples" / "resilience-testing", tmp_path / "example")
+    mocks = folder / "mock-responses.yaml"
+    text = mocks.read_text(encoding="utf-8")
+    for told, instead in (("30 days", "a shit month"), ('name: "search_faq"', 'name: "lookup_order"')):
+        assert told in text
+        text = text.replace(told, instead)
+    mocks.write_text(text, encoding="utf-8")
+    async with opened(folder) as runtime:
+        rows = {
+            scenario.name: row(await run_scenario(runtime, runs_of(scenario)[0]))
+            for scenario in runtime.scenarios
+            if scenario.name in {"statistical-trials", "tool-pattern-validation"}
+        }
+    assert rows == {
+        "statistical-trials": [
+            "min_length -content_includes content_excludes -guardrail_triggered",
+            "~cost_budget",
+        ],
+        "tool-pattern-validation": [
+            "tools_called tools_not_called tool_calls_with_args",
+            "-tools_called content_includes",
+            "-tool_call_sequence -tool_no_repeat -tool_anti_pattern -tool_call_count -no_tool_errors",
+        ],
+    }

@@ -127,11 +127,7 @@ class _Conversation:
         sources = [scenario.part("tool_policy"), *([prompt.spec.part("tool_policy")] if prompt else [])]
         self._problems += policies.enforced(sources)
         policy = policies.policy(sources, prompt.allowed if prompt else None)
-        whole = [
-            *scenario.part("conversation_assertions").each(),
-            *spec.part("globals", "conversation_assertions").each(),
-        ]
-        listed = self._assertions(whole, of_turn=False)
+        listed = self._whole()
         scripted = self._chosen.scripted
         guards = prompts.guardrails(prompt, self._library) if prompt else []
         parts = {
@@ -152,6 +148,12 @@ class _Conversation:
             "assertions": made_list(scenario.part("conversation_assertions"), listed) if listed else None,
         }
         return made_object(scenario, parts)
+
+    def _whole(self) -> list[Made]:
+        """What must be true of the whole conversation: by the scenario, then by the arena."""
+        own = self._scenario.part("conversation_assertions").each()
+        common = self._setting.spec.part("globals", "conversation_assertions").each()
+        return self._assertions([*own, *common], of_turn=False)
 
     def _turn(self, said: talk.Said) -> Made:
         node = said.node

@@ -600,7 +600,7 @@ class CallContext(NamedTuple):
 
     Attributes:
         session: Memory of mocks, counters, clock and seed.
-        correlation: Ties calls of several systems together.
+        correlation: Ties calls of several systems together; of a call of a conversation its id there.
         user: On whose behalf.
         caller: Which agent, face or program.
         grants: Permissions that were given for these calls.

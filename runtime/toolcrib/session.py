@@ -200,6 +200,11 @@ class Session:
         return self._shelf.registry
 
     @property
+    def correlation(self) -> str:
+        """What ties its calls to those of other systems, where a call says nothing of its own."""
+        return self._context.correlation
+
+    @property
     def world(self) -> World:
         """What the modes may reach."""
         return self._runtime.world
@@ -230,6 +235,7 @@ class Session:
         trace: Mapping[str, str] = NOTHING,
         grants: AbstractSet[str] = NO_GRANTS,
         client: Client | None = None,
+        correlation: str = "",
     ) -> Coroutine[Any, Any, Result]:
         """Call a tool: `await session.call(...)`.
 
@@ -241,25 +247,44 @@ class Session:
             trace: Trace headers to pass on (W3C trace context).
             grants: Permissions that were given for this call.
             client: Fulfils the call if its tool is in mode `client`; the session's unless given.
+            correlation: Ties the call to what it is called elsewhere, such as its id in a conversation; the
+                session's unless given. Executors, clients and observers see it in the call's context.
 
         Raises:
             ClosedRuntime: The runtime was closed.
             ConfigurationError: `name` is no text, or `client` no function.
             asyncio.CancelledError: The caller's task was cancelled.
         """
-        if trace is NOTHING and grants is NO_GRANTS and client is None:  # almost every call
+        if (
+            trace is NOTHING and grants is NO_GRANTS and client is None and not correlation
+        ):  # almost every call
             return self._call(name, arguments, self._context)
-        return self._call(name, arguments, self._context_with(trace, grants, client))
+        return self._call(name, arguments, self._context_with(trace, grants, client, correlation))
 
     def _context_with(
-        self, trace: Mapping[str, str], grants: AbstractSet[str], client: Client | None
+        self,
+        trace: Mapping[str, str] = NOTHING,
+        grants: AbstractSet[str] = NO_GRANTS,
+        client: Client | None = None,
+        correlation: str = "",
     ) -> CallContext:
         context = self._context
-        mine = context.client if client is None else _checked(client)
-        return context._replace(trace=trace, grants=context.grants.union(grants), client=mine)
+        return context._replace(
+            trace=trace,
+            grants=context.grants.union(grants),
+            client=context.client if client is None else _checked(client),
+            correlation=correlation or context.correlation,
+        )
 
-    def call_at_once(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result | None:
+    def call_at_once(
+        self, name: str, arguments: Mapping[str, JSON] | None = None, *, correlation: str = ""
+    ) -> Result | None:
         """`call` without an event loop, for a call that never waits; None, and no call, for one that may.
+
+        Args:
+            name: Name of the tool.
+            arguments: JSON values by name; None is the empty object.
+            correlation: Ties the call to what it is called elsewhere; the session's unless given.
 
         Raises:
             ClosedRuntime: The runtime was closed.
@@ -269,8 +294,9 @@ class Session:
         chain = self._chain(_name(name))
         if self._runtime.awaited(name) if chain is None else chain.direct is None:
             return None
+        context = self._context_with(correlation=correlation) if correlation else self._context
         try:
-            self._call(name, arguments, self._context).send(None)
+            self._call(name, arguments, context).send(None)
         except StopIteration as ended:
             result: Result = ended.value
             return result
@@ -292,6 +318,7 @@ class Session:
         trace: Mapping[str, str] = NOTHING,
         grants: AbstractSet[str] = NO_GRANTS,
         client: Client | None = None,
+        correlation: str = "",
     ) -> AsyncIterator[Progress | Partial | Result]:
         """Call a tool and watch it: what arrives before the result, then exactly one Result.
 
@@ -303,11 +330,13 @@ class Session:
             trace: Trace headers to pass on (W3C trace context).
             grants: Permissions that were given for this call.
             client: Fulfils the call if its tool is in mode `client`; the session's unless given.
+            correlation: Ties the call to what it is called elsewhere; the session's unless given.
         """
         import asyncio  # noqa: PLC0415 -- a call that never waits needs none of it
 
         arrived: asyncio.Queue[Progress | Partial | None] = asyncio.Queue()
-        context = self._context_with(trace, grants, client)._replace(emit=arrived.put_nowait)
+        context = self._context_with(trace, grants, client, correlation)
+        context = context._replace(emit=arrived.put_nowait)
         task = asyncio.ensure_future(self._call(name, arguments, context))
         task.add_done_callback(lambda _task: arrived.put_nowait(None))
         try:

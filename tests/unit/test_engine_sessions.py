@@ -295,3 +295,15 @@ def test_cancelling_the_caller_cancels_the_executor_and_raises():
 
     assert run(cancel()).outcome is Outcome.NOT_FOUND
     assert len(ended) == 1
+
+
+async def test_a_call_may_say_itself_what_it_is_tied_to():
+    seen = []
+    runtime = runtime_of(COUNTING, observer=lambda event: seen.append(event.call.context.correlation))
+    session = runtime.session(correlation="request-7")
+    await session.call("tool", {}, correlation="call_1")
+    async for _ in session.stream("tool", {}, correlation="call_2"):
+        pass
+    await session.call("tool", {})
+    assert (seen[::2], seen[1::2]) == (["call_1", "call_2", "request-7"],) * 2
+    assert session.correlation == "request-7"

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class CallStarted(NamedTuple):
-    """A call passed the door of the runtime. `call.arguments` are as the caller gave them."""
+    """A call passed the door of the runtime. `call.arguments` are as the caller gave them.
+
+    `call.context.correlation` ties it to what it is called elsewhere: of a conversation's call it is the id there.
+    """
 
     call: Call
 

@@ -110,7 +110,7 @@ class Caller:
         if grants or client is not None or call.name == self._reader.tool.name:
             return False
         begun = self._begun(call)
-        result = self._session.call_at_once(call.name, call.arguments)
+        result = self._session.call_at_once(call.name, call.arguments, correlation=call.id)
         if result is None:
             return False
         tell(begun)
@@ -136,7 +136,9 @@ class Caller:
         if call.name == self._reader.tool.name:
             return await self._reader.call(call.arguments or {}, spilled)
         client = self._client if client is None else client
-        return await self._session.call(call.name, call.arguments, grants=grants, client=client)
+        return await self._session.call(
+            call.name, call.arguments, grants=grants, client=client, correlation=call.id
+        )
 
     def _begun(self, call: ToolCall) -> Begun:
         tool = self._session.registry.get(call.name)

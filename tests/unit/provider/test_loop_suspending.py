@@ -288,3 +288,30 @@ def test_another_process_goes_on(root: Path):
     assert (ended.stop, ended.text) == (Stop.ANSWERED, "Done.")
     assert ends(ended) == [OK, OK]
     check_whole(ended)
+
+
+async def test_a_call_has_one_id_wherever_it_is_told():
+    """In the conversation, for whoever fulfils it, in events and in layers; the runtime's own id is another one."""
+    asked, seen = [], []
+
+    async def client(call):
+        asked.append(call.id)
+        return call.defer()
+
+    async def layer(call, call_next):
+        seen.append((call.tool.name, call.context.correlation))
+        return await call_next(call)
+
+    runtime = runtime_of(CLIENT, executors=BOTH, observer=seen.append, middleware=[layer])
+    session = runtime.session(correlation="request-7", client=client)
+    answer = asks("locate", "plain", "locate")
+    suspended = await ProviderMiddleware(Model(answer), session, FREE, Config()).run("where am I?")
+    assert asked == [pending.id for pending in suspended.pending] == ["call_1", "call_3"]
+    layered = [item for item in seen if type(item) is tuple]
+    assert sorted(layered) == [("locate", "call_1"), ("locate", "call_3"), ("plain", "call_2")]
+    told = [item.call.context.correlation for item in seen if hasattr(item, "call")]
+    assert sorted(told) == ["call_1", "call_1", "call_2", "call_2", "call_3", "call_3"]
+
+    asked.clear()
+    await session.call("locate", {})
+    assert asked[0].startswith(session.id), "a call of its own has no id but the runtime's"

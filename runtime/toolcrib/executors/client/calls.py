@@ -40,8 +40,12 @@ class ClientCall(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Names the call; unique within the runtime."""
-        return self.call.id
+        """Names the call: its id in the conversation where it is part of one, as in `Pending.id`.
+
+        That is the `correlation` it was made with; where it has none of its own, the id that the runtime gave it.
+        """
+        context = self.call.context
+        return self.call.id if context.correlation == context.session.correlation else context.correlation
 
     @property
     def context(self) -> CallContext:

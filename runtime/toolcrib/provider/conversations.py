@@ -181,6 +181,8 @@ class Conversation(NamedTuple):
         model: The model that answered last.
         seen: How many of the messages the loop has seen, so that its sink has them; those behind are new.
         place: How far the timeline is.
+        failure: What the provider failed with, where `stop` is `provider_failed`: `{code, message, hint, retryable,
+            details}`, where `details` are facts such as `status` and `retry_after` (seconds). Else empty.
     """
 
     messages: tuple[Message, ...] = ()
@@ -195,6 +197,7 @@ class Conversation(NamedTuple):
     model: str = ""
     seen: int = 0
     place: Place = Place()
+    failure: Mapping[str, JSON] = NOTHING
 
     @property
     def text(self) -> str:
@@ -227,6 +230,7 @@ class Conversation(NamedTuple):
             "model": self.model,
             "seen": self.seen,
             "place": self.place.as_json(),
+            "failure": dict(self.failure),
         }
 
     @classmethod
@@ -250,6 +254,7 @@ class Conversation(NamedTuple):
                 model=value["model"],
                 seen=value["seen"],
                 place=Place.parse(value["place"]),
+                failure=dict(value["failure"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             message = f"this is no conversation: {type(error).__name__}: {error}"

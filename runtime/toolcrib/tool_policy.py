@@ -69,9 +69,12 @@ def check_policy(policy: ToolPolicy, tools: Collection[str] | None = None) -> li
         tools: The names of all tools, of which its globs should fit some; None where nobody knows them.
     """
     problems = [*_check_values(policy)]
-    if problems or tools is None:
+    if problems:
         return problems
-    return [*_check_names(policy, tools), *_check_choice(policy, tools)]
+    if tools is not None:
+        problems = [*_check_names(policy, tools), *_check_choice(policy, tools)]
+    known = _plain_names(policy) if tools is None else tools
+    return [*problems, *_check_groups(policy), *_check_order(policy, known), *_check_forced(policy, known)]
 
 
 _GLOBS = ("allow", "deny", "ask", "polling", "stop_on_tool")
@@ -135,14 +138,21 @@ def _check_names(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem
     for pointer, glob in _named(policy):
         if glob != "*" and glob not in tools and not any(fnmatchcase(name, glob) for name in tools):
             near = did_you_mean(glob.strip("*?"), tools)
-            plain = not any(mark in glob for mark in "*?[")
+            plain = _is_plain(glob)
             yield Problem(
                 code="unknown_tool" if plain else "idle_glob",
                 message=f"there is no tool `{glob}`" if plain else f"`{glob}` fits no tool",
                 pointer=pointer,
                 hint=near or "write the name of a tool, or a glob over names",
-                severity="error" if plain else "warning",  # what is not there may come, or be forbidden for good
+                severity="error"
+                if plain
+                else "warning",  # what is not there may come, or be forbidden for good
             )
+
+
+def _is_plain(glob: str) -> bool:
+    """Whether a glob is a name."""
+    return not any(mark in glob for mark in "*?[")
 
 
 def _named(policy: ToolPolicy) -> Iterator[tuple[str, str]]:
@@ -178,6 +188,113 @@ def _check_choice(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Proble
         yield Problem(code="wrong_value", message=message, pointer="/tool_choice", hint=hint)
 
 
+def _plain_names(policy: ToolPolicy) -> Collection[str]:
+    """The tools that a policy itself names."""
+    return {glob for _pointer, glob in _named(policy) if _is_plain(glob)} | {policy.tool_choice} - {*CHOICES}
+
+
+def _check_groups(policy: ToolPolicy) -> Iterator[Problem]:
+    """Groups of which no member shuts out another."""
+    for number, group in enumerate(policy.exclusive):
+        if len(group) < 2:
+            message = "a group of fewer than two globs excludes nothing"
+            hint = "name what its tools exclude, or leave the group out"
+            yield _contradiction(message, f"/exclusive/{number}", hint)
+        for place, glob in enumerate(group):
+            if glob in group[:place]:
+                message = f"`{glob}` is in this group already, and a tool does not exclude itself"
+                yield _contradiction(message, f"/exclusive/{number}/{place}", "leave it out")
+
+
+def _check_order(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem]:
+    """Tools that wait for what can never be."""
+    free = _callable(policy, tools)
+    for glob, needs in policy.requires_before.items():
+        waiting = [tool for tool in tools if tool not in free and fnmatchcase(tool, glob)]
+        waiting = [tool for tool in waiting if _may_ever(policy, tool)]
+        for number, need in enumerate(needs):
+            stuck = next((tool for tool in waiting if not _met(policy, tool, need, tools, free)), None)
+            if stuck is not None:
+                message = f"`{stuck}` may be called only after `{need}` ended well, which can never be"
+                hint = _why_never(policy, stuck, [tool for tool in tools if fnmatchcase(tool, need)])
+                yield _contradiction(message, f"/requires_before/{glob}/{number}", hint)
+
+
+def _callable(policy: ToolPolicy, tools: Collection[str]) -> set[str]:
+    """The tools that can be called at some time: those that wait for nothing, those that wait for them, and so on."""
+    waiting = {tool for tool in tools if _may_ever(policy, tool)}
+    free: set[str] = set()
+    while True:
+        more = {
+            tool
+            for tool in waiting
+            if all(_met(policy, tool, need, tools, free) for need in needs_of(policy, tool))
+        }
+        if not more:
+            return free
+        free |= more
+        waiting -= more
+
+
+def _may_ever(policy: ToolPolicy, tool: str) -> bool:
+    """Whether a tool may be called at all, whatever was called before."""
+    most = [policy.max_calls, policy.max_calls_per_turn, policy.max_calls_per_minute]
+    most += [n for glob, n in policy.max_calls_per_tool.items() if fnmatchcase(tool, glob)][:1]
+    return allows(policy, tool) and 0 not in most
+
+
+def _met(policy: ToolPolicy, tool: str, need: str, tools: Collection[str], free: Collection[str]) -> bool:
+    """Whether something that a tool needs can have been called; what fits no tool is told as that."""
+    fitting = [other for other in tools if fnmatchcase(other, need)]
+    return not fitting or any(other in free and not _exclude(policy, tool, other) for other in fitting)
+
+
+def _exclude(policy: ToolPolicy, one: str, other: str) -> bool:
+    places = [(_place(one, group), _place(other, group)) for group in policy.exclusive]
+    return any(None not in pair and pair[0] != pair[1] for pair in places)
+
+
+def _place(tool: str, group: Collection[str]) -> int | None:
+    return next((place for place, glob in enumerate(group) if fnmatchcase(tool, glob)), None)
+
+
+def _why_never(policy: ToolPolicy, tool: str, needed: Collection[str]) -> str:
+    """What could be changed about a tool that waits for ever."""
+    if not any(_may_ever(policy, other) for other in needed):
+        return "let it be called, or don't require it"
+    if any(_exclude(policy, tool, other) for other in needed):
+        return "one excludes the other: take one of them out of the group"
+    if tool in needed:
+        return f"`{tool}` itself fits on both sides: name the tools that must wait, without it"
+    return "it waits for this one in turn, or for what is never called: break the circle"
+
+
+def _check_forced(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem]:
+    """A tool that must be called first, and can't be."""
+    choice = policy.tool_choice
+    if choice in CHOICES or choice not in tools or not allows(policy, choice):
+        return
+    if not _may_ever(policy, choice):
+        message = f"`{choice}` must be called first, and may have no calls"
+        yield _contradiction(message, "/tool_choice", "let it be called, or choose another")
+    needs = needs_of(policy, choice)
+    if needs:
+        before = " and ".join(f"`{need}`" for need in needs)
+        message = f"`{choice}` must be called first, and may be called only after {before}"
+        yield _contradiction(message, "/tool_choice", "choose what comes first, or don't require it")
+
+
+def _contradiction(message: str, pointer: str, hint: str) -> Problem:
+    return Problem(code="contradiction", message=message, pointer=pointer, hint=hint)
+
+
+def needs_of(policy: ToolPolicy, tool: str) -> tuple[str, ...]:
+    """Globs, of each of which a tool must have been called well before this one."""
+    return tuple(
+        need for glob, needs in policy.requires_before.items() if fnmatchcase(tool, glob) for need in needs
+    )
+
+
 def allows(policy: ToolPolicy, tool: str) -> bool:
     """Whether a tool is offered, and may be called."""
     return _fits(tool, policy.allow) and not _fits(tool, policy.deny)
@@ -207,11 +324,7 @@ def without_idle(policy: ToolPolicy, tools: Collection[str]) -> ToolPolicy:
     """The policy without globs that fit no tool and so say nothing; loading has told of them."""
 
     def idle(glob: str) -> bool:
-        return (
-            any(mark in glob for mark in "*?[")
-            and glob != "*"
-            and not any(fnmatchcase(tool, glob) for tool in tools)
-        )
+        return not _is_plain(glob) and glob != "*" and not any(fnmatchcase(tool, glob) for tool in tools)
 
     kept: dict[str, Any] = {
         key: tuple(glob for glob in getattr(policy, key) if not idle(glob)) for key in _GLOBS

@@ -16,7 +16,7 @@ from toolcrib.model import JSON, Outcome, Result
 from toolcrib.provider.conversations import CallRecord, Stop
 from toolcrib.provider.messages import ToolCall
 from toolcrib.text import canonical
-from toolcrib.tool_policy import ToolPolicy, allows
+from toolcrib.tool_policy import ToolPolicy, allows, needs_of
 
 T = TypeVar("T")
 
@@ -84,12 +84,7 @@ class Rulebook:
             polls=_fits(tool, policy.polling),
             stops=_fits(tool, policy.stop_on_tool),
             most=_first(tool, policy.max_calls_per_tool),
-            before=tuple(
-                need
-                for glob, needs in policy.requires_before.items()
-                if fnmatchcase(tool, glob)
-                for need in needs
-            ),
+            before=needs_of(policy, tool),
             places=tuple(
                 (group, place)
                 for group, globs in enumerate(policy.exclusive)

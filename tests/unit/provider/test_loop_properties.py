@@ -28,6 +28,7 @@ from toolcrib.provider import (
     ToolPolicy,
     View,
 )
+from toolcrib.tool_policy import check_policy
 
 NAMES = ("get_order", "refund_order", "replace_order", "slow", "slower", "failing", "lying")
 
@@ -88,7 +89,7 @@ policies = st.builds(
     requires_before=st.just({}) | st.just({"refund_order": ("get_order",)}),
     exclusive=st.just(()) | st.just((("refund_order", "replace_order"),)),
     cooldown=st.just({}) | st.just({"*": 3.0}),
-)
+).filter(lambda policy: not check_policy(policy, NAMES))
 
 
 def fail(_request: Any) -> list[Delta]:

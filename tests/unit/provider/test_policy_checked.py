@@ -53,10 +53,53 @@ def test_a_policy_of_nothing_is_fine():
         ({"max_calls_per_tool": {"slow": -1}}, ("out_of_range", "/max_calls_per_tool/slow")),
         ({"cooldown": {"slow": math.inf}}, ("out_of_range", "/cooldown/slow")),
         ({"max_cost": math.nan}, ("out_of_range", "/max_cost")),
+        ({"requires_before": {"slow": ("slow",)}}, ("contradiction", "/requires_before/slow/0")),
+        ({"requires_before": {"*": ("slow",)}}, ("contradiction", "/requires_before/*/0")),
+        (
+            {"requires_before": {"slow": ("get_order",)}, "deny": ("get_*",)},
+            ("contradiction", "/requires_before/slow/0"),
+        ),
+        (
+            {"requires_before": {"slow": ("get_order",)}, "max_calls_per_tool": {"get_*": 0}},
+            ("contradiction", "/requires_before/slow/0"),
+        ),
+        (
+            {"requires_before": {"slow": ("get_order",)}, "exclusive": (("slow", "get_*"),)},
+            ("contradiction", "/requires_before/slow/0"),
+        ),
+        (
+            {"tool_choice": "slow", "requires_before": {"slow": ("get_order",)}},
+            ("contradiction", "/tool_choice"),
+        ),
+        ({"tool_choice": "slow", "max_calls_per_tool": {"slow": 0}}, ("contradiction", "/tool_choice")),
+        ({"tool_choice": "slow", "max_calls": 0}, ("contradiction", "/tool_choice")),
+        ({"exclusive": (("slow",),)}, ("contradiction", "/exclusive/0")),
+        ({"exclusive": (("slow", "get_*", "slow"),)}, ("contradiction", "/exclusive/0/2")),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(fields, expected):
     assert faults(**fields) == [expected]
+
+
+def test_tools_that_wait_for_each_other_are_told_of_each():
+    circle = {"slow": ("get_order",), "get_order": ("refund_order",), "refund_order": ("slow",)}
+    expected = [("contradiction", f"/requires_before/{name}/0") for name in circle]
+    assert faults(requires_before=circle) == expected
+    assert faults(None, requires_before=circle) == expected
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"requires_before": {"slow": ("*_order",)}, "deny": ("get_order",)},
+        {"requires_before": {"slow": ("get_order",), "refund_order": ("slow",)}},
+        {"requires_before": {"slow": ("slow",)}, "deny": ("slow",)},
+        {"requires_before": {"slow": ("get_order",)}, "max_calls": 0},
+        {"tool_choice": "get_order", "max_calls_per_tool": {"get_*": 1, "*": 0}},
+    ],
+)
+def test_what_can_hold_is_no_contradiction(fields):
+    assert faults(**fields) == []
 
 
 def test_globs_are_not_judged_where_nobody_knows_the_tools():

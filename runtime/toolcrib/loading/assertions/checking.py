@@ -140,10 +140,10 @@ class Checker:
         found: dict[str, Any] = {key: params[key] for key in _BESIDE if key in params}
         for key in found.keys() & entry.keys():
             message = f"`{key}` stands here and beside `params`"
-            self._refuse("wrong_combination", message, f"{pointer}/params/{key}", "leave one of them out")
+            self._add_fault("wrong_combination", message, f"{pointer}/params/{key}", "leave one of them out")
         known = self._form["properties"]
         for key in found.keys() - known.keys():
-            self._refuse("unknown_key", f"`{key}` is no key here", f"{pointer}/params/{key}")
+            self._add_fault("unknown_key", f"`{key}` is no key here", f"{pointer}/params/{key}")
         form = {"type": "object", "properties": {key: known[key] for key in found.keys() & known.keys()}}
         self._fits(form, found, f"{pointer}/params")
         return {**found, **entry}
@@ -159,7 +159,9 @@ class Checker:
                 did_you_mean(name, known)
                 or f"the types are {', '.join(f'`{each}`' for each in sorted(known))}"
             )
-            self._refuse("unknown_assertion", f"`{name}` is no type of assertion", f"{pointer}/{key}", hint)
+            self._add_fault(
+                "unknown_assertion", f"`{name}` is no type of assertion", f"{pointer}/{key}", hint
+            )
             return alias, {}
         place = f"{pointer}/{holder}"
         schema = kinds()[alias.kind]
@@ -184,7 +186,7 @@ class Checker:
             key = written if written in schema["properties"] else spellings.get(written, written)
             if key in settled:
                 message = f"`{written}` and `{spelt[key]}` are one"
-                self._refuse("wrong_combination", message, f"{place}/{written}", "leave one of them out")
+                self._add_fault("wrong_combination", message, f"{place}/{written}", "leave one of them out")
                 continue
             single = isinstance(value, str) and is_list(schema, key)
             settled[key], spelt[key] = ([value] if single else value), written
@@ -208,7 +210,7 @@ class Checker:
             problem = told(fault)
             self._problems.append(problem._replace(pointer=pointer + problem.pointer))
 
-    def _refuse(self, code: str, message: str, pointer: str, hint: str = "") -> None:
+    def _add_fault(self, code: str, message: str, pointer: str, hint: str = "") -> None:
         self._problems.append(Problem(code=code, message=message, pointer=pointer, hint=hint))
 
 

@@ -42,10 +42,10 @@ class Turned(NamedTuple):
     fault: Fault | None = None
 
 
-class _Refused(Exception):
+class _NotTogether(Exception):
     """A text that can't be put together."""
 
-    def __init__(self, code: str, message: str, hint: str = "") -> None:
+    def __init__(self, *, code: str, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.fault = Fault(code, message, hint)
 
@@ -90,7 +90,7 @@ class Templates:
         made = _Made()
         try:
             self._walk(text, declared, made, ())
-        except _Refused as refused:
+        except _NotTogether as refused:
             return Turned("", tuple(made.names), refused.fault)
         return Turned("".join(made.parts), tuple(made.names))
 
@@ -110,15 +110,21 @@ class Templates:
     def _fragment(self, name: str, within: tuple[str, ...], made: _Made) -> str:
         if name in within:
             circle = " -> ".join([*within[within.index(name) :], name])
-            raise _Refused("endless_fragment", f"fragments lead back to themselves: {circle}")
+            raise _NotTogether(
+                code="endless_fragment", message=f"fragments lead back to themselves: {circle}"
+            )
         if name not in self._fragments:
             those = ", ".join(f"`{each}`" for each in self._fragments)
             known = f"the fragments are: {those}" if those else "write it under `fragments`"
             hint = did_you_mean(name, self._fragments) or known
-            raise _Refused("unknown_fragment", f"there is no fragment `{clipped(name)}`", hint)
+            raise _NotTogether(
+                code="unknown_fragment", message=f"there is no fragment `{clipped(name)}`", hint=hint
+            )
         made.fragments += 1
         if made.fragments > _MOST_FRAGMENTS:
-            raise _Refused("too_large", f"more than {_MOST_FRAGMENTS:,} fragments come together in one text")
+            raise _NotTogether(
+                code="too_large", message=f"more than {_MOST_FRAGMENTS:,} fragments come together in one text"
+            )
         self.used.add(name)
         return self._fragments[name]
 
@@ -141,7 +147,9 @@ class _Made:
         self.parts.append(str(as_written(text)))
         self._length += len(self.parts[-1])
         if self._length > LONGEST:
-            raise _Refused("too_large", f"with its fragments the text has more than {LONGEST:,} characters")
+            raise _NotTogether(
+                code="too_large", message=f"with its fragments the text has more than {LONGEST:,} characters"
+            )
 
     def add_place(self, name: str) -> None:
         """Add a place in which a variable stands."""

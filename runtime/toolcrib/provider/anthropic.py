@@ -31,6 +31,7 @@ from toolcrib.provider.translating import (
     settings_of,
     text_of,
     wire_id,
+    wire_name,
 )
 from toolcrib.provider.wire import Answer, Service
 
@@ -119,7 +120,7 @@ def _tools(request: Request) -> list[dict[str, JSON]]:
     tools = [dict(tool.definition) for tool in offered(request)]
     if tools or not request.aware:
         return tools
-    names = dict.fromkeys(call.alias or call.name for message in request.messages for call in message.calls)
+    names = dict.fromkeys(wire_name(call) for message in request.messages for call in message.calls)
     return [{"name": name, "input_schema": {"type": "object"}} for name in names]
 
 
@@ -166,8 +167,8 @@ def _blocks(part: Part) -> Iterator[JSON]:
     elif isinstance(part, Reasoning):
         yield from _thought(part)
     elif isinstance(part, ToolCall):
-        name = part.alias or part.name
-        yield {"type": "tool_use", "id": wire_id(part.id), "name": name, "input": arguments_of(part)}
+        named = {"type": "tool_use", "id": wire_id(part.id), "name": wire_name(part)}
+        yield {**named, "input": arguments_of(part)}
     elif isinstance(part, ToolResult):
         yield _result(part)
     else:

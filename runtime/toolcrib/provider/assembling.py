@@ -85,6 +85,8 @@ class Assembler:
 
     def _add_call(self, delta: CallDelta) -> Iterator[Delta]:
         written, sound = _as_text(delta.arguments)
+        if not (delta.id.isascii() and delta.name.isascii()):
+            delta = delta._replace(id=whole_characters(delta.id), name=whole_characters(delta.name))
         call = self._call_of(delta, written)
         if call is None:
             yield from self._close_prose()

@@ -30,6 +30,7 @@ from toolcrib.provider.translating import (
     settings_of,
     text_of,
     wire_id,
+    wire_name,
     written_arguments,
 )
 from toolcrib.provider.wire import Answer, Service
@@ -126,7 +127,7 @@ class OpenAIChat(ServedModel):
                 {
                     "id": wire_id(call.id),
                     "type": "function",
-                    "function": {"name": call.alias or call.name, "arguments": written_arguments(call)},
+                    "function": {"name": wire_name(call), "arguments": written_arguments(call)},
                 }
                 for call in message.calls
             ]

@@ -32,6 +32,7 @@ from toolcrib.provider.translating import (
     settings_of,
     text_of,
     wire_id,
+    wire_name,
     written_arguments,
 )
 from toolcrib.provider.wire import Answer
@@ -125,7 +126,7 @@ def _item(part: Part, *, stored: bool) -> Iterator[JSON]:
         yield {
             "type": "function_call",
             "call_id": wire_id(part.id),
-            "name": part.alias or part.name,
+            "name": wire_name(part),
             "arguments": written_arguments(part),
         }
     elif isinstance(part, ToolResult):

@@ -20,14 +20,29 @@ IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 PDF: Final = "application/pdf"
 
-_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_TAKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NOT_TAKEN: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def wire_id(identity: str) -> str:
     """The id of a call as every service takes it: one that has other characters, or too many, gets a digest."""
-    if _ID.fullmatch(identity):
-        return identity
-    return "call_" + hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return identity if _TAKEN.fullmatch(identity) else f"call_{_digest(identity)[:32]}"
+
+
+def wire_name(call: ToolCall) -> str:
+    """The name in a call as every service takes it: as the model knows it, where that can be one.
+
+    A model writes names that nobody has declared, and a service refuses whatever has such a name in it. Other
+    characters are underscores there, and a digest keeps different names apart.
+    """
+    name = call.alias or call.name
+    if _TAKEN.fullmatch(name):
+        return name
+    return f"{_NOT_TAKEN.sub('_', name)[:47] or 'unnamed'}_{_digest(name)[:16]}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def arguments_of(call: ToolCall) -> dict[str, JSON]:

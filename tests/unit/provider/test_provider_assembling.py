@@ -164,6 +164,12 @@ def test_halves_of_characters_wait_for_each_other() -> None:
     )
 
 
+def test_half_characters_in_names_and_ids_are_none() -> None:
+    (made,) = assembled(CallDelta(0, "a\udc00", "get\ud800", "{}"))
+    assert (made.id, made.name) == ("a\ufffd", "get\ufffd")
+    assert given_on(CallDelta(0, "a\udc00", "get\ud800")) == [CallDelta(0, "a\ufffd", "get\ufffd")]
+
+
 def test_what_is_new_is_given_on() -> None:
     deltas = [
         TextDelta(""),

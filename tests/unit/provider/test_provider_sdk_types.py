@@ -130,6 +130,30 @@ def test_declarations_are_what_the_services_take(name: str, dialect: str, option
         assert schema["type"] == "object"
 
 
+def names_in(value: Any) -> list[str]:
+    """Every name in what is sent."""
+    if isinstance(value, dict):
+        own = [value["name"]] if "name" in value else []
+        return own + [name for each in value.values() for name in names_in(each)]
+    return [name for each in value for name in names_in(each)] if isinstance(value, list) else []
+
+
+@pytest.mark.parametrize("name", list(REQUESTS))
+def test_names_that_a_model_made_up_are_sent_as_services_take_them(name: str) -> None:
+    odd = ["get", "functions.get", "functions get", "", "\ud800", "ü" * 200, "x" * 65]
+    called = Message("assistant", tuple(ToolCall(f"c{i}", each, {}, "") for i, each in enumerate(odd)))
+    told = [
+        Message("tool", (ToolResult(call.id, call.name, Outcome.NOT_FOUND, "no"),)) for call in called.calls
+    ]
+    provider: Any = open_provider(name, model="m-1")
+    body = provider.body(Request((user("hi"), called, *told), aware=True))
+    sent = names_in(body["input" if name == "openai_responses" else "messages"])
+    assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", each) for each in sent)
+    assert sent[:2] == ["get", "functions_get_457b3dab2c334bb1"]
+    assert len(set(sent)) == len(odd)
+    assert names_in(body.get("tools", [])) in ([], sent)
+
+
 @pytest.mark.parametrize("name", list(REQUESTS))
 def test_the_vendors_types_refuse_what_is_wrong(name: str) -> None:
     body = open_provider(name, model="m-1").body(request(name, name))  # type: ignore[attr-defined]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from toolcrib.model import JSON, Content
@@ -64,16 +64,20 @@ class OpenAIChat(ServedModel):
         strict: Declare tools so that the model is held to their schemas.
         reasoning_field: Where the service wants back what the model thought: the field's name in the assistant's
             messages, such as `reasoning_content`. It gets nothing back unless this is given.
+        images: Whether the model takes images; it is told of them instead where it does not.
         **options: As `ServedModel` takes them.
     """
 
     SERVICE = OPENAI
     PATH = "/chat/completions"
 
-    def __init__(self, *, strict: bool = False, reasoning_field: str = "", **options: Any) -> None:
+    def __init__(
+        self, *, strict: bool = False, reasoning_field: str = "", images: bool = True, **options: Any
+    ) -> None:
         super().__init__(**options)
         self.dialect = "openai_strict" if strict else "openai"
         self._reasoning_field = reasoning_field
+        self._images = images
 
     def body(self, request: Request) -> dict[str, JSON]:
         """The request as it is sent."""
@@ -89,7 +93,7 @@ class OpenAIChat(ServedModel):
                 body["tool_choice"] = {"type": "function", "function": {"name": request.tool_choice}}
             if not request.parallel:
                 body["parallel_tool_calls"] = False
-        body["messages"] = [each for message in request.messages for each in self._messages(message)]
+        body["messages"] = list(self._messages(request.messages))
         return body
 
     def read_whole(self, value: dict[str, Any], answer: Answer) -> Iterator[Delta]:
@@ -105,17 +109,46 @@ class OpenAIChat(ServedModel):
         """What reads an answer that comes as events."""
         return _Reader(answer)
 
-    def _messages(self, message: Message) -> Iterator[JSON]:
-        if message.role == "tool":
-            for part in message.parts:
-                if isinstance(part, ToolResult):
-                    yield {"role": "tool", "tool_call_id": wire_id(part.id), "content": part.text}
-        elif message.role == "assistant":
-            yield self._assistant(message)
-        elif message.role == "system":
-            yield {"role": "system", "content": message.text}
-        else:
-            yield {"role": "user", "content": _content(message)}
+    def _messages(self, messages: Iterable[Message]) -> Iterator[JSON]:
+        """All messages. What is not text in the results of a round is shown by the user behind the last of them."""
+        shown: list[JSON] = []
+        for message in messages:
+            if message.role == "tool":
+                for result in message.results:
+                    yield {"role": "tool", "tool_call_id": wire_id(result.id), "content": result.text}
+                    shown += self._shown(result)
+                continue
+            if shown:
+                yield {"role": "user", "content": shown}
+                shown = []
+            yield self._message(message)
+        if shown:
+            yield {"role": "user", "content": shown}
+
+    def _message(self, message: Message) -> JSON:
+        if message.role == "assistant":
+            return self._assistant(message)
+        if message.role == "system":
+            return {"role": "system", "content": message.text}
+        return {"role": "user", "content": self._content(message)}
+
+    def _shown(self, result: ToolResult) -> list[JSON]:
+        """The images of a result, which a message of a tool can't have; its text says what else there is."""
+        parts = [part for part in map(self._part, result.content) if object_of(part)["type"] == "image_url"]
+        which = f"From the result of `{result.name}` ({wire_id(result.id)}):"
+        return [{"type": "text", "text": which}, *parts] if parts else []
+
+    def _content(self, message: Message) -> JSON:
+        """A user's message: a text where it is only that."""
+        if all(isinstance(part, Text) for part in message.parts) and len(message.parts) == 1:
+            return message.text
+        return [self._part(part) for part in message.parts if isinstance(part, Text | Content)]
+
+    def _part(self, part: Text | Content) -> JSON:
+        told = _part(part)
+        if self._images or isinstance(part, Text) or object_of(told)["type"] != "image_url":
+            return told
+        return {"type": "text", "text": described(part)}
 
     def _assistant(self, message: Message) -> JSON:
         told: dict[str, JSON] = {"role": "assistant", "content": message.text or None}
@@ -134,13 +167,6 @@ class OpenAIChat(ServedModel):
         elif not message.text:
             told["content"] = ""
         return told
-
-
-def _content(message: Message) -> JSON:
-    """A user's message: a text where it is only that."""
-    if all(isinstance(part, Text) for part in message.parts) and len(message.parts) == 1:
-        return message.text
-    return [_part(part) for part in message.parts if isinstance(part, Text | Content)]
 
 
 def _part(part: Text | Content) -> JSON:
@@ -183,7 +209,7 @@ class _End:
         if refusal := text_of(said.get("refusal")):
             self._refused = True
             yield TextDelta(refusal)
-        for position, call in enumerate(objects_of(said.get("tool_calls"))):
+        for position, call in enumerate(_calls(said)):
             self._called = True
             index, function = call.get("index"), object_of(call.get("function"))
             arguments = function.get("arguments")
@@ -222,6 +248,12 @@ class _Reader:
             self._reason = choice.get("finish_reason") or self._reason
         if self._reason:
             self.finish = self._end.finish(self._reason)
+
+
+def _calls(said: dict[str, Any]) -> list[dict[str, Any]]:
+    """The calls of a message; some compatible services still write its only one as `function_call`."""
+    alone = object_of(said.get("function_call"))
+    return objects_of(said.get("tool_calls")) or ([{"function": alone}] if alone else [])
 
 
 def _joined(content: Any) -> str:

@@ -122,6 +122,33 @@ def test_what_a_user_shows() -> None:
     ]
 
 
+def test_images_of_results_are_shown_behind_the_round() -> None:
+    image = Content("image", data="aGk=", mime_type="image/png")
+    sound = Content("audio", data="aGk=", mime_type="audio/wav")
+    said = (
+        user("Draw."),
+        Message("assistant", (ToolCall("a", "draw", {}, ""), ToolCall("b", "sing", {}, ""))),
+        Message("tool", (ToolResult("a", "draw", Outcome.OK, "[image image/png]", (image, image)),)),
+        Message("tool", (ToolResult("b", "sing", Outcome.OK, "[audio audio/wav]", (sound,)),)),
+    )
+    results = [
+        {"role": "tool", "tool_call_id": "a", "content": "[image image/png]"},
+        {"role": "tool", "tool_call_id": "b", "content": "[audio audio/wav]"},
+    ]
+    address = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    which = {"type": "text", "text": "From the result of `draw` (a):"}
+    shown = [*results, {"role": "user", "content": [which, address, address]}]
+    assert messages(*said)[2:] == shown
+    answered = Message("assistant", (Text("There."),))
+    assert messages(*said, answered)[2:] == [*shown, {"role": "assistant", "content": "There."}]
+    blind: Any = open_provider("openai", model="m-1", images=False)
+    assert blind.body(Request(said))["messages"][2:] == results
+    assert blind.body(Request((user("hi", image),)))["messages"][0]["content"] == [
+        {"type": "text", "text": "hi"},
+        {"type": "text", "text": "[image image/png]"},
+    ]
+
+
 def test_ids_that_no_service_takes_are_replaced_the_same_in_both_places() -> None:
     odd = "call 1/ü" * 20
     sent = messages(
@@ -226,6 +253,21 @@ async def test_a_whole_answer() -> None:
             ToolCall("b", "get", {"x": 1}, '{"x":1}'),
             ToolCall("c", "get", {}, ""),
         )
+
+
+async def test_a_call_as_it_was_written_once() -> None:
+    call = {"name": "get", "arguments": '{"x": 1}'}
+    whole = {"message": {"content": None, "function_call": call}, "finish_reason": "function_call"}
+    async with speaking("openai", answering_json({"choices": [whole]})) as (provider, _):
+        assert (await message(provider)).parts == (ToolCall("", "get", {"x": 1}, '{"x": 1}'),)
+        assert (await said(provider))[-1].reason == "tool_calls"
+    pieces = [{"name": "get", "arguments": ""}, {"arguments": '{"x"'}, {"arguments": ": 1}"}]
+    told = [choice(function_call=piece) for piece in pieces]
+    async with speaking("openai", events(*told, choice("function_call"), "[DONE]")) as (provider, _):
+        assert (await message(provider)).parts == (ToolCall("", "get", {"x": 1}, '{"x": 1}'),)
+    both = {"message": {"function_call": call, "tool_calls": [{"id": "a", "function": call}]}}
+    async with speaking("openai", answering_json({"choices": [both]})) as (provider, _):
+        assert [each.id for each in (await message(provider)).calls] == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,11 @@ def _facts(pack: Pack) -> Iterator[tuple[str, str]]:
     yield from ((key, value) for key, value in facts.items() if value)
     for toolset in pack.toolsets:
         yield "toolset", f"{toolset.name}: {', '.join(toolset.tools)}"
+    for prompt in pack.prompts.values():
+        yield (
+            "prompt",
+            f"{prompt.name}: {first_sentence(prompt.description) or prompt.title or ', '.join(prompt.tools)}",
+        )
 
 
 def _needs(pack: Pack) -> Iterator[tuple[str, str]]:
@@ -196,6 +201,10 @@ def _document(parcel: Parcel) -> dict[str, Any]:
         "toolsets": {
             toolset.name: {"description": toolset.description, "tools": list(toolset.tools)}
             for toolset in (pack.toolsets if pack is not None else ())
+        },
+        "prompts": {
+            prompt.name: {"description": prompt.description, "tools": list(prompt.tools)}
+            for prompt in (pack.prompts.values() if pack is not None else ())
         },
         "defaults": dict(pack.defaults) if pack is not None else {},
         "tools": [

@@ -13,7 +13,7 @@ from toolcrib.cli.checkup import Checkup
 from toolcrib.cli.printing import table
 from toolcrib.clock import format_duration
 from toolcrib.loading.documents import read_documents
-from toolcrib.loading.files import SUFFIXES, pack_file
+from toolcrib.loading.files import PACK_FILES, SUFFIXES, pack_file
 from toolcrib.loading.limits import said_of
 from toolcrib.loading.namespaces import SEPARATOR
 from toolcrib.loading.packs import Pack
@@ -189,7 +189,11 @@ def _places_of(name: str, checkup: Checkup) -> Iterator[dict[str, str]]:
     """The documents of that name which were not read, and why not."""
     root = checkup.project.root if checkup.project is not None else "."
     ignored = {os.path.realpath(path) for path in checkup.stock.ignored}
-    packs = {os.path.realpath(Path(pack.origin.source).parent): pack for pack in checkup.stock.packs}
+    packs = {
+        os.path.realpath(Path(pack.origin.source).parent): pack
+        for pack in checkup.stock.packs
+        if Path(pack.origin.source).name in PACK_FILES  # a PromptPack holds no other files
+    }
     for path in _files(root, checkup.stock.sources):
         for document in read_documents(path, str(path))[0]:
             said = document.value

@@ -21,6 +21,7 @@ licence: MIT
 namespace: acme
 requires: {toolcrib: ">=0.1"}
 toolsets: {small: [get_*]}
+prompts: {helper: {system: Help., description: Helps. A lot., tools: [get_it]}, other: {system: Hi.}}
 defaults: {timeout: 5s}
 """
 
@@ -113,6 +114,8 @@ def test_inspect_shows_an_archive_without_unpacking_it(built, toolcrib):
         ["namespace", "acme"],
         ["requires", "toolcrib >=0.1"],
         ["toolset", "small: get_*"],
+        ["prompt", "helper: Helps."],
+        ["prompt", "other: *"],
         ["defaults", "timeout 5s"],
         ["acme__get_it", "mock, exec  Gets it."],
         ["one"],
@@ -133,6 +136,10 @@ def test_inspect_of_a_folder_shows_what_build_would_write(built, document):
     ]
     assert folder["requires"] == {"toolcrib": ">=0.1"}
     assert folder["toolsets"] == {"small": {"description": "", "tools": ["get_*"]}}
+    assert folder["prompts"] == {
+        "helper": {"description": "Helps. A lot.", "tools": ["get_it"]},
+        "other": {"description": "", "tools": ["*"]},
+    }
     assert folder["files"]["data/a.json"] == 8
 
 

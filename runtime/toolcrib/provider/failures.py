@@ -76,8 +76,6 @@ def said_in(value: Any) -> str:
     return value if isinstance(value, str) else "" if value in ({}, None) else json.dumps(value)
 
 
-def hint_of(code: str, variable: str, seconds: int | None) -> str:
-    """The way out: the variable that holds the key, or the seconds to wait."""
-    if code == "key_refused":
-        return f"see to the key in `{variable}`"
+def hint_of(seconds: int | None) -> str:
+    """The way out, where the service says how long to wait."""
     return f"retry after {format_duration(seconds)}" if seconds else ""

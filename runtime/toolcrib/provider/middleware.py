@@ -78,8 +78,6 @@ class ProviderMiddleware:
         self._reader = Reader(name, config.result_limit, session.clock)
         self._caller = Caller(session, config.client, policy.max_parallel, self._reader)
         self._terms = Terms(self._rulebook, config.prices, config.result_limit, name, config.settings)
-        if getattr(provider, "world", ...) is None:
-            provider.world = session.world  # type: ignore[attr-defined] # it has one, and wants it
 
     async def run(
         self,
@@ -160,6 +158,7 @@ class ProviderMiddleware:
             yield event
         hearing = turn.hearing()
         try:
+            request = request._replace(world=self._session.world)
             async with _closing(self._provider.respond(request)) as deltas:
                 async for delta in deltas:
                     for event in hearing.hear(delta):

@@ -9,6 +9,7 @@ from toolcrib.errors import ToolcribError
 from toolcrib.interop.declaring import Declaration
 from toolcrib.model import JSON, NOTHING
 from toolcrib.provider.messages import Message
+from toolcrib.world import World
 
 
 class Request(NamedTuple):
@@ -22,6 +23,7 @@ class Request(NamedTuple):
         streaming: Whether what comes should come as it is made.
         settings: The provider's own: `temperature`, `max_tokens` ...
         aware: Whether the conversation has calls, so that the form with tools is needed even where none is declared.
+        world: What may be reached and which secrets there are: that of the runtime whose tools are offered.
     """
 
     messages: tuple[Message, ...]
@@ -31,6 +33,7 @@ class Request(NamedTuple):
     streaming: bool = False
     settings: Mapping[str, JSON] = NOTHING
     aware: bool = False
+    world: World | None = None
 
 
 class TextDelta(NamedTuple):
@@ -97,8 +100,8 @@ class Provider(Protocol):
     """A model. One method is enough.
 
     More members may be there: `dialect`, the name of the form in which schemas are declared
-    (`interop.declaring.DIALECTS`; `plain` unless given); `world`, which is given what may be reached before the first
-    request; a coroutine function `aclose`.
+    (`interop.declaring.DIALECTS`; `plain` unless given); `world`, what may be reached in place of `Request.world`,
+    which tells that the provider reaches out; a coroutine function `aclose`.
     """
 
     def respond(self, request: Request, /) -> AsyncIterator[Delta]:

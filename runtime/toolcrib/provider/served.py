@@ -42,8 +42,8 @@ class ServedModel(ABC):
     Args:
         model: The model's name.
         base_url: Where the service is; its own address unless given.
-        api_key: Its key; the one in the environment unless given.
-        world: What may be reached; the loop gives that of its runtime unless given.
+        api_key: Its key; the one in the environment unless given. `${VAR}` is looked up; empty for none.
+        world: What may be reached; that of each request unless given.
         clock: Passes the time between attempts.
         headers: Further headers of every request; `${VAR}` in a value is looked up.
         timeout: Seconds for which nothing may come.
@@ -51,6 +51,7 @@ class ServedModel(ABC):
 
     Attributes:
         dialect: The form in which tools are declared.
+        world: What may be reached; None for that of each request.
 
     Raises:
         ConfigurationError: No model is named, or the address or a header is none.
@@ -88,16 +89,7 @@ class ServedModel(ABC):
             timeout=timeout,
             attempts=attempts,
         )
-        self._wire.world = world
-
-    @property
-    def world(self) -> World | None:
-        """What may be reached; None until somebody says so."""
-        return self._wire.world
-
-    @world.setter
-    def world(self, world: World | None) -> None:
-        self._wire.world = world
+        self.world = world
 
     async def respond(self, request: Request, /) -> AsyncIterator[Delta]:
         """Answer a request.
@@ -106,7 +98,9 @@ class ServedModel(ABC):
             ProviderError: There is no answer, or it breaks off.
             ConfigurationError: A setting can't be one.
         """
-        answer = await self._wire.ask(self.PATH, self.body(request))
+        world = self.world or request.world
+        wire = self._wire if world is None else self._wire.within(world)
+        answer = await wire.ask(self.PATH, self.body(request))
         try:
             if not answer.streams:
                 for delta in self.read_whole(await answer.whole(), answer):

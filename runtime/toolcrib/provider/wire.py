@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from toolcrib import __version__
 from toolcrib.clock import RealClock
@@ -34,6 +36,7 @@ from toolcrib.provider.failures import (
     said_in,
 )
 from toolcrib.provider.requests import ProviderError
+from toolcrib.secrets import is_secret_name
 from toolcrib.text import compact
 from toolcrib.vault import MissingSecret, Variable, Vault, pieces_of
 from toolcrib.world import World, normal_origin
@@ -49,6 +52,9 @@ LONGEST_WAIT: Final = 60.0
 
 BACKOFF: Final = (0.5, 8.0)
 """Seconds before the second attempt, which then double, and their bound."""
+
+_KEY: Final = re.compile(r"(?i)(key|sig|signature|auth|code)$")
+"""Names in the query of an address whose values are secret, besides those that are so everywhere."""
 
 _GRACE: Final = 0.25
 _LONGEST_MESSAGE: Final = 1000
@@ -80,7 +86,7 @@ class Wire:
     Args:
         service: The service.
         base_url: Where it is instead.
-        api_key: The key, instead of the one in the environment.
+        api_key: The key, instead of the one in the environment; `${VAR}` is looked up. Empty for none.
         clock: Passes the time between attempts.
         headers: Further headers of every request; `${VAR}` in a value is looked up.
         timeout: Seconds for which nothing may come.
@@ -88,7 +94,7 @@ class Wire:
 
     Raises:
         ConfigurationError: `invalid_base_url`, or something that no header can be.
-        ExpressionError: A look-up in a header is written wrong.
+        ExpressionError: A look-up in a header or the key is written wrong.
     """
 
     def __init__(
@@ -102,15 +108,22 @@ class Wire:
         timeout: float = 600.0,
         attempts: int = 3,
     ) -> None:
-        self.world: World | None = None
+        self.world = World.ordinary()
         self._service = service
         self._at = _address_of(base_url or service.base_url)
         self._api_key = api_key
+        pieces_of(api_key or "")
         self._clock: Clock = RealClock() if clock is None else clock
         self._headers = _checked(headers)
         self._timeout = timeout
         self._attempts = attempts
         self._pools: list[tuple[World, PerLoop[Streamer]]] = []
+
+    def within(self, world: World) -> Wire:
+        """The same in another world; connections are those of both."""
+        wire = copy(self)
+        wire.world = world
+        return wire
 
     async def ask(self, path: str, body: Mapping[str, JSON]) -> Answer:
         """The beginning of the service's answer, which has to be closed.
@@ -120,8 +133,7 @@ class Wire:
         """
         from tenacity import AsyncRetrying, retry_if_exception  # noqa: PLC0415 -- most processes ask no model
 
-        world = self.world = World.ordinary() if self.world is None else self.world
-        request = self._request(world, path, body)
+        request = self._request(path, body)
         attempts = AsyncRetrying(
             sleep=self._clock.sleep,
             retry=retry_if_exception(_may_pass),
@@ -130,7 +142,7 @@ class Wire:
             reraise=True,
         )
         try:
-            streamer = await self._pool(world).get()
+            streamer = await self._pool().get()
         except HTTPError as error:
             raise self.failed(error) from None
         with self.outside():  # also between attempts: nobody's virtual time makes a service ready
@@ -161,8 +173,7 @@ class Wire:
     ) -> ProviderError:
         """An error that names the service; secrets are masked."""
         told = f"{self._service.name} ({self._at.origin}): {message}"
-        if self.world is not None:
-            told = self.world.vault.hide_in_text(told)  # before it is cut: half a secret is not known again
+        told = self.world.vault.hide_in_text(told)  # before it is cut: half a secret is not known again
         return ProviderError(
             told[:_LONGEST_MESSAGE], code=code, hint=hint, retryable=retryable, details=details
         )
@@ -171,7 +182,8 @@ class Wire:
         """For the time of the block, something waits on the service."""
         return self._clock.outside()
 
-    def _request(self, world: World, path: str, body: Mapping[str, JSON]) -> Request:
+    def _request(self, path: str, body: Mapping[str, JSON]) -> Request:
+        world = self.world
         scheme, host, port = parse_origin(world.instead_of(self._at.origin))
         headers = {
             "content-type": "application/json",
@@ -181,7 +193,7 @@ class Wire:
             **self._service.headers,
         }
         try:
-            headers |= {name: world.vault.fill(value) for name, value in self._headers.items()}
+            headers |= self._further(world.vault)
             if self._service.key_header not in headers:
                 headers |= self._key(world.vault, local=is_loopback(host))
         except MissingSecret as error:
@@ -193,11 +205,24 @@ class Wire:
             "POST", scheme, host, port, self._at.target(path), tuple(headers.items()), self._bytes(body)
         )
 
+    def _further(self, vault: Vault) -> dict[str, str]:
+        """The further headers, filled in. What is secret in them and in the address may come back in an answer."""
+        filled = {name: vault.fill(value) for name, value in self._headers.items()}
+        for name, value in filled.items():
+            if is_secret_name(name):
+                for secret in (value, *value.split()[1:]):  # behind `Bearer`
+                    vault.register(secret)
+        for name, value in parse_qsl(self._at.query):
+            if is_secret_name(name) or _KEY.search(name):
+                vault.register(value)
+        return filled
+
     def _key(self, vault: Vault, *, local: bool) -> dict[str, str]:
         service = self._service
         if self._api_key is not None:
-            vault.register(self._api_key)
-            return {service.key_header: service.key_scheme + self._api_key}
+            key = vault.fill(self._api_key)
+            vault.register(key)
+            return {service.key_header: service.key_scheme + key} if key else {}
         variable = Variable("env", service.variable, "" if local else None, f"${{{service.variable}}}")
         try:
             key = vault.look_up(variable)
@@ -225,8 +250,9 @@ class Wire:
         finally:
             await incoming.aclose()
 
-    def _pool(self, world: World) -> PerLoop[Streamer]:
+    def _pool(self) -> PerLoop[Streamer]:
         """Connections that the guard of this world dials."""
+        world = self.world
         found = next((pool for of, pool in self._pools if of.guard is world.guard), None)
         if found is None:
             found = PerLoop(lambda: Streamer(world.guard))
@@ -252,10 +278,18 @@ class Wire:
         return self.error(
             f"answered {status}: {message}",
             code=code,
-            hint=hint_of(code, self._service.variable, told),
+            hint=self._way_to_key() if code == "key_refused" else hint_of(told),
             retryable=OPINIONS.get(incoming.header("x-should-retry"), retryable),
             details=details,
         )
+
+    def _way_to_key(self) -> str:
+        header, key = self._service.key_header, self._api_key
+        if header in self._headers:
+            return f"see to the header `{header}`"
+        if key == "":
+            return "no key was sent; write `api_key: ${MY_KEY}` beside `base_url`, and set that variable"
+        return f"see to {f'the key in `{self._service.variable}`' if key is None else 'its `api_key`'}"
 
     def _wait(self, state: RetryCallState) -> float:
         """What the service asks for, or a time that doubles, of which a part is random, so that callers spread out."""

@@ -401,17 +401,11 @@ async def test_a_default_session_is_used_or_the_one_that_is_given():
     assert conversation.calls[0].value == 1
 
 
-async def test_a_provider_that_reaches_out_is_given_the_world():
-    class Reaching(Model):
-        world = None
-
-    model = Reaching()
-    runtime = runtime_of(TOOLS)
-    ProviderMiddleware(model, runtime)
-    assert model.world is runtime.world
-    model.world = mine = object()
-    ProviderMiddleware(model, runtime.session())
-    assert model.world is mine
+async def test_each_runtime_asks_a_model_within_its_own_world():
+    model = Model()
+    for runtime in (runtime_of(TOOLS), runtime_of(TOOLS)):
+        await talk(model, tools=runtime)
+        assert model.requests[-1].world is runtime.world
 
 
 async def test_an_unknown_dialect_is_refused_with_the_near_ones():

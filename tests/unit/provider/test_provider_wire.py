@@ -267,6 +267,47 @@ async def test_the_guard_decides_what_is_reached() -> None:
             await said(provider)
 
 
+async def test_one_provider_asks_within_the_world_of_each_request() -> None:
+    async with serving(failing(401, KEY)) as server:
+        provider: Any = open_provider("openai", model="m", base_url=server.origin, attempts=1)
+        open_world = World(Guard([f"127.0.0.1:{server.port}"]), Vault({"OPENAI_API_KEY": KEY}))
+        told = []
+        for world in (World(Guard(), Vault({})), open_world, None, open_world):
+            with pytest.raises(ProviderError) as raised:
+                await said(provider, ASKED._replace(world=world))
+            told.append((raised.value.code, KEY in raised.value.message))
+        await provider.aclose()
+    refused, asked = ("address_refused", False), ("key_refused", False)
+    assert told == [refused, asked, refused, asked]
+
+
+@pytest.mark.parametrize(
+    ("options", "query"),
+    [
+        ({"headers": {"Authorization": f"Bearer {KEY}"}}, ""),
+        ({"headers": {"X-Goog-Api-Key": KEY}}, ""),
+        ({"api_key": "${MINE}"}, ""),
+        ({}, f"?api-key={KEY}"),
+        ({}, f"?key={KEY}"),
+    ],
+)
+async def test_whatever_a_server_echoes_a_secret_is_shown_nowhere(options: Any, query: str) -> None:
+    async def echo(_reader: Any, writer: Any, head: Any) -> None:
+        told = f'{{"error": {{"message": "seen: {KEY} {head.target}"}}}}'.encode()
+        writer.write(b"HTTP/1.1 401 No\r\nContent-Length: %d\r\n\r\n%s" % (len(told), told))
+
+    async with serving(echo) as server:
+        world = World(Guard([f"127.0.0.1:{server.port}"]), Vault({"MINE": KEY}))
+        given = {"model": "m", "base_url": f"{server.origin}/v1{query}", "world": world, "attempts": 1}
+        provider: Any = open_provider("openai", **{**given, **options})
+        with pytest.raises(ProviderError, match=r"seen: \*\*\*") as raised:
+            await said(provider)
+        await provider.aclose()
+    assert KEY not in str(raised.value) + repr(raised.value.details)
+    told = server.requests[0]
+    assert KEY in f"{told.target} {told.header('authorization')} {told.header('x-goog-api-key')}"
+
+
 async def test_a_project_may_put_another_service_in_its_place() -> None:
     async with serving(answering_json(HI)) as server:
         world = World.of([f"127.0.0.1:{server.port}"], {"https://api.openai.com": server.origin})

@@ -40,6 +40,7 @@ class Speaker(NamedTuple):
             provider=self.provider or agent.provider,
             model=self.model or ("" if other else agent.model),
             base_url=self.base_url or ("" if other else agent.base_url),
+            api_key=None if other or self.base_url else agent.api_key,
             permitted=bool(self.base_url),
         )
         return replace(scenario, agent=speaking, trials=self.trials or scenario.trials)

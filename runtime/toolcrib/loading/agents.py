@@ -114,6 +114,7 @@ class Agent:
         provider: `scripted`, `direct`, or the name of a provider of models.
         model: Which model; empty for the provider's choice.
         base_url: Where it is; empty for the provider's own address.
+        api_key: The provider's key, in which `${VAR}` is looked up; None for the one that goes without saying.
         permitted: Whether the address is the operator's, who may reach it, and not that of a document.
         settings: The provider's own: `temperature` ...
         prices: US dollars per million tokens: `input, output, cached, cache_writes`.
@@ -123,18 +124,20 @@ class Agent:
         policy: What it may do with tools.
         policy_keys: What of it the document says; the rest is that of the prompt, where there is one.
         client: Tool name -> how the caller fulfils it: `grant`, `deny`, `timeout`, `defer`, `{result: ...}`, `{error: ...}`.
-        judge: Who judges where a model must: `{provider, model, base_url, settings}`; empty for nobody.
+        judge: Who judges where a model must: `{provider, model, base_url, api_key, settings}`; empty for nobody.
         script: Replies that any turn may use.
         turns: What is said to it, in order.
         guardrails: What must be true of each answer, as written, besides the guardrails of the prompt.
         assertions: What must be true of the whole conversation.
         unused_turns: What it means that a reply was never used: `error`, `warn`, `ignore`.
+        unknown_tools: What it means that a tool is named which is not there: `error`, `warn`.
         pointer: Where it stands in the document.
     """
 
     provider: str = "scripted"
     model: str = ""
     base_url: str = ""
+    api_key: str | None = None
     permitted: bool = False
     settings: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     prices: Mapping[str, float] = field(default_factory=lambda: NOTHING)
@@ -150,14 +153,21 @@ class Agent:
     guardrails: tuple[Mapping[str, Any], ...] = ()
     assertions: tuple[Assertion, ...] = ()
     unused_turns: str = "error"
+    unknown_tools: str = "error"
     pointer: str = "/agent"
+
+    @property
+    def replies(self) -> Iterator[Reply]:
+        """The replies of all scripts, as written."""
+        for turn in self.turns:
+            yield from turn.script
+        yield from self.script
 
     @property
     def scripted_calls(self) -> Iterator[ScriptedCall]:
         """The calls of all scripts, as written."""
-        for script in (*(turn.script for turn in self.turns), self.script):
-            for reply in script:
-                yield from reply.calls
+        for reply in self.replies:
+            yield from reply.calls
 
     @property
     def _holders(self) -> tuple[Agent | Turn, ...]:
@@ -216,6 +226,7 @@ def parse_agent(entry: Mapping[str, Any], names: Names, problems: list[Problem])
     reader = _Reader({**names, **dict.fromkeys(SEEN)}, problems)
     place = "/agent"
     problems += _idle_variables(entry)
+    problems += _keys(entry)
     told = {key: entry[key] for key in _AS_WRITTEN if key in entry}
     return Agent(
         **told,
@@ -233,7 +244,12 @@ def parse_agent(entry: Mapping[str, Any], names: Names, problems: list[Problem])
     )
 
 
-_AS_WRITTEN = ("provider", "model", "base_url", "settings", "prices", "prompt", "judge", "unused_turns")
+_AS_WRITTEN = frozenset(
+    (
+        *("provider", "model", "base_url", "api_key", "settings", "prices", "prompt", "judge"),
+        *("unused_turns", "unknown_tools"),
+    )
+)
 """Keys of an agent whose values are those of the document."""
 
 
@@ -261,6 +277,22 @@ def _idle_variables(entry: Mapping[str, Any]) -> Iterator[Problem]:
     )
     hint = "leave them out, or let a `prompt` instruct the model"
     yield Problem(code="contradiction", message=message, pointer="/agent/variables", hint=hint)
+
+
+def _keys(entry: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is wrong with the keys of providers."""
+    for holder, pointer in ((entry, "/agent/api_key"), (entry.get("judge", {}), "/agent/judge/api_key")):
+        if "api_key" not in holder:
+            continue
+        from toolcrib.vault import check_variables  # noqa: PLC0415 -- most agents need no key
+
+        yield from check_variables(holder["api_key"], pointer)
+        if "${" not in holder["api_key"]:
+            message = "the key is written in the document, where everybody who reads it knows it"
+            hint = "put it into the environment and write `api_key: ${MY_KEY}`"
+            yield Problem(
+                code="literal_secret", message=message, pointer=pointer, hint=hint, severity="warning"
+            )
 
 
 def _policy(entry: Mapping[str, Any], problems: list[Problem]) -> ToolPolicy:

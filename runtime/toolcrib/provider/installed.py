@@ -12,6 +12,7 @@ from toolcrib.egress.hosts import place_of
 from toolcrib.errors import ConfigurationError, did_you_mean
 from toolcrib.http.messages import parse_origin
 from toolcrib.protocols import Clock
+from toolcrib.provider.addresses import address_of
 from toolcrib.provider.requests import Provider
 from toolcrib.world import World
 
@@ -27,6 +28,7 @@ def open_provider(
     api_key: str | None = None,
     world: World | None = None,
     clock: Clock | None = None,
+    trusted: bool = True,
     **options: Any,
 ) -> Provider:
     """A provider by its name.
@@ -36,10 +38,12 @@ def open_provider(
             distribution offers.
         model: The model's name.
         base_url: Where its service is, unless at its own address. The egress guard decides whether it may be reached.
-        api_key: Its key; unless given, the one in `OPENAI_API_KEY` or `ANTHROPIC_API_KEY`. A service on this machine
-            needs none.
-        world: What may be reached; the loop gives that of its runtime unless given.
+        api_key: Its key, in which `${VAR}` is looked up; empty for none. Unless given, the one in `OPENAI_API_KEY` or
+            `ANTHROPIC_API_KEY`. A service on this machine needs none.
+        world: What may be reached; in a loop that of its runtime unless given.
         clock: Passes the time between attempts; the machine's unless given.
+        trusted: Whether `base_url` may have the key of the environment. One of a document may not, unless it is the
+            provider's own or on this machine: who writes documents would get the key of who runs them.
         **options: The provider's own: `headers`, `timeout`, `attempts`, `strict` ...
 
     Raises:
@@ -47,10 +51,21 @@ def open_provider(
     """
     make = _BUILT_IN[name]() if name in _BUILT_IN else _offered(name)
     _check_options(name, make, options)
-    provider: Provider = make(
-        model=model, base_url=base_url, api_key=api_key, world=world, clock=clock, **options
-    )
+    if api_key is None and not (trusted or _is_at_home(make, base_url)):
+        api_key = ""
+    common = {"model": model, "base_url": base_url, "api_key": api_key, "world": world, "clock": clock}
+    provider: Provider = make(**common, **options)
     return provider
+
+
+def _is_at_home(make: Callable[..., Any], base_url: str) -> bool:
+    """Whether an address is the provider's own, or on this machine."""
+    if not base_url:
+        return True
+    origin = address_of(base_url).origin
+    service = getattr(make, "SERVICE", None)
+    own = service is not None and origin == address_of(service.base_url).origin
+    return own or is_loopback(parse_origin(origin)[1])
 
 
 def provider_names() -> list[str]:

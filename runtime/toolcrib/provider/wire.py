@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
 
 from toolcrib import __version__
 from toolcrib.clock import RealClock
@@ -24,6 +22,7 @@ from toolcrib.http.retry_after import seconds_to_wait
 from toolcrib.http.streaming import Incoming, Streamer
 from toolcrib.model import JSON, NOTHING
 from toolcrib.protocols import Clock
+from toolcrib.provider.addresses import address_of
 from toolcrib.provider.event_streams import EventStream, StreamEvent
 from toolcrib.provider.failures import (
     BY_KIND,
@@ -39,7 +38,7 @@ from toolcrib.provider.requests import ProviderError
 from toolcrib.secrets import is_secret_name
 from toolcrib.text import compact
 from toolcrib.vault import MissingSecret, Variable, Vault, pieces_of
-from toolcrib.world import World, normal_origin
+from toolcrib.world import World
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -52,9 +51,6 @@ LONGEST_WAIT: Final = 60.0
 
 BACKOFF: Final = (0.5, 8.0)
 """Seconds before the second attempt, which then double, and their bound."""
-
-_KEY: Final = re.compile(r"(?i)(key|sig|signature|auth|code)$")
-"""Names in the query of an address whose values are secret, besides those that are so everywhere."""
 
 _GRACE: Final = 0.25
 _LONGEST_MESSAGE: Final = 1000
@@ -110,7 +106,7 @@ class Wire:
     ) -> None:
         self.world = World.ordinary()
         self._service = service
-        self._at = _address_of(base_url or service.base_url)
+        self._at = address_of(base_url or service.base_url)
         self._api_key = api_key
         pieces_of(api_key or "")
         self._clock: Clock = RealClock() if clock is None else clock
@@ -212,9 +208,8 @@ class Wire:
             if is_secret_name(name):
                 for secret in (value, *value.split()[1:]):  # behind `Bearer`
                     vault.register(secret)
-        for name, value in parse_qsl(self._at.query):
-            if is_secret_name(name) or _KEY.search(name):
-                vault.register(value)
+        for secret in self._at.secrets():
+            vault.register(secret)
         return filled
 
     def _key(self, vault: Vault, *, local: bool) -> dict[str, str]:
@@ -400,33 +395,6 @@ class Answer:
         return self._wire.error(
             message, code=code, retryable=retryable, details={"type": kind} if kind else {}
         )
-
-
-class _Address(NamedTuple):
-    origin: str
-    path: str
-    query: str
-
-    def target(self, path: str) -> str:
-        return self.path + path + (f"?{self.query}" if self.query else "")
-
-
-def _address_of(base_url: str) -> _Address:
-    """Where a service is.
-
-    Raises:
-        ConfigurationError: The text is no address.
-    """
-    try:
-        parts = urlsplit(base_url)
-        origin = normal_origin(f"{parts.scheme}://{parts.netloc}")
-    except ValueError:
-        raise ConfigurationError(
-            "the `base_url` of the provider is no address",  # what is in it may be secret
-            code="invalid_base_url",
-            hint="write one such as `https://api.example.com/v1` or `http://127.0.0.1:4010/v1`",
-        ) from None
-    return _Address(origin, parts.path.rstrip("/"), parts.query)
 
 
 def _checked(headers: Mapping[str, str]) -> dict[str, str]:

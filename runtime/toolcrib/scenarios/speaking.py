@@ -128,16 +128,20 @@ def _playing(scenario: Scenario, agent: Agent, names: Names, *, speaks: bool) ->
 
 def _opened(runtime: Runtime, session: Session, _scenario: Scenario, agent: Agent, _names: Names) -> Provider:
     told = {"name": agent.provider, "model": agent.model, "base_url": agent.base_url}
-    return _open(runtime, session, told, permitted=agent.permitted)
+    return _open(runtime, session, {**told, "api_key": agent.api_key}, permitted=agent.permitted)
 
 
 def _open(
     runtime: Runtime, session: Session, told: Mapping[str, Any], *, permitted: bool = False
 ) -> Provider:
+    """A provider that reaches what a document may, unless its address is the operator's.
+
+    The key of the environment is never sent to an address of a document.
+    """
     from toolcrib.provider.installed import open_provider, reaching  # noqa: PLC0415 -- scripts need none of it
 
     world = reaching(runtime.world, told["base_url"]) if permitted else runtime.world
-    return open_provider(**told, world=world, clock=session.clock)
+    return open_provider(**told, world=world, clock=session.clock, trusted=permitted)
 
 
 _OWN: Mapping[str, Callable[[Runtime, Session, Scenario, Agent, Names], Provider]] = {
@@ -149,7 +153,7 @@ _OWN: Mapping[str, Callable[[Runtime, Session, Scenario, Agent, Names], Provider
 def _judge(runtime: Runtime, session: Session, agent: Agent) -> Provider | None:
     if not agent.judge:
         return None
-    told = {key: value for key, value in agent.judge.items() if key in {"model", "base_url"}}
+    told = {key: value for key, value in agent.judge.items() if key in {"model", "base_url", "api_key"}}
     provider = _open(runtime, session, {**told, "name": agent.judge["provider"]})
     settings = agent.judge.get("settings")
     return _Set(provider, settings) if settings else provider

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from http_servers import answering_json, serving
+from served_models import said, speaking
 from toolcrib.egress import Guard
 from toolcrib.errors import ConfigurationError
 from toolcrib.interop.declaring import DIALECTS
+from toolcrib.provider import ProviderError
 from toolcrib.provider.anthropic import Anthropic
 from toolcrib.provider.installed import open_provider, provider_names, reaching
 from toolcrib.provider.openai_chat import OpenAIChat
@@ -94,3 +97,53 @@ def test_what_distributions_offer(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_an_operator_names_may_be_reached(url: str, allowed: bool) -> None:
     world = World(Guard(), Vault({}))
     assert (reaching(world, url) is not world) == allowed
+
+
+KEY = "sk-canary-1234567890"
+
+
+@pytest.mark.parametrize(
+    ("url", "sent"),
+    [
+        ("", True),
+        ("https://api.openai.com/v1", True),
+        ("HTTPS://API.OPENAI.COM:443", True),
+        ("http://api.openai.com/v1", False),
+        ("https://api.openai.com.evil.example/v1", False),
+        ("https://evil.example/https://api.openai.com/v1", False),
+    ],
+)
+async def test_the_key_of_the_environment_is_not_for_addresses_of_documents(url: str, sent: bool) -> None:
+    async with serving(answering_json({"error": {"message": "no"}}, 401)) as server:
+        names = ("https://api.openai.com", "http://api.openai.com", "https://evil.example")
+        meant = dict.fromkeys([*names, "https://api.openai.com.evil.example"], server.origin)
+        world = World(
+            Guard([f"127.0.0.1:{server.port}"]), Vault({"OPENAI_API_KEY": KEY, "MINE": "m" * 20}), meant
+        )
+        hints = []
+        for options in ({"trusted": False}, {"trusted": True}, {"trusted": False, "api_key": "${MINE}"}):
+            provider: Any = open_provider(
+                "openai", model="m", base_url=url, world=world, attempts=1, **options
+            )
+            with pytest.raises(ProviderError) as raised:
+                await said(provider)
+            hints.append(raised.value.hint)
+            await provider.aclose()
+    untrusted, trusted, given = [request.header("authorization") for request in server.requests]
+    assert (untrusted, trusted, given) == (
+        f"Bearer {KEY}" if sent else None,
+        f"Bearer {KEY}",
+        "Bearer " + "m" * 20,
+    )
+    assert ("write `api_key: ${MY_KEY}` beside `base_url`" in hints[0]) is not sent
+    assert hints[1:] == ["see to the key in `OPENAI_API_KEY`", "see to its `api_key`"]
+
+
+async def test_a_document_may_have_this_machine_asked_with_the_key_of_the_environment() -> None:
+    hi = {"choices": [{"message": {"content": "Hi."}}]}
+    async with speaking("openai", answering_json(hi), environment={"OPENAI_API_KEY": KEY}, trusted=False) as (
+        provider,
+        server,
+    ):
+        await said(provider)
+        assert server.requests[0].header("authorization") == f"Bearer {KEY}"

@@ -17,8 +17,9 @@ from toolcrib.provider.requests import (
     TextDelta,
     Tokens,
 )
-from toolcrib.provider.timeline import Event, Segment, Timeline, View
+from toolcrib.provider.timeline import Event, Timeline
 from toolcrib.provider.transcripts import JSONLSink, Sink, load_transcript
+from toolcrib.provider.viewing import Segment, View
 from toolcrib.tool_policy import ToolPolicy
 
 __all__ = [

@@ -2,7 +2,7 @@
 
     Timeline    makes events of what happens        events = timeline.text("Let me look. ")
     Event       one of them, numbered               event.as_json(), event.as_sse(), Event.parse(...)
-    View        makes segments of events            view.apply(event)
+    View        makes segments of events            view.apply(event)       (viewing.py)
 
 A segment is one stretch: what the user said, text, reasoning, or one call. Segments are numbered in the order in which
 they began. Text goes on in the last segment alone: a call, text of another kind, or the end of the message closes it, and
@@ -39,6 +39,9 @@ TYPES: Final[Mapping[str, frozenset[str]]] = {
 
 class Event(NamedTuple):
     """One thing that happened. In JSON it has `seq`, `type`, and what its type has.
+
+    It is for people: in the arguments, results and messages of calls that the loop tells, `***` stands in place of
+    secrets, which the schemas of the tools or names say. What is said, by the user or the model, is told as it is.
 
         user            segment, text         a segment of its own, which is closed
         text, reasoning segment, text         a piece; the first one of a segment opens it
@@ -315,136 +318,3 @@ class _Known(NamedTuple):
     arguments: dict[str, JSON] | None = None
     outcome: str = ""
     text: str = ""
-
-
-class Segment(NamedTuple):
-    """One stretch of a conversation.
-
-    Attributes:
-        number: Which one it is, from 1.
-        kind: `user`, `text`, `reasoning` or `call`.
-        text: All of its text; of a call what it told of itself last.
-        open: Whether it may go on. A call that waits for somebody is not open.
-        id: Of a call.
-        tool: Name of its tool.
-        arguments: What it is called with.
-        status: How far it is.
-        outcome: How it ended.
-    """
-
-    number: int
-    kind: str
-    text: str = ""
-    open: bool = True
-    id: str = ""
-    tool: str = ""
-    arguments: dict[str, JSON] | None = None
-    status: str = ""
-    outcome: str = ""
-
-    def as_json(self) -> dict[str, JSON]:
-        """The segment as a JSON object; what it does not have is left out."""
-        return {key: value for key, value in self._asdict().items() if value not in ("", None)}
-
-
-class View:
-    """The segments that events come to. Any event may be applied any number of times, and in any order.
-
-    One that was applied before changes nothing. One that comes too early is held until those before it are there:
-    `missing` says which to ask for again.
-
-    Attributes:
-        seq: The number of the last event that is in it; a stream is resumed after this one.
-        stop: Why the last turn ended; empty while one is under way.
-    """
-
-    def __init__(self) -> None:
-        self.seq = 0
-        self.stop = ""
-        self._segments: list[Segment] = []
-        self._held: dict[int, Event] = {}
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """All of them, in the order in which they began."""
-        return tuple(self._segments)
-
-    @property
-    def missing(self) -> tuple[int, int] | None:
-        """The first and the last number of the events that are waited for; None where there is no gap."""
-        return (self.seq + 1, min(self._held) - 1) if self._held else None
-
-    def apply(self, event: Event) -> bool:
-        """Take an event.
-
-        Returns:
-            Whether it is new.
-
-        Raises:
-            ConfigurationError: It is of another timeline: it goes to a segment that can't be there. The view is as it was.
-        """
-        if event.seq <= self.seq or event.seq in self._held:
-            return False
-        self._held[event.seq] = event
-        while (due := self._held.pop(self.seq + 1, None)) is not None:
-            self._fold(due)
-            self.seq = due.seq
-        return True
-
-    def _fold(self, event: Event) -> None:
-        if event.type == "turn_ended":
-            self.stop = event.stop
-            return
-        place = event.segment - 1
-        there = self._segments[place : place + 1]
-        folded = _gone_on(there[0], event) if there else _begun(event)
-        if folded is None or place > len(self._segments):
-            message = f"event {event.seq} (`{event.type}`) can't go to segment {event.segment} here"
-            hint = "apply the events of one timeline to a view"
-            raise ConfigurationError(message, code="invalid_event", hint=hint)
-        self._segments[place : place + 1] = [folded]
-        self.stop = ""
-
-    def as_json(self) -> dict[str, JSON]:
-        """Plain data, which `parse` reads: `{seq, stop, segments}`. Events that are held are not in it."""
-        return {"seq": self.seq, "stop": self.stop, "segments": [each.as_json() for each in self._segments]}
-
-    @classmethod
-    def parse(cls, value: Mapping[str, Any]) -> View:
-        """The view that `as_json` told, to go on with.
-
-        Raises:
-            ConfigurationError: It is none.
-        """
-        view = cls()
-        try:
-            view.seq, view.stop = int(value["seq"]), str(value["stop"])
-            view._segments = [Segment(**each) for each in value["segments"]]
-        except (KeyError, TypeError, ValueError) as error:
-            message = f"this is no view of a timeline: {type(error).__name__}: {error}"
-            hint = "pass what `View.as_json()` gave"
-            raise ConfigurationError(message, code="invalid_view", hint=hint) from None
-        return view
-
-
-def _begun(event: Event) -> Segment | None:
-    """The segment that an event begins; None where it begins none."""
-    if event.type == "call":
-        known = {key: getattr(event, key) for key in ("id", "tool", "arguments", "status")}
-        return Segment(event.segment, "call", **known)
-    if event.type in STRETCHES:
-        return Segment(event.segment, event.type, event.text, open=event.type != "user")
-    return None
-
-
-def _gone_on(segment: Segment, event: Event) -> Segment | None:
-    """The segment after an event; None where the event can't be one of it."""
-    if event.type == "call_updated" and event.id == segment.id:
-        said = {key: getattr(event, key) for key in ("tool", "arguments", "status", "outcome", "text")}
-        later = segment._replace(**{key: value for key, value in said.items() if value not in ("", None)})
-        return later._replace(open=later.status in {"pending", "running"})
-    if segment.kind == "call" or not segment.open:
-        return None
-    if event.type == "closed":
-        return segment._replace(open=False)
-    return segment._replace(text=segment.text + event.text) if event.type == segment.kind else None

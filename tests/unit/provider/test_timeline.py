@@ -7,7 +7,8 @@ import json
 import pytest
 
 from toolcrib import ConfigurationError, Outcome
-from toolcrib.provider.timeline import Event, Place, Timeline, View
+from toolcrib.provider.timeline import Event, Place, Timeline
+from toolcrib.provider.viewing import MOST_HELD, View
 
 
 def viewed(events) -> View:
@@ -258,6 +259,30 @@ def test_a_gap_is_noticed_and_closed():
         view.apply(event)
     assert view.missing is None
     assert view.segments == viewed(events).segments
+
+
+def test_no_more_events_are_held_than_a_view_can_ask_for_again():
+    timeline = Timeline()
+    events = [event for number in range(MOST_HELD + 50) for event in timeline.text(f"{number} ")]
+    view = View()
+    taken = [view.apply(event) for event in events[1:]]
+    assert taken == [True] * MOST_HELD + [False] * 49
+    assert (view.seq, view.missing) == (0, (1, 1))
+    assert view.apply(events[0])
+    assert (view.seq, view.missing) == (MOST_HELD + 1, (MOST_HELD + 2, MOST_HELD + 50))
+    assert all(view.apply(event) for event in events[MOST_HELD + 1 :])
+    assert view.missing is None
+    assert view.segments == viewed(events).segments
+
+
+def test_text_that_grows_is_the_same_whenever_it_is_looked_at():
+    events = ten_steps(Timeline())
+    watched, unwatched = View(), View()
+    for event in events:
+        assert watched.apply(event)
+        assert unwatched.apply(event)
+        assert View.parse(watched.as_json()).segments == watched.segments
+    assert unwatched.as_json() == watched.as_json()
 
 
 def test_a_view_goes_on_from_where_it_was_saved():

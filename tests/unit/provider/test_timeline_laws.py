@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sampling import examples
-from toolcrib.provider.timeline import RANKS, Event, Place, Timeline, View
+from toolcrib.provider.timeline import RANKS, Event, Place, Timeline
+from toolcrib.provider.viewing import View
 
 KINDS = ("user", "text", "reasoning")
 

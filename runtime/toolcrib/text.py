@@ -62,7 +62,7 @@ def text_for_model(result: Result, limit: int = MODEL_LIMIT) -> str:
     only repeat the value. A failed call gives its message, led by the code where the code says more.
     """
     lead = _lead(result)
-    parts = [_part_text(part) for part in result.content if not _repeats(part, result, lead)]
+    parts = [part_text(part) for part in result.content if not _repeats(part, result, lead)]
     return truncate("\n".join([lead, *parts] if lead or not parts else parts), limit)
 
 
@@ -93,7 +93,8 @@ def _repeats(part: Content, result: Result, lead: str) -> bool:
         return False
 
 
-def _part_text(part: Content) -> str:
+def part_text(part: Content) -> str:
+    """The text of a part, or what it is: `[image image/png a title]`."""
     if part.text is not None:
         return part.text
     return "[" + " ".join(word for word in (part.type, part.mime_type, part.title, part.uri) if word) + "]"

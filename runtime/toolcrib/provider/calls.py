@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, NamedTuple, TypeAlias
 
-from toolcrib.model import JSON, NOTHING, Client, Result
+from toolcrib.clock import RealClock
+from toolcrib.model import JSON, NOTHING, Client, Partial, Progress, Result
 from toolcrib.provider.messages import ToolCall
 from toolcrib.provider.spilling import Reader
 from toolcrib.session import NO_GRANTS, Session
 from toolcrib.store import states
+from toolcrib.text import part_text
 
 
 class Planned(NamedTuple):
@@ -27,6 +30,17 @@ class Planned(NamedTuple):
     client: Client | None = None
 
 
+AT_ONCE = 16
+"""Calls that never wait, one after another, before others have their turn."""
+
+_REAL = RealClock()
+
+
+def others_first() -> Awaitable[None]:
+    """What else the event loop has to do is done before what waits for this goes on."""
+    return _REAL.sleep(0)
+
+
 class Begun(NamedTuple):
     """A call has begun.
 
@@ -41,6 +55,13 @@ class Begun(NamedTuple):
     states: Mapping[str, JSON]
 
 
+class Told(NamedTuple):
+    """A call under way tells of itself."""
+
+    id: str
+    text: str
+
+
 class Ended(NamedTuple):
     """A call has ended."""
 
@@ -48,7 +69,9 @@ class Ended(NamedTuple):
     result: Result
 
 
-Tell: TypeAlias = Callable[[Begun | Ended], None]
+News: TypeAlias = Begun | Told | Ended
+
+Tell: TypeAlias = Callable[[News], None]
 
 
 class Caller:
@@ -58,21 +81,19 @@ class Caller:
         session: Where they are made.
         client: Fulfils the tools that the caller fulfils; None for the session's own.
         most: Calls that may be under way at once.
-        reader: Reads on in long results.
     """
 
-    def __init__(self, session: Session, client: Client | None, most: int, reader: Reader) -> None:
+    def __init__(self, session: Session, client: Client | None, most: int) -> None:
         self._session = session
         self._client = client
         self._most = most
-        self._reader = reader
 
     def now(self) -> float:
         """Seconds since 1970 on the session's clock."""
         return self._session.clock.now().timestamp()
 
     async def make(
-        self, plans: Sequence[Planned], spilled: Mapping[str, str], tell: Tell
+        self, plans: Sequence[Planned], reader: Reader, spilled: Mapping[str, str], tell: Tell
     ) -> AsyncGenerator[None, None]:
         """Make the calls; gives control back whenever something was told.
 
@@ -80,17 +101,20 @@ class Caller:
 
         Args:
             plans: The calls, in their order.
-            spilled: What the tool `read_result` reads in.
-            tell: Hears of each call that it has begun, and that it has ended.
+            reader: Reads on in long results.
+            spilled: What it reads in.
+            tell: Hears of each call that it has begun, what it tells of itself, and that it has ended.
         """
-        rest = list(plans)
-        while rest and self._at_once(rest[0], tell):  # what never waits needs no task
-            del rest[0]
+        made, own = 0, reader.tool.name
+        while made < len(plans) and self._at_once(plans[made], own, tell):  # what never waits needs no task
+            made += 1
             yield
-        if not rest:
+            if made % AT_ONCE == 0:
+                await others_first()
+        if made == len(plans):
             return
-        news: asyncio.Queue[Begun | Ended | None] = asyncio.Queue()
-        task = asyncio.create_task(self._together(rest, spilled, news.put_nowait))
+        news: asyncio.Queue[News | None] = asyncio.Queue()
+        task = asyncio.create_task(self._together(plans[made:], reader, spilled, news.put_nowait))
         task.add_done_callback(lambda _task: news.put_nowait(None))
         try:
             while (new := await news.get()) is not None:
@@ -104,10 +128,10 @@ class Caller:
                 if (late := news.get_nowait()) is not None:
                     tell(late)
 
-    def _at_once(self, plan: Planned, tell: Tell) -> bool:
+    def _at_once(self, plan: Planned, own: str, tell: Tell) -> bool:
         """Make a call that never waits; False, and no call, for one that may."""
         call, grants, client = plan
-        if grants or client is not None or call.name == self._reader.tool.name:
+        if grants or client is not None or call.name == own:
             return False
         begun = self._begun(call)
         result = self._session.call_at_once(call.name, call.arguments, correlation=call.id)
@@ -117,13 +141,19 @@ class Caller:
         tell(Ended(call.id, result))
         return True
 
-    async def _together(self, plans: Sequence[Planned], spilled: Mapping[str, str], tell: Tell) -> None:
+    async def _together(
+        self, plans: Sequence[Planned], reader: Reader, spilled: Mapping[str, str], tell: Tell
+    ) -> None:
         free = asyncio.Semaphore(self._most)
 
         async def one(plan: Planned) -> None:
             async with free:
                 tell(self._begun(plan.call))
-                tell(Ended(plan.call.id, await self._call(plan, spilled)))
+                if plan.call.name == reader.tool.name:
+                    result = await reader.call(plan.call.arguments or {}, spilled)
+                else:
+                    result = await self._call(plan, tell)
+                tell(Ended(plan.call.id, result))
 
         with self._session.clock.working():  # virtual time stands still between two calls
             ends = await asyncio.gather(*map(one, plans), return_exceptions=True)
@@ -131,14 +161,18 @@ class Caller:
             if end is not None:
                 raise end
 
-    async def _call(self, plan: Planned, spilled: Mapping[str, str]) -> Result:
+    async def _call(self, plan: Planned, tell: Tell) -> Result:
         call, grants, client = plan
-        if call.name == self._reader.tool.name:
-            return await self._reader.call(call.arguments or {}, spilled)
         client = self._client if client is None else client
-        return await self._session.call(
+        events: Any = self._session.stream(
             call.name, call.arguments, grants=grants, client=client, correlation=call.id
         )
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, Result):
+                    return event
+                tell(Told(call.id, _told(event)))
+        raise AssertionError("a call ends with its result")
 
     def _begun(self, call: ToolCall) -> Begun:
         tool = self._session.registry.get(call.name)
@@ -146,3 +180,11 @@ class Caller:
         if tool is not None and tool.fixture.machines:
             kept = states(tool.fixture, self._session.store.version)
         return Begun(call.id, self.now(), kept)
+
+
+def _told(event: Progress | Partial) -> str:
+    """What a call tells of itself, as text."""
+    if isinstance(event, Partial):
+        return part_text(event.content)
+    whole = "" if event.total is None else f" of {event.total:g}"
+    return event.message or f"{event.progress:g}{whole}"

@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from toolcrib.model import JSON, NOTHING, Client
+from toolcrib.provider.claims import Claim
 from toolcrib.provider.pricing import Prices
 from toolcrib.provider.transcripts import Sink
 from toolcrib.text import MODEL_LIMIT
+
+CONTENT_LIMIT = 5 * 1024 * 1024
+"""Bytes of base64 of one result's parts that a model is shown unless somebody says otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +26,11 @@ class Config:
         toolset: Name of the toolset that is offered; None for that of the session.
         client: Fulfils the tools in mode `client`; None for the session's own.
         sink: Gets the messages after every round.
+        claim: Says who goes on with calls that wait, where several may try (`FolderClaims` is built in); None where
+            the caller sees to it that each suspended conversation is resumed once.
         result_limit: Bytes that the model is shown of one result; at least 256. The rest it can read on demand.
+        content_limit: Bytes of base64 that the parts of one result may have together: images, audio, files. A part
+            that does not fit is described in the text.
         streaming: Whether the provider is asked for its answer as it is made; None: where it is streamed on.
     """
 
@@ -32,5 +40,7 @@ class Config:
     toolset: str | None = None
     client: Client | None = None
     sink: Sink | None = None
+    claim: Claim | None = None
     result_limit: int = MODEL_LIMIT
+    content_limit: int = CONTENT_LIMIT
     streaming: bool | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TypeAlias
 
 from toolcrib.provider.assembling import AnswerPart, Assembler
-from toolcrib.provider.messages import ToolCall
+from toolcrib.provider.messages import Text, ToolCall
 from toolcrib.provider.requests import CallDelta, Delta, Finish, ReasoningDelta, TextDelta
 from toolcrib.provider.timeline import Event, Timeline
 
@@ -74,6 +74,15 @@ class Hearing:
             parts.append(part)
         return parts, self._answer.finish or Finish(), list(self._let_go())
 
+    def cut(self) -> tuple[tuple[Text, ...], list[Event]]:
+        """The texts of an answer that breaks off, and what has not been told yet.
+
+        What the model thought is nothing to go on with when it is cut off, and neither are its calls.
+        """
+        self._held = deque(held for held in self._held if not isinstance(held, int) or held in self._ids)
+        events = [*self.hear(Finish()), *self._let_go()]
+        return tuple(part for part in self._answer.parts() if isinstance(part, Text)), events
+
     def _call(self, piece: CallDelta) -> Iterator[Event]:
         number = piece.slot
         if number not in self._tools:
@@ -90,11 +99,11 @@ class Hearing:
         """Tell what is known, up to the first call whose id is not."""
         while self._held:
             first = self._held[0]
+            if isinstance(first, int) and first not in self._ids:
+                return
+            self._held.popleft()
             if isinstance(first, int):
-                if first not in self._ids:
-                    return
                 yield from self._timeline.call(self._ids[first], self._tools.get(first, ""))
             elif first.text:
                 say = self._timeline.text if isinstance(first, TextDelta) else self._timeline.reasoning
                 yield from say(first.text)
-            self._held.popleft()

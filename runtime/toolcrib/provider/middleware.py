@@ -13,16 +13,20 @@ ProviderMiddleware.run(messages)
 
 from __future__ import annotations
 
+import logging
 from asyncio import CancelledError
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
+from uuid import uuid4
 
 from toolcrib.engine import Runtime
+from toolcrib.errors import ConfigurationError
 from toolcrib.middleware.ends import asked_to_cancel
 from toolcrib.model import NOTHING
-from toolcrib.provider.answers import FULFILLED, checked
-from toolcrib.provider.calls import Caller, Planned
+from toolcrib.provider.answering import answered
+from toolcrib.provider.answers import checked
+from toolcrib.provider.calls import Caller, Planned, others_first
 from toolcrib.provider.checking import check_setup, check_whole, dialect_of, free_name
 from toolcrib.provider.config import Config
 from toolcrib.provider.conversations import Answer, Conversation
@@ -30,10 +34,11 @@ from toolcrib.provider.enforcing import Rulebook
 from toolcrib.provider.messages import Message, system
 from toolcrib.provider.offering import Offering
 from toolcrib.provider.refusing import Gate
-from toolcrib.provider.requests import Delta, Provider, ProviderError, Request
+from toolcrib.provider.requests import Provider, ProviderError, Request
 from toolcrib.provider.rounds import Terms, Turn
 from toolcrib.provider.spilling import Reader
 from toolcrib.provider.timeline import Event
+from toolcrib.provider.transcripts import SinkFailed, append_once
 from toolcrib.registry import Registry
 from toolcrib.session import Session
 from toolcrib.tool_policy import NO_POLICY, ToolPolicy
@@ -76,8 +81,15 @@ class ProviderMiddleware:
         name = free_name(registry)
         self._rulebook = Rulebook(policy, own=name)
         self._reader = Reader(name, config.result_limit, session.clock)
-        self._caller = Caller(session, config.client, policy.max_parallel, self._reader)
-        self._terms = Terms(self._rulebook, config.prices, config.result_limit, name, config.settings)
+        self._caller = Caller(session, config.client, policy.max_parallel)
+        self._terms = Terms(
+            self._rulebook,
+            config.prices,
+            config.result_limit,
+            config.content_limit,
+            config.settings,
+            costly=hasattr(provider, "world"),
+        )
 
     async def run(
         self,
@@ -91,12 +103,15 @@ class ProviderMiddleware:
             answers: Id of a call that waits -> what is said of it; all of them, where the conversation has some.
 
         Returns:
-            The conversation; `stop` says why the turn ended.
+            The conversation; `stop` says why the turn ended. Where the provider fails amid an answer, the text that
+            came is its last message, without what was thought and without calls; `failure` says more.
 
         Raises:
             ConfigurationError: The messages are none, are not whole, or the answers do not fit the calls that wait.
             ClosedRuntime: The runtime was closed.
-            asyncio.CancelledError: The caller's task was cancelled; the sink has what was said and called.
+            SinkFailed: The sink failed; `conversation` of the error has all that was said and called.
+            asyncio.CancelledError: The caller's task was cancelled; the sink has what was said and called, also the
+                text of an answer that was under way.
         """
         streaming = bool(self._config.streaming)
         async with aclosing(self._turn(messages, answers, streaming=streaming)) as items:
@@ -124,7 +139,8 @@ class ProviderMiddleware:
         self, messages: Any, answers: Mapping[str, Any], *, streaming: bool
     ) -> AsyncGenerator[Event | Conversation, None]:
         conversation = self._begin(messages)
-        said = checked(conversation, answers, self._is_fulfilled)
+        said = checked(conversation, answers)
+        await self._claim(conversation)
         turn = Turn(self._terms, Gate(self._session, self._rulebook), conversation)
         try:
             for step in self._steps(turn, said, streaming=streaming):
@@ -132,9 +148,11 @@ class ProviderMiddleware:
                     async for event in events:
                         yield event
             await self._write(turn)
+        except SinkFailed:  # what was said and called is whole, and the error has it
+            raise
         except BaseException:  # whatever ends it: what was said and called is whole, and written down
             turn.break_off()
-            await self._write(turn)
+            await self._write_at_last(turn)
             raise
         ended = turn.end()
         for event in turn.news():
@@ -159,7 +177,7 @@ class ProviderMiddleware:
         hearing = turn.hearing()
         try:
             request = request._replace(world=self._session.world)
-            async with _closing(self._provider.respond(request)) as deltas:
+            async with aclosing(answered(self._provider, request)) as deltas:
                 async for delta in deltas:
                     for event in hearing.hear(delta):
                         yield event
@@ -176,17 +194,31 @@ class ProviderMiddleware:
         """The calls that are to be made; then the round is over."""
         for event in turn.news():
             yield event
-        async with aclosing(self._caller.make(plans, turn.spilled, turn.tell)) as steps:
+        async with aclosing(self._caller.make(plans, turn.reader, turn.spilled, turn.tell)) as steps:
             async for _step in steps:
                 for event in turn.news():
                     yield event
         turn.close()
         await self._write(turn)
+        await others_first()  # a model in memory and prompt mocks never wait: others have their turn
 
     async def _write(self, turn: Turn) -> None:
-        if self._config.sink is not None and turn.unwritten:
-            await self._config.sink.append(turn.unwritten)
-        turn.written()
+        new, sink = turn.unwritten(), self._config.sink
+        if sink is None or not new:
+            return
+        try:
+            await append_once(sink, new)
+        except BaseException as error:
+            if isinstance(error, Exception) or (isinstance(error, CancelledError) and not asked_to_cancel()):
+                raise SinkFailed(error, turn.end(), new) from error
+            raise
+
+    async def _write_at_last(self, turn: Turn) -> None:
+        """Write down what there is of a turn that another error ends, which goes on."""
+        try:
+            await self._write(turn)
+        except SinkFailed as error:
+            logging.getLogger("toolcrib").exception("%s", error.message)
 
     def _begin(self, messages: Any) -> Conversation:
         """What the turn begins with, or goes on from."""
@@ -197,27 +229,34 @@ class ProviderMiddleware:
                 messages=(system(self._config.system), *conversation.messages)
             )
         check_whole(conversation)
-        return conversation
+        return conversation if conversation.id else conversation._replace(id=str(uuid4()))
+
+    async def _claim(self, conversation: Conversation) -> None:
+        """Calls that wait are answered once, whoever else tries to."""
+        claim, pending = self._config.claim, conversation.pending
+        if claim is None or not pending:
+            return
+        self._offered()  # it may find something wrong, and then nobody has claimed anything
+        place = f"@{conversation.place.seq}"
+        if not await claim.claim([f"{conversation.id}/{each.id}{place}" for each in pending]):
+            named = ", ".join(f"`{each.id}`" for each in pending)
+            message = f"the calls that wait were answered already: {named}"
+            hint = "go on with the conversation that came of that"
+            raise ConfigurationError(message, code="already_answered", hint=hint)
 
     def _offered(self) -> Offering:
         registry = self._session.registry
         if self._offering is None or self._offering[0] is not registry:
-            reader, dialect = self._reader.tool, dialect_of(self._provider)
-            within = _within(registry, self._config.toolset)
+            within, dialect = _within(registry, self._config.toolset), dialect_of(self._provider)
+            name = free_name(within)
+            if name != self._reader.tool.name:  # a reload has brought a tool of that name, or taken it away
+                self._reader = Reader(name, self._config.result_limit, self._session.clock)
+                self._rulebook.own(name)
             if not self._is_known:  # servers had to be asked first which tools there are
                 check_setup(self._provider, self._rulebook.policy, self._config, within)
                 self._is_known = True
-            self._offering = registry, Offering(within, self._rulebook, dialect, reader)
+            self._offering = registry, Offering(within, self._rulebook, dialect, self._reader)
         return self._offering[1]
-
-    def _is_fulfilled(self, tool: str) -> bool:
-        known = self._session.registry.get(tool)
-        return known is not None and known.mode == FULFILLED
-
-
-def _closing(deltas: AsyncIterator[Delta]) -> AbstractAsyncContextManager[AsyncIterator[Delta]]:
-    """Closes what a provider gives, where that can be closed."""
-    return aclosing(deltas) if isinstance(deltas, AsyncGenerator) else nullcontext(deltas)
 
 
 def _within(registry: Registry, toolset: str | None) -> Registry:

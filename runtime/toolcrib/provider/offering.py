@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from toolcrib.interop.declaring import Declaration, declare
-from toolcrib.model import JSON, Descriptor
+from toolcrib.model import JSON
 from toolcrib.provider.enforcing import Rulebook
+from toolcrib.provider.spilling import Reader
 from toolcrib.queries import Hidden
 from toolcrib.registry import Registry
 from toolcrib.tool_policy import CHOICES
@@ -15,22 +16,24 @@ class Offering:
 
     Attributes:
         registry: The tools.
+        reader: Reads on in long results.
     """
 
-    def __init__(self, registry: Registry, rulebook: Rulebook, dialect: str, reader: Descriptor) -> None:
+    def __init__(self, registry: Registry, rulebook: Rulebook, dialect: str, reader: Reader) -> None:
         """Declare the tools.
 
         Args:
             registry: The tools.
             rulebook: The policy; what it does not allow is not declared.
             dialect: The form of the declarations (`interop.declaring.DIALECTS`).
-            reader: The tool that reads on in long results, declared once there are some.
+            reader: Its tool is declared once there are long results.
         """
         self.registry = registry
+        self.reader = reader
         tools = [tool for tool in registry.select() if rulebook.of(tool.name).allowed]
         names = {tool.name: registry.alias_of(tool.name) for tool in tools}
         self._declared = declare(tools, dialect, names)
-        self._with_reader = (*self._declared, *declare([reader], dialect, {}))
+        self._with_reader = (*self._declared, *declare([reader.tool], dialect, {}))
         self._by_name = {each.name: each for each in self._with_reader}
         self._by_tool = {each.tool: each for each in self._with_reader}
 

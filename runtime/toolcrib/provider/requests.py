@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -135,3 +136,9 @@ class ProviderError(ToolcribError):
         super().__init__(message, code=code, hint=hint)
         self.retryable = retryable
         self.details = dict(details)
+
+    def as_json(self) -> dict[str, JSON]:
+        """`{code, message, hint, retryable, details}` as plain data; what is none in `details` is told as text."""
+        details: JSON = json.loads(json.dumps(self.details, default=str))
+        told: dict[str, JSON] = {"code": self.code, "message": self.message, "hint": self.hint}
+        return {**told, "retryable": self.retryable, "details": details}

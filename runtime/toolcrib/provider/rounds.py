@@ -6,23 +6,27 @@ A round, in the order of its methods: `request`, `hearing` and `take`, `judge`, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
-from toolcrib.model import JSON, NOTHING, Outcome, Result
-from toolcrib.provider.answers import planned, rejection
+from toolcrib.model import JSON, NOTHING, Content, Outcome, Result
+from toolcrib.provider.answers import planned, refused
 from toolcrib.provider.assembling import AnswerPart
-from toolcrib.provider.calls import Begun, Ended, Planned
+from toolcrib.provider.calls import Begun, Ended, News, Planned
 from toolcrib.provider.conversations import Answer, CallRecord, Conversation, Pending, Stop
+from toolcrib.provider.discretion import Discretion, unhidden
 from toolcrib.provider.enforcing import Ledger, Rulebook
 from toolcrib.provider.hearing import Hearing, Ids
 from toolcrib.provider.messages import Message, ToolCall, ToolResult
 from toolcrib.provider.offering import Offering
 from toolcrib.provider.pricing import Prices
-from toolcrib.provider.refusing import REFUSED_ANSWER, Gate
+from toolcrib.provider.refusing import Gate
 from toolcrib.provider.requests import Finish, ProviderError, Request, Tokens
 from toolcrib.provider.seeing import as_decided
-from toolcrib.provider.spilling import media, told
+from toolcrib.provider.spilling import Reader, media, told, within
+from toolcrib.provider.stopping import bounded, why_answered
 from toolcrib.provider.timeline import Event, Timeline
+from toolcrib.text import part_text
 
 
 class Terms(NamedTuple):
@@ -32,15 +36,17 @@ class Terms(NamedTuple):
         rulebook: The policy, by tool.
         prices: What answers cost; None where nobody knows.
         limit: Bytes that a model is shown of one result.
-        reader: Name of the tool that reads on in long results.
+        content_limit: Bytes of base64 of the parts of one result.
         settings: The provider's own.
+        costly: Whether the provider reaches out, so that no answer is for nothing.
     """
 
     rulebook: Rulebook
     prices: Prices | None
     limit: int
-    reader: str
+    content_limit: int
     settings: Mapping[str, JSON]
+    costly: bool = False
 
 
 class Turn:
@@ -61,7 +67,7 @@ class Turn:
         self._new = self._messages[conversation.seen :]
         self._records = {record.id: record for record in conversation.calls}
         self._pending = {each.id: each for each in conversation.pending}
-        self._tokens, self._cost = conversation.tokens, conversation.cost
+        self._tokens, self._cost, self._unpriced = conversation.tokens, conversation.cost, False
         self._rounds, self._model = conversation.rounds, conversation.model
         self._timeline = Timeline(conversation.place)
         self._news: list[Event] = []
@@ -71,20 +77,29 @@ class Turn:
         self._round = _rounds_of_turn(self._messages)
         self._ledger = Ledger(terms.rulebook, conversation.calls, self._turn)
         self._calls: tuple[ToolCall, ...] = ()
+        self._asked: dict[str, ToolCall] = {}
         self._open: dict[str, ToolCall] = {}
         self._told: dict[str, Message] = {}
         self._begun: dict[str, Begun] = {}
         self._finish: Finish | None = None
+        self._hearing: Hearing | None = None
         self._spoke = False
+        self._wanted = ""
         self._failed: tuple[Stop, str] | None = None
+        self._failure: Mapping[str, JSON] = NOTHING
+
+    @cached_property
+    def _discretion(self) -> Discretion:
+        """What people see of the calls; it knows the secrets of those before."""
+        return Discretion(self._gate.tool, self._before.calls)
 
     # What was said.
 
     def begin(self) -> None:
         """The user has spoken."""
-        spoken = [message for message in self._new if message.role == "user" and message.text]
-        for message in spoken:
-            self._hear(self._timeline.user(message.text))
+        for message in self._new:
+            if message.role == "user" and (text := message.text or _described(message)):
+                self._hear(self._timeline.user(text))
 
     def request(self, offering: Offering, *, streaming: bool) -> Request:
         """What the model is asked next."""
@@ -94,6 +109,7 @@ class Turn:
         declared = () if choice == "none" else offering.declared(reading=bool(self.spilled))
         self._gate.enter(offering, choice)
         self._calls, self._finish = (), None
+        self._wanted = "" if choice in {"auto", "none"} else choice
         self._round += 1
         self._rounds += 1
         return Request(
@@ -108,10 +124,12 @@ class Turn:
 
     def hearing(self) -> Hearing:
         """Who hears the answer."""
-        return Hearing(self._timeline, self._ids, self._gate.offering.tool_of)
+        self._hearing = Hearing(self._timeline, self._ids, self._gate.offering.tool_of)
+        return self._hearing
 
     def take(self, hearing: Hearing) -> None:
         """The answer is whole: what it says and what it costs are part of the conversation."""
+        self._hearing = None
         parts, finish, events = hearing.end()
         self._finish = finish
         self._hear(events)
@@ -119,22 +137,38 @@ class Turn:
         self._model = finish.model or self._model
         message = Message("assistant", tuple(map(self._named, parts)))
         self._calls = message.calls
-        self._open = {call.id: call for call in self._calls}
+        self._asked = {call.id: call for call in self._calls}
+        self._open = self._asked.copy()
         for call in self._calls:
             self._note(call)
-            self._hear(self._timeline.call(call.id, call.name, call.arguments))
+            shown = self._discretion.arguments(call.name, call.arguments)
+            self._hear(self._timeline.call(call.id, call.name, shown))
         self._hear(self._timeline.message_ended())
         self._spoke = bool(parts)
         if parts:  # no provider takes a message of nothing
             self._say(message)
 
     def fail(self, error: ProviderError) -> None:
-        """There is no answer."""
-        self._failed = Stop.PROVIDER_FAILED, f"{error.message} ({error.code})"
+        """There is no answer; what was said of it stays."""
+        hint = f"; {error.hint}" if error.hint else ""
+        self._failed = Stop.PROVIDER_FAILED, f"{error.message} ({error.code}){hint}"
+        self._failure = error.as_json()
+        self._cut()
 
     def give_up(self) -> None:
         """The provider has cancelled itself."""
         self._failed = Stop.CANCELLED, "the request to the model was cancelled from within"
+        self._cut()
+
+    def _cut(self) -> None:
+        """The answer that is being heard breaks off: its text is what was said, and its calls are none."""
+        if self._hearing is None:
+            return
+        texts, events = self._hearing.cut()
+        self._hearing = None
+        self._hear([*events, *self._timeline.message_ended()])
+        if texts:
+            self._say(Message("assistant", texts))
 
     def _named(self, part: AnswerPart) -> AnswerPart:
         """A call by the name of its tool, with arguments as that takes them."""
@@ -147,6 +181,8 @@ class Turn:
 
     def _spend(self, tokens: Tokens) -> None:
         self._tokens = self._tokens.plus(tokens)
+        bound = self._terms.rulebook.policy.max_cost is not None
+        self._unpriced = bound and self._terms.costly and not any(tokens)
         if self._terms.prices is not None:
             self._cost += self._terms.prices.cost(tokens)
 
@@ -173,15 +209,15 @@ class Turn:
         self._gate.enter(offering, "auto")
         last = next(message for message in reversed(self._messages) if message.calls)
         self._calls = last.calls
+        self._asked = {call.id: call for call in self._calls}
         self._open = {call.id: call for call in self._calls if call.id in self._pending}
         plans = []
         for call in self._open.copy().values():
             answer = answers[call.id]
-            del self._pending[call.id]
-            made = call if answer.arguments is None else call._replace(arguments=answer.arguments)
-            self._open[call.id] = made
-            refusal = rejection(call.name, answer) if answer.kind == "reject" else None
-            refusal = refusal or self._ledger.judge_again(made, self._gate.now())
+            pending, now = self._pending.pop(call.id), self._gate.now()
+            made = self._open[call.id] = _decided(call, answer, pending)
+            refusal = refused(made, answer, pending, now - self._records[call.id].at)
+            refusal = refusal or self._ledger.judge_again(made, now)
             if refusal is None:
                 plans.append(planned(made, answer))
             else:
@@ -195,11 +231,14 @@ class Turn:
 
     # What came of it.
 
-    def tell(self, news: Begun | Ended) -> None:
-        """A call has begun, or has ended."""
+    def tell(self, news: News) -> None:
+        """A call has begun, tells of itself, or has ended."""
         if isinstance(news, Begun):
             self._begun[news.id] = news
             self._hear(self._timeline.call_updated(news.id, "running"))
+            return
+        if not isinstance(news, Ended):
+            self._hear(self._timeline.call_updated(news.id, text=str(self._discretion.value(news.text))))
             return
         call, result = self._open[news.id], news.result
         if result.outcome is not Outcome.NEEDS_APPROVAL:
@@ -210,31 +249,43 @@ class Turn:
         self._wait(Pending(call.id, call.name, call.arguments or {}, code, result.message, details))
 
     def _wait(self, pending: Pending) -> None:
-        self._pending[pending.id] = pending
+        pending = self._pending[pending.id] = self._discretion.pending(pending)
         record = self._records[pending.id]
-        self._records[pending.id] = record._replace(code=pending.code, message=pending.message)
+        self._records[pending.id] = record._replace(
+            code=pending.code, message=pending.message, at=self._begun_at(record)
+        )
         self._hear(self._timeline.call_updated(pending.id, "waiting", text=pending.message))
 
     def _settle(self, call: ToolCall, result: Result) -> None:
         """A call has its result."""
-        text, handle, whole = told(result, self._terms.limit, self.spilled, self._terms.reader)
+        fitting = within(result, self._terms.content_limit)
+        text, handle, whole = told(fitting, self._terms.limit, self.spilled, self.reader.tool.name)
+        shown = self._shown(call, fitting, text)
         if handle:
             self.spilled[handle] = whole
-        text = self._edited(call) + text
+        if self._is_edited(call):
+            text = as_decided(self._discretion.arguments(call.name, call.arguments)) + text
         code = "" if result.error is None else result.error.code
-        parts = (ToolResult(call.id, call.name, result.outcome, text, media(result), code),)
+        parts = (ToolResult(call.id, call.name, result.outcome, text, media(fitting), code),)
         self._told[call.id] = Message("tool", parts)
         del self._open[call.id]
         self._records[call.id] = self._recorded(call, result, code)
         status = "completed" if result.outcome is Outcome.OK else "failed"
-        self._hear(self._timeline.call_updated(call.id, status, outcome=result.outcome.value, text=text))
+        self._hear(self._timeline.call_updated(call.id, status, outcome=result.outcome.value, text=shown))
 
-    def _edited(self, call: ToolCall) -> str:
-        """What the model is told of arguments that somebody else has decided on."""
-        asked = next(each for each in self._calls if each.id == call.id)
-        if asked.arguments == call.arguments:
-            return ""
-        return as_decided(call.arguments)
+    def _shown(self, call: ToolCall, result: Result, text: str) -> str:
+        """What people see of a result, of which the model reads `text`."""
+        decided = ""
+        if self._is_edited(call):  # those arguments may have secrets of their own
+            decided = as_decided(self._discretion.arguments(call.name, call.arguments))
+        seen = self._discretion.result(call.name, result)
+        if seen != result:
+            text, _handle, _whole = told(seen, self._terms.limit, self.spilled, self.reader.tool.name)
+        return decided + text
+
+    def _is_edited(self, call: ToolCall) -> bool:
+        """Whether somebody else has decided on the arguments."""
+        return self._asked[call.id].arguments != call.arguments
 
     def _recorded(self, call: ToolCall, result: Result, code: str) -> CallRecord:
         begun = self._begun.get(call.id)
@@ -249,16 +300,22 @@ class Turn:
             reached=result.usage.attempts > 0,
             attempts=result.usage.attempts,
             duration=result.usage.duration,
-            at=record.at if begun is None else begun.at,
+            at=self._begun_at(record),
             states=NOTHING if begun is None else begun.states,
         )
+
+    def _begun_at(self, record: CallRecord) -> float:
+        begun = self._begun.get(record.id)
+        return record.at if begun is None else begun.at
 
     def close(self) -> None:
         """The round is over: its results are part of the conversation, in the order of the calls."""
         self._ledger.settle(self._records[call.id] for call in self._calls if call.id in self._told)
         if not self._told:
             return
-        place = max(index for index, message in enumerate(self._messages) if message.calls) + 1
+        place = len(self._messages)
+        while not self._messages[place - 1].calls:
+            place -= 1
         behind = self._messages[place:]
         results = {part.id: message for message in behind for part in message.results} | self._told
         others = [message for message in behind if not message.results]
@@ -271,6 +328,7 @@ class Turn:
 
     def break_off(self) -> None:
         """The turn was cancelled, or can't go on: what is open is over."""
+        self._cut()
         for call in [*self._open.values()]:
             self._pending.pop(call.id, None)
             why = f"the call of `{call.name}` was cancelled"
@@ -288,22 +346,12 @@ class Turn:
             return Stop.PENDING, f"waiting: {waiting}"
         if self._failed is not None:
             return self._failed
+        if self._unpriced:
+            return Stop.MAX_COST, self._unaffordable()
         if self._finish is not None and not self._calls:
-            return self._answered(self._finish.reason)
+            return why_answered(self._finish.reason, self._wanted, spoke=self._spoke)
         records = [self._records[call.id] for call in self._calls]
-        return self._bounded(records) or self._stopped(records) or self._no_more()
-
-    def _answered(self, reason: str) -> tuple[Stop, str]:
-        said = "" if self._spoke else "the model said nothing"
-        return _ENDS.get(reason, Stop.ANSWERED), said if reason in _ENDS else f"the provider says `{reason}`"
-
-    def _bounded(self, records: Iterable[CallRecord]) -> tuple[Stop, str] | None:
-        for record in records:
-            if record.outcome is Outcome.LIMIT_EXCEEDED and not record.reached and record.code in _BOUNDS:
-                return Stop(record.code), record.message
-            if record.code == REFUSED_ANSWER:
-                return Stop.REFUSED, record.message
-        return None
+        return bounded(records) or self._stopped(records) or self._no_more()
 
     def _stopped(self, records: Iterable[CallRecord]) -> tuple[Stop, str] | None:
         for record in records:
@@ -327,10 +375,9 @@ class Turn:
         most = self._terms.rulebook.policy.max_cost
         if most is None:
             return ""
-        if self._terms.prices is None and any(self._tokens):
-            return (
-                f"what the conversation costs is not known, and it may cost no more than {most:.6g} dollars"
-            )
+        if self._unpriced or (self._terms.prices is None and any(self._tokens)):
+            why = "the provider says nothing of tokens" if self._unpriced else "there are no prices"
+            return f"what the conversation costs is not known, since {why}; it may cost no more than {most:.6g} dollars"
         return f"the conversation may cost no more than {most:.6g} dollars" if self._cost > most else ""
 
     # What others see of it.
@@ -340,22 +387,21 @@ class Turn:
         news, self._news = self._news, []
         return news
 
-    @property
     def unwritten(self) -> Sequence[Message]:
-        """The messages that the sink has not got yet."""
-        return tuple(self._new)
+        """The messages that the sink has not been given yet; it is given them now."""
+        new, self._new = self._new, []
+        return new
 
-    def written(self) -> None:
-        """The sink has them now."""
-        self._new = []
+    @property
+    def reader(self) -> Reader:
+        """Reads on in long results."""
+        return self._gate.offering.reader
 
     def end(self) -> Conversation:
         """The conversation, as far as it came."""
-        over = self.over()
-        if over is None:
-            raise AssertionError("a turn that goes on has no end")
-        stop, detail = over
-        self._hear(self._timeline.turn_ended(stop.value))
+        stop, detail = self.over() or (None, "")
+        if stop is not None:
+            self._hear(self._timeline.turn_ended(stop.value))
         return Conversation(
             messages=tuple(self._messages),
             stop=stop,
@@ -369,6 +415,8 @@ class Turn:
             model=self._model,
             seen=len(self._messages),
             place=self._timeline.place,
+            failure=self._failure,
+            id=self._before.id,
         )
 
     def _say(self, message: Message) -> None:
@@ -379,15 +427,16 @@ class Turn:
         self._news += events
 
 
-_BOUNDS = frozenset(stop.value for stop in Stop if stop.value.startswith("max_"))
+def _decided(call: ToolCall, answer: Answer, shown: Pending) -> ToolCall:
+    """The call as somebody wants it who saw what was shown of it."""
+    if answer.arguments is None:
+        return call
+    return call._replace(arguments=unhidden(answer.arguments, shown.arguments, call.arguments or {}))
 
-_ENDS: Mapping[str, Stop] = {
-    "stop": Stop.ANSWERED,
-    "tool_calls": Stop.ANSWERED,
-    "length": Stop.LENGTH,
-    "refused": Stop.REFUSED,
-}
-"""Why an answer ended -> why the turn did, where nothing was called."""
+
+def _described(message: Message) -> str:
+    """What a message says that has no text."""
+    return "\n".join(part_text(part) for part in message.parts if isinstance(part, Content))
 
 
 def _rounds_of_turn(messages: list[Message]) -> int:

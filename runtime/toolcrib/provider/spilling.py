@@ -17,7 +17,7 @@ from toolcrib.executors.client import ClientExecutor
 from toolcrib.model import Annotations, Content, Descriptor, Outcome, Result
 from toolcrib.protocols import Clock
 from toolcrib.registry import Registry
-from toolcrib.text import text_for_model
+from toolcrib.text import part_text, text_for_model
 
 READ_RESULT = "read_result"
 
@@ -51,6 +51,26 @@ def told(result: Result, limit: int, spilled: Mapping[str, str], reader: str) ->
         f'{reader}(handle="{handle}", offset={len(shown)})]'
     )
     return shown + note, handle, whole
+
+
+def within(result: Result, limit: int) -> Result:
+    """The result without the parts that don't fit: what each of them is stands in its place.
+
+    Args:
+        result: The result.
+        limit: Bytes of base64 that all its parts may have together.
+    """
+    parts, room = [], limit
+    for part in result.content:
+        size = len(part.data or "")
+        if size > room:
+            described = part_text(part._replace(text=None)).removesuffix("]")
+            note = f"{described}: {size} bytes of base64, too many to be shown]"
+            parts.append(Content("text", text=f"{part.text}\n{note}" if part.text else note))
+        else:
+            room -= size
+            parts.append(part)
+    return result._replace(content=tuple(parts)) if result.content else result
 
 
 def beginning(text: str, limit: int) -> str:

@@ -187,6 +187,10 @@ class Scripted:
         self.unexpected += found
         return found
 
+    def unjudged(self) -> list[ScriptedCall]:
+        """The calls that were asked for, of which something is expected, and nothing was told."""
+        return [awaited.call for awaited in self._awaited]
+
     def unused(self) -> list[Reply]:
         """The replies that were never given, and had to be."""
         pairs = zip(self._script, self._used, strict=True)
@@ -236,7 +240,7 @@ class Scripted:
         except ExpressionError as error:
             place = self._place(error.pointer or reply.pointer)
             message = f"the reply can't be worked out: {error.message} ({place})"
-            details = {"pointer": error.pointer or reply.pointer, "lines": [error.message]}
+            details = {"pointer": error.pointer or reply.pointer}
             raise ProviderError(message, code="script_failed", hint=error.hint, details=details) from None
         return [*deltas, Finish("tool_calls" if reply.calls else "stop")]
 
@@ -318,7 +322,8 @@ def _names_outcome(pattern: JSON) -> bool:
 
 def _ending(result: ToolResult) -> str:
     code = f" ({result.code})" if result.code not in {"", result.outcome.value} else ""
-    return f"{result.outcome.value}{code}: {truncate(result.text, _SHORT)}"
+    text = result.text.removeprefix(f"{result.code}: ")
+    return f"{result.outcome.value}{code}: {truncate(text, _SHORT)}"
 
 
 def _text(value: JSON) -> str:

@@ -19,6 +19,7 @@ from toolcrib.scenarios.reports import Failure
 from toolcrib.scenarios.speaking import DIRECT, SCRIPTED, Speaking, speaking_for
 from toolcrib.scenarios.turns import AgentReport, Judged, TurnReport, agent_call, entries_of, result_of
 from toolcrib.scenarios.verifying import LastWord
+from toolcrib.scenarios.waiting import Waiting
 from toolcrib.session import Session
 
 _ENDED_WELL = frozenset({Stop.ANSWERED, Stop.PENDING, Stop.STOP_ON_TOOL})
@@ -147,6 +148,9 @@ class Conversing:
 
     async def _said(self, turn: Turn, speaking: Speaking) -> list[Failure]:
         """Say what the user says, or what is said of the calls that wait, and let the agent answer."""
+        waiting = self._waiting()
+        if turn.user is not None and waiting.calls:
+            return [Failure("answers", waiting.unheard(), turn.pointer)]
         try:
             self._read, answers = self._begun(turn)
             self.conversation = await speaking.middleware.run(self._read, answers)
@@ -154,9 +158,18 @@ class Conversing:
             pointer = error.pointer or turn.pointer
             return [Failure("user", tuple(_told(error)), pointer)]
         except ConfigurationError as error:
-            return [Failure("answers", tuple(_told(error)), turn.pointer)]
+            wrong = error.code == "invalid_answers"
+            lines = waiting.misheard(error, turn.answers) if wrong else tuple(_told(error))
+            return [Failure("answers", lines, turn.pointer)]
         self._read = self.conversation
         return []
+
+    def _waiting(self) -> Waiting:
+        """The calls that wait now, as the document calls them."""
+        return Waiting(self.conversation, self._short)
+
+    def _short(self, tool: str) -> str:
+        return short_name(self._talk.scenario.origin.namespace, tool)
 
     def _begun(self, turn: Turn) -> tuple[Conversation, dict[str, Any]]:
         """The conversation, ready to go on, and the answers to the calls that wait in it."""
@@ -173,8 +186,7 @@ class Conversing:
 
     def _seen(self) -> dict[str, JSON]:
         """What expressions read at this point of the conversation."""
-        namespace = self._talk.scenario.origin.namespace
-        sight = Sight.of(self._read.messages, lambda tool: short_name(namespace, tool))
+        sight = Sight.of(self._read.messages, self._short)
         return sight.put_into(self._talk.names())
 
     def _tell_log(self, number: int, turn: Turn) -> None:
@@ -190,25 +202,37 @@ class Conversing:
 
     def _ended(self, number: int, turn: Turn, speaking: Speaking) -> list[Failure]:
         """What is wrong with how a turn ended, and with what the script was told."""
+        wrong = self._misled(turn, speaking)
+        if wrong:
+            return wrong
         stop, detail = self.conversation.stop, self.conversation.detail
-        script = speaking.script
-        if script is not None:
-            script.settle(self.conversation.messages)
-            if script.unexpected:
-                return [
-                    Failure("expect_result", each.lines, f"{each.call.pointer}/expect_result")
-                    for each in script.unexpected
-                ]
-            if script.failed is not None:
-                return [_failed(script.failed, turn)]
         last = number == len(self._talk.agent.turns)
         expected = self._talk.scenario.verify.stops if last else ()
         if stop is Stop.PROVIDER_FAILED and stop not in expected:
             return [Failure("provider", tuple((detail or stop.value).splitlines()), turn.pointer)]
-        if stop not in _ENDED_WELL and stop not in expected:
+        if (stop not in _ENDED_WELL or (stop is Stop.ANSWERED and detail)) and stop not in expected:
             line = f"turn {number} was ended by `{stop}`: {detail}"
             self.warnings.append(Failure("stop", (line,), turn.pointer))
-        return []
+        if not last:
+            return []
+        waiting = stop is Stop.PENDING and stop not in expected
+        return [
+            *([Failure("pending", self._waiting().left(), turn.pointer)] if waiting else ()),
+            *_unjudged(speaking),
+        ]
+
+    def _misled(self, turn: Turn, speaking: Speaking) -> list[Failure]:
+        """What the script was told otherwise than it expects, and why it had no answer."""
+        script = speaking.script
+        if script is None:
+            return []
+        script.settle(self.conversation.messages)
+        if not script.unexpected:
+            return [] if script.failed is None else [_failed(script.failed, turn)]
+        return [
+            Failure("expect_result", each.lines, f"{each.call.pointer}/expect_result")
+            for each in script.unexpected
+        ]
 
     async def _judge(
         self, assertions: Sequence[Assertion], speaking: Speaking, turn: int | None
@@ -217,10 +241,7 @@ class Conversing:
         if not assertions:
             return ()
         talk = self._talk
-        namespace = talk.scenario.origin.namespace
-        calls = tuple(
-            each._replace(tool=short_name(namespace, each.tool)) for each in self.conversation.calls
-        )
+        calls = tuple(each._replace(tool=self._short(each.tool)) for each in self.conversation.calls)
         states: Any = talk.names()["state"]
         trajectory = Trajectory.of(
             self.conversation._replace(calls=calls),
@@ -268,6 +289,19 @@ _PLACES = {
     "unknown_provider": "/provider",
 }
 """Code of an error -> what of the agent it is about."""
+
+
+def _unjudged(speaking: Speaking) -> list[Failure]:
+    """What a script expects of calls of which nothing was ever told."""
+    left = () if speaking.script is None else speaking.script.unjudged()
+    return [
+        Failure(
+            "expect_result",
+            (f"never judged: nothing was told of the call of `{call.tool}`",),
+            f"{call.pointer}/expect_result",
+        )
+        for call in left
+    ]
 
 
 def _part(said: Any) -> str | Content:

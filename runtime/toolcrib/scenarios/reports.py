@@ -27,8 +27,9 @@ class Failure(NamedTuple):
     Attributes:
         what: `outcome`, `result`, `golden`, `error`, `content`, `attempts`, `elapsed`, `args` of a step; `calls`,
             `order`, `store`, `state`, `budget`, `final_text`, `stop` of the end; `fault` that did not happen;
-            `unused_rules`; `worker` where the run itself was lost; `agent`, `user`, `answers`, `provider`, `unscripted`,
-            `script_failed`, `expect_result`, `assertion`, `unused_turns` of an agent; `trials` of all of them.
+            `unused_rules`; `worker` where the run itself was lost; `agent`, `user`, `answers`, `pending`, `provider`,
+            `unscripted`, `script_failed`, `expect_result`, `assertion`, `unused_turns` of an agent; `trials` of all
+            of them.
         lines: What was expected and what was there.
         pointer: Where the scenario says so.
     """

@@ -96,11 +96,12 @@ class Entry(NamedTuple):
     def line(self) -> str:
         """The entry for people."""
         if self.kind == "call":
-            return f"call      {self.tool} {truncate(compact(self.args), SHOWN)}"
+            args = self.args if isinstance(self.args, str) else compact(self.args)
+            return f"call      {self.tool} {truncate(args, SHOWN)}"
         text = truncate(self.text, SHOWN)
         if self.kind == "told":
             code = f" ({self.code})" if self.code not in {"", self.outcome} else ""
-            text = f"{self.tool}: {self.outcome}{code} {text}"
+            text = f"{self.tool}: {self.outcome}{code} {text.removeprefix(f'{self.code}: ')}"
         first, *rest = text.splitlines() or [""]
         return "\n".join([f"{self.kind:<9} {first}", *(f"          {line}" for line in rest)])
 
@@ -144,7 +145,8 @@ class Judged(NamedTuple):
     def failure(self) -> Failure:
         """It does not hold."""
         shown = f"{self.type} ({self.message})" if self.message else self.type
-        return Failure(what="assertion", lines=(f"{shown}: {self.found}",), pointer=self.pointer)
+        lines = tuple(f"{shown}: {self.found}".splitlines())
+        return Failure(what="assertion", lines=lines, pointer=self.pointer)
 
     def as_json(self) -> dict[str, JSON]:
         """What came of it as an object."""

@@ -288,7 +288,55 @@ def test_a_turn_that_waits_goes_on_with_answers(answer, expected, times):
 def test_a_turn_that_does_not_answer_what_waits_is_told(following):
     report = run(ASKED.format(expected="{refunded: true}", next=following, times=1))
     assert told(report) == [("answers", "/agent/turns/1")]
-    assert "refund_order" in str(report)
+    assert "answers: {refund_order: {approve: true}}" in str(report)
+
+
+UNANSWERED = """
+agent:
+  policy: {ask: [refund_order]}
+  turns:
+    - {user: Refund it., script: [{call: refund_order, args: {id: ORD-1}%s}]}
+"""
+
+
+def test_a_last_turn_that_waits_fails_unless_that_is_meant():
+    report = run(UNANSWERED % "")
+    assert told(report) == [("pending", "/agent/turns/0")]
+    assert "add `- answers: {refund_order: {approve: true}}` below, or `verify: {stop: pending}`" in str(
+        report
+    )
+    assert run(UNANSWERED % "" + "verify: {stop: pending}").passed
+
+
+@pytest.mark.parametrize("verify", ["", "verify: {stop: pending}"])
+def test_what_is_expected_of_a_call_and_never_judged_fails_in_its_place(verify):
+    report = run(UNANSWERED % ", expect_result: {refunded: no}" + verify)
+    assert told(report)[-1] == ("expect_result", "/agent/turns/0/script/0/expect_result")
+    assert not report.passed
+
+
+def test_a_caller_that_leaves_a_call_is_told_how_it_is_fulfilled():
+    report = run("agent: {turns: [{user: Where?, script: [{call: get_location}]}]}")
+    assert "add `- answers: {get_location: {result: ...}}` below" in str(report)
+    assert "`client: {get_location: grant}`" in str(report)
+
+
+def test_answers_where_nothing_waits_are_told_so():
+    report = run("agent: {turns: [{user: Hi, script: [{say: Hi}]}, {answers: {call_1: {approve: true}}}]}")
+    assert told(report) == [("answers", "/agent/turns/1")]
+    assert "no call waits here" in str(report)
+
+
+def test_a_code_is_shown_once_and_every_line_of_an_answer_in_its_column():
+    text = """
+agent:
+  client: {get_location: %s}
+  turns: [{user: Where?, script: [{call: get_location}, {say: There}], assertions: [{type: no_tool_errors}%s]}]
+"""
+    declined = run(text % ("deny", ", {type: tools_called, params: {tool_names: [get_order]}}"))
+    assert "denied (consent_declined) `get_location` was declined" in str(declined)
+    wrong = str(run(text % ("{result: {town: Oslo}}", "")))
+    assert "\n            /city:" in wrong.partition("assertion no_tool_errors")[2]
 
 
 def test_a_bound_that_ends_a_turn_is_a_warning_unless_it_is_meant():

@@ -394,6 +394,11 @@ class Origin(NamedTuple):
     def __hash__(self) -> int:
         return hash(self[:_TOLD])
 
+    @property
+    def is_composed(self) -> bool:
+        """Whether the document was put together of parts of several files, as those of PromptKit are."""
+        return bool(getattr(getattr(self.locate, "__self__", None), "is_composed", False))
+
     def place(self, pointer: str = "") -> str:
         """`file:line` of a place in the document."""
         # What was put together of several files knows it itself.

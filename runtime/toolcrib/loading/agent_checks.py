@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from toolcrib.errors import ConfigurationError, Problem, did_you_mean
+from toolcrib.errors import ConfigurationError, Problem
+from toolcrib.loading.agent_names import check_names, unknown_tool
 from toolcrib.loading.agents import Agent, ScriptedCall
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.prompts import Prompt, find_prompt
@@ -31,7 +32,7 @@ def check_agent(
         return
     for call in agent.scripted_calls:
         if not ({call.tool} & ({READING} | tools.keys() | refused.keys()) or _wants_failure(call)):
-            yield unknown_tool(call.tool, f"{call.pointer}/call", tools)
+            yield unknown_tool(call.tool, f"{call.pointer}/call", tools, _MEANT)
     for problem in check_policy(agent.policy, tools.keys() | refused.keys()):
         yield problem._replace(pointer=f"/agent/policy{problem.pointer}")
     for tool, pointer in agent.fulfilled:
@@ -39,18 +40,23 @@ def check_agent(
             yield from _fulfilled(scenario, agent, tools[tool], pointer)
         elif tool not in refused:
             yield unknown_tool(tool, pointer, tools)
+    sought = {call.tool for call in agent.scripted_calls if _wants_failure(call)}
+    found = check_names(scenario, agent, tools, {READING, *refused, *sought})
+    yield from map(_as_warning, found) if scenario.origin.is_composed else found
+
+
+_MEANT = "where the model is to ask for what is not there, `expect_result: {outcome: not_found}` says so"
+
+
+def _as_warning(problem: Problem) -> Problem:
+    """Documents of PromptKit name what is not there, and are run all the same."""
+    return problem._replace(severity="warning")
 
 
 def _wants_failure(call: ScriptedCall) -> bool:
     """Whether a model is meant to ask for what is not there: the script says how the call ends."""
     pattern = None if call.expect_result is None else call.expect_result.expected()
     return isinstance(pattern, dict) and "outcome" in pattern
-
-
-def unknown_tool(name: str, pointer: str, tools: Mapping[str, Descriptor]) -> Problem:
-    """A tool that is not there."""
-    hint = did_you_mean(name, tools) or "the tool must be loaded together with the scenario"
-    return Problem(code="unknown_tool", message=f"there is no tool `{name}`", pointer=pointer, hint=hint)
 
 
 def _fulfilled(scenario: Scenario, agent: Agent, tool: Descriptor, pointer: str) -> Iterator[Problem]:

@@ -212,6 +212,103 @@ def test_a_script_may_ask_for_a_tool_that_is_not_there_if_it_says_how_that_ends(
     assert codes(SCRIPT + "        - {call: nobody, expect_result: {outcome: not_found}}\n") == []
 
 
+NAMES = """
+name: pay_order
+input_schema: {type: object, additionalProperties: false, properties: {id: {}}}
+mock: {result: {status: paid}}
+---
+scenario: s
+state: {cart: [open, closed]}
+agent:
+  script: [{call: pay_order, optional: true}, {call: nobody, optional: true, expect_result: {outcome: not_found}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("turn", "place", "code"),
+    [
+        ("{type: tools_called, params: {tool_names: [pay_ordr]}}", "params/tool_names/0", "unknown_tool"),
+        ("{type: tool_call_count, params: {tool_name: pay_ordr, max: 2}}", "params/tool", "unknown_tool"),
+        ("{type: tool_no_repeat, params: {tools: pay_ordr}}", "params/tools/0", "unknown_tool"),
+        (
+            "{type: tool_anti_pattern, params: {patterns: [{sequence: [pay_order, pay_ordr]}]}}",
+            "params/patterns/0/sequence/1",
+            "unknown_tool",
+        ),
+        (
+            "{type: tool_call_chain, params: {steps: [{tool: pay_order, args_match: {ids: x}}]}}",
+            "params/steps/0/args_match/ids",
+            "unknown_argument",
+        ),
+        (
+            "{type: assertion, params: {eval_type: no_tool_errors, eval_params: {tools: [pay_ordr]}, min_score: 1}}",
+            "params/eval_params/tools/0",
+            "unknown_tool",
+        ),
+        (
+            "{type: workflow_tool_access, params: {rules: [{state: opn, allowed: []}]}}",
+            "params/rules/0/state",
+            "never_matches",
+        ),
+        (
+            "{type: workflow_tool_access, params: {rules: [{state: open, allowed: [pay_ordr]}]}}",
+            "params/rules/0/allowed/0",
+            "unknown_tool",
+        ),
+        (
+            "{type: tool_args_excluded, params: {tool_name: pay_order, excluded_args: {ids: 1}}}",
+            "params/excluded_args/ids",
+            "unknown_argument",
+        ),
+        ("{type: no_tool_errors, when: {tool_called: pay_ordr}}", "when/tool_called", "unknown_tool"),
+        (
+            "{type: no_tool_errors, when: {any_tool_called: [pay_ordr]}}",
+            "when/any_tool_called/0",
+            "unknown_tool",
+        ),
+        (
+            "{type: no_tool_errors, when: {tool_called_pattern: ^x}}",
+            "when/tool_called_pattern",
+            "idle_glob",
+        ),
+    ],
+)
+def test_an_assertion_names_what_is_there(turn, place, code):
+    text = f"{NAMES}  turns: [{{user: hi, script: [{{say: hi}}], assertions: [{turn}]}}]"
+    assert codes(text) == [(code, f"/agent/turns/0/assertions/0/{place}")]
+
+
+def test_names_that_mean_something_are_taken():
+    good = "{type: tools_not_called, params: {tool_names: [nobody]}}, {type: tool_args, params: {tool_name: pay_order, ignore_validation: true, expected_args: {ids: 1}}}"
+    answers = "answers: {pay_order: {approve: true}, call_2: {approve: true}}"
+    script = "{when: {results: {pay_order: {$exists: false}}, last: {tool: nobody}}, say: hi}"
+    text = f"{NAMES}  turns: [{{user: hi, script: [{script}], assertions: [{good}]}}, {{{answers}}}]"
+    assert codes(text) == []
+
+
+@pytest.mark.parametrize(
+    ("turn", "place", "code"),
+    [
+        ("user: hi, script: [{when: {last: {tol: x}}, say: a}]", "script/0/when/last/tol", "unknown_key"),
+        ("user: hi, script: [{when: {last: {tool: x}}, say: a}]", "script/0/when/last/tool", "unknown_tool"),
+        (
+            "user: hi, script: [{when: {results: {pay_ordr: 1}}, say: a}]",
+            "script/0/when/results/pay_ordr",
+            "unknown_tool",
+        ),
+        ("answers: {pay_ordr: {approve: true}}", "answers/pay_ordr", "unknown_tool"),
+    ],
+)
+def test_a_script_waits_for_what_can_be_there(turn, place, code):
+    assert codes(f"{NAMES}  turns: [{{{turn}}}]") == [(code, f"/agent/turns/0/{place}")]
+
+
+def test_a_tool_that_is_not_there_comes_with_how_to_mean_it():
+    (problem,) = linked(f"{NAMES}  turns: [{{user: hi, script: [{{call: pay_ordr}}]}}]").problems
+    assert "expect_result: {outcome: not_found}" in problem.hint
+    assert "`pay_order`" in problem.hint
+
+
 def test_a_glob_of_the_policy_that_fits_nothing_is_a_warning():
     (problem,) = linked(AGENT + "  policy: {deny: ['refund_*']}\n").problems
     assert (problem.code, problem.severity) == ("idle_glob", "warning")

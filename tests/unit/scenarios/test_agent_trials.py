@@ -48,9 +48,9 @@ agent:
         ("", "pass_threshold: 0.66", True),
         ("", "pass_threshold: 0.67", False),
         (", pass_threshold: 0.5", "", True),
-        (", pass_threshold: 0.9", "pass_threshold: 0", False),
-        (", pass_threshold: 0", "", True),
-        (", when: {tool_called: nobody}", "", True),
+        (", pass_threshold: 0.9", "pass_threshold: 0.1", False),
+        (", pass_threshold: 0.1", "", True),
+        (", when: {min_tool_calls: 9}", "", True),
     ],
 )
 def test_an_assertion_must_hold_in_a_share_of_the_trials(assertion, more, passed):

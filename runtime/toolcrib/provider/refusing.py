@@ -6,7 +6,7 @@ import json
 
 from toolcrib.errors import did_you_mean
 from toolcrib.middleware.arguments import door
-from toolcrib.model import JSON, Call, CallContext, Outcome, Result
+from toolcrib.model import JSON, Call, CallContext, Descriptor, Outcome, Result
 from toolcrib.provider.conversations import Pending
 from toolcrib.provider.enforcing import Ledger, Rulebook
 from toolcrib.provider.messages import ToolCall
@@ -48,6 +48,10 @@ class Gate:
     def now(self) -> float:
         """Seconds since 1970 on the session's clock."""
         return self._session.clock.now().timestamp()
+
+    def tool(self, name: str) -> Descriptor | None:
+        """A tool of the session, offered or not; None for one that is not there."""
+        return self._session.registry.get(name)
 
     def refusal(self, call: ToolCall, ledger: Ledger, finish: Finish) -> Result | Pending | None:
         """Why a call is not made, or what it waits for; None where it is made now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -10,6 +11,7 @@ from in_memory import mocked, runtime_of
 from keeping import session_of
 from loop_models import TOOLS, Model, asks, check_whole, ends, loop, outcomes, says, talk, watched
 from toolcrib import ConfigurationError, Content, Outcome, ProviderMiddleware, Result, Runtime, Toolset
+from toolcrib.model import Partial, Progress
 from toolcrib.provider import (
     CallDelta,
     Config,
@@ -246,7 +248,8 @@ async def test_run_and_stream_give_the_same_conversation():
 
     ran = await talk(model())
     _events, streamed = await watched(loop(model()), "hello")
-    assert streamed == ran
+    assert streamed.id != ran.id
+    assert streamed._replace(id=ran.id) == ran
 
 
 async def test_events_tell_what_the_conversation_holds():
@@ -331,18 +334,161 @@ async def test_calls_of_an_answer_that_was_refused_are_not_made():
 
 async def test_a_provider_that_fails_ends_the_turn_and_all_before_is_kept():
     def fail(_request):
-        yield TextDelta("half")
-        raise ProviderError("the model is overloaded", code="overloaded", retryable=True)
+        yield TextDelta("ha")
+        yield CallDelta(0, "", "get_order")
+        yield TextDelta("l")
+        yield ReasoningDelta("hm")
+        yield TextDelta("f\ud83d")
+        raise ProviderError(
+            "the model is overloaded", code="overloaded", retryable=True, hint="wait", details={"status": 529}
+        )
 
     model = Model(asks("get_order"), fail)
     events, conversation = await watched(loop(model), "hello")
     assert conversation.stop is Stop.PROVIDER_FAILED
-    assert conversation.detail == "the model is overloaded (overloaded)"
-    assert [message.role for message in conversation.messages] == ["user", "assistant", "tool"]
+    assert conversation.detail == "the model is overloaded (overloaded); wait"
+    assert conversation.failure == {
+        "code": "overloaded",
+        "message": "the model is overloaded",
+        "hint": "wait",
+        "retryable": True,
+        "details": {"status": 529},
+    }
+    assert Conversation.parse(json.loads(json.dumps(conversation.as_json()))) == conversation
+    assert [message.role for message in conversation.messages] == ["user", "assistant", "tool", "assistant"]
+    assert conversation.messages[-1].parts == (Text("ha"), Text("l"), Text("f\ufffd"))
+    assert "".join(event.text for event in events if event.type == "text") == "half\ufffd"
     assert events[-1].stop == "provider_failed"
     again = await loop(Model(says("now"))).run(conversation)
-    assert (again.stop, again.text) == (Stop.ANSWERED, "now")
+    assert (again.stop, again.text, again.failure) == (Stop.ANSWERED, "now", {})
     check_whole(again)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["text"], "gives a `str` in its answer (invalid_answer)"),
+        ([TextDelta("a"), None], "gives a `NoneType` in its answer (invalid_answer)"),
+        ([{"text": "a"}], "gives a `dict` in its answer (invalid_answer)"),
+        ([CallDelta(0, "x", None)], "gives a `CallDelta` with fields of other types (invalid_answer)"),
+        ([Finish(tokens=Tokens(None))], "gives a `Finish` with fields of other types (invalid_answer)"),
+    ],
+)
+async def test_what_is_no_piece_of_an_answer_fails_the_turn(given, told):
+    conversation = await talk(Model(given))
+    assert conversation.stop is Stop.PROVIDER_FAILED
+    assert told in conversation.detail
+
+
+async def test_a_provider_that_is_no_generator_fails_the_turn():
+    class Listing:
+        async def respond(self, request):
+            return [TextDelta("a")]
+
+    conversation = await talk(Listing())
+    assert conversation.stop is Stop.PROVIDER_FAILED
+    assert "`respond` of the provider `Listing` gives a `coroutine`" in conversation.detail
+
+
+async def test_a_bug_of_a_provider_ends_the_turn_and_only_the_log_has_its_text(caplog):
+    def fail(_request):
+        yield TextDelta("half")
+        raise ValueError("the key is 1234")
+
+    conversation = await talk(Model(asks("get_order"), fail))
+    assert (conversation.stop, conversation.text) == (Stop.PROVIDER_FAILED, "half")
+    assert conversation.detail.startswith("a bug in the provider `Model`: ValueError;")
+    assert conversation.failure["details"] == {"exception": "ValueError"}
+    assert "1234" not in json.dumps(conversation.as_json())
+    assert "the key is 1234" in caplog.text
+
+
+async def test_an_error_of_the_product_says_itself_what_is_wrong():
+    def fail(_request):
+        raise ConfigurationError("no key", code="missing_key", hint="set it")
+
+    conversation = await talk(Model(fail))
+    assert conversation.detail == "no key (missing_key); set it"
+
+
+async def test_others_have_their_turn_between_rounds_and_calls():
+    async def other():
+        return None
+
+    async def converse():
+        others = [asyncio.create_task(other())]
+
+        def ask(_request):
+            assert all(each.done() for each in others)
+            others.append(asyncio.create_task(other()))
+            return asks("nope")
+
+        await talk(Model(*([asks("nope")] + [ask] * 3)))
+        return len(others)
+
+    assert await converse() == 4
+    events = loop(Model(asks(*["get_order"] * 40)), ToolPolicy(max_identical=None)).stream("1")
+    late, seen = None, []
+    async for event in events:
+        if getattr(event, "status", "") == "running":
+            late = late or asyncio.create_task(other())
+            seen.append(late.done())
+    assert seen == [False] * 16 + [True] * 24
+
+
+async def test_calls_tell_of_their_progress():
+    tools = """
+    name: long
+    input_schema: {type: object}
+    mock: {result: 1, latency: 2s}
+    """
+
+    async def reporting(call, call_next):
+        call.context.emit(Progress(1, 4))
+        call.context.emit(Progress(2, None, "half way"))
+        call.context.emit(Partial(Content("text", text="a piece")))
+        return await call_next(call)
+
+    runtime = runtime_of(tools, middleware=[reporting])
+    events, conversation = await watched(loop(Model(asks("long")), tools=runtime), "1")
+    told = [(event.status, event.text) for event in events if event.type == "call_updated" and event.text]
+    assert told == [("", "1 of 4"), ("", "half way"), ("", "a piece"), ("completed", "1")]
+    assert outcomes(conversation) == [Outcome.OK]
+
+
+@pytest.mark.parametrize(
+    ("choice", "detail"),
+    [
+        ("required", "the model was to call a tool, and called nothing"),
+        ("get_order", "the model was to call `get_order`, and called nothing"),
+        ("auto", ""),
+    ],
+)
+async def test_a_choice_that_the_model_ignores_is_told(choice, detail):
+    conversation = await talk(Model(says("no")), ToolPolicy(tool_choice=choice))
+    assert (conversation.stop, conversation.detail) == (Stop.ANSWERED, detail)
+
+
+async def test_parts_that_are_too_large_are_described():
+    tools = """
+    name: draw
+    input_schema: {type: object}
+    mock: {result: 1}
+    """
+    large, small = (Content("image", data=each, mime_type="image/png") for each in ("A" * 80, "A" * 40))
+
+    async def drawing(call, call_next):
+        return Result.ok(None, content=(small, large, small))
+
+    runtime = runtime_of(tools, middleware=[drawing])
+    conversation = await talk(Model(asks("draw")), tools=runtime, content_limit=100)
+    (result,) = conversation.messages[2].results
+    assert result.content == (small, small)
+    note = "[image image/png: 80 bytes of base64, too many to be shown]"
+    assert result.text.split("\n") == ["[image image/png]", note, "[image image/png]"]
+    assert conversation.calls[0].content == (small, large, small)
+    with pytest.raises(ConfigurationError, match="content_limit: out_of_range"):
+        loop(Model(), content_limit=-1)
 
 
 async def test_what_is_no_conversation_is_refused_with_all_its_faults():
@@ -385,6 +531,8 @@ async def test_a_user_may_say_more_than_text():
     model = Model()
     await loop(model).run(user("what is this?", picture))
     assert model.requests[0].messages[0].parts == (Text("what is this?"), picture)
+    events, _conversation = await watched(loop(Model()), [user(picture)])
+    assert (events[0].type, events[0].text) == ("user", "[image https://example.com/a.png]")
 
 
 async def test_a_default_session_is_used_or_the_one_that_is_given():

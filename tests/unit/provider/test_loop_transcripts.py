@@ -16,7 +16,9 @@ from toolcrib.provider import (
     JSONLSink,
     Message,
     ProviderError,
+    SinkFailed,
     Stop,
+    Text,
     TextDelta,
     ToolPolicy,
     load_transcript,
@@ -69,15 +71,11 @@ async def test_a_provider_that_fails_leaves_all_before_written():
     def fail(_request):
         raise ProviderError("gone")
 
-    for error, expected in ((fail, ["user"]), (Model, ["user"])):
+    for error in (fail, Model):  # the latter is no answer, which is a bug of the provider's
         notes = Notes()
-        middleware = loop(Model(asks("slow"), error), sink=notes)
-        if error is fail:
-            assert (await middleware.run("1")).stop is Stop.PROVIDER_FAILED
-        else:
-            with pytest.raises(TypeError):  # a bug of the provider's is the caller's to see
-                await middleware.run("1")
-        assert notes.portions == [[*expected, "assistant", "tool"]]
+        conversation = await loop(Model(asks("slow"), error), sink=notes).run("1")
+        assert conversation.stop is Stop.PROVIDER_FAILED
+        assert notes.portions == [["user", "assistant", "tool"]]
     notes = Notes()
     await loop(Model(fail), sink=notes).run("1")
     assert notes.portions == [["user"]]
@@ -127,7 +125,25 @@ async def test_waiting_for_the_model_may_be_cancelled():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert notes.messages == [user("1")]
+    assert notes.messages == [user("1"), Message("assistant", (Text("half"),))]
+
+
+async def test_a_message_is_written_once_also_where_writing_is_cancelled():
+    begun = asyncio.Event()
+
+    class Slow(Notes):
+        async def append(self, messages):
+            begun.set()
+            await asyncio.wait([asyncio.create_task(asyncio.Event().wait())], timeout=0.01)
+            await super().append(messages)
+
+    notes = Slow()
+    task = asyncio.create_task(loop(Model(asks("get_order")), sink=notes).run("1"))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert notes.portions == [["user", "assistant", "tool"]]
 
 
 async def test_a_provider_that_cancels_itself_ends_the_turn():
@@ -160,8 +176,41 @@ async def test_a_sink_that_fails_is_told():
         async def append(self, messages):
             raise OSError("no space")
 
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(SinkFailed, match="can't be written down: OSError: no space") as caught:
         await loop(Model(asks("slow")), sink=Full()).run("1")
+    failed = caught.value
+    assert isinstance(failed.__cause__, OSError)
+    assert [message.role for message in failed.unwritten] == ["user", "assistant", "tool"]
+    assert (failed.conversation.messages, failed.conversation.stop) == (failed.unwritten, None)
+    again = await loop(Model(says("done"))).run(failed.conversation)
+    assert (again.stop, again.text) == (Stop.ANSWERED, "done")
+
+
+async def test_a_sink_that_fails_leaves_what_waits_waiting():
+    class Full:
+        async def append(self, messages):
+            raise asyncio.CancelledError
+
+    policy = ToolPolicy(ask=("refund_*",))
+    with pytest.raises(SinkFailed) as caught:
+        await loop(Model(asks(("refund_order", {"amount": 1}), "slow")), policy, sink=Full()).run("1")
+    suspended = caught.value.conversation
+    assert (suspended.stop, [each.id for each in suspended.pending]) == (Stop.PENDING, ["call_1"])
+    ended = await loop(Model(), policy).run(suspended, {"call_1": {"approve": True}})
+    assert results(ended.messages) == [("call_1", "ok"), ("call_2", "ok")]
+
+
+async def test_a_sink_that_fails_hides_no_other_error(caplog):
+    class Full:
+        async def append(self, messages):
+            raise OSError("no space")
+
+    tools = runtime_of(TOOLS)
+    middleware = loop(Model(asks("slow")), tools=tools, sink=Full())
+    await tools.aclose()
+    with pytest.raises(ClosedRuntime):
+        await middleware.run("1")
+    assert "OSError: no space" in caplog.text
 
 
 async def test_a_file_has_a_line_for_each_message(tmp_path):

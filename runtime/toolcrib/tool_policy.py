@@ -29,7 +29,8 @@ class ToolPolicy:
         max_parallel: Calls under way at once.
         max_identical: Equal calls one after another in a turn; a tool of `polling` is not counted.
         polling: Globs of the tools that are asked the same again and again.
-        max_failures: Calls of one tool that fail for one cause in a turn, with none that ends well between them.
+        max_failures: Calls of one tool that fail for one cause in a turn, with none that ends well between them; all
+            calls of tools that are not there, and all of tools that may not be called, count together.
         max_cost: US dollars in the conversation.
         stop_on_tool: Globs of the tools after whose call the turn ends, once one has ended well.
         requires_before: Tool glob -> tools (or globs) of which each must have been called well before, in an earlier round.
@@ -321,10 +322,10 @@ def renamed(policy: ToolPolicy, full: Callable[[str], str]) -> ToolPolicy:
 
 
 def without_idle(policy: ToolPolicy, tools: Collection[str]) -> ToolPolicy:
-    """The policy without globs that fit no tool and so say nothing; loading has told of them."""
+    """The policy without names and globs that fit no tool and so say nothing; loading has told of them."""
 
     def idle(glob: str) -> bool:
-        return not _is_plain(glob) and glob != "*" and not any(fnmatchcase(tool, glob) for tool in tools)
+        return glob != "*" and not any(fnmatchcase(tool, glob) for tool in tools)
 
     kept: dict[str, Any] = {
         key: tuple(glob for glob in getattr(policy, key) if not idle(glob)) for key in _GLOBS
@@ -333,4 +334,6 @@ def without_idle(policy: ToolPolicy, tools: Collection[str]) -> ToolPolicy:
         key: {glob: said for glob, said in getattr(policy, key).items() if not idle(glob)}
         for key in ("max_calls_per_tool", "requires_before", "cooldown")
     }
+    if policy.tool_choice not in {*CHOICES, *tools}:
+        kept["tool_choice"] = "auto"
     return replace(policy, **kept)

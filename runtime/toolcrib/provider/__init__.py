@@ -1,5 +1,6 @@
 """A model's tool loop over a runtime: the calls that a model asks for run like all others, under one policy."""
 
+from toolcrib.provider.claims import Claim, FolderClaims
 from toolcrib.provider.config import Config
 from toolcrib.provider.conversations import Answer, CallRecord, Conversation, Pending, Stop
 from toolcrib.provider.installed import open_provider
@@ -18,7 +19,7 @@ from toolcrib.provider.requests import (
     Tokens,
 )
 from toolcrib.provider.timeline import Event, Timeline
-from toolcrib.provider.transcripts import JSONLSink, Sink, load_transcript
+from toolcrib.provider.transcripts import JSONLSink, Sink, SinkFailed, load_transcript
 from toolcrib.provider.viewing import Segment, View
 from toolcrib.tool_policy import ToolPolicy
 
@@ -26,11 +27,13 @@ __all__ = [
     "Answer",
     "CallDelta",
     "CallRecord",
+    "Claim",
     "Config",
     "Conversation",
     "Delta",
     "Event",
     "Finish",
+    "FolderClaims",
     "JSONLSink",
     "Message",
     "Pending",
@@ -43,6 +46,7 @@ __all__ = [
     "Request",
     "Segment",
     "Sink",
+    "SinkFailed",
     "Stop",
     "Text",
     "TextDelta",

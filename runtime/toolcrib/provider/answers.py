@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from toolcrib.clock import format_duration, parse_duration
 from toolcrib.errors import ConfigurationError, did_you_mean
+from toolcrib.executors.client.calls import DEFERRED
 from toolcrib.model import Client, Outcome, Result
 from toolcrib.provider.calls import Planned
-from toolcrib.provider.conversations import Answer, Conversation
+from toolcrib.provider.conversations import Answer, Conversation, Pending
+from toolcrib.provider.forms import kind_of
 from toolcrib.provider.messages import ToolCall
 
 REJECTED = "rejected"
-
-FULFILLED = "client"
-"""The mode of the tools that the caller fulfils."""
 
 
 def approval_of(tool: str) -> frozenset[str]:
@@ -22,23 +22,22 @@ def approval_of(tool: str) -> frozenset[str]:
     return frozenset({f"approve:{tool}"})
 
 
-def checked(
-    conversation: Conversation, answers: Mapping[str, Any], is_fulfilled: Callable[[str], bool]
-) -> dict[str, Answer]:
+def checked(conversation: Conversation, answers: Mapping[str, Any]) -> dict[str, Answer]:
     """The answers to all calls that wait, by their ids.
 
     Args:
         conversation: Where they wait.
         answers: Id of a call -> what is said of it.
-        is_fulfilled: Whether the caller fulfils a tool, so that it can give the result.
 
     Raises:
         ConfigurationError: One is missing, is no answer, is of a call that does not wait, or can't be given of this
             call. All of that is told at once, and nothing has happened.
     """
+    if not isinstance(answers, Mapping):
+        raise _refused([f"expected an object of answers by the ids of calls, got {kind_of(answers)}"])
     waiting = {each.id: each for each in conversation.pending}
     wrong = [
-        f"`{id_}` waits for no answer. {did_you_mean(id_, waiting)}".rstrip(". ")
+        f"`{id_}` waits for no answer. {did_you_mean(str(id_), waiting)}".rstrip(". ")
         for id_ in answers
         if id_ not in waiting
     ]
@@ -52,9 +51,9 @@ def checked(
         except ConfigurationError as error:
             wrong.append(f"`{id_}`: {error.message}; {error.hint}")
             continue
-        if answer.kind in {"result", "error"} and not is_fulfilled(pending.tool):
+        if answer.kind in _FULFILLING and pending.code != DEFERRED:
             wrong.append(
-                f"`{id_}`: `{pending.tool}` is not in mode `client`, so that only its call can give a result"
+                f"`{id_}`: `{pending.tool}` waits with `{pending.code}`, and only a call that its caller is to fulfil (`{DEFERRED}`) is given a result"
             )
     if wrong:
         raise _refused(wrong)
@@ -69,21 +68,47 @@ def _refused(wrong: list[str]) -> ConfigurationError:
     )
 
 
+_FULFILLING = frozenset({"result", "error"})
+"""What is said of a call by whoever has fulfilled it."""
+
+
 def rejection(tool: str, answer: Answer) -> Result:
     """The result of a call that somebody does not want."""
     why = f": {answer.message}" if answer.message else ""
     return Result.failed(Outcome.DENIED, f"`{tool}` was not called, as was decided{why}", code=REJECTED)
 
 
+def refused(call: ToolCall, answer: Answer, pending: Pending, waited: float) -> Result | None:
+    """The result of a call that is not made after all; None where it is.
+
+    A call that the caller declines to fulfil is made: its tool says what becomes of it then.
+
+    Args:
+        call: The call.
+        answer: What is said of it.
+        pending: What was asked.
+        waited: Seconds since it began.
+    """
+    if pending.code != DEFERRED:
+        return rejection(call.name, answer) if answer.kind == "reject" else None
+    timeout = pending.details.get("timeout")
+    if answer.kind in _FULFILLING and isinstance(timeout, str) and waited > parse_duration(timeout):
+        why = f"`{call.name}` was fulfilled {format_duration(round(waited, 3))} after it began, and its caller may take {timeout}"
+        return Result.failed(Outcome.TIMEOUT, why)
+    return None
+
+
 def planned(call: ToolCall, answer: Answer) -> Planned:
-    """The call that somebody approves, or has fulfilled."""
+    """The call that somebody approves, has fulfilled, or declines to fulfil."""
     return Planned(call, approval_of(call.name), None if answer.kind == "approve" else _given(answer))
 
 
 def _given(answer: Answer) -> Client:
     """A client that gives the answer."""
 
-    async def give(_call: Any) -> Any:
+    async def give(call: Any) -> Any:
+        if answer.kind == "reject":
+            return call.decline(answer.message)
         if answer.kind == "error":
             return Result.failed(Outcome.TOOL_ERROR, answer.message or answer.code, code=answer.code)
         return answer.value

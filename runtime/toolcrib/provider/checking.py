@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from toolcrib.errors import ConfigurationError, did_you_mean
 from toolcrib.interop.declaring import DIALECTS
+from toolcrib.model import Content
 from toolcrib.provider.config import Config
 from toolcrib.provider.conversations import Conversation
+from toolcrib.provider.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from toolcrib.provider.requests import Provider
 from toolcrib.provider.spilling import LEAST_LIMIT, READ_RESULT
 from toolcrib.registry import Registry
@@ -50,6 +52,8 @@ def _wrong(
         yield "policy/max_cost: unknown_prices: what answers cost is not known; give `Config(prices=Prices(...))`"
     if config.result_limit < LEAST_LIMIT:
         yield f"config/result_limit: out_of_range: expected at least {LEAST_LIMIT}, got {config.result_limit}"
+    if config.content_limit < 0:
+        yield f"config/content_limit: out_of_range: expected at least 0, got {config.content_limit}"
     dialect = dialect_of(provider)
     if dialect not in DIALECTS:
         near = did_you_mean(dialect, DIALECTS) or f"the dialects are {', '.join(DIALECTS)}"
@@ -71,10 +75,11 @@ def free_name(registry: Registry) -> str:
 
 
 def check_whole(conversation: Conversation) -> None:
-    """Nothing, where a model can be asked to go on: every call has one result, or waits.
+    """Nothing, where a model can be asked to go on: every call has one result right behind it, or waits.
 
     Raises:
-        ConfigurationError: There is nothing to answer; or a call has no result, or several, or a result has no call.
+        ConfigurationError: There is nothing to answer; a call has no result, or several; a result has no call before
+            it; or a message has what its role does not say. All of that is told at once.
     """
     wrong = [*_not_whole(conversation)]
     if wrong:
@@ -91,6 +96,8 @@ def _not_whole(conversation: Conversation) -> Iterator[str]:
     results = Counter(result.id for message in messages for result in message.results)
     waiting = {each.id for each in conversation.pending}
     last = next((message.calls for message in reversed(messages) if message.calls), ())
+    yield from _misplaced(messages)
+    yield from _out_of_order(messages, waiting)
     yield from (f"the id `{id_}` is that of {count} calls" for id_, count in calls.items() if count > 1)
     yield from (f"the call `{id_}` has {count} results" for id_, count in results.items() if count > 1)
     yield from (f"there is no call `{id_}`, which has a result" for id_ in results if id_ not in calls)
@@ -101,3 +108,55 @@ def _not_whole(conversation: Conversation) -> Iterator[str]:
     yield from (
         f"the call `{id_}` waits, and is not among the last ones" for id_ in waiting - {c.id for c in last}
     )
+    open_ = {record.id for record in conversation.calls if record.outcome is None}
+    yield from (f"the call `{id_}` waits, and is not among `calls`" for id_ in waiting - open_)
+
+
+_SAYS: Mapping[str, tuple[type, ...]] = {
+    "system": (Text,),
+    "user": (Text, Content),
+    "assistant": (Text, Reasoning, ToolCall, Content),
+    "tool": (ToolResult,),
+}
+"""Role -> what its messages have in them."""
+
+
+def _misplaced(messages: Sequence[Message]) -> Iterator[str]:
+    """Parts that stand in no message of such a role, and messages of nothing."""
+    for number, message in enumerate(messages):
+        place = f"message {number} ({message.role})"
+        for kind in dict.fromkeys(map(type, message.parts)):
+            if kind not in _SAYS[message.role]:
+                yield f"{place} has a `{kind.__name__}`, which no such message has"
+        if message.role == "tool" and len(message.parts) != 1:
+            yield f"{place} has {len(message.parts)} parts, and is to have one result"
+        elif message.role == "user" and not any(map(_says_something, message.parts)):
+            yield f"{place} says nothing"
+
+
+def _says_something(part: Part) -> bool:
+    return not isinstance(part, Text) or bool(part.text.strip())
+
+
+def _out_of_order(messages: Sequence[Message], waiting: Collection[str]) -> Iterator[str]:
+    """Results that stand before their call, or apart from it; messages that stand between a call and its result."""
+    places: dict[str, int] = {}
+    for number, message in enumerate(messages):
+        for result in message.results:
+            places.setdefault(result.id, number)
+    open_: set[str] = set()
+    for number, message in enumerate(messages):
+        if message.role != "tool":
+            yield from (
+                f"message {number} ({message.role}) stands between the call `{id_}` and its result"
+                for id_ in sorted(open_)
+            )
+            open_ = set()
+        for result in message.results:
+            open_.discard(result.id)
+        for call in message.calls:
+            place = places.get(call.id)
+            if place is not None and place <= number:
+                yield f"the result of the call `{call.id}` stands before it"
+            elif place is not None and call.id not in waiting:
+                open_.add(call.id)

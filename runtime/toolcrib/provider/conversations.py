@@ -5,15 +5,34 @@ Another process can read it (`Conversation.parse`) and go on where it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from toolcrib.errors import ConfigurationError
 from toolcrib.model import JSON, NOTHING, Content, Outcome
-from toolcrib.provider.messages import Message, parse_message, parse_messages, user
+from toolcrib.provider.forms import (
+    amount,
+    anything,
+    by_name,
+    content,
+    count,
+    each,
+    flag,
+    identity,
+    number,
+    one_of,
+    or_null,
+    outcome,
+    pair,
+    record,
+    table,
+    text,
+)
+from toolcrib.provider.messages import Message, message_form, parse_messages, user
 from toolcrib.provider.requests import Tokens
-from toolcrib.provider.timeline import Place
+from toolcrib.provider.timeline import RANKS, Place
 
 
 class Stop(StrEnum):
@@ -79,7 +98,9 @@ class CallRecord(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A call that waits for somebody.
+    """A call that waits for somebody, as that one may see it: `***` stands in place of secrets.
+
+    The call is made with its secrets all the same, also where edited arguments leave a `***` in its place.
 
     Attributes:
         id: Of the call.
@@ -102,7 +123,9 @@ class Answer(NamedTuple):
     """What somebody says of a pending call.
 
     In JSON: `{approve: true}`, `{approve: {arguments: {...}}}`, `{reject: reason}`, `{result: value}` or
-    `{error: {code, message}}`.
+    `{error: {code, message}}`. The last two are for a call that waits with the code `client_tool_deferred`: whoever
+    gives them has fulfilled it, and has asked for the consent that the tool wants (`details` of the pending call). To
+    reject such a call is to decline it, and the tool's `decline_strategy` says what comes of that.
 
     Attributes:
         kind: `approve`, `reject`, `result` or `error`.
@@ -145,9 +168,9 @@ class Answer(NamedTuple):
         Raises:
             ConfigurationError: It is none.
         """
-        if isinstance(value, Answer):
-            return value
-        match dict(value):
+        match value:
+            case Answer(kind="approve" | "reject" | "result" | "error"):
+                return value
             case {"approve": True, **rest} if not rest:
                 return cls.approve()
             case {"approve": {"arguments": dict(arguments), **more}, **rest} if not (rest or more):
@@ -156,8 +179,9 @@ class Answer(NamedTuple):
                 return cls.reject(reason)
             case {"result": result, **rest} if not rest:
                 return cls.result(result)
-            case {"error": {"code": str(code), **more}, **rest} if not rest and more.keys() <= {"message"}:
-                return cls.error(code, str(more.get("message", "")))
+            case {"error": {"code": str(code), **more}, **rest} if code and not (rest or more.keys() - _WHY):
+                if isinstance(why := more.get("message", ""), str):
+                    return cls.error(code, why)
         raise ConfigurationError(
             "this is no answer to a pending call",
             code="invalid_answer",
@@ -165,8 +189,14 @@ class Answer(NamedTuple):
         )
 
 
+_WHY = {"message"}
+
+
 class Conversation(NamedTuple):
     """A conversation, as far as it came.
+
+    Whoever goes on with one passes it on whole. One that is made anew of its messages alone knows none of the calls
+    before: all bounds of a policy begin at zero again, and nothing was called before.
 
     Attributes:
         messages: All of it, what the system says first.
@@ -183,6 +213,7 @@ class Conversation(NamedTuple):
         place: How far the timeline is.
         failure: What the provider failed with, where `stop` is `provider_failed`: `{code, message, hint, retryable,
             details}`, where `details` are facts such as `status` and `retry_after` (seconds). Else empty.
+        id: Tells it from all others; made where its first turn begins, unless it has one.
     """
 
     messages: tuple[Message, ...] = ()
@@ -198,6 +229,7 @@ class Conversation(NamedTuple):
     seen: int = 0
     place: Place = Place()
     failure: Mapping[str, JSON] = NOTHING
+    id: str = ""
 
     @property
     def text(self) -> str:
@@ -216,7 +248,11 @@ class Conversation(NamedTuple):
         return self._replace(messages=(*self.messages, user(*parts)))
 
     def as_json(self) -> dict[str, JSON]:
-        """Plain data, which `parse` reads."""
+        """Plain data, which `parse` reads.
+
+        Secrets in messages, in the arguments and values of `calls`, and in `spilled` are in it as they are: without
+        them nobody could go on. Those of `pending`, and the events of the turn, are without them.
+        """
         return {
             "messages": [message.as_json() for message in self.messages],
             "stop": None if self.stop is None else self.stop.value,
@@ -231,6 +267,7 @@ class Conversation(NamedTuple):
             "seen": self.seen,
             "place": self.place.as_json(),
             "failure": dict(self.failure),
+            "id": self.id,
         }
 
     @classmethod
@@ -238,29 +275,24 @@ class Conversation(NamedTuple):
         """The conversation that `as_json` told.
 
         Raises:
-            ConfigurationError: It is none.
+            ConfigurationError: It is none; everything that is wrong with it is told at once.
         """
-        try:
-            return cls(
-                messages=tuple(parse_message(each) for each in value["messages"]),
-                stop=None if value["stop"] is None else Stop(value["stop"]),
-                detail=value["detail"],
-                pending=tuple(Pending(**each) for each in value["pending"]),
-                calls=tuple(_parse_record(each) for each in value["calls"]),
-                tokens=Tokens(**value["tokens"]),
-                cost=value["cost"],
-                rounds=value["rounds"],
-                spilled=dict(value["spilled"]),
-                model=value["model"],
-                seen=value["seen"],
-                place=Place.parse(value["place"]),
-                failure=dict(value["failure"]),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            message = f"this is no conversation: {type(error).__name__}: {error}"
-            raise ConfigurationError(
-                message, code="invalid_conversation", hint="pass what `Conversation.as_json()` gave"
-            ) from None
+        wrong = [*_FORM(value, "")] or [*_at_odds(value)]
+        if wrong:
+            message = "this is no conversation:\n" + "\n".join(f"- {each_}" for each_ in wrong)
+            hint = "pass what `Conversation.as_json()` gave"
+            raise ConfigurationError(message, code="invalid_conversation", hint=hint)
+        return cls(
+            **{
+                **value,
+                "messages": parse_messages(value["messages"]),
+                "stop": None if value["stop"] is None else Stop(value["stop"]),
+                "pending": tuple(Pending(**each_) for each_ in value["pending"]),
+                "calls": tuple(map(_parse_record, value["calls"])),
+                "tokens": Tokens(**value["tokens"]),
+                "place": Place.parse(value["place"]),
+            }
+        )
 
     @classmethod
     def of(cls, messages: Any) -> Conversation:
@@ -281,11 +313,69 @@ def _record_as_json(record: CallRecord) -> dict[str, JSON]:
 
 
 def _parse_record(value: Mapping[str, Any]) -> CallRecord:
-    outcome = value["outcome"]
+    ended = value["outcome"]
     return CallRecord(
         **{
             **value,
-            "outcome": None if outcome is None else Outcome(outcome),
+            "outcome": None if ended is None else Outcome(ended),
             "content": tuple(Content(**part) for part in value["content"]),
         }
+    )
+
+
+_RECORD = record(
+    {
+        "id": identity,
+        "tool": text,
+        "arguments": or_null(table),
+        "turn": count,
+        "round": count,
+        "outcome": or_null(outcome),
+        "value": anything,
+        "content": each(content),
+        "code": text,
+        "message": text,
+        "reached": flag,
+        "duration": amount,
+        "at": number,
+        "states": table,
+        "attempts": count,
+    }
+)
+_PENDING = record(
+    {"id": identity, "tool": text, "arguments": table, "code": text, "message": text, "details": table}
+)
+_FORM = record(
+    {
+        "messages": each(message_form),
+        "stop": or_null(one_of([stop.value for stop in Stop])),
+        "detail": text,
+        "pending": each(_PENDING),
+        "calls": each(_RECORD),
+        "tokens": record(dict.fromkeys(Tokens._fields, count)),
+        "cost": amount,
+        "rounds": count,
+        "spilled": by_name(text),
+        "model": text,
+        "seen": count,
+        "place": record({"seq": count, "segments": count, "calls": by_name(pair(count, one_of([*RANKS])))}),
+        "failure": table,
+        "id": text,
+    }
+)
+
+
+def _at_odds(value: Mapping[str, Any]) -> Iterator[str]:
+    """What parts of a conversation say against each other."""
+    if value["seen"] > len(value["messages"]):
+        yield f"`/seen`: there are {len(value['messages'])} messages, and {value['seen']} were seen"
+    if bool(value["pending"]) is not (value["stop"] == Stop.PENDING.value):
+        yield "`/pending`: calls wait where `stop` is `pending`, and only there"
+    ids = Counter(each_["id"] for each_ in value["calls"])
+    yield from (f"`/calls`: `{id_}` is the id of {times} calls" for id_, times in ids.items() if times > 1)
+    open_ = {each_["id"] for each_ in value["calls"] if each_["outcome"] is None}
+    yield from (
+        f"`/pending/{index}`: `/calls` has no open call `{each_['id']}`"
+        for index, each_ in enumerate(value["pending"])
+        if each_["id"] not in open_
     )

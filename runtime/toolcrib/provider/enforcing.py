@@ -22,6 +22,12 @@ T = TypeVar("T")
 
 MINUTE = 60.0
 
+UNKNOWN = Outcome.NOT_FOUND.value
+"""Why calls fail whose tool is not there."""
+
+FORBIDDEN = "tool_not_allowed"
+"""Why calls fail whose tool may not be called."""
+
 _MOST_NAMES = 10_000
 """Names whose rules are remembered; a model may make up any number of them."""
 
@@ -65,7 +71,15 @@ class Rulebook:
             own: A tool that the loop itself brings along: it may always be called, as far as the bounds allow.
         """
         self.policy = policy
-        self._known: dict[str, Rules] = {own: self._made(own)._replace(allowed=True, asks=False, polls=True)}
+        self._own = own
+        self._known: dict[str, Rules] = {}
+        self.own(own)
+
+    def own(self, tool: str) -> None:
+        """The loop's own tool has this name from now on."""
+        self._known.pop(self._own, None)
+        self._own = tool
+        self._known[tool] = self._made(tool)._replace(allowed=True, asks=False, polls=True)
 
     def of(self, tool: str) -> Rules:
         """What it says of a tool."""
@@ -104,10 +118,10 @@ def _first(tool: str, by_glob: Mapping[str, T]) -> T | None:
 
 
 class _Begun(NamedTuple):
-    """A call of this round that was let through, and of which nobody knows yet what becomes of it."""
+    """Calls of one tool in this round that were let through, and of which nobody knows yet what becomes of them."""
 
-    tool: str
-    at: float
+    calls: int
+    last: float
 
 
 class Ledger:
@@ -129,7 +143,9 @@ class Ledger:
         self._well: set[str] = set()
         self._taken: defaultdict[int, dict[int, str]] = defaultdict(dict)
         self._failures: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._begun: list[_Begun] = []
+        self._for_nothing: Counter[str] = Counter()
+        self._begun: dict[str, _Begun] = {}
+        self._begun_in_all = 0
         self._same: tuple[str, str] | None = None
         self._times_same = 0
         for record in records:
@@ -148,12 +164,16 @@ class Ledger:
         """
         self._ask(call.name, call.arguments)
         ended = self._over() or self._repeated(call.name) or self._failing(call.name)
-        if ended is not None or not known:
+        if ended is not None:
             return ended
+        if not known:
+            return self._in_vain(UNKNOWN)
         rules = self._rulebook.of(call.name)
         refusal = self._forbidden(call.name, rules, only)
-        if refusal is not None or call.arguments is None:
-            return refusal
+        if refusal is not None:
+            return self._in_vain(FORBIDDEN) or refusal
+        if call.arguments is None:
+            return None
         return self._out_of_order(call.name, rules, now) or self._spent(call.name, rules, now)
 
     def judge_again(self, call: ToolCall, now: float) -> Result | None:
@@ -167,11 +187,14 @@ class Ledger:
 
     def begin(self, call: ToolCall, now: float) -> None:
         """A call is on its way, and counts."""
-        self._begun.append(_Begun(call.name, now))
+        calls, last = self._begun.get(call.name, (0, now))
+        self._begun[call.name] = _Begun(calls + 1, max(last, now))
+        self._begun_in_all += 1
 
     def settle(self, records: Iterable[CallRecord]) -> None:
         """The calls of the round have ended, or wait for somebody; in the order of the calls."""
         self._begun.clear()
+        self._begun_in_all = 0
         for record in records:
             self._fold(record)
 
@@ -203,16 +226,25 @@ class Ledger:
             return None
         return self.exceed(Stop.MAX_FAILURES, f"`{tool}` has failed {_times(count)} with `{cause}`")
 
+    def _in_vain(self, cause: str) -> Result | None:
+        """What is wrong with one more call for nothing, whatever its name: a model may make up any number of names."""
+        most = self._rulebook.policy.max_failures
+        count = self._for_nothing[cause]
+        if most is None or count < most:
+            return None
+        what = "are not there" if cause == UNKNOWN else "may not be called"
+        return self.exceed(Stop.MAX_FAILURES, f"tools that {what} were asked for {_times(count)}")
+
     def _forbidden(self, tool: str, rules: Rules, only: str | None) -> Result | None:
         if not rules.allowed:
-            return _denied("tool_not_allowed", f"`{tool}` may not be called")
+            return _denied(FORBIDDEN, f"`{tool}` may not be called")
         if only is not None and tool != only:
             which = f"only `{only}` may" if only else "no tool may"
-            return _denied("tool_not_allowed", f"`{tool}` may not be called now: {which}, in this round")
+            return _denied(FORBIDDEN, f"`{tool}` may not be called now: {which}, in this round")
         return None
 
     def _out_of_order(self, tool: str, rules: Rules, now: float) -> Result | None:
-        missing = [need for need in rules.before if not any(fnmatchcase(done, need) for done in self._well)]
+        missing = [need for need in rules.before if need not in self._well and not self._is_done(need)]
         if missing:
             first = " and ".join(f"`{need}`" for need in missing)
             return _denied("call_required_before", f"`{tool}` may be called only after {first} ended well")
@@ -220,21 +252,25 @@ class Ledger:
             other = self._other(group, place)
             if other:
                 return _denied("exclusive_tools", f"`{tool}` may not be called any more, since `{other}` was")
-        last = max((begun.at for begun in self._begun if begun.tool == tool), default=self._last.get(tool))
+        begun = self._begun.get(tool)
+        last = self._last.get(tool) if begun is None else begun.last
         if last is not None and 0 <= now - last < rules.rest:
             wait = format_duration(round(rules.rest - (now - last), 3))
             return _denied("cooldown", f"`{tool}` may be called again in {wait}")
         return None
 
+    def _is_done(self, need: str) -> bool:
+        return any(fnmatchcase(done, need) for done in self._well)
+
     def _other(self, group: int, place: int) -> str:
         """A tool that was called of another glob of a group; empty for none."""
         taken = dict(self._taken[group])
-        for begun in self._begun:
-            taken.update({at: begun.tool for of, at in self._rulebook.of(begun.tool).places if of == group})
+        for tool in self._begun:
+            taken.update({at: tool for of, at in self._rulebook.of(tool).places if of == group})
         return next((tool for at, tool in taken.items() if at != place), "")
 
     def _spent(self, tool: str, rules: Rules, now: float) -> Result | None:
-        policy, begun = self._rulebook.policy, len(self._begun)
+        policy, begun = self._rulebook.policy, self._begun_in_all
         if policy.max_calls is not None and self._total + begun >= policy.max_calls:
             return self.exceed(Stop.MAX_CALLS, f"the conversation may have {_calls(policy.max_calls)}")
         most = policy.max_calls_per_turn
@@ -248,7 +284,8 @@ class Ledger:
         return None
 
     def _calls_of(self, tool: str) -> int:
-        return self._of_tool[tool] + sum(begun.tool == tool for begun in self._begun)
+        begun = self._begun.get(tool)
+        return self._of_tool[tool] + (0 if begun is None else begun.calls)
 
     def _within_a_minute(self, now: float) -> int:
         # A time that is yet to come was told by another clock, in a process before this one.
@@ -278,7 +315,9 @@ class Ledger:
             self._well.add(tool)
             self._failures.pop(tool, None)
         elif record.outcome is not None and record.turn == self._turn:
-            self._failures[tool][record.code or record.outcome.value] += 1
+            cause = record.code or record.outcome.value
+            self._failures[tool][cause] += 1
+            self._for_nothing[cause] += not record.reached
 
     def _remember(self, at: float) -> None:
         if self._rulebook.policy.max_calls_per_minute is not None:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from toolcrib.errors import ConfigurationError
 from toolcrib.model import JSON, Content, Outcome
+from toolcrib.provider.forms import (
+    anything,
+    content,
+    each,
+    identity,
+    kind_of,
+    one_of,
+    or_null,
+    outcome,
+    record,
+    table,
+    text,
+)
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
@@ -140,55 +153,96 @@ def parse_message(value: Message | Mapping[str, Any]) -> Message:
     """A message of what `as_json` made; or of `{role, content}`, where `content` is a text.
 
     Raises:
-        ConfigurationError: It is neither.
+        ConfigurationError: It is neither; everything that is wrong with it is told at once.
     """
-    if isinstance(value, Message):
-        return value
-    try:
-        if isinstance(value.get("content"), str):
-            return Message(_role(value["role"]), (Text(value["content"]),))
-        return Message(_role(value["role"]), tuple(_parse_part(part) for part in value["parts"]))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ConfigurationError(
-            f"this is no message: {type(error).__name__}: {error}",
-            code="invalid_message",
-            hint='write `{"role": "user", "content": "..."}`, or what `Message.as_json()` gives',
-        ) from None
+    return parse_messages([value])[0]
 
 
 def parse_messages(value: str | Message | Sequence[Message | Mapping[str, Any]]) -> tuple[Message, ...]:
     """Messages; a text is what the user says.
 
     Raises:
-        ConfigurationError: One of them is no message.
+        ConfigurationError: One of them is no message; everything that is wrong with them is told at once.
     """
     if isinstance(value, str):
         return (user(value),)
     if isinstance(value, Message):
         return (value,)
-    return tuple(parse_message(each) for each in value)
+    if isinstance(value, bytes | Mapping) or not isinstance(value, Iterable):
+        raise _no_message([f"expected a text, a message or a list of messages, got {kind_of(value)}"])
+    messages = list(value)
+    wrong = [
+        fault
+        for number, each_ in enumerate(messages)
+        if not isinstance(each_, Message)
+        for fault in message_form(each_, f"/{number}" if len(messages) > 1 else "")
+    ]
+    if wrong:
+        raise _no_message(wrong)
+    return tuple(each_ if isinstance(each_, Message) else _message(each_) for each_ in messages)
 
 
-_ROLES: Mapping[str, Role] = {
-    "system": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
+def _no_message(wrong: list[str]) -> ConfigurationError:
+    told = f" {wrong[0]}" if len(wrong) == 1 else "".join(f"\n- {each_}" for each_ in wrong)
+    return ConfigurationError(
+        f"this is no message:{told}",
+        code="invalid_message",
+        hint='write `{"role": "user", "content": "..."}`, or what `Message.as_json()` gives',
+    )
+
+
+def _message(value: Mapping[str, Any]) -> Message:
+    """A message of what has its form."""
+    if "content" in value:
+        return Message(value["role"], (Text(value["content"]),))
+    return Message(value["role"], tuple(map(_part, value["parts"])))
+
+
+_ROLE = one_of(get_args(Role))
+
+_PARTS = {
+    "text": record({"type": text, "text": text}),
+    "reasoning": record({"type": text, "text": text}, {"data": anything}),
+    "tool_call": record(
+        {"type": text, "id": identity, "name": text, "arguments": or_null(table)},
+        {"written": text, "alias": text},
+    ),
+    "tool_result": record(
+        {"type": text, "id": identity, "name": text, "outcome": outcome, "text": text},
+        {"content": each(content), "code": text},
+    ),
+    "content": record({"type": text, "content": content}),
 }
+_TYPE = one_of(_PARTS)
 
 
-def _role(name: str) -> Role:
-    if name not in _ROLES:
-        raise ValueError(f"`{name}` is no role")
-    return _ROLES[name]
+def _part_form(value: Any, pointer: str) -> Iterator[str]:
+    kind = value.get("type") if isinstance(value, Mapping) else None
+    if isinstance(kind, str) and kind in _PARTS:
+        yield from _PARTS[kind](value, pointer)
+    elif isinstance(value, Mapping):
+        yield from _TYPE(kind, f"{pointer}/type")
+    else:
+        yield from table(value, pointer)
 
 
-def _parse_part(value: Mapping[str, Any]) -> Part:
+_SAID = record({"role": _ROLE, "content": text})
+_WHOLE = record({"role": _ROLE, "parts": each(_part_form)})
+
+
+def message_form(value: Any, pointer: str) -> Iterator[str]:
+    """The form of a message in JSON."""
+    short = isinstance(value, Mapping) and "content" in value and "parts" not in value
+    return (_SAID if short else _WHOLE)(value, pointer)
+
+
+def _part(value: Mapping[str, Any]) -> Part:
+    """A part of what has its form."""
     fields = {key: item for key, item in value.items() if key != "type"}
     if value["type"] == "content":
         return Content(**fields["content"])
     if value["type"] == "tool_result":
         fields["outcome"] = Outcome(fields["outcome"])
         fields["content"] = tuple(Content(**part) for part in fields.get("content", ()))
-    part: Part = _TYPES[value["type"]](**fields)
-    return part
+    made: Part = _TYPES[value["type"]](**fields)
+    return made

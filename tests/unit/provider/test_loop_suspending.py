@@ -12,10 +12,19 @@ import pytest
 
 from in_memory import runtime_of
 from loop_models import FREE, TOOLS, Model, asks, check_whole, ends, loop, outcomes, says, watched
-from toolcrib import ConfigurationError, Executors, Outcome, Result
+from toolcrib import ConfigurationError, Executors, Outcome, Result, VirtualClock
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.provider import Answer, Config, Conversation, ProviderMiddleware, Stop, ToolPolicy, View
+from toolcrib.provider import (
+    Answer,
+    Config,
+    Conversation,
+    FolderClaims,
+    ProviderMiddleware,
+    Stop,
+    ToolPolicy,
+    View,
+)
 
 ASKING = ToolPolicy(ask=("refund_*",))
 REFUND = ("refund_order", {"amount": 5})
@@ -110,7 +119,7 @@ async def test_all_that_wait_are_answered_together_or_nothing_happens():
     assert "`call_4` waits for no answer" in told
     assert "`call_1`: this is no answer to a pending call" in told
     assert "`call_2` (`refund_order`) waits, and nothing is said of it" in told
-    assert "`call_3`: `refund_order` is not in mode `client`" in told
+    assert "`call_3`: `refund_order` waits with `needs_approval`, and only a call" in told
     with pytest.raises(ConfigurationError, match=r"`call_1` .* nothing is said"):
         await middleware.run(suspended.saying("never mind"))
     with pytest.raises(ConfigurationError, match="`x` waits for no answer"):
@@ -230,7 +239,7 @@ async def test_a_client_tool_that_nobody_fulfils_waits_for_its_result():
         ({"result": {"lat": 59.9}}, OK),
         ({"result": {"lat": "north"}}, ("invalid_result", "")),
         ({"error": {"code": "no_signal", "message": "under ground"}}, ("tool_error", "no_signal")),
-        ({"reject": "private"}, ("denied", "rejected")),
+        ({"reject": "private"}, ("denied", "consent_declined")),
     ):
         ended = await client_loop(Model()).run(elsewhere(suspended), {"call_1": answer})
         assert ends(ended) == [end, OK]
@@ -257,8 +266,162 @@ async def test_an_approval_and_then_a_result():
     assert deferred.pending[0].code == "client_tool_deferred"
     ended = await client_loop(Model(), policy).run(deferred, {"call_1": {"result": {"lat": 1}}})
     assert ends(ended) == [OK]
-    at_once = await client_loop(Model(), policy).run(suspended, {"call_1": {"result": {"lat": 1}}})
-    assert ends(at_once) == [OK]
+    with pytest.raises(ConfigurationError, match="waits with `needs_approval`"):
+        await client_loop(Model(), policy).run(suspended, {"call_1": {"result": {"lat": 1}}})
+
+
+DECLINING = """
+name: locate
+input_schema: {type: object}
+client: {consent: {required: true, decline_strategy: error}, timeout: 10s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "end", "told"),
+    [
+        ("fallback}, fallback: {lat: 0", OK, '{"lat":0}'),
+        ("retry", ("denied", "consent_declined"), "it may be asked for again"),
+        ("error", ("denied", "consent_declined"), "was declined: not now"),
+    ],
+)
+async def test_who_declines_to_fulfil_a_call_gets_what_the_tool_says_of_that(strategy, end, told):
+    runtime = runtime_of(DECLINING.replace("error", strategy), executors=BOTH)
+    suspended = await loop(Model(asks("locate")), tools=runtime).run("a")
+    ended = await loop(Model(), tools=runtime).run(suspended, {"call_1": {"reject": "not now"}})
+    assert ends(ended) == [end]
+    assert told in ended.messages[2].results[0].text
+
+
+@pytest.mark.parametrize("answer", [{"result": 1}, {"error": {"code": "no_signal"}}])
+async def test_a_result_that_comes_too_late_is_none(answer):
+    clock = VirtualClock()
+    runtime = runtime_of(DECLINING, executors=BOTH, clock=clock)
+    suspended = await loop(Model(asks("locate")), tools=runtime).run("a")
+    await clock.advance(10)
+    in_time = await loop(Model(), tools=runtime).run(suspended, {"call_1": {"result": 1}})
+    await clock.advance(1)
+    late = await loop(Model(), tools=runtime).run(suspended, {"call_1": answer})
+    declined = await loop(Model(), tools=runtime).run(suspended, {"call_1": {"reject": ""}})
+    assert ends(in_time) + ends(late) + ends(declined) == [
+        OK,
+        ("timeout", ""),
+        ("denied", "consent_declined"),
+    ]
+    assert "fulfilled 11s after it began, and its caller may take 10s" in late.messages[2].results[0].text
+
+
+async def test_a_conversation_is_resumed_once_whoever_tries(tmp_path: Path):
+    made = []
+
+    async def count(call, call_next):
+        made.append(call.tool.name)
+        return await call_next(call)
+
+    claims = FolderClaims(tmp_path / "claims")
+    middleware = loop(Model(asks(REFUND)), ASKING, runtime_of(TOOLS, middleware=[count]), claim=claims)
+    suspended = await middleware.run("a")
+    assert suspended.id
+    assert elsewhere(suspended).id == suspended.id
+    with pytest.raises(ConfigurationError):  # what is wrong claims nothing
+        await middleware.run(suspended, {"call_1": "yes"})
+    yes = {"call_1": {"approve": True}}
+    ended, refused = sorted(
+        await asyncio.gather(
+            middleware.run(suspended, yes), middleware.run(elsewhere(suspended), yes), return_exceptions=True
+        ),
+        key=lambda end: isinstance(end, ConfigurationError),
+    )
+    assert (ended.stop, ended.id, made) == (Stop.ANSWERED, suspended.id, ["refund_order"])
+    assert refused.code == "already_answered"
+    assert refused.message == "the calls that wait were answered already: `call_1`"
+    other = await loop(Model(asks(REFUND)), ASKING).run("a")
+    assert ends(await middleware.run(other, yes)) == [OK]
+
+
+async def test_a_call_that_waits_once_more_is_answered_once_more(tmp_path: Path):
+    policy, claims = ToolPolicy(ask=("locate",)), FolderClaims(tmp_path)
+    suspended = await client_loop(Model(asks("locate")), policy, claim=claims).run("a")
+    approved = await client_loop(Model(), policy, claim=claims).run(suspended, {"call_1": {"approve": True}})
+    ended = await client_loop(Model(), policy, claim=claims).run(approved, {"call_1": {"result": {"lat": 1}}})
+    assert ends(ended) == [OK]
+    assert len([*tmp_path.iterdir()]) == 2
+
+
+async def test_what_is_claimed_in_part_is_not_claimed(tmp_path: Path):
+    claims = FolderClaims(tmp_path)
+    assert await claims.claim(["b"])
+    assert not await claims.claim(["a", "b"])
+    assert await claims.claim(["a"])
+
+
+CLAIMING = """
+import asyncio, sys
+sys.path[:0] = {path!r}
+from toolcrib.provider import FolderClaims
+print(asyncio.run(FolderClaims({folder!r}).claim(["one", "two"])))
+"""
+
+
+def test_one_of_two_processes_claims(root: Path, tmp_path: Path):
+    program = CLAIMING.format(path=[str(root / "runtime")], folder=str(tmp_path))
+    processes = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    assert sorted(process.communicate()[0] for process in processes) == ["False\n", "True\n"]
+
+
+@pytest.mark.parametrize(
+    ("junk", "told"),
+    [
+        ("yes", "`call_1`: this is no answer to a pending call"),
+        (None, "`call_1`: this is no answer to a pending call"),
+        (Answer("yes"), "`call_1`: this is no answer to a pending call"),
+        ({"reject": None}, "`call_1`: this is no answer to a pending call"),
+        ({"error": {"code": "x", "message": 5}}, "`call_1`: this is no answer to a pending call"),
+    ],
+)
+async def test_what_is_no_answer_is_told(junk, told):
+    suspended = await loop(Model(asks(REFUND)), ASKING).run("a")
+    with pytest.raises(ConfigurationError, match=told) as caught:
+        await loop(Model(), ASKING).run(suspended, {"call_1": junk})
+    assert caught.value.code == "invalid_answers"
+    with pytest.raises(ConfigurationError, match="expected an object of answers"):
+        await loop(Model(), ASKING).run(suspended, ["call_1"])
+
+
+async def test_all_that_is_wrong_with_a_conversation_is_told_at_once():
+    suspended = await loop(Model(asks(REFUND)), ASKING).run("a")
+    whole = suspended.as_json()
+    wrong = {
+        **{"cost": "x", "seen": -3, "stop": "zzz", "extra": 1, "spilled": {"a": 5}, "rounds": None},
+        **{"tokens": {"input": True}, "calls": [{}], "messages": [{"role": "user", "text": "a"}]},
+    }
+    with pytest.raises(ConfigurationError) as caught:
+        Conversation.parse({**whole, **wrong})
+    told = caught.value.message.split("\n- ")[1:]
+    for fault in (
+        "`/cost`: expected a finite number of at least 0, got a text",
+        "`/seen`: expected a whole number of at least 0, got -3",
+        "`/rounds`: expected a whole number of at least 0, got null",
+        "`/spilled/a`: expected a text, got 5",
+        "`/tokens/input`: expected a whole number of at least 0, got a boolean",
+        "`/calls/0`: `tool` is missing",
+        "`/messages/0`: `parts` is missing",
+    ):
+        assert fault in told
+    assert any(each.startswith("there is no key `extra`") for each in told)
+    assert any(each.startswith("`/stop`: expected one of answered, pending") for each in told)
+    for part, fault in (
+        ({"seen": 99}, "there are 2 messages, and 99 were seen"),
+        ({"calls": []}, "has no open call `call_1`"),
+        ({"calls": whole["calls"] * 2}, "is the id of 2 calls"),
+        ({"stop": "answered"}, "calls wait where"),
+    ):
+        with pytest.raises(ConfigurationError, match=fault):
+            Conversation.parse({**whole, **part})
+    with pytest.raises(ConfigurationError, match="expected an object, got a list"):
+        Conversation.parse([])  # type: ignore[arg-type]
 
 
 PROGRAM = """

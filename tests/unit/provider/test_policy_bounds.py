@@ -240,3 +240,38 @@ async def test_a_cost_that_nobody_knows_is_too_much():
     assert "is not known" in conversation.detail
     free = await talk(Model(asks("get_order"), [TextDelta("a"), Finish()]), ToolPolicy(max_cost=100))
     assert free.stop is Stop.ANSWERED
+
+
+async def test_an_answer_whose_tokens_nobody_tells_is_too_much_where_answers_cost_something():
+    class Reaching(Model):
+        world = None
+
+    policy = ToolPolicy(max_cost=100)
+    called = await talk(Reaching(asks("get_order")), policy, prices=PRICES)
+    assert (called.stop, ends(called)) == (Stop.MAX_COST, [("limit_exceeded", "max_cost")])
+    said = await talk(Reaching(says("a")), policy, prices=PRICES)
+    assert (said.stop, said.text) == (Stop.MAX_COST, "a")
+    for conversation in (called, said):
+        assert "what the conversation costs is not known, since the provider says nothing of tokens" in (
+            conversation.detail
+        )
+        check_whole(conversation)
+    assert (await talk(Reaching(says("a")), prices=PRICES)).stop is Stop.ANSWERED
+    told = await talk(Reaching(says("a", Finish(tokens=Tokens(1)))), policy, prices=PRICES)
+    assert told.stop is Stop.ANSWERED
+
+
+@pytest.mark.parametrize(
+    ("policy", "what"),
+    [
+        (ToolPolicy(max_failures=3), "are not there"),
+        (ToolPolicy(max_failures=3, deny=("*",)), "may not be called"),
+    ],
+)
+async def test_calls_for_nothing_count_together_whatever_their_names(policy, what):
+    known = ("slow", "slower", "failing", "lying", "get_order")
+    names = known if policy.deny else [f"made_up_{number}" for number in range(5)]
+    conversation = await talk(Model(*map(asks, names)), policy)
+    assert conversation.stop is Stop.MAX_FAILURES
+    assert conversation.detail == f"not called: tools that {what} were asked for 3 times"
+    assert len(conversation.calls) == 4

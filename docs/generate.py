@@ -69,14 +69,23 @@ MCP_NOTE = (
     "It needs the extra `mcp`: `pip install 'toolcrib[mcp]'`."
 )
 
-CLIENT_NOTE = (
-    "The caller gives a coroutine function, `Runtime(client=...)`, `Runtime.session(client=...)` or "
-    "`Session.call(client=...)`, of which the nearest counts. It gets a `ClientCall` (`tool`, `arguments`, `consent`, "
-    "`message`, `categories`, `timeout`) and answers a JSON value or a `Result`, which the output schema judges; or "
-    "`call.decline(reason)`, or `call.defer()`. Where nobody gave one, and where it is deferred, the call ends "
-    "`needs_approval` with the code `client_tool_deferred`; in a model's conversation it waits, and its result is "
-    "given later."
-)
+CLIENT_NOTE = """\
+The caller gives a coroutine function: to `Runtime(client=...)`, to `Runtime.session(client=...)` or to
+`Session.call(client=...)`; the nearest counts.
+
+```python
+async def client(call: ClientCall):
+    if call.consent and not await person_agrees(call.message):
+        return call.decline("not now")
+    return await read_position(call.arguments["accuracy"])
+```
+
+A `ClientCall` says `tool`, `arguments`, `id`, `consent`, `message`, `categories` and `timeout`. What the function returns,
+a JSON value or a `Result`, is judged by the output schema. `call.decline(reason)` is a person's no, of which
+`decline_strategy` says what comes. With `call.defer()` the call waits for its result, and so does every call where there is
+no function: it ends `needs_approval` with the code `client_tool_deferred`. In a model's conversation it is then one of
+`Conversation.pending`, by the same `id`, with `consent`, `message`, `categories` and `timeout` in its `details`, and whoever
+goes on with the conversation gives the result, an error, or a no."""
 
 PACK_NOTE = (
     "The file is called `pack.yaml`, `pack.yml` or `pack.json`. How packs are built, needed by others, renamed and "

@@ -467,6 +467,11 @@ class Runtime:
         bound = self._binder.chain(tool).bound if self.reaches_out(tool) else None
         return bound.reason if isinstance(bound, Unavailable) else ""
 
+    def timeout_of(self, tool: Descriptor) -> float:
+        """Seconds that a call of a tool may take: what its binding says for itself, else what the tool says."""
+        own: float | None = getattr(self._binder.chain(tool).bound, "timeout", None)
+        return tool.timeout if own is None else own
+
     def reaches_out(self, tool: Descriptor) -> bool:
         """Whether the mode in force touches something outside: a server, a process, whoever calls."""
         executor = None if tool.mode is None else self.executors.get(tool.mode)

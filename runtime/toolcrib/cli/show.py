@@ -65,10 +65,10 @@ def _document(runtime: Runtime, tool: Descriptor) -> dict[str, Any]:
             "help_url",
             "category",
             "mode",
-            "timeout",
         )
     }
     return document | {
+        "timeout": runtime.timeout_of(tool),
         "alias": runtime.registry.alias_of(tool.name),
         "tags": list(tool.tags),
         "labels": dict(tool.labels),
@@ -156,7 +156,7 @@ def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
         "author": tool.author,
         "help": tool.help_url,
         "icons": ", ".join(_in_short(icon) for icon in tool.icons),
-        "timeout": format_duration(tool.timeout) + _set_by(tool, "timeout"),
+        "timeout": _timeout(runtime, tool),
         "limits": ", ".join(_limits(tool)),
         "coercion": tool.coerce + _set_by(tool, "coerce"),
         "invalid result": tool.on_invalid_result + _set_by(tool, "on_invalid_result"),
@@ -178,6 +178,12 @@ def _request(tool: Descriptor) -> str:
     """Method and url of a live tool, as they are written; empty for any other."""
     block: Any = redact(tool.bindings.get("live"))
     return f"{block.get('method', 'GET')} {block['url']}" if block is not None else ""
+
+
+def _timeout(runtime: Runtime, tool: Descriptor) -> str:
+    """How long a call may take, and who says so where it is not the tool's document."""
+    seconds = runtime.timeout_of(tool)
+    return format_duration(seconds) + (_set_by(tool, "timeout") if seconds == tool.timeout else "")
 
 
 def _limits(tool: Descriptor) -> Iterator[str]:

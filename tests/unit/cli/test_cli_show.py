@@ -122,7 +122,7 @@ def test_a_tool_without_parameters_and_an_unbound_one_say_so(tools, toolcrib):
     assert "parameters: none" in page
     assert "deprecated      use echo" in page
     assert (
-        "unavailable     `later` is unbound: write a `live:` or `mcp:` or `mock:` block in descriptors/later.tool.yaml:2"
+        "unavailable     `later` is unbound: write a `client:` or `live:` or `mcp:` or `mock:` block in descriptors/later.tool.yaml:2"
         in page
     )
 
@@ -210,3 +210,12 @@ def test_a_page_tells_the_request_of_a_live_tool_as_it_is_written(write, toolcri
     document = json.loads(toolcrib("show", "post", "--json").stdout)
     assert document["bindings"]["live"] == {"method": "POST", "url": "https://${HOST}/v1"}
     assert document["limits"]["rate"] == "1/1s"
+
+
+def test_the_time_of_a_tool_is_that_of_its_block_where_it_says_one(write, toolcrib):
+    of_the_block, of_the_tool = "{timeout: 2m}", "{}"
+    for block, shown, seconds in ((of_the_block, "2m", 120.0), (of_the_tool, "5s, by toolcrib.yaml:2", 5.0)):
+        tool = f"name: locate\ndescription: Where.\ninput_schema: {{type: object}}\nclient: {block}\n"
+        write({"toolcrib.yaml": "project: p\ndefaults: {timeout: 5s}\n", "descriptors/a.tool.yaml": tool})
+        assert f"  timeout         {shown}" in toolcrib("show", "locate").stdout.splitlines()
+        assert json.loads(toolcrib("show", "locate", "--json").stdout)["timeout"] == seconds

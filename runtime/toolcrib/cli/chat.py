@@ -17,7 +17,7 @@ from toolcrib.cli.chat_asking import Asking
 from toolcrib.cli.chat_commands import Commands
 from toolcrib.cli.chat_loop import Chat, Kept, is_piped
 from toolcrib.cli.chat_script import Script, script_of
-from toolcrib.cli.chat_showing import JsonLines, Masking, Show, Terminal
+from toolcrib.cli.chat_showing import JsonLines, Show, Terminal
 from toolcrib.cli.opening import open_runtime, tell_refusals
 from toolcrib.cli.options import Reading, json_option, passthrough_option, reading_options
 from toolcrib.engine import Runtime
@@ -28,6 +28,7 @@ from toolcrib.loading.prompts import Prompt, find_prompt
 from toolcrib.model import JSON, NOTHING, Outcome
 from toolcrib.provider import Config, JSONLSink, Prices, Provider, ProviderMiddleware, Stop, ToolPolicy
 from toolcrib.provider.installed import open_provider, reaching
+from toolcrib.provider.transcripts import SinkFailed
 from toolcrib.text import escape_terminal
 from toolcrib.tool_policy import NO_POLICY
 
@@ -171,10 +172,8 @@ def command(
         try:
             runner.run(_entered(runtime))
             stops = _held(runner, runtime, said, message)
-        except OSError as error:
-            raise click.ClickException(
-                escape_terminal(f"the conversation can't be written down: {error}")
-            ) from error
+        except SinkFailed as error:
+            raise click.ClickException(escape_terminal(error.message)) from error
         finally:
             runner.run(runtime.aclose())
     ctx.exit(next((code for stop in stops if (code := OF_STOP[stop])), exit_codes.OK))
@@ -188,9 +187,8 @@ def _held(runner: asyncio.Runner, runtime: Runtime, said: Said, message: str | N
     """Hold the conversation, and return why its turns ended."""
     script = script_of(runtime, said.script) if said.script is not None else None
     registry = runtime.registry if script is None else script.session.registry
-    masking = Masking(registry)
     piped = is_piped()
-    show: Show = JsonLines(masking) if said.as_json else Terminal(masking, echoes=piped and message is None)
+    show: Show = JsonLines(registry) if said.as_json else Terminal(echoes=piped and message is None)
     before = None if script is None else script.client
     asking = Asking(runtime, said.approved, asks=not (piped or said.as_json), show=show, before=before)
     kept = Kept(None if said.transcript is None else JSONLSink(said.transcript))

@@ -9,42 +9,14 @@ import click
 
 from toolcrib.cli.printing import cut, terminal_width
 from toolcrib.errors import ToolcribError
-from toolcrib.model import JSON, Schema
+from toolcrib.model import JSON
 from toolcrib.provider import Conversation, Event, Stop
+from toolcrib.provider.discretion import Discretion
 from toolcrib.registry import Registry
-from toolcrib.secrets import SeenSecrets
 from toolcrib.text import compact, escape_terminal
 
 _SHORT = 200
 """Columns of arguments and results where nobody knows how wide a line may be."""
-
-
-class Masking:
-    """Hides what stands at secret places of arguments, wherever it turns up again."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._seen = SeenSecrets()
-        self._tools: dict[str, str] = {}
-
-    def masked(self, event: Event) -> Event:
-        """The event without secrets."""
-        if event.tool:
-            self._tools[event.id] = event.tool
-        arguments = event.arguments
-        if arguments is not None:
-            known = self._seen.add(arguments, self._schema(self._tools.get(event.id, "")))
-            shown = self._seen.hide_in(known)  # a secret may stand at other places as well
-            arguments = shown if isinstance(shown, dict) else None
-        return event._replace(arguments=arguments, text=self._seen.hide_in_text(event.text))
-
-    def hidden(self, value: JSON) -> JSON:
-        """A value without the secrets that were seen."""
-        return self._seen.hide_in(value)
-
-    def _schema(self, tool: str) -> Schema | None:
-        known = self._registry.get(tool)
-        return None if known is None else known.input_schema
 
 
 class Show(Protocol):
@@ -86,12 +58,12 @@ class Show(Protocol):
 class JsonLines:
     """One JSON object a line: the events, at the end the conversation, as `{"type": "conversation", ...}`."""
 
-    def __init__(self, masking: Masking) -> None:
-        self._masking = masking
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
 
     def event(self, event: Event) -> None:
         """Something happened."""
-        self._line(self._masking.masked(event).as_json())
+        self._line(event.as_json())
 
     def said(self, line: str) -> None:
         """It is an event as well."""
@@ -117,8 +89,8 @@ class JsonLines:
         tell_warning(text)
 
     def ended(self, conversation: Conversation) -> None:
-        """The whole conversation, as another process can go on with it."""
-        whole = self._masking.hidden(conversation.as_json())
+        """The whole conversation, as another process can go on with it, without the secrets of its calls."""
+        whole = Discretion(self._registry.get, conversation.calls).value(conversation.as_json())
         self._line({"type": "conversation", **whole} if isinstance(whole, dict) else {})
 
     def _line(self, value: Mapping[str, JSON]) -> None:
@@ -128,14 +100,12 @@ class JsonLines:
 class Terminal:
     """Text as it comes, calls in lines of their own, what is not said to the user dimmed."""
 
-    def __init__(self, masking: Masking, *, echoes: bool) -> None:
+    def __init__(self, *, echoes: bool) -> None:
         """Begin at the left of a line.
 
         Args:
-            masking: Hides secrets.
             echoes: Whether the user's lines are not on the screen already.
         """
-        self._masking = masking
         self._echoes = echoes
         self._within = ""
         self._calls: dict[str, dict[str, Any]] = {}
@@ -143,10 +113,9 @@ class Terminal:
 
     def event(self, event: Event) -> None:
         """Show what happened, as far as it is to be seen."""
-        masked = self._masking.masked(event)
-        tell = _TELLS.get(masked.type)
+        tell = _TELLS.get(event.type)
         if tell is not None:
-            tell(self, masked)
+            tell(self, event)
 
     def said(self, line: str) -> None:
         """Show the user's line, where it is not on the screen already."""

@@ -229,7 +229,7 @@ def test_run_and_stream_give_the_same(script, policy):
         return ran, streamed
 
     ran, streamed = asyncio.run(both())
-    assert ran == streamed
+    assert ran._replace(id="") == streamed._replace(id="")
 
 
 @settings(max_examples=20)

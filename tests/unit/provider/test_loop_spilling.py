@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from in_memory import runtime_of
 from loop_models import Model, asks, ends, loop, says
-from toolcrib import Outcome
+from toolcrib import Outcome, Runtime
 from toolcrib.provider import Conversation, ToolPolicy
 
 TOOLS = """
@@ -109,6 +109,28 @@ async def test_a_tool_of_that_name_keeps_it():
     assert 'read_result_2(handle="result_1"' in results(conversation)[0]
     assert conversation.calls[1].value == "mine"
     assert [record.outcome for record in conversation.calls] == [Outcome.OK] * 3
+
+
+async def test_a_tool_of_that_name_that_a_reload_brings_gets_it(tmp_path):
+    head, *_ = TOOLS.split("---")
+    (tmp_path / "long.tool.yaml").write_text(head)
+    long = ("long", {"text": "a" * 300})
+    async with Runtime.open(tmp_path, index=False) as runtime:
+        own, others = ("read_result_2", {"handle": "result_2"}), ("read_result", {})
+        model = Model(asks(long), says("a"), asks(long), asks(own, others))
+        middleware = loop(model, ToolPolicy(deny=("read*",)), runtime, result_limit=256)
+        first = await middleware.run("1")
+        mine = tmp_path / "read_result.tool.yaml"
+        mine.write_text("name: read_result\ninput_schema: {type: object}\nmock: {result: mine}\n")
+        await runtime.reload()
+        second = await middleware.run(first.saying("2"))
+    assert [[each.name for each in request.tools] for request in model.requests] == [
+        ["long"],
+        ["long", "read_result"],
+        *[["long", "read_result_2"]] * 3,
+    ]
+    assert 'read_result_2(handle="result_2"' in results(second)[1]
+    assert ends(second)[2:] == [("ok", ""), ("denied", "tool_not_allowed")]
 
 
 @settings(max_examples=15)

@@ -27,6 +27,7 @@ from toolcrib.provider import (
     Tokens,
     ToolCall,
     ToolPolicy,
+    ToolResult,
     View,
     system,
     user,
@@ -609,3 +610,74 @@ async def test_what_is_no_suspended_conversation_is_refused(damage):
     told = (await talk(Model())).as_json()
     with pytest.raises(ConfigurationError, match="this is no conversation"):
         Conversation.parse({**told, **damage})
+
+
+CALLED = Message("assistant", (ToolCall("x", "slow", {}),))
+ANSWERED = Message("tool", (ToolResult("x", "slow", Outcome.OK, "1"),))
+
+
+@pytest.mark.parametrize(
+    ("messages", "fault"),
+    [
+        ([user("a"), ANSWERED, CALLED], "the result of the call `x` stands before it"),
+        ([user("a"), CALLED, user("b"), ANSWERED], r"message 2 \(user\) stands between the call `x` and its"),
+        (
+            [user("a"), CALLED, Message("assistant", (Text("b"),)), ANSWERED],
+            r"message 2 \(assistant\) stands",
+        ),
+        ([Message("user", (*CALLED.parts, Text("a"))), ANSWERED], r"message 0 \(user\) has a `ToolCall`"),
+        (
+            [user("a"), CALLED, Message("assistant", ANSWERED.parts)],
+            r"message 2 \(assistant\) has a `ToolResult`",
+        ),
+        ([user("a"), CALLED, Message("tool", ANSWERED.parts * 2)], r"message 2 \(tool\) has 2 parts"),
+        ([user()], r"message 0 \(user\) says nothing"),
+        ([user("a"), user(" ", "\n")], r"message 1 \(user\) says nothing"),
+    ],
+)
+async def test_messages_out_of_their_order_are_told_before_anything_is_asked(messages, fault):
+    model = Model()
+    with pytest.raises(ConfigurationError, match=fault) as caught:
+        await loop(model).run(messages)
+    assert caught.value.code == "invalid_conversation"
+    assert model.requests == []
+
+
+async def test_an_image_says_something():
+    image = Content("image", data="AA==", mime_type="image/png")
+    assert (await loop(Model()).run([user(image)])).stop is Stop.ANSWERED
+
+
+@pytest.mark.parametrize(
+    ("value", "faults"),
+    [
+        (5, ["expected a text, a message or a list of messages, got 5"]),
+        ({"role": "user", "content": "a"}, ["got an object"]),
+        ([5], ["expected an object, got 5"]),
+        (
+            [{"role": "usr", "content": "a"}],
+            ["`/role`: expected one of system, user, assistant, tool, got a text"],
+        ),
+        ([{"role": "user", "content": "a", "name": "b"}], ["there is no key `name`"]),
+        ([{"role": "user", "content": "a", "parts": []}], ["there is no key `content`"]),
+        ([{"role": "user", "content": None}], ["`/content`: expected a text, got null"]),
+        ([{"role": "user", "parts": [{"type": "txt", "text": "a"}, "b"]}], ["`/parts/0/type`", "`/parts/1`"]),
+        (
+            [
+                {"role": "user", "content": "a"},
+                {"role": "assistant", "parts": [{"type": "tool_call", "id": ""}]},
+            ],
+            ["`/1/parts/0/id`: expected a text that is not empty", "`/1/parts/0`: `arguments` is missing"],
+        ),
+        (
+            [{"role": "tool", "parts": [{"type": "tool_result", "id": "x", "outcome": "good", "txt": 1}]}],
+            ["`/parts/0/outcome`: expected one of ok,", "there is no key `txt`; did you mean `text`"],
+        ),
+    ],
+)
+async def test_all_that_is_wrong_with_messages_is_told_at_once(value, faults):
+    with pytest.raises(ConfigurationError) as caught:
+        await loop(Model()).run(value)
+    assert caught.value.code == "invalid_message"
+    for fault in faults:
+        assert fault in caught.value.message

@@ -394,8 +394,15 @@ async def test_all_that_is_wrong_with_a_conversation_is_told_at_once():
     suspended = await loop(Model(asks(REFUND)), ASKING).run("a")
     whole = suspended.as_json()
     wrong = {
-        **{"cost": "x", "seen": -3, "stop": "zzz", "extra": 1, "spilled": {"a": 5}, "rounds": None},
-        **{"tokens": {"input": True}, "calls": [{}], "messages": [{"role": "user", "text": "a"}]},
+        "cost": "x",
+        "seen": -3,
+        "stop": "zzz",
+        "extra": 1,
+        "spilled": {"a": 5},
+        "rounds": None,
+        "tokens": {"input": True},
+        "calls": [{}],
+        "messages": [{"role": "user", "text": "a"}],
     }
     with pytest.raises(ConfigurationError) as caught:
         Conversation.parse({**whole, **wrong})

@@ -360,7 +360,8 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
         ignored=loaded.ignored,
     )
     stock = stock._replace(toolsets=_toolsets(stock))
-    return stock._replace(problems=in_order([*problems, *check_settings(stock, kinds)]))
+    # Documents that were put together share parts: what is wrong with one is told once.
+    return stock._replace(problems=in_order(dict.fromkeys((*problems, *check_settings(stock, kinds)))))
 
 
 def check_settings(stock: Stock, kinds: Kinds) -> list[Problem]:

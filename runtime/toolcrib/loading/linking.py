@@ -45,7 +45,19 @@ def link(
         *_faults(scenario, tools, refused),
         *_agent(scenario, tools, refused),
     ]
-    return [_placed(_doubted(problem, unread), scenario) for problem in found]
+    return [_placed(_weighed(_doubted(problem, unread), scenario), scenario) for problem in found]
+
+
+def _weighed(problem: Problem, scenario: Scenario) -> Problem:
+    """A name that is none of a tool is a warning where the agent says so."""
+    if scenario.agent is None or scenario.agent.unknown_tools == "error" or problem.code not in _NAMELESS:
+        return problem
+    hint = f"{problem.hint}; as it is, nothing comes of it, and a call of it ends `not_found`"
+    return problem._replace(severity="warning", hint=hint if problem.code == "unknown_tool" else problem.hint)
+
+
+_NAMELESS = frozenset(("unknown_tool", "unknown_argument", "binding_missing"))
+"""Codes that say that a name fits nothing."""
 
 
 def _doubted(problem: Problem, unread: Sequence[str]) -> Problem:
@@ -64,6 +76,10 @@ _SHOWN = 3
 def _placed(problem: Problem, scenario: Scenario) -> Problem:
     if problem.source:
         return problem
+    if scenario.origin.is_composed:
+        from toolcrib.loading.recalling import document_behind  # noqa: PLC0415 -- few were put together of several files
+
+        return document_behind(scenario.origin).place(problem)
     line, column = scenario.origin.locate(problem.pointer)
     return problem.at(scenario.origin.source, line or scenario.origin.line, column or 1)
 

@@ -174,9 +174,25 @@ def test_mock_responses_that_are_not_there_are_an_error(tmp_path):
     files = arena_files()
     del files["mock-responses.yaml"]
     found = read(put(tmp_path, files))
-    assert told(found)[0] == ("file_unreadable", "mock.yaml", 9)
-    assert agent_of(found)["script"] == [
-        {"say": "Mock response for provider mock model m", "times": 0, "optional": True}
+    assert (told(found), own(found)) == ([("file_unreadable", "mock.yaml", 9)], {})
+
+
+@pytest.mark.parametrize("answers", ["scenarios: {one: [", "scenarios: [one]", "defaultResponse: [x]"])
+@pytest.mark.parametrize("provider", ["type: openai", "type: mock\nadditional_config: {mock_config: m.yaml}"])
+def test_mock_responses_that_can_not_be_read_are_told_once(tmp_path, answers, provider):
+    files = arena_files(provider=provider.replace("m.yaml", "mock-responses.yaml"), answers=answers)
+    (problem, *more), scenarios = told(found := read(put(tmp_path, files))), own(found)
+    assert (problem[1], more, scenarios) == ("mock-responses.yaml", [], {})
+
+
+@pytest.mark.parametrize("entry", ["x: Hello", "2: [Hello]", "2: {tool_calls: [{arguments: {}}]}"])
+def test_an_entry_that_can_not_be_read_is_left_out_alone(tmp_path, entry):
+    answers = f"scenarios: {{one: {{turns: {{1: Hi, {entry}}}}}}}"
+    found = read(put(tmp_path, arena_files(answers=answers)))
+    assert [file for _code, file, _line in told(found)] == ["mock-responses.yaml"]
+    assert [reply["say"] for reply in agent_of(found)["script"]] == [
+        "Hi",
+        "Mock response for provider mock model m",
     ]
 
 
@@ -216,6 +232,23 @@ def test_fragments_come_from_their_files(tmp_path):
     found = read(put(tmp_path, arena_files(prompt=prompt) | files))
     assert agent_of(found)["system"] == "Be good. Be kind. {{ '{{' }} gone }}"
     assert {code for code, _file, _line in told(found)} == {"no_counterpart", "unresolved_variable"}
+
+
+def test_fragments_have_a_way_of_their_own_and_what_has_no_value_is_told_once(tmp_path):
+    prompt = """
+    task_type: help
+    system_template: "{{fragments.rules}} {{ fragments.ruls }} {{who}}"
+    fragments: [{name: rules, path: rules.txt}]
+    """
+    files = arena_files(prompt=prompt, rules_DOT_txt="Be good.")
+    files["scenarios/one.scenario.yaml"] += "---\n" + files["scenarios/one.scenario.yaml"].replace(
+        "one", "two"
+    )
+    found = read(put(tmp_path, files))
+    systems = {value["agent"]["system"] for value in own(found).values()}
+    assert systems == {"Be good. {{ '{{' }} fragments.ruls }} {{ '{{' }}who}}"}
+    first, second = (problem for problem in found.problems if problem.code == "unresolved_variable")
+    assert ("fragments.rules" in first.hint, "`who`" in second.hint) == (True, False)
 
 
 def test_a_prompt_that_names_no_tools_offers_none(tmp_path):
@@ -457,8 +490,9 @@ def test_failures_of_a_turn_are_faults_of_the_calls_in_it(tmp_path):
         },
         {"tool": "look_up", "inject": {"slow": "2s"}, "must_fire": False, "when": {"call": due}},
     ]
-    assert told(found) == [("not_allowed", "one.scenario.yaml", 18)]
-    assert [line for code, _file, line in told(found, "notice") if code == "no_counterpart"] == [17]
+    warnings = [("no_counterpart", "one.scenario.yaml", 17), ("not_allowed", "one.scenario.yaml", 18)]
+    assert told(found) == warnings
+    assert [line for _code, _file, line in told(found, "notice")] == [14, 15, 16]
 
 
 async def test_a_failure_hits_its_turn_alone(tmp_path):
@@ -549,6 +583,24 @@ def test_a_scenario_in_which_nobody_speaks_is_an_error(tmp_path):
     assert own(found) == {}
     codes = {code for code, _file, _line in told(found)}
     assert codes == {"no_turns", "no_counterpart", "missing_manifest"}
+
+
+def test_a_role_that_there_is_not_is_told(tmp_path):
+    found = read(
+        put(
+            tmp_path,
+            arena_files(
+                CAST.replace("users.yaml", "mock-responses.yaml"),
+                personas__curious_DOT_yaml=CURIOUS,
+                scenario=TURNS + "  - {role: wizard, content: x}\n  - {role: someone}\n",
+            ),
+        )
+    )
+    assert messages(found, "not_allowed") == [
+        "there is no role `wizard`: the turn is left out",
+        "nobody speaks in this turn of the role `someone`: it names no `persona`",
+    ]
+    assert len(told(found)) == 2
 
 
 def test_turns_of_other_roles_are_left_out(tmp_path):

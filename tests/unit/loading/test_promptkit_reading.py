@@ -28,6 +28,7 @@ def test_an_arena_becomes_a_scenario_of_ours(tmp_path):
                 "system": "Help.",
                 "policy": {"allow": ["look_up"]},
                 "unused_turns": "warn",
+                "unknown_tools": "warn",
                 "script": [
                     {"when": {"replies": 0}, "call": "look_up", "args": {"q": "x"}},
                     {"when": {"replies": 1}, "say": "Found it."},
@@ -200,12 +201,43 @@ def test_what_is_wrong_with_an_assertion_is_told_where_it_stands(tmp_path):
     assert "tools_called" in problem.hint
 
 
-def test_a_fault_of_a_call_in_mock_responses_is_told_there(tmp_path):
-    answers = "scenarios:\n  one:\n    turns:\n      1: {tool_calls: [{name: nowhere}]}\n"
-    files = arena_files(answers=answers)
-    with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:
-        (problem,) = (problem for problem in runtime.problems if problem.severity == "error")
-    assert problem.code == "unknown_tool"
+NAMELESS = arena_files(
+    prompt="task_type: help\nallowed_tools: [look_up, mcp__fs__read, nosuch]\ntool_policy: {blocklist: [zap]}",
+    scenario="""
+    turns:
+      - role: user
+        content: Hi
+        consent_overrides: {look_up: deny, nobody: deny}
+    """,
+    answers="defaultResponse: Hi\nscenarios:\n  one:\n    turns:\n      1: {tool_calls: [{name: nosuch}]}\n",
+)
+
+
+async def test_names_that_are_no_tools_are_told_where_they_stand_and_the_scenario_runs(tmp_path):
+    files = dict(NAMELESS)
+    listed = "scenarios/one.scenario.yaml}, {file: scenarios/two.yaml}"
+    files["config.arena.yaml"] = files["config.arena.yaml"].replace("scenarios/one.scenario.yaml}", listed)
+    files["scenarios/two.yaml"] = files["scenarios/one.scenario.yaml"].replace("name: one", "name: two")
+    async with Runtime.open(put(tmp_path, files), executors=KINDS) as runtime:
+        told_of = [
+            (problem.code, problem.source.rpartition("/")[2], problem.pointer) for problem in runtime.problems
+        ]
+        assert {problem.severity for problem in runtime.problems} == {"warning"}
+        report = await run_scenario(runtime, runtime.scenarios[0])
+    consents = "/spec/turns/0/consent_overrides"
+    assert sorted(told_of) == sorted(
+        [
+            ("unknown_tool", "help.yaml", "/spec/allowed_tools/1"),
+            ("unknown_tool", "help.yaml", "/spec/allowed_tools/2"),
+            ("unknown_tool", "help.yaml", "/spec/tool_policy/blocklist/0"),
+            ("unknown_tool", "mock-responses.yaml", "/scenarios/one/turns/1/tool_calls/0/name"),
+            *(("binding_missing", name, f"{consents}/look_up") for name in ("one.scenario.yaml", "two.yaml")),
+            *(("unknown_tool", name, f"{consents}/nobody") for name in ("one.scenario.yaml", "two.yaml")),
+        ]
+    )
+    assert report.passed, str(report)
+    (turn,) = report.as_json()["agent"]["turns"]
+    assert [entry["outcome"] for entry in turn["entries"] if "outcome" in entry] == ["not_found"]
 
 
 def test_unknown_keys_are_warnings_with_the_nearest_key(tmp_path):

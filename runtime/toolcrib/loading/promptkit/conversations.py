@@ -58,7 +58,7 @@ def scenario_of(name: str, scenario: Node, labels: Node, setting: Setting) -> Co
         setting: What it has in common with others.
     """
     chosen = setting.choice.for_scenario(scenario)
-    if chosen is None:
+    if chosen is None or not chosen.readable:
         return None
     return _Conversation(name, scenario, setting, chosen).document(labels)
 
@@ -76,10 +76,13 @@ class _Conversation:
         self._variants = talk.variants(scenario.part("turns"))
         self._mocks = self._mocked()
         self._personas: dict[str, talk.Persona] = {}
+        self._readable = True
 
     def document(self, labels: Node) -> Composed | None:
-        """The whole scenario."""
+        """The whole scenario; None where nobody knows what is said in it, or nothing is."""
         said = [each for turn in self._scenario.part("turns").each() for each in self._said(turn)]
+        if not self._readable:
+            return None
         if not said:
             message = "nothing of this scenario can be run: the user says nothing in it"
             self._problems.append(self._scenario.part("turns").problem("no_turns", message))
@@ -100,7 +103,7 @@ class _Conversation:
             "matrix": made_object(scenario.part("turns"), dict(self._variants)) if self._variants else None,
             "agent": self._agent(said),
             "trials": made(trials.value, trials) if trials and trials.value > 1 else None,
-            "pass_threshold": made(threshold.value, threshold) if threshold else None,
+            "pass_threshold": made(threshold.value, threshold) if threshold.value else None,
         }
         return compose(scenario, made_object(scenario, parts))
 
@@ -140,6 +143,7 @@ class _Conversation:
             "policy": made_object(sources[0], policy) if any(policy.values()) else None,
             "judge": providers.judge(spec, self._setting.providers, self._problems),
             "unused_turns": made("warn", scenario) if scripted else None,
+            "unknown_tools": made("warn", scenario),
             "script": responses.script(self._mocks, made(self._chosen.fallback, scenario))
             if scripted
             else None,
@@ -183,7 +187,21 @@ class _Conversation:
             message = f"a turn of the role `{role}` has no counterpart here, and PromptKit refuses it as well: it is left out"
             self._problems.append(turn.part("role").problem("no_counterpart", message, severity="warning"))
             return []
+        if not turn.part("persona"):
+            self._tell_nobody(turn.part("role"))
+            return []
         return [talk.Said(turn, text) for text in self._played(turn, role)]
+
+    def _tell_nobody(self, role: Node) -> None:
+        """Say that nobody speaks in a turn that names no persona."""
+        known = [_USER, *self._setting.roles]
+        if role.text in known:
+            message = f"nobody speaks in this turn of the role `{role.text}`: it names no `persona`"
+            hint = f"the arena has: {', '.join(sorted(filter(None, self._setting.personas))) or 'none'}"
+        else:
+            message = f"there is no role `{role.text}`: the turn is left out"
+            hint = did_you_mean(role.text, known) or f"the roles are: {', '.join(known)}"
+        self._problems.append(role.problem("not_allowed", message, hint, "warning"))
 
     def _played(self, turn: Node, role: str) -> list[Made]:
         """What a persona says."""
@@ -195,7 +213,7 @@ class _Conversation:
         persona = self._personas.setdefault(name, talk.Persona(self._mocks_of(name, role)))
         texts = persona.texts(turn)
         wanted = turn.part("turns").value or 1
-        if len(texts) < wanted:
+        if len(texts) < wanted and self._readable:
             left = f"{wanted - len(texts)} of its {wanted} turns are left out"
             message = f"no mock responses say what the persona `{name}` says: {left}"
             hint = f"write them as `selfplay: {{{name}: {{turns: {{1: ...}}}}}}` in the mock responses; a model can't play a user here"
@@ -209,6 +227,8 @@ class _Conversation:
         whole = self._setting.choice.responses_of(provider) if provider is not None else None
         if whole is not None:
             return responses.played(whole, persona, self._name)
+        if provider is not None and provider.has_responses:
+            self._readable = False
         whole = self._chosen.mocks
         if whole is None or not whole.part("selfplay", persona):
             return None
@@ -216,7 +236,7 @@ class _Conversation:
 
     def _tell_unanswered(self, course: Course | None, said: Sequence[talk.Said]) -> None:
         """Say which requests PromptKit's mock answers with a text that nobody wrote."""
-        if course is None or not course.unanswered:
+        if course is None or not course.unanswered or not self._mocks.is_whole:
             return
         numbers = ", ".join(map(str, course.unanswered))
         message = (

@@ -9,7 +9,7 @@ from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document, parse_documents
 from toolcrib.loading.files import read_bytes
 from toolcrib.loading.promptkit.judging import judged
-from toolcrib.loading.promptkit.responses import default_warnings
+from toolcrib.loading.promptkit.responses import default_warnings, readable_part
 from toolcrib.loading.promptkit.written import Node
 from toolcrib.model import Origin
 from toolcrib.protocols import Files
@@ -37,6 +37,12 @@ class Library:
         self._folder = posixpath.dirname(arena.document.source)
         self._known: dict[str, list[Document]] = {}
         self._judged: dict[tuple[str, int, str], bool] = {}
+
+    def tell(self, problem: Problem) -> None:
+        """Add what was not said of the same place already, be it with another hint."""
+        said = (known for known in self.problems if known.message == problem.message)
+        if not any(known._replace(hint=problem.hint) == problem for known in said):
+            self.problems.append(problem)
 
     def path(self, name: str) -> str:
         """A name relative to the arena's file, for one that is relative to its folder of configurations."""
@@ -116,8 +122,10 @@ class Library:
         documents = self._known[source]
         if not documents:
             return None
-        node = Node(documents[0], "", documents[0].value)
-        if not self.is_good(node, ""):
-            return None
-        self.problems += default_warnings(node)
+        whole = Node(documents[0], "", documents[0].value)
+        faults = judged(whole, "")[1]
+        self.problems += faults
+        node = readable_part(whole, faults)
+        if node is not None:
+            self.problems += default_warnings(node)
         return node

@@ -18,6 +18,13 @@ _PASSES: Final = 3
 """How often places within what was put in are filled in again, as PromptKit does."""
 
 
+_FRAGMENTS: Final = "fragments"
+"""Where the text of a fragment may be asked for by a way that no variable has."""
+
+_WAY_TO_VALUES: Final = "give it under `vars` of the prompt or `variables` of the scenarios"
+_WAYS_TO_FRAGMENTS: Final = {_FRAGMENTS: "name it under `fragments` of the prompt, with its `path`"}
+
+
 class Prompt(NamedTuple):
     """A prompt of an arena.
 
@@ -73,11 +80,8 @@ def system(prompt: Prompt, scenario: Node, library: Library) -> Made | None:
         text = _PLACE.sub(lambda place: values.get(place[1], place[0]), text)
     for name in dict.fromkeys(_PLACE.findall(text)):
         message = f"`{{{{{name}}}}}` of the prompt has no value, and stays as it is"
-        hint = (
-            did_you_mean(name, values)
-            or f"give it under `vars` of the prompt or `variables` of `{_name(scenario)}`"
-        )
-        library.problems.append(template.problem("unresolved_variable", message, hint, "warning"))
+        hint = did_you_mean(name, values) or _WAYS_TO_FRAGMENTS.get(name.partition(".")[0], _WAY_TO_VALUES)
+        library.tell(template.problem("unresolved_variable", message, hint, "warning"))
     return made(as_written(text), template)
 
 
@@ -93,15 +97,10 @@ def guardrails(prompt: Prompt, library: Library) -> list[Made]:
         check_guardrails([entry], "", faults)
         if faults:
             message = f"the validator `{entry['type']}` has no counterpart here: {faults[0].message}"
-            problem = node.problem("no_counterpart", message, faults[0].hint, "warning")
-            library.problems += [problem] if problem not in library.problems else []
+            library.tell(node.problem("no_counterpart", message, faults[0].hint, "warning"))
         else:
             found.append(made(entry, node))
     return found
-
-
-def _name(scenario: Node) -> str:
-    return scenario.document.source.rpartition("/")[2]
 
 
 def _variables(prompt: Prompt, scenario: Node) -> dict[str, str]:
@@ -123,7 +122,7 @@ def _variables(prompt: Prompt, scenario: Node) -> dict[str, str]:
 
 
 def _fragments(prompt: Prompt, library: Library) -> dict[str, str]:
-    """Name of a fragment -> its text."""
+    """Name of a fragment, also with `fragments.` before it -> its text."""
     texts = {}
     for fragment in prompt.spec.part("fragments").each():
         file = fragment.part("path") or fragment.part("file")
@@ -132,8 +131,8 @@ def _fragments(prompt: Prompt, library: Library) -> dict[str, str]:
             texts[name] = _fragment(file, library)
         else:
             message = f"the fragment `{name}` names no file, and PromptKit's own registry of them is not read"
-            library.problems.append(fragment.problem("no_counterpart", message, severity="warning"))
-    return texts
+            library.tell(fragment.problem("no_counterpart", message, severity="warning"))
+    return texts | {f"{_FRAGMENTS}.{name}": text for name, text in texts.items()}
 
 
 def _fragment(file: Node, library: Library) -> str:

@@ -74,6 +74,16 @@ class Provider(NamedTuple):
         """Which kind of provider it is."""
         return self.spec.part("type").text
 
+    @property
+    def responses(self) -> Node:
+        """The name of its file of mock responses."""
+        return self.spec.part("additional_config", "mock_config")
+
+    @property
+    def has_responses(self) -> bool:
+        """Whether it answers as a file of mock responses says."""
+        return self.type == MOCK and bool(self.responses.text)
+
 
 class Chosen(NamedTuple):
     """Who answers for the agent.
@@ -81,10 +91,12 @@ class Chosen(NamedTuple):
     Attributes:
         provider: The provider; None where nobody but a file of mock responses is there.
         mocks: The mock responses; None where a model answers, or a mock that has none.
+        readable: Whether they could be read; where not, nobody knows what is answered.
     """
 
     provider: Provider | None = None
     mocks: Node | None = None
+    readable: bool = True
 
     @property
     def scripted(self) -> bool:
@@ -129,10 +141,10 @@ class Choice:
         return chosen or self._silent_mock(candidates) or self._model(agents or candidates, scenario)
 
     def responses_of(self, provider: Provider) -> Node | None:
-        """The mock responses of a provider; None where it has none."""
-        config = provider.spec.part("additional_config", "mock_config")
-        if provider.type != MOCK or not config.text:
+        """The mock responses of a provider; None where it has none, or they can't be read, which is told."""
+        if not provider.has_responses:
             return None
+        config = provider.responses
         beside = provider.spec.document.source.rpartition("/")[0]
         folder = self._arena.document.source.rpartition("/")[0]
         own = beside.removeprefix(folder).strip("/") if beside.startswith(folder) else ""
@@ -156,14 +168,11 @@ class Choice:
 
     def _mock(self, providers: Sequence[Provider]) -> Chosen | None:
         mocks = [provider for provider in providers if provider.type == MOCK]
-        with_file = [
-            provider for provider in mocks if provider.spec.part("additional_config", "mock_config").text
-        ]
-        for provider in with_file:
+        with_file = [provider for provider in mocks if provider.has_responses]
+        for provider in with_file[:1]:
             found = self.responses_of(provider)
-            if found is not None:
-                self._tell_others(provider, providers)
-                return Chosen(provider, found)
+            self._tell_others(provider, providers)
+            return Chosen(provider, found, readable=found is not None)
         return None
 
     def _silent_mock(self, providers: Sequence[Provider]) -> Chosen | None:
@@ -184,11 +193,10 @@ class Choice:
                 continue
             named = self._arena.part("spec", "providers")
             found = self._library.responses([name], named)
-            if found is not None:
-                message = f"the providers are models; the mock responses of `{name}` answer for them"
-                hint = "; ".join(way for provider in self._providers if (way := _way_to(provider)))
-                self._tell(named.problem("one_provider", message, hint, "notice"))
-                return Chosen(None, found)
+            message = f"the providers are models; the mock responses of `{name}` answer for them"
+            hint = "; ".join(way for provider in self._providers if (way := _way_to(provider)))
+            self._tell(named.problem("one_provider", message, hint, "notice"))
+            return Chosen(None, found, readable=found is not None)
         return None
 
     def _model(self, providers: Sequence[Provider], scenario: Node) -> Chosen | None:

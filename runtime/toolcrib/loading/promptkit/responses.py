@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from toolcrib.errors import Problem
 from toolcrib.loading.promptkit.written import Made, Node, made, made_list, made_object
+from toolcrib.pointers import keys_of
 from toolcrib.rendering import as_written
 
 
@@ -23,6 +24,11 @@ class Mocked:
         self._whole = whole
         self._section = section
         self.entries = {int(key): entry for key, entry in section.part("turns").entries()}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all its entries could be read."""
+        return bool(self._section.value == self._section.as_written.value)
 
     @property
     def default(self) -> Node | None:
@@ -47,6 +53,22 @@ def played(whole: Node, persona: str, scenario: str) -> Mocked:
     """What a persona says in a scenario: by its own name, else as the scenario's model."""
     own = whole.part("selfplay", persona)
     return Mocked(whole, own) if own else mocked(whole, scenario)
+
+
+def readable_part(whole: Node, faults: Sequence[Problem]) -> Node | None:
+    """A file without the entries in which something is wrong; None where something is wrong elsewhere in it."""
+    for fault in faults:
+        if fault.severity != "error":
+            continue
+        steps = keys_of(fault.pointer)[:_STEPS_TO_ENTRY]
+        if len(steps) < _STEPS_TO_ENTRY or steps[2] != "turns":
+            return None
+        whole = whole.without(*steps)
+    return whole
+
+
+_STEPS_TO_ENTRY = 4
+"""`scenarios` or `selfplay`, a name, `turns`, a number."""
 
 
 def default_warnings(whole: Node) -> Iterator[Problem]:

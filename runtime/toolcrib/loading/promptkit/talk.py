@@ -192,6 +192,10 @@ def _due(
     first, last = course.span(number, tool)
     if last < first:
         message = f"nothing fails: by the mock responses `{tool}` is not called in this turn"
-        problems.append(failure.problem("no_counterpart", message, severity="notice"))
+        problems.append(failure.problem("no_counterpart", message, severity="warning"))
         return None
+    meant = f"call {first}" if first == last else f"calls {first} to {last}"
+    message = f"what fails in this turn is {meant} of `{tool}`, as the mock responses have it"
+    hint = "a model that calls otherwise (`toolcrib run --provider`) meets the failure in another turn"
+    problems.append(failure.problem("no_counterpart", message, hint, "notice"))
     return {"call": first if first == last else {"$gte": first, "$lte": last}}

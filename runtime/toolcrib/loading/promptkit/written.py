@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from toolcrib.errors import Problem, Severity
 from toolcrib.loading.documents import Document
 from toolcrib.model import JSON
-from toolcrib.pointers import pointer_step
+from toolcrib.pointers import keys_of, pointer_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,17 @@ class Node:
             return ""
         exact = self.document.written(self.pointer)
         return exact if exact is not None else str(self.value).lower()
+
+    @property
+    def as_written(self) -> Node:
+        """The same with what could not be read of it."""
+        return Node(self.document, "", self.document.value).part(*keys_of(self.pointer))
+
+    def without(self, *steps: str) -> Node:
+        """The same, with nothing at a place in it."""
+        first, *more = steps
+        rest = self.part(first).without(*more).value if more else None
+        return Node(self.document, self.pointer, {**self.value, first: rest})
 
     def problem(self, code: str, message: str, hint: str = "", severity: Severity = "error") -> Problem:
         """A problem of what is written here, placed."""

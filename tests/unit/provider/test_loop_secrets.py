@@ -132,3 +132,12 @@ async def test_a_long_result_is_cut_where_no_secret_is_seen():
     events, conversation = await watched(loop(Model(asks("t")), tools=tools, result_limit=300), "hello")
     assert "canary" not in text_of(events)
     assert "canary" in conversation.messages[2].results[0].text
+
+
+async def test_a_model_is_not_told_the_secrets_that_somebody_else_gives():
+    suspended = await loop(Model(asks(LOG_IN)), ASKING, TOOLS).run("hello")
+    theirs = {"password": "canary-9", "pin": "z8", "amount": 7}
+    ended = await loop(Model(), ASKING, TOOLS).run(suspended, {"call_1": Answer.approve(theirs)})
+    told = ended.messages[2].results[0].text.split("\n")[0]
+    assert told == '[called with {"password":"***","pin":"***","amount":7}, as was decided]'
+    assert ended.calls[0].arguments == theirs

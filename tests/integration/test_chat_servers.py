@@ -71,7 +71,7 @@ def test_an_error_of_the_service_is_one_block_and_the_conversation_goes_on(aimoc
     words = ("add.tool.yaml", "--provider", "openai", "--model", "m", "--base-url", aimock.url("openai"))
     result = chat(*words, given="wrong\nadd two numbers\n")
     assert result.exit_code == 21
-    assert result.stderr.startswith("provider_failed: ")
+    assert result.stderr.startswith("request_refused: ")
     assert "No such parameter" in result.stderr
     assert "The sum is 5." in result.stdout
 
@@ -80,7 +80,8 @@ def test_nothing_is_there(folder):
     words = ("add.tool.yaml", "--provider", "openai", "--model", "m", "--base-url", "http://127.0.0.1:9/v1")
     result = chat(*words, "hello")
     assert (result.exit_code, result.stdout) == (21, "")
-    assert result.stderr.startswith("provider_failed: ")
+    assert result.stderr.startswith("connect_failed: ")
+    assert "hint: see whether it runs, and `base_url`" in result.stderr
 
 
 def test_tools_of_an_mcp_server_are_there_in_every_turn(folder, monkeypatch):

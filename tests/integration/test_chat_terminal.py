@@ -83,7 +83,7 @@ def test_ctrl_c_ends_the_turn_and_keeps_the_conversation(talk, tmp_path):
         chat.signal()
         assert "the turn was cancelled; what was said is kept" in chat.until("\n> ")
         chat.type("count")
-        assert "\n2\r" in chat.until("\n> ")
+        assert "\n3\r" in chat.until("\n> ")
         chat.until("Ctrl-D or /quit ends the conversation", sending=signal.SIGINT)
         chat.until("> ")
         chat.type("/quit")

@@ -20,6 +20,7 @@ from toolcrib.errors import ToolcribError
 from toolcrib.loading.prompts import Guardrail
 from toolcrib.model import NOTHING
 from toolcrib.provider import Answer, Conversation, Message, ProviderMiddleware, Sink, Stop
+from toolcrib.provider.transcripts import SinkFailed
 
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -163,6 +164,8 @@ class Chat:
                 raise
             self._break_off(before, begun, Stop.CANCELLED)
             self._show.broken_off()
+        except SinkFailed:
+            raise
         except ToolcribError as error:
             self._break_off(before, begun, Stop.PROVIDER_FAILED)
             self._show.error(error)

@@ -218,7 +218,8 @@ def tell_stop(conversation: Conversation) -> None:
     if stop in {None, Stop.ANSWERED, Stop.PENDING}:
         return
     if stop is Stop.PROVIDER_FAILED:
-        tell_error(conversation.detail, stop.value, "say something to try again, or /quit")
+        said = {key: str(conversation.failure.get(key) or "") for key in ("message", "code", "hint")}
+        tell_error(said["message"] or conversation.detail, said["code"] or stop.value, said["hint"])
         return
     tell_warning(f"the turn ended: {stop}" + (f": {conversation.detail}" if conversation.detail else ""))
 

@@ -97,7 +97,7 @@ def test_secrets_are_not_shown(chat):
     [
         ("cut", 20, "the turn ended: length"),
         ("refuse", 15, "the turn ended: refused"),
-        ("fail", 21, "provider_failed: the model is\n    not well (overloaded)\n    hint: "),
+        ("fail", 21, "overloaded: the model is\n    not well\n"),
         ("call nothing", 0, ""),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,8 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.opening import open_runtime
-from toolcrib.cli.options import Reading, json_option
+from toolcrib.cli.options import json_option
 from toolcrib.cli.printing import json_text, problem_text
 from toolcrib.errors import Problem
 from toolcrib.interop.promptkit import OwnFile, OwnFiles, own_files, reported
@@ -54,7 +54,7 @@ def import_promptkit(ctx: click.Context, *, path: str, folder: Path, force: bool
     PATH is an arena's file, or a folder with one. It runs as it is, too: `toolcrib run PATH`. What has no counterpart
     here is told. Nothing that exists is overwritten unless `--force` is given. Ends with 1 when something got no file.
     """
-    files, problems = _made(path)
+    files, problems = _made(path, folder)
     imported = _written(files, problems, folder, force=force)
     if as_json:
         click.echo(json_text(_document(imported)))
@@ -65,18 +65,25 @@ def import_promptkit(ctx: click.Context, *, path: str, folder: Path, force: bool
     ctx.exit(exit_codes.PROBLEMS if failed else exit_codes.OK)
 
 
-def _made(path: str) -> tuple[OwnFiles, Sequence[Problem]]:
+def _made(path: str, folder: Path) -> tuple[OwnFiles, Sequence[Problem]]:
+    """What is to be written to `folder`, which may lie in `path` and hold what was written there before."""
+    from toolcrib.executors import Executors  # noqa: PLC0415 -- slow to import
     from toolcrib.loading.promptkit.finding import arenas_in  # noqa: PLC0415 -- this verb alone looks for them
+    from toolcrib.loading.sources import Source, load  # noqa: PLC0415 -- as above
+    from toolcrib.opening import link_all  # noqa: PLC0415 -- as above
 
-    arenas = arenas_in(Path(path))
+    arenas = arenas_in(Path(path), but=folder)
     if not arenas:
         hint = "an arena is a YAML file with `apiVersion`, `kind: Arena` and `spec`"
         raise click.ClickException(escape_terminal(f"there is no arena of PromptKit in {path}; {hint}"))
-    runtime = open_runtime(Reading(indexed=False), [path])
+    kinds = Executors.installed()
+    within = os.path.relpath(folder.resolve(), Path(path).resolve()).replace(os.sep, "/")
+    source = Source(path, ignore=(f"{glob.escape(within)}/**",), root=path)
+    stock = link_all(load([source], kinds), kinds)
     servers = {name: entry for arena in arenas for name, entry in arena.servers.items()}
-    tools = [runtime.registry[name] for name in runtime.registry]
-    files = own_files(arenas[0].name, tools, runtime.stock.scenarios, servers)
-    return files, reported(runtime.problems)
+    tools = [stock.registry[name] for name in stock.registry]
+    files = own_files(arenas[0].name, tools, stock.scenarios, servers)
+    return files, reported(stock.problems)
 
 
 def _written(files: OwnFiles, problems: Sequence[Problem], folder: Path, *, force: bool) -> Imported:

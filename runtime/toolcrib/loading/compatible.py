@@ -95,6 +95,11 @@ def normalise(document: Document, files: Files | None = None) -> tuple[list[Docu
         return None
     if _is_manifest(value):
         return _manifest(document, value, files)
+    if _lacks_version(value):
+        message = f"`apiVersion` is missing, without which this is no manifest of `kind: {value['kind']}`"
+        hint = "write `apiVersion: promptkit.altairalabs.ai/v1alpha1`"
+        missing = Problem(code="missing_key", message=message, pointer="/apiVersion", hint=hint)
+        return [], [document.place(missing)]
     function = value.get("function")
     if value.get("type") == "function" and isinstance(function, dict):
         form = _Form(document, "/function", files)
@@ -106,6 +111,15 @@ def normalise(document: Document, files: Files | None = None) -> tuple[list[Docu
 
 def _is_manifest(value: JSON) -> bool:
     return isinstance(value, dict) and "apiVersion" in value and isinstance(value.get("kind"), str)
+
+
+_KINDS = frozenset(("Arena", "Persona", "PromptConfig", "Provider", "Scenario", "Tool"))
+"""Kinds of manifests of PromptKit."""
+
+
+def _lacks_version(value: dict[str, JSON]) -> bool:
+    kind, alone = value.get("kind"), value.keys().isdisjoint(("apiVersion", "name"))
+    return alone and isinstance(kind, str) and kind in _KINDS and isinstance(value.get("spec"), dict)
 
 
 def _is_foreign(value: dict[str, JSON]) -> bool:

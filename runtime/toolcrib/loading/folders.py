@@ -29,7 +29,7 @@ from toolcrib.loading.files import (
 from toolcrib.loading.finding import PROJECT_FILES
 from toolcrib.loading.packs import Pack, fits, second_pack_file
 from toolcrib.loading.reader import Reader
-from toolcrib.loading.strangers import stranger_in
+from toolcrib.loading.strangers import responses_alone, stranger_in
 from toolcrib.loading.trail import LINKED, Trail
 
 
@@ -241,7 +241,8 @@ class Folders:
             return
         self._trail.file(path)
         documents, problems = read_documents(path, path)
-        stranger = stranger_in(Path(path), path, documents, problems) if scanned else None
+        known = stranger_in if scanned else responses_alone
+        stranger = known(Path(path), path, documents, problems)
         if stranger is not None:
             documents, problems = [], [stranger]
         folder = Path(here.path)

@@ -9,7 +9,7 @@ from typing import Final
 
 from toolcrib.errors import Problem, Severity
 from toolcrib.loading import jsontext, yamltext
-from toolcrib.loading.documents import Document, first_bytes
+from toolcrib.loading.documents import Document, first_bytes, parse_documents
 from toolcrib.loading.files import PACK_FILES, SUFFIXES
 from toolcrib.loading.marks import Place, roots
 from toolcrib.model import JSON
@@ -52,6 +52,38 @@ def stranger_in(
         if looks_like_servers_file(documents[0].value):
             return notice_of(source)
     return foreign(path, source, problems) if problems else None
+
+
+def responses_alone(
+    path: Path, source: str, documents: Sequence[Document], problems: Sequence[Problem]
+) -> Problem | None:
+    """What is said of PromptKit's mock responses where they are given without their arena; None for another file.
+
+    Args:
+        path: The file.
+        source: What it is called in problems.
+        documents: What was read of it.
+        problems: What is wrong with its text; keys that are numbers are right in mock responses.
+    """
+    if any(problem.code == "non_string_key" for problem in problems):
+        try:
+            text = first_bytes(path)
+        except OSError:
+            return None
+        documents, problems = parse_documents(source, text, whole=True, number_keys=True)
+    if problems or len(documents) != 1 or not _are_responses(documents[0].value):
+        return None
+    message = "these are mock responses of PromptKit, which say nothing without the scenarios of their arena"
+    hint = f"name the folder of the arena, or one of its scenarios, such as `toolcrib run {path.parent}`"
+    problem = Problem(code="unrecognised_file", message=message, hint=hint, severity="warning")
+    return documents[0].place(problem)
+
+
+def _are_responses(value: JSON) -> bool:
+    return isinstance(value, dict) and bool(value) and value.keys() <= _OF_RESPONSES
+
+
+_OF_RESPONSES: Final = frozenset(("defaultResponse", "default_response", "judges", "scenarios", "selfplay"))
 
 
 def unrecognised(message: str, source: str) -> Problem:

@@ -56,6 +56,35 @@ def test_an_arena_becomes_a_pack_that_runs(write, toolcrib):
     assert here["calls"] == there["calls"] == 1
 
 
+def test_what_was_imported_into_the_arena_is_not_read_again(write, toolcrib):
+    write(arena_files())
+    first = toolcrib("import", "promptkit", ".", "--out", "./a new [1]")
+    again = toolcrib("import", "promptkit", ".", "--out", "a new [1]", "--force")
+    assert (again.exit_code, again.stderr, again.stdout) == (exit_codes.OK, "", first.stdout)
+
+
+def test_names_of_tools_that_are_not_there_are_warnings_after_it_too(write, toolcrib):
+    write(arena_files(prompt="task_type: help\nallowed_tools: [look_up, nosuch]"))
+    assert toolcrib("import", "promptkit", ".", "--out", "new").exit_code == exit_codes.OK
+    assert toolcrib("run", "new").exit_code == exit_codes.OK
+
+
+def test_mock_responses_alone_say_what_is_to_be_run(write, toolcrib):
+    write({f"shop/{name}": text for name, text in arena_files().items()})
+    result = toolcrib("run", "shop/mock-responses.yaml")
+    assert "mock responses of PromptKit" in result.stderr
+    assert ("`toolcrib run shop`" in result.stderr, "non_string_key" in result.stderr) == (True, False)
+
+
+@pytest.mark.parametrize("kind", ["Arena", "Tool", "Scenario", "Provider"])
+def test_a_manifest_without_a_version_says_so(write, toolcrib, kind):
+    write({"x.yaml": f"kind: {kind}\nmetadata: {{name: x}}\nspec: {{type: mock}}\n"})
+    for path in (".", "x.yaml"):
+        result = toolcrib("run", path)
+        assert "missing_key: `apiVersion` is missing" in result.stderr
+        assert "unrecognised" not in result.stderr
+
+
 def test_what_has_no_counterpart_is_told(write, toolcrib):
     write(arena_files("deploy: {provider: x}\nmemory: {enabled: true}\n"))
     result = toolcrib("import", "promptkit", ".", "--out", "new")

@@ -26,17 +26,25 @@ class FoundArena(NamedTuple):
     servers: dict[str, JSON]
 
 
-def arenas_in(path: Path) -> list[FoundArena]:
-    """The arenas of a file, or of a folder and those in it, in the order of names."""
-    files = _texts(path) if path.is_dir() else [path]
+def arenas_in(path: Path, *, but: Path | None = None) -> list[FoundArena]:
+    """The arenas of a file, or of a folder and those in it, in the order of names.
+
+    Args:
+        path: The file or folder.
+        but: A folder in which none is looked for.
+    """
+    files = _texts(path, but) if path.is_dir() else [path]
     documents = [document for file in files for document in read_documents(file, str(file))[0]]
     return [_found(document) for document in documents if is_arena(document.value)]
 
 
-def _texts(folder: Path) -> list[Path]:
+def _texts(folder: Path, but: Path | None) -> list[Path]:
     found = []
     for here, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
+        kept = (name for name in folders if name not in SKIPPED_FOLDERS)
+        folders[:] = sorted(
+            name for name in kept if but is None or Path(here, name).resolve() != but.resolve()
+        )
         found += [Path(here, name) for name in sorted(names) if name.endswith(SUFFIXES)]
     return found
 

@@ -96,8 +96,10 @@ def _page(costs: Sequence[Cost], dialect: str, counting: Counter, *, losses: boo
         for tool, tokens, share in costs
     ]
     lines = table(rows, width)
-    told = [row for cost in costs for row in _losses(cost.declaration)] if losses else []
-    return [*lines, "", *table(told, width), ""] if told else lines
+    if not (losses and costs):
+        return lines
+    told = [row for cost in costs for row in _losses(cost.declaration)]
+    return [*lines, "", *(table(told, width) if told else ["no losses"]), ""]
 
 
 def _remark(declaration: Declaration, dialect: str) -> str:

@@ -100,6 +100,7 @@ def test_paths_and_the_options_of_list_choose_tools(tools, toolcrib, document):
     assert document("cost", "descriptors", "--json")["tokens"] == everything
     (tool,) = document("cost", "--tag", "talk", "--json")["tools"]
     assert (tool["name"], tool["share"]) == ("echo", 1.0)
+    assert "no losses" in toolcrib("cost", "--losses").stdout.splitlines()
     nothing = toolcrib("cost", "--tool", "ech", "--losses")
     assert nothing.stdout == "no tool fits\n"
     assert "echo" in nothing.stderr

@@ -334,7 +334,7 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
     tools, duplicates = without_duplicates(loaded.tools)
     registry = Registry(tools)
     problems = [*loaded.problems, *duplicates, *check_requirements(loaded.packs, loaded.refused_packs)]
-    scenarios = []
+    scenarios, refused = [], [scenario.name for scenario in loaded.refused_scenarios]
     for scenario in loaded.scenarios:
         full = in_namespace(scenario, registry.cards)
         if unlisted and any(name not in registry and server_of(name, unlisted) for name in tools_of(full)):
@@ -345,7 +345,9 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
 
             faults += check_prompt(full, loaded.packs)
         problems += faults
-        if not any(fault.severity == "error" for fault in faults):
+        if any(fault.severity == "error" for fault in faults):
+            refused.append(full.name)
+        else:
             scenarios.append(full)
     for scenario in loaded.refused_scenarios:
         problems += link(
@@ -358,6 +360,8 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
         problems=in_order(problems),
         refused=loaded.refused,
         ignored=loaded.ignored,
+        refused_scenarios=tuple(refused),
+        unread=loaded.unread,
     )
     stock = stock._replace(toolsets=_toolsets(stock))
     # Documents that were put together share parts: what is wrong with one is told once.

@@ -50,6 +50,8 @@ class Stock(NamedTuple):
         unlisted: Servers whose tools are imported, and not known yet.
         waiting: Name of a tool -> the server and the mode for which it waits: what that one says is not known yet.
         locked: Servers of which only that is known which was locked.
+        refused_scenarios: Names of the scenarios with errors, which are not run.
+        unread: `file:line` of the first error of each file of which nothing could be read.
     """
 
     registry: Registry
@@ -69,6 +71,8 @@ class Stock(NamedTuple):
     unlisted: tuple[str, ...] = ()
     waiting: Mapping[str, Waiting] = NOTHING
     locked: tuple[str, ...] = ()
+    refused_scenarios: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
     @property
     def project(self) -> Project | None:

@@ -21,6 +21,7 @@ from toolcrib.cli.summary import (
     slowest_lines,
     summary_lines,
     trace_lines,
+    unread_lines,
     warning_lines,
     warnings_of,
 )
@@ -248,6 +249,8 @@ def one_round(plan: Plan, options: _Options) -> Round:
         click.echo(line)
     if not scenarios:
         _tell_nothing(runtime, filtered=plan.filtered)
+        for line in unread_lines(runtime):
+            click.echo(line, err=True)
     code = exit_codes.OK if scenarios else exit_codes.NOTHING_SELECTED
     return Round(exit_codes.PROBLEMS if run.failed else code, runtime.stock.seen)
 

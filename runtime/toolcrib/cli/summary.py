@@ -15,6 +15,7 @@ from toolcrib.engine import Runtime
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.model import Result
 from toolcrib.scenarios import Failure, ScenarioReport
+from toolcrib.scenarios.reports import common_warnings
 
 
 def results_of(reports: Sequence[ScenarioReport]) -> list[tuple[str, Result]]:
@@ -66,10 +67,31 @@ def summary_lines(runtime: Runtime, reports: Sequence[ScenarioReport], duration:
     yield ""
     yield from table([_row(name, group) for name, group in groups.items()])
     yield ""
-    yield f"{plural(len(runtime.registry), 'tool')}: {modes_line(runtime, list(runtime.registry.values()))}"
+    modes = modes_line(runtime, list(runtime.registry.values()))
+    yield f"{plural(len(runtime.registry), 'tool')}{modes and f': {modes}'}"
     outcomes = Counter(result.outcome.value for _tool, result in results_of(reports))
-    yield "outcomes: " + ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
+    if outcomes:
+        yield "outcomes: " + ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
     yield _verdict(runtime, reports, duration)
+    yield from unread_lines(runtime)
+
+
+def unread_lines(runtime: Runtime) -> Iterator[str]:
+    """What of the documents is in no total, since it has errors: `2 scenarios and 1 tool could not be read`."""
+    stock = runtime.stock
+    counts = {
+        "scenario": len(stock.refused_scenarios),
+        "tool": len(stock.refused),
+        "file": len(stock.unread),
+    }
+    told = [plural(count, what) for what, count in counts.items() if count]
+    if told:
+        yield click.style(f"{_and(told)} could not be read", fg="red", bold=True)
+
+
+def _and(parts: Sequence[str]) -> str:
+    """`2 scenarios, 1 tool and 1 file`."""
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
 def trace_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
@@ -108,10 +130,8 @@ def warnings_of(reports: Sequence[ScenarioReport]) -> Iterator[tuple[ScenarioRep
     for report in reports:
         runs.setdefault((report.scenario.origin.source, report.scenario.origin.line), []).append(report)
     for several in runs.values():
-        first, *others = several
-        for warning in first.warnings if any(report.passed for report in several) else ():
-            if all(warning in other.warnings for other in others):
-                yield first, warning
+        for warning in common_warnings(several) if any(report.passed for report in several) else ():
+            yield several[0], warning
 
 
 def slowest_lines(reports: Sequence[ScenarioReport], most: int) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from toolcrib.engine import Runtime
 from toolcrib.errors import ConfigurationError, ExpressionError, ToolcribError
 from toolcrib.loading.agents import Agent, Assertion, Turn
+from toolcrib.loading.assertions import SPEAKING
 from toolcrib.loading.namespaces import short_name
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.model import JSON, Content
@@ -251,7 +252,14 @@ class Conversing:
             states=states,
             hide=talk.log.hidden_text,
         )
-        return tuple([await self._one(each, trajectory, speaking) for each in assertions])
+        found = tuple([await self._one(each, trajectory, speaking) for each in assertions])
+        # Where nobody speaks, no assertion about words applies: that is known of whoever is not to speak.
+        self.warnings += [
+            judged.idle
+            for judged in found
+            if not judged.applies and (speaking.has_text or judged.type not in SPEAKING)
+        ]
+        return found
 
     async def _one(self, assertion: Assertion, trajectory: Trajectory, speaking: Speaking) -> Judged:
         verdict = await judge(assertion, trajectory, speaking.surroundings)

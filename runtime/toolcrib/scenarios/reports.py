@@ -39,6 +39,13 @@ class Failure(NamedTuple):
     pointer: str
 
 
+def common_warnings(reports: Sequence[ScenarioReport]) -> list[Failure]:
+    """What is odd about all of some runs, as the first tells it."""
+    first, *others = reports
+    odd = [{warning[::2] for warning in other.warnings} for other in others]
+    return [warning for warning in first.warnings if all(warning[::2] in each for each in odd)]
+
+
 class StepReport(NamedTuple):
     """What came of one step.
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.scenarios.digests import digest_of_all
-from toolcrib.scenarios.reports import Failure, ScenarioReport
+from toolcrib.scenarios.reports import Failure, ScenarioReport, common_warnings
 from toolcrib.scenarios.turns import Judged
+
+_ROUNDING = 1e-9
+"""A third of three trials is one, whatever a third is in binary."""
 
 Running: TypeAlias = Callable[[Scenario, int], Awaitable[ScenarioReport]]
 """Runs a scenario once, with a seed."""
@@ -38,7 +42,7 @@ def report_of(scenario: Scenario, seed: int, trials: Sequence[ScenarioReport]) -
         steps=lambda: tuple(step for trial in trials for step in trial.steps),
         passed=passed,
         failures=tuple(failures),
-        warnings=(*_warnings(trials), *(_flaky(trials) if passed else ())),
+        warnings=(*common_warnings(trials), *(_flaky(trials) if passed else ())),
         duration=sum(trial.duration for trial in trials),
         virtual=sum(trial.virtual for trial in trials),
         digest=lambda: digest_of_all([trial.digest for trial in trials]),
@@ -51,13 +55,13 @@ def _failures(scenario: Scenario, trials: Sequence[ScenarioReport]) -> Iterator[
     many, threshold = len(trials), scenario.pass_threshold
     good = sum(not _is_bad(trial) for trial in trials)
     if not _enough(good, many, threshold):
-        line = f"{good} of {many} trials were good, {_wanted(threshold)}"
+        line = f"{good} of {many} trials were good, {_wanted(threshold, many)}"
         yield Failure("trials", (line,), _first_pointer(trials))
     for pointer, several in _by_pointer(trials).items():
         held = sum(judged.passed for judged in several)
         judged = several[0]
         if not _enough(held, len(several), judged.threshold):
-            line = f"{_named(judged)} held in {held} of {len(several)} trials, {_wanted(judged.threshold)}"
+            line = f"{judged.named} held in {held} of {len(several)} trials, {_wanted(judged.threshold, len(several))}"
             yield Failure("trials", (line,), pointer)
 
 
@@ -82,29 +86,18 @@ def _by_pointer(trials: Sequence[ScenarioReport]) -> dict[str, list[Judged]]:
 
 
 def _enough(held: int, many: int, threshold: float) -> bool:
-    return held >= threshold * many - 1e-9
+    return held >= threshold * many - _ROUNDING
 
 
-def _wanted(threshold: float) -> str:
-    return "and all must be" if threshold == 1 else f"and a share of {threshold:g} must be"
-
-
-def _named(judged: Judged) -> str:
-    return f"{judged.type} ({judged.message})" if judged.message else judged.type
+def _wanted(threshold: float, many: int) -> str:
+    least = math.ceil(threshold * many - _ROUNDING)
+    return "and all must be" if least == many else f"and {least} of {many} must be"
 
 
 def _first_pointer(trials: Sequence[ScenarioReport]) -> str:
     """Where the first thing stands that is wrong."""
     faults = (fault for trial in trials if _is_bad(trial) for fault in trial.faults)
     return next((fault.pointer for fault in faults if fault.what != "assertion"), "")
-
-
-def _warnings(trials: Sequence[ScenarioReport]) -> Iterator[Failure]:
-    """What is odd about every trial."""
-    first, *others = trials
-    for warning in first.warnings:
-        if all(warning in other.warnings for other in others):
-            yield warning
 
 
 def _flaky(trials: Sequence[ScenarioReport]) -> Iterator[Failure]:

@@ -17,6 +17,10 @@ SHOWN = 600
 """Bytes of one text that a report for people shows."""
 
 
+BRIEF = 120
+"""Bytes of why an assertion does not apply."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCall(Step):
     """A call that an agent made, as a step of its own.
@@ -142,10 +146,20 @@ class Judged(NamedTuple):
         return self.applies and not self.passed and self.threshold > 0
 
     @property
+    def named(self) -> str:
+        """Its kind, and what it shows."""
+        return f"{self.type} ({self.message})" if self.message else self.type
+
+    @property
+    def idle(self) -> Failure:
+        """It never applied."""
+        line = f"`{self.named}` never applied: {truncate(self.found, BRIEF)}"
+        return Failure(what="not_applied", lines=(line,), pointer=self.pointer)
+
+    @property
     def failure(self) -> Failure:
         """It does not hold."""
-        shown = f"{self.type} ({self.message})" if self.message else self.type
-        lines = tuple(f"{shown}: {self.found}".splitlines())
+        lines = tuple(f"{self.named}: {self.found}".splitlines())
         return Failure(what="assertion", lines=lines, pointer=self.pointer)
 
     def as_json(self) -> dict[str, JSON]:

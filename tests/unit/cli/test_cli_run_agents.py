@@ -171,3 +171,20 @@ def test_a_prompt_that_lacks_a_variable_is_told(write, toolcrib):
     told = toolcrib("run", "p").stdout
     assert "FAILED s › agent (p/scenarios/s.scenario.yaml:5)" in told
     assert "no value is given for `shop`" in told
+
+
+def test_what_could_not_be_read_is_counted_beside_what_ran(talk, write, toolcrib):
+    write(
+        {
+            "descriptors/bad.scenario.yaml": "scenario: a\nagent: {turns: [{user: hi, scrip: []}]}",
+            "descriptors/bad.tool.yaml": "name: bad\ninput_schema: 7",
+        }
+    )
+    result = toolcrib("run")
+    assert result.exit_code == exit_codes.PROBLEMS
+    assert result.stdout.splitlines()[-1] == "1 scenario and 1 tool could not be read"
+
+
+def test_a_list_of_outcomes_is_shown_where_something_was_called(tools, write, toolcrib):
+    write({"said.scenario.yaml": "scenario: a\nagent: {turns: [{user: hi, script: [{say: hi}]}]}"})
+    assert "outcomes:" not in toolcrib("run", "said.scenario.yaml").stdout

@@ -41,16 +41,10 @@ def check_agent(
         elif tool not in refused:
             yield unknown_tool(tool, pointer, tools)
     sought = {call.tool for call in agent.scripted_calls if _wants_failure(call)}
-    found = check_names(scenario, agent, tools, {READING, *refused, *sought})
-    yield from map(_as_warning, found) if scenario.origin.is_composed else found
+    yield from check_names(scenario, agent, tools, {READING, *refused, *sought})
 
 
 _MEANT = "where the model is to ask for what is not there, `expect_result: {outcome: not_found}` says so"
-
-
-def _as_warning(problem: Problem) -> Problem:
-    """Documents of PromptKit name what is not there, and are run all the same."""
-    return problem._replace(severity="warning")
 
 
 def _wants_failure(call: ScriptedCall) -> bool:

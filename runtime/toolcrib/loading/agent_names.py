@@ -55,7 +55,7 @@ def check_names(
         {short_name(namespace, name): tool for name, tool in tools.items()},
         {short_name(namespace, name) for name in others},
     )
-    assertions = [*(each for turn in agent.turns for each in turn.assertions), *agent.assertions]
+    assertions = list(agent.all_assertions)
     for assertion in assertions:
         yield from _assertion(assertion, known)
     yield from _states(scenario, assertions, tools)

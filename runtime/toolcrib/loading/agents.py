@@ -164,6 +164,13 @@ class Agent:
         yield from self.script
 
     @property
+    def all_assertions(self) -> Iterator[Assertion]:
+        """The assertions of the turns, then those of the whole conversation."""
+        for turn in self.turns:
+            yield from turn.assertions
+        yield from self.assertions
+
+    @property
     def scripted_calls(self) -> Iterator[ScriptedCall]:
         """The calls of all scripts, as written."""
         for reply in self.replies:

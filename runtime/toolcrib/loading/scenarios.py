@@ -168,7 +168,21 @@ def _build(value: Mapping[str, Any], origin: Origin, names: Names, problems: lis
         origin=origin,
     )
     problems += _goldens(scenario, problems)
+    problems += _idle_thresholds(value, scenario)
     return scenario
+
+
+def _idle_thresholds(value: Mapping[str, Any], scenario: Scenario) -> Iterator[Problem]:
+    """Shares of trials where there is one. `--trials` of `toolcrib run` may ask for more."""
+    if scenario.trials > 1:
+        return
+    asserted = () if scenario.agent is None else scenario.agent.all_assertions
+    pointers = [each.pointer for each in asserted if each.pass_threshold is not None]
+    for pointer in ["", *pointers] if "pass_threshold" in value else pointers:
+        message = "`pass_threshold` has no effect: there is one trial"
+        hint = "write `trials: 3`, or leave it out"
+        place = f"{pointer}/pass_threshold"
+        yield Problem(code="needless_key", message=message, pointer=place, hint=hint, severity="warning")
 
 
 def _agent(value: Mapping[str, Any], names: Names, problems: list[Problem]) -> Agent | None:

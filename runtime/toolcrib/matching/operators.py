@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final
@@ -105,12 +107,7 @@ def _regex(compiler: Compiler, operand: JSON, pointer: str) -> Node:
             pattern_options=jsonschema_rs.RegexOptions(size_limit=_LARGEST_PATTERN),
         ).is_valid
     except ValueError:
-        return compiler.refuse(
-            "invalid_pattern",
-            f"{shown(operand)} is no regular expression that runs in linear time",
-            pointer,
-            "look-around and back-references are not available; say more with `$all` and `$not`",
-        )
+        return compiler.refuse("invalid_pattern", *_no_pattern(operand, pointer))
 
     def test(value: object, _scope: Scope) -> bool:
         try:
@@ -119,6 +116,22 @@ def _regex(compiler: Compiler, operand: JSON, pointer: str) -> Node:
             return False
 
     return leaf(test, lambda _scope: f"a text that matches {shown(operand)}")
+
+
+def _no_pattern(pattern: str, pointer: str) -> tuple[str, str, str]:
+    """Why a text is no pattern, where it stands, and the way out."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return (
+            f"{shown(pattern)} is no regular expression: {error}",
+            pointer,
+            "a backslash before a sign takes it as it is",
+        )
+    message = f"{shown(pattern)} is no regular expression that runs in linear time"
+    hint = "look-around and back-references are not available; say it with several patterns"
+    return message, pointer, hint
 
 
 def _exists(compiler: Compiler, operand: JSON, pointer: str) -> Node:

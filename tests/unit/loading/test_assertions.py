@@ -199,6 +199,14 @@ def test_everything_is_told_at_once():
     ]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "words"), [("(x", "is no regular expression: missing )"), ("(?=x)", "linear time")]
+)
+def test_a_pattern_that_is_none_is_told_apart_from_one_that_would_take_long(pattern, words):
+    (problem,) = checked(entry("content_matches", pattern=pattern))[1]
+    assert words in problem.message
+
+
 def test_a_fault_of_one_assertion_leaves_the_others():
     found, _problems = checked(entry("tols_called"), entry("no_tool_errors"))
     assert [assertion.type for assertion in found] == ["no_tool_errors"]
@@ -209,7 +217,7 @@ def test_a_fault_of_one_assertion_leaves_the_others():
     [
         (entry("tool_caled"), "did you mean `tool_called`"),
         (entry("content_contains"), "or `content_includes` or `contains`?"),
-        (entry("xyzzy"), "the types are `"),
+        (entry("xyzzy"), "`docs/reference/assertions.md` lists the types"),
         (entry("tools_called", tool_names=["a"], min_call=1), "did you mean `min_calls`"),
         (entry("tools_called", tool_names=["a"], xyzzy=1), "`tools_called` takes `tool_names`"),
         (entry("guardrail_triggered", validator="banned_word"), "did you mean `banned_words`"),

@@ -61,13 +61,29 @@ def test_what_held_too_seldom_is_told_with_the_bad_trials():
     report = run(flipping(", message: no zero, pass_threshold: 0.75"))
     text = str(report)
     assert "FAILED s › trials (tools.yaml:12)" in text
-    assert "content_excludes (no zero) held in 2 of 3 trials, and a share of 0.75 must be" in text
+    assert "content_excludes (no zero) held in 2 of 3 trials, and all must be" in text
     assert "FAILED s › trial 1 (seed 0) › turn 1 “Flip it.”" in text
     assert "trial 2" not in text
     document = report.as_json()
     assert [trial["passed"] for trial in document["trials"]] == [False, True, True]
     assert [trial["seed"] for trial in document["trials"]] == [0, 1, 2]
     assert len(report.steps) == 3
+
+
+def test_an_assertion_that_never_applied_is_a_warning_and_one_that_did_once_is_none():
+    never = run(flipping(", when: {min_tool_calls: 9}"))
+    assert [(each.what, each.pointer) for each in never.warnings] == [
+        ("not_applied", "/agent/turns/0/assertions/0")
+    ]
+    assert "`content_excludes` never applied: 1 call made" in str(never)
+    assert run(flipping(", when: {min_tool_calls: 1}")).warnings == ()
+
+
+@pytest.mark.parametrize("where", ["pass_threshold: 0.5", "agent"])
+def test_a_threshold_without_trials_is_a_warning(where):
+    assertion, more = (", pass_threshold: 0.5", "") if where == "agent" else ("", where)
+    runtime = runtime_of(COIN + flipping(assertion, more).replace("trials: 3", ""))
+    assert [(each.code, each.severity) for each in runtime.problems] == [("needless_key", "warning")]
 
 
 def test_a_run_that_passes_now_and_then_is_called_flaky():

@@ -93,7 +93,7 @@ def assertion(node: Node, problems: list[Problem], *, of_turn: bool) -> Made | N
             if when.value
             else None,
             "scope": made("conversation", node) if scope else None,
-            "pass_threshold": made(threshold.value, threshold) if threshold else None,
+            "pass_threshold": made(threshold.value, threshold) if threshold.value else None,
         },
     )
 

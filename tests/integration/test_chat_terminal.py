@@ -84,8 +84,7 @@ def test_ctrl_c_ends_the_turn_and_keeps_the_conversation(talk, tmp_path):
         assert "the turn was cancelled; what was said is kept" in chat.until("\n> ")
         chat.type("count")
         assert "\n3\r" in chat.until("\n> ")
-        chat.until("Ctrl-D or /quit ends the conversation", sending=signal.SIGINT)
-        chat.until("> ")
+        chat.until("Ctrl-D or /quit ends the conversation\r\n> ", sending=signal.SIGINT)
         chat.type("/quit")
         assert chat.ended() == 18
     assert [

@@ -65,7 +65,7 @@ def _is_sound(delta: Any) -> bool:
     form = _FORMS.get(type(delta))
     if form is None or not all(map(isinstance, delta, form)):
         return False
-    return type(delta) is not Finish or all(isinstance(count, int) for count in delta.tokens)
+    return type(delta) is not Finish or all(isinstance(count, int) and count >= 0 for count in delta.tokens)
 
 
 def _no_generator(provider: Provider, given: object) -> ProviderError:

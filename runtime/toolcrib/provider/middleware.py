@@ -200,7 +200,8 @@ class ProviderMiddleware:
                     yield event
         turn.close()
         await self._write(turn)
-        await others_first()  # a model in memory and prompt mocks never wait: others have their turn
+        if turn.over() is None:  # a model in memory and prompt mocks never wait: others have their turn
+            await others_first()
 
     async def _write(self, turn: Turn) -> None:
         new, sink = turn.unwritten(), self._config.sink

@@ -174,6 +174,9 @@ CHOICES = ("auto", "required", "none")
 
 def _check_choice(policy: ToolPolicy, tools: Collection[str]) -> Iterator[Problem]:
     choice = policy.tool_choice
+    if choice == "required" and not any(allows(policy, tool) for tool in tools):
+        message = "some tool must be called first, and none may be called"
+        yield _contradiction(message, "/tool_choice", "allow one, or leave `tool_choice` out")
     if choice in CHOICES:
         return
     if choice not in tools:
@@ -290,9 +293,16 @@ def _contradiction(message: str, pointer: str, hint: str) -> Problem:
 
 
 def needs_of(policy: ToolPolicy, tool: str) -> tuple[str, ...]:
-    """Globs, of each of which a tool must have been called well before this one."""
+    """Globs, of each of which a tool must have been called well before this one.
+
+    With `{"*": ["login"]}` all tools wait for `login`, and that one does not wait for itself.
+    """
     return tuple(
-        need for glob, needs in policy.requires_before.items() if fnmatchcase(tool, glob) for need in needs
+        need
+        for glob, needs in policy.requires_before.items()
+        if fnmatchcase(tool, glob)
+        for need in needs
+        if _is_plain(glob) or not fnmatchcase(tool, need)
     )
 
 

@@ -71,6 +71,12 @@ async def test_a_tool_must_have_ended_well_in_a_round_before():
     assert conversation.calls[4].message == "`refund_order` may be called only after `slo*` ended well"
 
 
+async def test_what_all_tools_wait_for_does_not_wait_for_itself():
+    model = Model(asks("slow"), asks("get_order"), asks("slow"))
+    conversation = await talk(model, ToolPolicy(requires_before={"*": ("get_order",)}))
+    assert ends(conversation) == [("denied", "call_required_before"), OK, OK]
+
+
 async def test_tools_that_exclude_each_other():
     policy = ToolPolicy(exclusive=(("refund_*", "replace_*"), ("slow", "slower")))
     bad, good = ("refund_order", {"amount": 0}), ("refund_order", {"amount": 1})

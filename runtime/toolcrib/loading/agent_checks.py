@@ -10,6 +10,7 @@ from toolcrib.loading.agents import Agent, ScriptedCall
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.prompts import Prompt, find_prompt
 from toolcrib.loading.scenarios import Scenario
+from toolcrib.loading.speakers import check_providers
 from toolcrib.model import Descriptor, Origin
 from toolcrib.tool_policy import check_policy
 
@@ -30,6 +31,7 @@ def check_agent(
     agent = scenario.agent
     if agent is None:
         return
+    yield from check_providers(agent)
     for call in agent.scripted_calls:
         if not ({call.tool} & ({READING} | tools.keys() | refused.keys()) or _wants_failure(call)):
             yield unknown_tool(call.tool, f"{call.pointer}/call", tools, _MEANT)

@@ -107,7 +107,7 @@ def _regex(compiler: Compiler, operand: JSON, pointer: str) -> Node:
             pattern_options=jsonschema_rs.RegexOptions(size_limit=_LARGEST_PATTERN),
         ).is_valid
     except ValueError:
-        return compiler.refuse("invalid_pattern", *_no_pattern(operand, pointer))
+        return compiler.refuse("invalid_pattern", *_no_pattern(str(operand), pointer))
 
     def test(value: object, _scope: Scope) -> bool:
         try:

@@ -11,13 +11,11 @@ from toolcrib.egress import is_loopback, is_metadata, read_host
 from toolcrib.egress.hosts import place_of
 from toolcrib.errors import ConfigurationError, did_you_mean
 from toolcrib.http.messages import parse_origin
+from toolcrib.loading.speakers import GROUP
 from toolcrib.protocols import Clock
 from toolcrib.provider.addresses import address_of
 from toolcrib.provider.requests import Provider
 from toolcrib.world import World
-
-GROUP: Final = "toolcrib.providers"
-"""The entry-point group in which distributions offer providers: name -> what `open_provider` calls."""
 
 
 def open_provider(

@@ -211,7 +211,9 @@ class Conversing:
         expected = self._talk.scenario.verify.stops if last else ()
         if stop is Stop.PROVIDER_FAILED and stop not in expected:
             return [Failure("provider", tuple((detail or stop.value).splitlines()), turn.pointer)]
-        if (stop not in _ENDED_WELL or (stop is Stop.ANSWERED and detail)) and stop not in expected:
+        if stop is Stop.ANSWERED and detail and speaking.has_text:
+            self.warnings.append(Failure("stop", (f"turn {number}: {detail}",), turn.pointer))
+        elif stop not in _ENDED_WELL and stop not in expected:
             line = f"turn {number} was ended by `{stop}`: {detail}"
             self.warnings.append(Failure("stop", (line,), turn.pointer))
         if not last:

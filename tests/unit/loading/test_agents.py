@@ -11,6 +11,8 @@ from toolcrib.executors import Executors
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.policies import parse_policy
+from toolcrib.loading.speakers import BUILT_IN
+from toolcrib.provider import installed
 from toolcrib.provider.scripted import lines_of
 from toolcrib.tool_policy import ToolPolicy
 
@@ -301,6 +303,42 @@ def test_names_that_mean_something_are_taken():
 )
 def test_a_script_waits_for_what_can_be_there(turn, place, code):
     assert codes(f"{NAMES}  turns: [{{{turn}}}]") == [(code, f"/agent/turns/0/{place}")]
+
+
+@pytest.mark.parametrize(
+    ("entry", "place", "hint"),
+    [
+        ("provider: antropic", "provider", "did you mean `anthropic`?"),
+        ("provider: xyzzy", "provider", "there are `anthropic`, `direct`, `openai`"),
+        ("judge: {provider: opnai}", "judge/provider", "did you mean `openai`"),
+        ("judge: {provider: scripted}", "judge/provider", "there are `anthropic`, `openai`"),
+    ],
+)
+def test_a_provider_that_nobody_offers_is_told_when_loading(entry, place, hint):
+    (problem,) = linked(
+        f"scenario: s\nagent: {{{entry}, turns: [{{user: hi, script: [{{say: hi}}]}}]}}"
+    ).problems
+    assert (problem.code, problem.pointer) == ("unknown_provider", f"/agent/{place}")
+    assert hint in problem.hint
+
+
+def test_the_providers_that_come_along_are_known_without_them():
+    assert {*BUILT_IN} == {*installed._BUILT_IN}
+
+
+def test_nothing_can_be_required_where_nothing_is_allowed():
+    policy = "policy: {allow: [], tool_choice: required}"
+    text = f"scenario: s\nagent: {{{policy}, turns: [{{user: hi, script: [{{say: hi}}]}}]}}"
+    assert codes(text) == [("contradiction", "/agent/policy/tool_choice")]
+
+
+def test_answers_say_one_thing_of_a_call():
+    both = "{get_order: {approve: true, reject: no}}"
+    text = (
+        f"scenario: s\nagent: {{turns: [{{user: hi, script: [{{call: get_order}}]}}, {{answers: {both}}}]}}"
+    )
+    (problem,) = [each for each in linked(text).problems if each.pointer.endswith("get_order")]
+    assert problem.message.startswith("of a call that waits one of")
 
 
 def test_a_tool_that_is_not_there_comes_with_how_to_mean_it():

@@ -291,6 +291,18 @@ def test_a_turn_that_does_not_answer_what_waits_is_told(following):
     assert "answers: {refund_order: {approve: true}}" in str(report)
 
 
+@pytest.mark.parametrize(("provider", "warnings"), [("scripted", 1), ("direct", 0)])
+def test_a_model_that_calls_nothing_where_it_must_is_a_warning(provider, warnings):
+    report = run(
+        f"agent: {{provider: {provider}, policy: {{tool_choice: required}}, unused_turns: ignore, "
+        "turns: [{user: Hi, script: [{say: Hi}]}]}"
+    )
+    assert report.passed
+    told_of = [warning.lines[0] for warning in report.warnings if warning.what == "stop"]
+    assert len(told_of) == warnings
+    assert all("the model was to call a tool, and called nothing" in line for line in told_of)
+
+
 UNANSWERED = """
 agent:
   policy: {ask: [refund_order]}
@@ -356,7 +368,6 @@ agent:
 @pytest.mark.parametrize(
     ("agent", "place"),
     [
-        ("provider: opnai", "/agent/provider"),
         ("provider: openai", "/agent/model"),
         ("provider: openai, model: m, base_url: 'ftp:x'", "/agent/base_url"),
         ("system: '{{ 1 // (run - 1) }}'", "/agent/system"),

@@ -1,0 +1,139 @@
+"""The page on providers and conversations has the names, settings, codes and forms that the code has."""
+
+from __future__ import annotations
+
+import ast
+import re
+from importlib import import_module
+from pathlib import Path
+
+from toolcrib import provider
+from toolcrib.egress import guard
+from toolcrib.errors import ConfigurationError
+from toolcrib.http import Fault
+from toolcrib.provider import Message, timeline
+from toolcrib.provider.conversations import Stop
+from toolcrib.provider.failures import BY_KIND, BY_STATUS
+from toolcrib.provider.installed import _options_of, open_provider
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "provider.md").read_text(encoding="utf-8")
+PROVIDERS = {
+    "anthropic": "toolcrib.provider.anthropic",
+    "openai": "toolcrib.provider.openai_chat",
+    "openai_responses": "toolcrib.provider.openai_responses",
+}
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The rows of the table with this heading."""
+    (rest,) = PAGE.split(f"| {heading} |\n")[1:]
+    return [line.strip("| ").split(" | ") for line in rest.split("\n\n")[0].splitlines()[1:]]
+
+
+def named(cell: str) -> list[str]:
+    return re.findall("`([^`]+)`", cell)
+
+
+def first(found: list[list[str]]) -> set[str]:
+    names = [name for row in found for name in named(row[0])]
+    assert len(names) == len(set(names))
+    return set(names)
+
+
+def section(title: str) -> list[list[str]]:
+    """The rows of the table of a section with codes."""
+    (rest,) = PAGE.split(f"## {title}\n")[1:]
+    lines = [line for line in rest.split("\n## ")[0].splitlines() if line.startswith("| `")]
+    return [line.strip("| ").split(" | ") for line in lines]
+
+
+def codes(*makers: str) -> set[str]:
+    """The fixed codes that the package gives to what one of these makes."""
+    folder = Path(provider.__file__).parent
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in folder.glob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    constants = {
+        target.id: node.value.value
+        for node in nodes
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id.isupper()
+    }
+    found = set()
+    for node in nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        maker = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if maker in makers:
+            values = [each.value for each in node.keywords if each.arg == "code"]
+            values += node.args[:1] if maker == "_denied" else []
+            found |= {
+                each.value if isinstance(each, ast.Constant) else constants.get(getattr(each, "id", ""))
+                for each in values
+            }
+    return {code for code in found if code}
+
+
+def test_providers_and_their_options():
+    assert [named(row[0])[0] for row in rows("provider | what it speaks | its own address | key")] == [
+        *PROVIDERS
+    ]
+    for name, _, address, key in rows("provider | what it speaks | its own address | key"):
+        service = type(open_provider(*named(name), model="m")).SERVICE
+        assert named(address + key) == [service.base_url, service.variable]
+    told = {
+        (option, name)
+        for cell, of, _ in rows("option | of | meaning")
+        for option in named(cell)
+        for name in named(of)
+    }
+    assert told == {
+        (option, name)
+        for name in PROVIDERS
+        for option in _options_of(type(open_provider(name, model="m")))[0]
+    }
+
+
+def test_settings_that_are_refused():
+    told = {
+        (setting, name)
+        for cell, by, _ in rows("setting | refused by | say it so")
+        for setting in named(cell)
+        for name in named(by)
+    }
+    assert told == {
+        (setting, name) for name, module in PROVIDERS.items() for setting in import_module(module)._RESERVED
+    }
+
+
+def test_why_turns_end():
+    assert [named(row[0])[0] for row in rows("stop | when")] == [stop.value for stop in Stop]
+
+
+def test_codes_of_calls():
+    assert first(section("Codes of calls")) == codes("failed", "_denied") | {"not_found"}
+
+
+def test_codes_of_providers():
+    guarded = set(re.findall("`(\\w+)`", guard.EgressRefused.__doc__.partition("code:")[2]))
+    fixed = codes("ProviderError", "error") | {fault.value for fault in Fault} | guarded
+    answered = {code for code, _ in (*BY_STATUS.values(), *BY_KIND.values())}
+    assert first(section("Errors of providers")) == fixed | answered | {"missing_secret"}
+
+
+def test_codes_of_configuration():
+    elsewhere = {ConfigurationError.code, "reserved_header", "unknown_toolset", "wrong_form"}
+    assert first(section("Errors of configuration")) == codes("ConfigurationError") | elsewhere
+
+
+def test_parts_of_messages_and_events():
+    parts = {named(kind)[0]: tuple(named(has)) for kind, has in rows("part | has")}
+    assert parts.pop("content") == ("content",)
+    forms = {"text": "Text", "reasoning": "Reasoning", "tool_call": "ToolCall", "tool_result": "ToolResult"}
+    assert parts == {kind: getattr(provider, name)._fields for kind, name in forms.items()}
+    assert Message("user", (provider.Text("hi"),)).as_json() == {
+        "role": "user",
+        "parts": [{"type": "text", "text": "hi"}],
+    }
+    told = {named(kind)[0]: {*named(has)} for kind, has, _ in rows("event | has | when")}
+    assert told == {kind: {*has} for kind, has in timeline.TYPES.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from typing import Any, Final
 
@@ -65,7 +65,8 @@ def _is_sound(delta: Any) -> bool:
     form = _FORMS.get(type(delta))
     if form is None or not all(map(isinstance, delta, form)):
         return False
-    return type(delta) is not Finish or all(isinstance(count, int) and count >= 0 for count in delta.tokens)
+    counts: Iterable[Any] = delta.tokens if type(delta) is Finish else ()
+    return all(isinstance(count, int) and count >= 0 for count in counts)
 
 
 def _no_generator(provider: Provider, given: object) -> ProviderError:

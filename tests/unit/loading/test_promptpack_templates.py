@@ -68,14 +68,20 @@ def test_fragments_stand_in_their_places():
     own = turned("{{rules}} {{fragment:more}}", fragments, declared=["a"])
     assert (rendered(own.text), own.names) == ("Be A. {{ a }}  {{ a }}", ("a", "bb"))
     assert rendered(turned("{{a}}", fragments).text) == "unused"
+    assert (
+        rendered(turned("{{ fragments.a }} {{fragments.more}}", fragments, declared=["a"]).text)
+        == "unused  {{ a }}"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "fragments", "code", "hint"),
     [
         ("{{fragment:rulse}}", {"rules": "x"}, "unknown_fragment", "did you mean `rules`?"),
+        ("{{fragments.rulse}}", {"rules": "x"}, "unknown_fragment", "did you mean `rules`?"),
         ("{{fragment:x}}", {}, "unknown_fragment", "write it under `fragments`"),
         ("{{x}}", {"x": "{{y}}", "y": "{{x}}"}, "endless_fragment", ""),
+        ("{{x}}", {"x": "{{fragments.x}}"}, "endless_fragment", ""),
         ("{{x}}", {"x": "{{fragment:x}}"}, "endless_fragment", ""),
         ("{{x}}", {"x": "." * 200_001}, "too_large", ""),
         (

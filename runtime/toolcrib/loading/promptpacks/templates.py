@@ -16,7 +16,8 @@ SYNTAX: Final = "{{variable}}"
 LONGEST: Final = 200_000
 """Characters that a text has at most with its fragments in place."""
 
-_PLACE: Final = r"\s*(?:fragment:\s*(?P<fragment>[\w.-]+)|(?P<name>[A-Za-z_]\w*))\s*"
+_PLACE: Final = r"\s*(?:(?:fragments\.|fragment:\s*)(?P<fragment>[\w.-]+)|(?P<name>[A-Za-z_]\w*))\s*"
+"""What stands in a place: `fragments.name`, as the specification writes it, `fragment:name`, or a name alone."""
 _OPEN_END: Final = re.compile(r"[{$]+$")
 
 

@@ -200,6 +200,7 @@ def test_what_a_contract_can_not_say_is_kept_and_told():
         ({"version": None}, [("missing_key", "/version")]),
         ({"version": "1"}, [("wrong_form", "/version")]),
         ({"name": None}, [("missing_key", "/name")]),
+        ({"name": ""}, [("missing_key", "/name")]),
         ({"template_engine": None}, [("missing_key", "/template_engine")]),
         ({"template_engine": []}, [("wrong_type", "/template_engine")]),
         ({"template_engine": {"syntax": "$x"}}, [("wrong_form", "/template_engine/syntax")]),
@@ -278,6 +279,42 @@ def test_what_is_wrong_with_a_policy_stands_at_its_own_key():
         ("unknown_key", "/prompts/assistant/tool_policy/max_round"),
         ("wrong_type", "/prompts/assistant/tool_policy/max_tool_calls_per_turn"),
     ]
+
+
+def test_what_is_no_choice_no_parameter_and_no_version_is_told():
+    loaded = read(
+        prompt(
+            tool_policy={"tool_choice": "maybe"},
+            parameters={"temp": 1, "top_p": 1},
+            version="x",
+            name="",
+        )
+    )
+    at = "/prompts/assistant"
+    assert sorted(told(loaded)) == [
+        ("missing_key", f"{at}/name"),
+        ("unknown_key", f"{at}/parameters/temp"),
+        ("wrong_form", f"{at}/version"),
+        ("wrong_value", f"{at}/tool_policy/tool_choice"),
+    ]
+    assert loaded.packs[0].prompts["assistant"].settings == {"temp": 1, "top_p": 1}
+    assert read(prompt(tool_policy={"tool_choice": "get_weather"})).problems == ()
+
+
+def test_parameters_by_name_are_the_properties_of_a_schema():
+    parameters = {"type": {"type": "string", "required": True}, "city": {"type": "txt", "required": False}}
+    loaded = read(promptpack(tools={"ping": {**PING, "parameters": parameters}}))
+    assert told(loaded) == [
+        ("wrong_form", "/tools/ping/parameters"),
+        ("invalid_schema", "/tools/ping/parameters/city/type"),
+    ]
+    del parameters["city"]
+    (ping,) = read(promptpack(tools={"ping": {**PING, "parameters": parameters}})).tools
+    assert ping.input_schema == {
+        "type": "object",
+        "properties": {"type": {"type": "string"}},
+        "required": ["type"],
+    }
 
 
 def test_validators_that_are_enabled_are_guardrails():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +32,15 @@ class Contract(NamedTuple):
 _KEYS: Final = ("name", "description", "parameters")
 """Keys of a contract."""
 
+_OF_SCHEMAS: Final = frozenset(
+    (
+        *("$defs", "additionalProperties", "const", "contains", "default", "definitions", "dependentSchemas"),
+        *("else", "if", "items", "not", "patternProperties", "properties", "propertyNames", "then"),
+        "unevaluatedProperties",
+    )
+)
+"""Keywords of JSON Schema under which an object may stand."""
+
 
 def contracts_of(document: Document, turning: Turning) -> Iterator[Contract]:
     """The contracts of a PromptPack, each with what is wrong with it; what is no contract is told to `turning`."""
@@ -59,6 +68,14 @@ def _contract(document: Document, key: str, said: dict[str, Any], pointer: str) 
     if parameters is not None:
         own["input_schema"] = parameters
         moves["/input_schema"] = f"{pointer}/parameters"
+    if isinstance(parameters, dict) and _is_shorthand(parameters):
+        own["input_schema"] = _schema_of(parameters)
+        moves["/input_schema/properties"] = f"{pointer}/parameters"
+        message = (
+            "`parameters` is a JSON Schema, and here it maps names to schemas; it is read as its `properties`"
+        )
+        hint = 'write `{"type": "object", "properties": {...}, "required": [...]}`'
+        turning.tell("wrong_form", message, f"{pointer}/parameters", hint=hint, severity="warning")
     rest = {each: item for each, item in said.items() if each not in _KEYS}
     for each in rest:
         _tell_unknown(turning, each, pointer)
@@ -67,6 +84,24 @@ def _contract(document: Document, key: str, said: dict[str, Any], pointer: str) 
         moves["/metadata"] = pointer
     contract = replace(document.moved(own, moves), line=document.position(pointer, key=True)[0])
     return Contract(key, contract, tuple(turning.placed()))
+
+
+def _is_shorthand(parameters: Mapping[str, JSON]) -> bool:
+    """Whether names stand where a JSON Schema has its keywords; as such, `{}` and texts would say nothing there."""
+    return (
+        bool(parameters)
+        and _OF_SCHEMAS.isdisjoint(parameters)
+        and all(isinstance(each, dict) and "type" in each for each in parameters.values())
+    )
+
+
+def _schema_of(parameters: Mapping[str, Any]) -> dict[str, JSON]:
+    properties: dict[str, JSON] = {
+        name: {key: item for key, item in said.items() if key != "required" or not isinstance(item, bool)}
+        for name, said in parameters.items()
+    }
+    required: list[JSON] = [name for name, said in parameters.items() if said.get("required") is True]
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
 def _tell_unknown(turning: Turning, key: str, pointer: str) -> None:

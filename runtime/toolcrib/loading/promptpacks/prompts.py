@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from toolcrib.errors import Problem
+from toolcrib.errors import Problem, did_you_mean
 from toolcrib.loading.marks import clipped
 from toolcrib.loading.promptpacks.templates import Templates
 from toolcrib.loading.promptpacks.turning import NO_COUNTERPART, Turning, kept_apart
@@ -48,7 +49,14 @@ _MEANS: Final[Mapping[str, str]] = {
 }
 """Key that does nothing here -> what that means."""
 
+_CHOICES: Final = ("auto", "required", "none")
+"""What `tool_choice` of a PromptPack may be; the name of one of its tools is understood as well."""
+
+_PARAMETERS: Final = ("temperature", "max_tokens", "top_p", "top_k", "frequency_penalty", "presence_penalty")
+"""Settings that a PromptPack knows."""
+
 _PLAIN: Final = ("description", "version")
+_VERSION: Final = re.compile(r"v?\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?")
 
 _ORDER: Final = (
     *("title", "description", "version", "system", "variables", "tools", "policy", "settings", "guardrails"),
@@ -83,6 +91,7 @@ class PromptTurning:
             )
             return None
         text = self._turning.take(said, "system_template", str, self._at)
+        self._check_version(said)
         self._put("title", "name", said)
         for key in _PLAIN:
             self._put(key, key, said)
@@ -97,6 +106,12 @@ class PromptTurning:
             self._own["metadata"] = kept_apart(self._kept)
             self._turning.moves[f"{self._at}/metadata"] = self._at
         return {key: self._own[key] for key in _ORDER if key in self._own}
+
+    def _check_version(self, said: Mapping[str, Any]) -> None:
+        version = said.get("version")
+        if isinstance(version, str) and version and not _VERSION.fullmatch(version):
+            message = f"the version of a prompt is three numbers: `1.0.0`; got `{clipped(version)}`"
+            self._turning.tell("wrong_form", message, f"{self._at}/version", severity="warning")
 
     def _put(self, own: str, key: str, said: Mapping[str, Any]) -> None:
         if key in said:
@@ -230,13 +245,30 @@ class PromptTurning:
             else:
                 rest[key] = item
                 self._turning.unknown(key, _POLICY, f"{self._at}/tool_policy")
+        self._check_choice(own.get("tool_choice"))
         self._own["policy"] = own
         self._note("policy", "tool_policy")
         if rest:
             self._kept["tool_policy"] = rest
 
+    def _check_choice(self, choice: JSON) -> None:
+        if not isinstance(choice, str) or choice in _CHOICES or choice in self._turning.tools:
+            return
+        message = f"`tool_choice` is {', '.join(f'`{each}`' for each in _CHOICES)} or the name of a tool, and not `{clipped(choice)}`"
+        near = did_you_mean(choice, [*_CHOICES, *self._turning.tools])
+        self._turning.tell(
+            "wrong_value", message, f"{self._at}/tool_policy/tool_choice", hint=near, severity="warning"
+        )
+
     def _parameters(self, said: dict[str, Any]) -> None:
         """Settings of the provider; null says that there is no bound, as nothing does."""
+        for key in (key for key in said if key not in _PARAMETERS):
+            message = (
+                f"`{clipped(key)}` is no parameter of a PromptPack; it is given to the provider as it is"
+            )
+            place = f"{self._at}/parameters/{pointer_step(key)}"
+            near = did_you_mean(key, _PARAMETERS)
+            self._turning.tell("unknown_key", message, place, hint=near, severity="warning")
         self._own["settings"] = {key: item for key, item in said.items() if item is not None}
         self._note("settings", "parameters")
 

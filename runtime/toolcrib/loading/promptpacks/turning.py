@@ -31,6 +31,13 @@ class Turning:
         self.moves: dict[str, str] = {}
         self._problems: list[Problem] = []
 
+    @property
+    def tools(self) -> Collection[str]:
+        """The names of its tools."""
+        value = self.document.value
+        tools = value.get("tools") if isinstance(value, dict) else None
+        return tools if isinstance(tools, dict) else ()
+
     def placed(self) -> Iterator[Problem]:
         """All that is wrong, in the file."""
         return map(self.document.place, self._problems)
@@ -53,10 +60,10 @@ class Turning:
         return None
 
     def want(self, holder: Mapping[str, Any], keys: Collection[str], place: str, of: str) -> None:
-        """Tell which of the keys are missing that a PromptPack needs, and we do not."""
+        """Tell which of the keys are missing or empty that a PromptPack needs, and we do not."""
         for key in keys:
-            if key not in holder:
-                message = f"{of} has `{key}`, and here it is missing"
+            if holder.get(key, "") == "":
+                message = f"{of} has `{key}`, and here it is {'empty' if key in holder else 'missing'}"
                 self.tell("missing_key", message, f"{place}/{pointer_step(key)}", severity="warning")
 
     def unknown(self, key: str, known: Collection[str], place: str) -> None:

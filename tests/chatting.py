@@ -106,17 +106,19 @@ class Talk:
     def until(self, text: str, sending: int | None = None) -> str:
         """Read on until a text is on the screen; gives what came with it.
 
-        A signal that is `sending` goes out again each second: one that comes just when the prompt is shown is not
-        heard before a key is pressed.
+        A signal that is `sending` goes out again when nothing comes for a second: one that arrives just as the prompt
+        is shown is not heard before a key is pressed.
         """
         since = len(self.screen)
         ends = time.monotonic() + 60
+        if sending is not None:
+            self._process.send_signal(sending)
         while text not in self.screen[since:]:
-            if sending is not None:
-                self._process.send_signal(sending)
-            ready, _, _ = select.select([self._master], [], [], 60 if sending is None else 1)
+            ready, _, _ = select.select([self._master], [], [], 1)
             assert ready or time.monotonic() < ends, f"waited for {text!r}, and there is {self.screen!r}"
             if not ready:
+                if sending is not None:
+                    self._process.send_signal(sending)
                 continue
             try:
                 piece = os.read(self._master, 65536)

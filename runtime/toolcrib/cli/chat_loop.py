@@ -129,20 +129,29 @@ class Chat:
         """
         with suppress(ImportError):
             import readline  # noqa: F401, PLC0415 -- editing and history, where there is any
+        broken_off = False
         while True:
-            turn = self.conversation.turns
-            next_line = suggested[turn] if turn < len(suggested) else ""
-            if next_line:
-                self._show.note(f"(Enter says: {next_line})")
-            try:
-                yield input("> ").strip() or next_line
+            try:  # all of it: whoever is impatient presses Ctrl-C more than once
+                if broken_off:
+                    click.echo("\nCtrl-D or /quit ends the conversation")
+                broken_off = False
+                line = self._typed_line(suggested)
             except EOFError:
                 click.echo()
                 return
             except KeyboardInterrupt:
                 if self._ended:
                     raise
-                click.echo("\nCtrl-D or /quit ends the conversation")
+                broken_off = True
+            else:
+                yield line
+
+    def _typed_line(self, suggested: Sequence[str]) -> str:
+        turn = self.conversation.turns
+        next_line = suggested[turn] if turn < len(suggested) else ""
+        if next_line:
+            self._show.note(f"(Enter says: {next_line})")
+        return input("> ").strip() or next_line
 
     def _turn(self, text: str) -> Stop:
         stop = self._hold(self.conversation, self.conversation.saying(text), NOTHING)

@@ -29,7 +29,7 @@ from toolcrib.loading.promptpacks import is_promptpack
 from toolcrib.loading.promptpacks.bindings import Strays
 from toolcrib.loading.scenarios import Scenario, is_scenario, parse_scenario
 from toolcrib.loading.shape import Shape
-from toolcrib.loading.strangers import TOOL_SUFFIXES, unrecognised
+from toolcrib.loading.strangers import TOOL_SUFFIXES, lacking, unrecognised
 from toolcrib.loading.wording import in_their_words
 from toolcrib.model import NO_FIXTURE, Descriptor, Fixture
 from toolcrib.protocols import Files, Kinds
@@ -284,8 +284,8 @@ class Reader:
     def _take(self, find: _Find, file: _File) -> int:
         """Add what was found, and tell what is wrong with it. Returns how much of it is good."""
         if not find.known:
-            stranger = unrecognised("this is no descriptor, scenario or pack", file.source)
-            file.told.append(find.document.place(stranger))
+            message = f"this is no descriptor, scenario or pack{lacking(find.document.value)}"
+            file.told.append(find.document.place(unrecognised(message, file.source)))
         file.told.extend(find.told)
         fruits = find.fruits
         for draft in find.drafts:

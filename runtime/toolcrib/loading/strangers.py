@@ -86,6 +86,13 @@ def _are_responses(value: JSON) -> bool:
 _OF_RESPONSES: Final = frozenset(("defaultResponse", "default_response", "judges", "scenarios", "selfplay"))
 
 
+def lacking(value: JSON) -> str:
+    """What a document that is none of ours lacks to be a PromptPack, as the end of a message; empty for others."""
+    if not isinstance(value, dict) or not isinstance(value.get("prompts"), dict):
+        return ""
+    return "; a PromptPack has `template_engine` beside its `prompts`"
+
+
 def unrecognised(message: str, source: str) -> Problem:
     """A file called `*.tool.yaml` that holds no descriptor is an error, any other one a notice."""
     hint = "a descriptor has `name` and a schema or mode, a scenario begins with `scenario:`; keep other data out of the folder"

@@ -274,6 +274,15 @@ def test_exported_and_imported_again_contracts_and_prompts_are_the_same(shop, to
     assert {**changed, "variables": []} == {**first["prompts"]["assistant"], "variables": []}
 
 
+def test_a_tool_that_says_nothing_gets_a_file(weather, write, toolcrib):
+    silent = {**PROMPTPACK_TEXT, "tools": {**PROMPTPACK_TEXT["tools"], "silent": {"name": "silent"}}}
+    write({"in/weather.pack.json": json.dumps(silent)})
+    result = toolcrib("import", "promptpack", "in", "--out", "out")
+    assert (result.exit_code, "no file of" in result.stderr) == (exit_codes.OK, False)
+    with Runtime.open("out", index=False) as runtime:
+        assert runtime.registry["silent"].input_schema == {"type": "object", "additionalProperties": False}
+
+
 def test_nothing_that_exists_is_overwritten(weather, toolcrib):
     toolcrib("import", "promptpack", "in", "--out", "out")
     (weather / "out/pack.yaml").write_text("mine")

@@ -115,7 +115,11 @@ def test_content_decides_and_yaml_will_do():
     assert (pack.name, pack.version) == ("a", "1.10.0")
     text = '{"$schema": "https://promptpack.org/schema/v1.4/promptpack.schema.json", "id": "b", "version": "1.0.0", "tools": {}}'
     assert [pack.name for pack in parse("any.json", text, KINDS).packs] == ["b"]
-    assert parse("any.yaml", "prompts: {}\nname: x\n", KINDS).packs == ()
+    nearly = parse("any.yaml", "prompts: {}\nname: x\n", KINDS)
+    assert (nearly.packs, nearly.problems[0].message) == (
+        (),
+        "this is no descriptor, scenario or pack; a PromptPack has `template_engine` beside its `prompts`",
+    )
 
 
 @pytest.mark.parametrize("path", [".", "in/a/folder", "weather.pack.json"])

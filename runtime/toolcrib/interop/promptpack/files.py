@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from toolcrib.errors import Problem
 from toolcrib.interop.yaml_text import yaml_of
+from toolcrib.loading.descriptors import is_descriptor
 from toolcrib.loading.files import KeptFiles
 from toolcrib.loading.overriding import LaidFiles
 from toolcrib.loading.packs import Pack
@@ -68,6 +69,7 @@ class _Press:
         self._tools = tools
         self._kinds = kinds
         self._refused: dict[str, str] = {}
+        self._files: dict[str, str] = {}
 
     def pressed(self) -> PackFiles:
         """All files."""
@@ -80,7 +82,7 @@ class _Press:
                 break
             as_json |= different
         else:
-            self._refuse(different)
+            self._refuse(different, read)
             contents = self._contents(as_json)
             read = parse_files(contents, self._kinds)
         return PackFiles(contents, self._refused, tuple(read.problems))
@@ -90,18 +92,27 @@ class _Press:
         told = _value(self._pack.origin)
         contents: dict[str, str | bytes] = {}
         suffix = "json" if "" in as_json else "yaml"
-        contents[f"pack.{suffix}"] = _text(told, suffix)
+        self._files[""] = f"pack.{suffix}"
+        contents[self._files[""]] = _text(told, suffix)
         stems: set[str] = set()
         for tool in self._tools:
             if tool.name in self._refused:
                 continue
             suffix = "json" if tool.name in as_json else "yaml"
-            contents[f"{_TOOLS}/{_free(tool.name, stems)}.tool.{suffix}"] = _text(_value(tool.origin), suffix)
+            self._files[tool.name] = f"{_TOOLS}/{_free(tool.name, stems)}.tool.{suffix}"
+            contents[self._files[tool.name]] = _text(self._descriptor(tool), suffix)
             for name, content in _beside(tool.origin.files):
                 path = posixpath.normpath(f"{_TOOLS}/{name}")
                 if not path.startswith("../"):
                     contents[path] = content
         return contents
+
+    def _descriptor(self, tool: Descriptor) -> dict[str, Any]:
+        """What the file of a tool says; a name alone would be no descriptor."""
+        said = _value(tool.origin)
+        if is_descriptor(said, self._kinds.modes):
+            return said
+        return said | {"input_schema": tool.input_schema}
 
     def _different(self, read: Loaded) -> Iterator[str]:
         """The names of tools that are not read back as they are meant; the empty name for the pack."""
@@ -115,10 +126,12 @@ class _Press:
         if own is None or _prompts(own) != _prompts(self._pack):
             yield ""
 
-    def _refuse(self, names: set[str]) -> None:
+    def _refuse(self, names: set[str], read: Loaded) -> None:
+        """Leave out what does not come back, with what the loader says of it."""
         for name in sorted(names):
-            what = name or "pack"
-            self._refused[what] = "a file would not say what the PromptPack says"
+            told = next((each for each in read.problems if each.source == self._files[name]), None)
+            why = f": {told.code}: {told.message}" if told is not None else ", when it is read back"
+            self._refused[name or "pack"] = f"a file would not say what the PromptPack says{why}"
 
 
 def _value(origin: Origin) -> dict[str, Any]:

@@ -41,6 +41,11 @@ class Echo:
             yield CallDelta(0, "c1", name, arguments or "{}")
             yield Finish("tool_calls", Tokens(10, 5), self.model)
             return
+        if word == "twice" and not told:
+            yield CallDelta(0, "a", rest, '{"id": "1"}')
+            yield CallDelta(1, "b", rest, '{"id": "2"}')
+            yield Finish("tool_calls", Tokens(10, 5), self.model)
+            return
         if word == "system":
             first = request.messages[0]
             yield TextDelta(first.text if first.role == "system" else "none")

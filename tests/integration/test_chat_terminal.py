@@ -27,6 +27,9 @@ mock: {result: {lat: 1}}
 ---
 name: ask_person
 client: {}
+---
+name: slow
+mock: {result: 1, latency: 60s}
 """
 
 
@@ -93,6 +96,22 @@ def test_ctrl_c_ends_the_turn_and_keeps_the_conversation(talk, tmp_path):
         "wait for it",
         "count",
     ]
+
+
+def test_ctrl_c_amid_a_call_ends_that_and_all_of_it_counts(talk):
+    with talk() as chat:
+        chat.until("> ")
+        chat.type('call slow {"password": "hunter2"}')
+        chat.until("* slow")
+        chat.signal()
+        assert "slow: cancelled" in chat.until("\n> ")
+        chat.type("/cost")
+        told = " ".join(chat.until("\n> ").split())
+        assert "requests 1 calls 1 tokens sent 10 " in told
+        chat.type("count")
+        assert "\n4\r" in chat.until("\n> ")
+        chat.type("/quit")
+        assert chat.ended() == 18
 
 
 @pytest.mark.parametrize("waiting", [False, True])

@@ -15,7 +15,7 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.chat_asking import Asking
 from toolcrib.cli.chat_commands import Commands
-from toolcrib.cli.chat_loop import Chat, Kept, is_piped
+from toolcrib.cli.chat_loop import Chat, is_piped
 from toolcrib.cli.chat_script import Script, script_of
 from toolcrib.cli.chat_showing import JsonLines, Show, Terminal
 from toolcrib.cli.opening import open_runtime, tell_refusals
@@ -191,15 +191,14 @@ def _held(runner: asyncio.Runner, runtime: Runtime, said: Said, message: str | N
     show: Show = JsonLines(registry) if said.as_json else Terminal(echoes=piped and message is None)
     before = None if script is None else script.client
     asking = Asking(runtime, said.approved, asks=not (piped or said.as_json), show=show, before=before)
-    kept = Kept(None if said.transcript is None else JSONLSink(said.transcript))
     prompt = None if said.prompt is None else find_prompt(runtime.packs, said.prompt)
     policy = _policy(said, prompt, script)
-    config = _config(said, prompt, kept, asking)
+    config = _config(said, prompt, asking)
     provider = _provider(runtime, said) if script is None else script.provider
     where = runtime if script is None else script.session
     middleware = ProviderMiddleware(provider, where, policy, config)
     guardrails = () if prompt is None else prompt.guardrails
-    chat = Chat(runner, middleware, show, kept, asking, guardrails=guardrails)
+    chat = Chat(runner, middleware, show, asking, guardrails=guardrails)
     try:
         if message is not None:
             return [chat.one(message)]
@@ -257,13 +256,14 @@ def _provider(runtime: Runtime, said: Said) -> Provider:
     return open_provider(said.name, model=said.model, base_url=said.base_url, world=world)
 
 
-def _config(said: Said, prompt: Prompt | None, kept: Kept, asking: Asking) -> Config:
+def _config(said: Said, prompt: Prompt | None, asking: Asking) -> Config:
     system = said.system or ""
     if prompt is not None:
         system = prompt.render(dict(_value_of(prompt, *_pair(text, "--var")) for text in said.variables))
     settings = {**(prompt.settings if prompt is not None else {})}
     settings |= {key: _json(text) for key, text in (_pair(each, "--set") for each in said.settings)}
-    return Config(system=system, settings=settings, prices=_prices(said), client=asking.client, sink=kept)
+    sink = None if said.transcript is None else JSONLSink(said.transcript)
+    return Config(system=system, settings=settings, prices=_prices(said), client=asking.client, sink=sink)
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from toolcrib.cli.chat_showing import Show
 from toolcrib.errors import ToolcribError
 from toolcrib.loading.prompts import Guardrail
 from toolcrib.model import NOTHING
-from toolcrib.provider import Answer, Conversation, Message, ProviderMiddleware, Sink, Stop
+from toolcrib.provider import Answer, Conversation, Event, ProviderMiddleware, Stop
 from toolcrib.provider.transcripts import SinkFailed
 
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -48,24 +48,6 @@ async def broken(guardrails: Sequence[Guardrail], conversation: Conversation) ->
     return lines
 
 
-class Kept:
-    """Keeps the messages of the conversation, so that they are there when a turn is broken off; and writes them down.
-
-    Attributes:
-        messages: All of them so far.
-    """
-
-    def __init__(self, sink: Sink | None) -> None:
-        self.messages: list[Message] = []
-        self._sink = sink
-
-    async def append(self, messages: Sequence[Message], /) -> None:
-        """Take what is new."""
-        self.messages += messages
-        if self._sink is not None:
-            await self._sink.append(messages)
-
-
 class Chat:
     """Holds the turns.
 
@@ -78,7 +60,6 @@ class Chat:
         runner: asyncio.Runner,
         middleware: ProviderMiddleware,
         show: Show,
-        kept: Kept,
         asking: Asking,
         *,
         guardrails: Sequence[Guardrail] = (),
@@ -89,7 +70,6 @@ class Chat:
             runner: Runs them.
             middleware: The loop.
             show: Tells what happens.
-            kept: The sink of the loop.
             asking: Answers for calls that wait.
             guardrails: What must be true of what the model says.
         """
@@ -98,7 +78,6 @@ class Chat:
         self._runner = runner
         self._middleware = middleware
         self._show = show
-        self._kept = kept
         self._asking = asking
         self._ended = False
 
@@ -165,18 +144,18 @@ class Chat:
 
     def _hold(self, before: Conversation, now: Conversation, answers: Mapping[str, Answer]) -> Stop:
         """Let the model go on; whatever ends that, what was said and called is kept."""
-        begun = len(self._kept.messages)
+        self.conversation = before._replace(stop=None, detail="", pending=())
         try:
             self.conversation = self._runner.run(self._followed(now, answers))
         except KeyboardInterrupt:
             if self._ended:
                 raise
-            self._break_off(before, begun, Stop.CANCELLED)
+            self._ended_by(Stop.CANCELLED)
             self._show.broken_off()
         except SinkFailed:
             raise
         except ToolcribError as error:
-            self._break_off(before, begun, Stop.PROVIDER_FAILED)
+            self._ended_by(Stop.PROVIDER_FAILED)
             self._show.error(error)
         else:
             self._show.stopped(self.conversation)
@@ -184,18 +163,21 @@ class Chat:
         return self.conversation.stop
 
     async def _followed(self, now: Conversation, answers: Mapping[str, Answer]) -> Conversation:
-        async with aclosing(self._middleware.stream(now, answers)) as items:
+        async with aclosing(self._middleware.stream(now, answers, broken_off=self._broken_off)) as items:
             async for item in items:
                 if isinstance(item, Conversation):
                     return item
                 self._show.event(item)
         raise AssertionError("a turn ends with its conversation")
 
-    def _break_off(self, before: Conversation, begun: int, stop: Stop) -> None:
-        messages = (*before.messages, *self._kept.messages[begun:])
-        self.conversation = before._replace(
-            messages=messages, seen=len(messages), stop=stop, detail="", pending=()
-        )
+    def _broken_off(self, events: Sequence[Event], conversation: Conversation) -> None:
+        """What the turn came to is kept, and its last calls are shown."""
+        self.conversation = conversation
+        for event in events:
+            self._show.event(event)
+
+    def _ended_by(self, stop: Stop) -> None:
+        self.conversation = self.conversation._replace(stop=stop)
 
     @contextmanager
     def _hearing_the_end(self) -> Iterator[None]:

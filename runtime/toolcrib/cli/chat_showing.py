@@ -73,8 +73,7 @@ class JsonLines:
         tell_stop(conversation)
 
     def broken_off(self) -> None:
-        """The turn has no end of its own, so it gets one."""
-        self._line({"type": "turn_ended", "stop": Stop.CANCELLED.value})
+        """It is an event as well."""
 
     def error(self, error: ToolcribError) -> None:
         """A turn could not be held; told to people."""
@@ -109,7 +108,8 @@ class Terminal:
         self._echoes = echoes
         self._within = ""
         self._calls: dict[str, dict[str, Any]] = {}
-        self._told: set[str] = set()
+        self._at_once: dict[str, list[str]] = {}
+        self._over: set[str] = set()
 
     def event(self, event: Event) -> None:
         """Show what happened, as far as it is to be seen."""
@@ -173,18 +173,29 @@ class Terminal:
         call["arguments"] = call["arguments"] if event.arguments is None else event.arguments
         if event.status in {"running", "waiting", "completed", "failed"}:
             self._tell_call(event.id, call)
-        name = escape_terminal(call["tool"])
+        name = self._name(event.id, call["tool"])
         if event.status in {"completed", "failed"}:
+            self._over.add(event.id)
             colour = "green" if event.outcome == "ok" else "red"
             self._line(f"  {name}: ", click.style(event.outcome, fg=colour), f" {_short(event.text)}")
         elif event.text:
             self._line(f"  {name}: {_short(event.text)}")
 
     def _tell_call(self, id_: str, call: Mapping[str, Any]) -> None:
-        if id_ not in self._told:
-            self._told.add(id_)
-            arguments = "" if call["arguments"] is None else _short(compact(call["arguments"]))
-            self._line(f"* {escape_terminal(call['tool'])} {arguments}")
+        at_once = self._at_once.setdefault(call["tool"], [])
+        if id_ in at_once or id_ in self._over:
+            return
+        if self._over.issuperset(at_once):
+            at_once.clear()
+        at_once.append(id_)
+        arguments = "" if call["arguments"] is None else _short(compact(call["arguments"]))
+        self._line(f"* {self._name(id_, call['tool'])} {arguments}")
+
+    def _name(self, id_: str, tool: str) -> str:
+        """The tool that is called; with a number where several calls of it are made at once."""
+        at_once = self._at_once.get(tool, [])
+        number = f" #{at_once.index(id_) + 1}" if len(at_once) > 1 and id_ in at_once else ""
+        return f"{escape_terminal(tool)}{number}"
 
     def _line(self, *parts: str) -> None:
         self._end_line()

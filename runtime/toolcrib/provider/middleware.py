@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import logging
 from asyncio import CancelledError
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import uuid4
 
 from toolcrib.engine import Runtime
@@ -42,6 +42,9 @@ from toolcrib.provider.transcripts import SinkFailed, append_once
 from toolcrib.registry import Registry
 from toolcrib.session import Session
 from toolcrib.tool_policy import NO_POLICY, ToolPolicy
+
+BrokenOff: TypeAlias = Callable[[Sequence[Event], Conversation], None]
+"""Takes the last events of a turn that ended before its time, and its conversation."""
 
 
 class ProviderMiddleware:
@@ -124,19 +127,32 @@ class ProviderMiddleware:
         self,
         messages: str | Message | Sequence[Message | Mapping[str, Any]] | Conversation,
         answers: Mapping[str, Answer | Mapping[str, Any]] = NOTHING,
+        *,
+        broken_off: BrokenOff | None = None,
     ) -> AsyncGenerator[Event | Conversation, None]:
         """`run`, watched: what happens as events, in its true order, then exactly one Conversation.
 
         Leaving the loop early cancels what is under way; close the generator (`contextlib.aclosing`) to wait for that.
         Arguments and errors are those of `run`.
+
+        Args:
+            messages: As in `run`.
+            answers: As in `run`.
+            broken_off: Is given what nobody can be given any more when the turn is cancelled or left, or can't go on: the
+                last events and the conversation, which is whole and can go on.
         """
         streaming = self._config.streaming is not False
-        async with aclosing(self._turn(messages, answers, streaming=streaming)) as items:
+        async with aclosing(self._turn(messages, answers, broken_off, streaming=streaming)) as items:
             async for item in items:
                 yield item
 
     async def _turn(
-        self, messages: Any, answers: Mapping[str, Any], *, streaming: bool
+        self,
+        messages: Any,
+        answers: Mapping[str, Any],
+        broken_off: BrokenOff | None = None,
+        *,
+        streaming: bool,
     ) -> AsyncGenerator[Event | Conversation, None]:
         conversation = self._begin(messages)
         said = checked(conversation, answers)
@@ -150,9 +166,14 @@ class ProviderMiddleware:
             await self._write(turn)
         except SinkFailed:  # what was said and called is whole, and the error has it
             raise
-        except BaseException:  # whatever ends it: what was said and called is whole, and written down
-            turn.break_off()
+        except (
+            BaseException
+        ) as error:  # whatever ends it: what was said and called is whole, and written down
+            turn.break_off(cancelled=not isinstance(error, Exception))
             await self._write_at_last(turn)
+            if broken_off is not None:
+                conversation = turn.end()
+                broken_off(turn.news(), conversation)
             raise
         ended = turn.end()
         for event in turn.news():

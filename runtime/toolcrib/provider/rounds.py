@@ -326,9 +326,11 @@ class Turn:
         if others:
             self._calls = ()
 
-    def break_off(self) -> None:
+    def break_off(self, *, cancelled: bool) -> None:
         """The turn was cancelled, or can't go on: what is open is over."""
         self._cut()
+        if cancelled:
+            self._failed = Stop.CANCELLED, "the turn was cancelled"
         for call in [*self._open.values()]:
             self._pending.pop(call.id, None)
             why = f"the call of `{call.name}` was cancelled"

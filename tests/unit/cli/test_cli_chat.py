@@ -80,6 +80,14 @@ def test_calls_are_shown_as_they_happen(chat):
     ]
 
 
+def test_calls_of_one_tool_that_are_made_at_once_are_numbered(chat, write):
+    write({"shop/slow.tool.yaml": "name: slow\ninput_schema: {}\nmock: {result: 1, latency: 20ms}\n"})
+    lines = chat(given="twice slow\ncall slow\n").stdout.splitlines()
+    assert lines[1:3] == ['* slow {"id":"1"}', '* slow #2 {"id":"2"}']
+    assert sorted(lines[3:5]) == ["  slow #1: ok 1", "  slow #2: ok 1"]
+    assert lines[-3:-1] == ["* slow {}", "  slow: ok 1"]
+
+
 def test_what_comes_from_elsewhere_steers_no_terminal(chat):
     result = chat("a\x1b[31mb")
     assert result.stdout == "a\\x1b[31mb\n"

@@ -102,11 +102,20 @@ async def test_whoever_stops_watching_cancels():
     notes = Notes()
     tools = runtime_of(TOOLS, clock=None)
     middleware = loop(Model(asks("slow", "get_order")), ToolPolicy(max_parallel=1), tools, sink=notes)
-    async with aclosing(middleware.stream("1")) as items:
+    told = []
+    async with aclosing(middleware.stream("1", broken_off=lambda *last: told.append(last))) as items:
         async for item in items:
             if getattr(item, "status", "") == "running":
                 break
     assert results(notes.messages) == [("call_1", "cancelled"), ("call_2", "cancelled")]
+    ((events, conversation),) = told
+    assert events[-1].type == "turn_ended"
+    assert {(event.id, event.outcome) for event in events if event.outcome} == {
+        ("call_1", "cancelled"),
+        ("call_2", "cancelled"),
+    }
+    assert (conversation.stop, conversation.rounds, len(conversation.calls)) == (Stop.CANCELLED, 1, 2)
+    assert [*conversation.messages] == notes.messages
     assert notes.messages[-1].results[0].text == "the call of `get_order` was cancelled"
     assert asyncio.all_tasks() == {asyncio.current_task()}
 

@@ -33,7 +33,7 @@ from toolcrib.loading.requirements import check_requirements
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.sources import Source, load
 from toolcrib.loading.trail import Trail
-from toolcrib.model import NO_FIXTURE, NOTHING, Toolset
+from toolcrib.model import NO_FIXTURE, NOTHING, Origin, Toolset
 from toolcrib.pointers import file_and_line, pointer_step
 from toolcrib.protocols import Kinds
 from toolcrib.queries import Card, idle_globs, idle_toolset_globs
@@ -381,8 +381,9 @@ def check_settings(stock: Stock, kinds: Kinds) -> list[Problem]:
 
     toolsets_now = [each._replace(tools=tuple(settled(each.tools))) for each in stock.toolsets]
     problems = idle_toolset_globs(cards, toolsets_now)
-    for where, what, globs in _globs_of_prompts(stock.packs):
-        problems += idle_globs(cards, settled(globs), of=what, place=where)
+    for origin, pointer, what, glob in _globs_of_prompts(stock.packs):
+        for idle in idle_globs(cards, settled([glob]), of=what):
+            problems.append(_placed(idle._replace(pointer=pointer), origin))
     project = stock.project
     if project is None:
         return problems
@@ -410,12 +411,18 @@ def check_settings(stock: Stock, kinds: Kinds) -> list[Problem]:
     return problems
 
 
-def _globs_of_prompts(packs: Iterable[Pack]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Where globs over tools stand in prompts, in what, and the globs."""
+def _placed(problem: Problem, origin: Origin) -> Problem:
+    from toolcrib.loading.recalling import document_behind  # noqa: PLC0415 -- few packs have such problems
+
+    return document_behind(origin).place(problem)
+
+
+def _globs_of_prompts(packs: Iterable[Pack]) -> Iterator[tuple[Origin, str, str, str]]:
+    """Globs over tools in prompts: the pack, where they stand in it, in what, and the glob."""
     for pack in packs:
         for prompt in pack.prompts.values():
-            for what, globs in prompt.within(pack.namespace).named_globs:
-                yield prompt.place, what, globs
+            for pointer, what, glob in prompt.within(pack.namespace).named_globs:
+                yield pack.origin, pointer, what, glob
 
 
 def _faults_of_mode(

@@ -142,11 +142,17 @@ class Prompt:
         return f"its variables are: {', '.join(told)}" if self.variables else "it has no variables"
 
     @property
-    def named_globs(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """What holds globs, in words, and the globs: of the tools that it is for, and that it forbids or asks for."""
-        of = f"the prompt `{self.name}`"
-        policy = self.policy
-        return (of, policy.allow), (f"`deny` of {of}", policy.deny), (f"`ask` of {of}", policy.ask)
+    def named_globs(self) -> Iterator[tuple[str, str, str]]:
+        """Globs of the tools that it is for, forbids or asks for: where each stands in its pack, in what, and the glob."""
+        of, policy = f"the prompt `{self.name}`", self.policy
+        base = f"/prompts/{pointer_step(self.name)}"
+        is_for = f"{base}/tools" if policy.allow == self.tools else f"{base}/policy/allow"
+        holders = [(is_for, of, policy.allow)]
+        holders += [
+            (f"{base}/policy/{key}", f"`{key}` of {of}", getattr(policy, key)) for key in ("deny", "ask")
+        ]
+        for place, what, globs in holders:
+            yield from ((f"{place}/{index}", what, glob) for index, glob in enumerate(globs))
 
     def within(self, namespace: str) -> Prompt:
         """The prompt with globs over the names that the tools of its pack have within a namespace."""

@@ -389,12 +389,19 @@ def test_tools_that_are_not_there_and_wildcards_stop_nothing(tmp_path):
     put(
         tmp_path,
         {
-            "x.pack.json": prompt(tools=["get_weather", "mcp__srv__*", "other"])["prompts"]
-            and prompt(tools=["get_weather", "mcp__srv__*", "other"])
+            "x.pack.json": prompt(
+                tools=["get_weather", "mcp__srv__*", "other"], tool_policy={"blocklist": ["zap"]}
+            )
         },
     )
     with Runtime.open(tmp_path, index=False) as runtime:
-        assert [(each.code, each.severity) for each in runtime.problems] == [("idle_glob", "warning")] * 2
+        assert {each.severity for each in runtime.problems} == {"warning"}
+        at = "/prompts/assistant"
+        assert [(each.code, each.pointer) for each in runtime.problems] == [
+            ("idle_glob", f"{at}/tools/1"),
+            ("idle_glob", f"{at}/tools/2"),
+            ("idle_glob", f"{at}/tool_policy/blocklist/0"),
+        ]
         assert runtime.packs[0].prompts["assistant"].tools == ("get_weather", "mcp__srv__*", "other")
 
 

@@ -153,8 +153,9 @@ def command(
     """Hold a conversation with a model that uses the tools.
 
     With a MESSAGE one turn is held; without, each line of the standard input is one. PATHs are packs, folders and
-    files to read tools from; a last word that is none of these is the MESSAGE. Calls are shown as they happen. Those
-    that wait for somebody are asked for at a terminal, and refused where there is none, unless `--approve` names them.
+    files to read tools from; a last word that is none of these is the MESSAGE. Calls are shown as they happen, without
+    the secrets of their arguments and results; what the model says of these is shown as it says it. Those that wait
+    for somebody are asked for at a terminal, and refused where there is none, unless `--approve` names them.
     Ctrl-C ends the turn that runs and keeps the conversation, Ctrl-D ends it, `/help` lists commands.
 
     The exit code tells of the first turn that ended otherwise than with an answer: 15 the model refused, 18 it was

@@ -230,7 +230,12 @@ def tell_stop(conversation: Conversation) -> None:
         return
     if stop is Stop.PROVIDER_FAILED:
         said = {key: str(conversation.failure.get(key) or "") for key in ("message", "code", "hint")}
-        tell_error(said["message"] or conversation.detail, said["code"] or stop.value, said["hint"])
+        details = conversation.failure.get("details")
+        lines = details.get("lines") if isinstance(details, Mapping) else None
+        message = "\n".join(
+            [said["message"] or conversation.detail, *map(str, lines if isinstance(lines, list) else ())]
+        )
+        tell_error(message, said["code"] or stop.value, said["hint"])
         return
     tell_warning(f"the turn ended: {stop}" + (f": {conversation.detail}" if conversation.detail else ""))
 
@@ -244,5 +249,5 @@ def tell_error(message: str, code: str, hint: str) -> None:
     """Say on stderr what went wrong: code, message, the way out."""
     first, *rest = escape_terminal(message).splitlines() or [""]
     click.echo(f"{click.style(code, fg='red', bold=True)}: {first}", err=True)
-    for line in [*rest, *([f"hint: {escape_terminal(hint)}"] if hint else [])]:
+    for line in [*rest, *(f"hint: {escape_terminal(hint)}".splitlines() if hint else [])]:
         click.echo(f"    {line}", err=True)

@@ -297,6 +297,8 @@ def test_a_script_is_played_with_the_mocks_of_its_scenario(shop, toolcrib):
     assert "> x" in by_file.stdout
     assert by_file.exit_code == 21
     assert "unscripted" in by_file.stderr
+    assert "\n    2 replies belong to other turns\n" in by_file.stderr
+    assert all(line.startswith(("unscripted: ", "    ")) for line in by_file.stderr.splitlines())
     assert "refund" not in by_file.stdout.partition("/tools")[2]
     unknown = toolcrib("chat", "shop", "--provider", "scripted", "--script", "order_tlak", "x")
     assert (unknown.exit_code, "did you mean `order_talk`?" in unknown.stderr) == (exit_codes.USAGE, True)

@@ -90,6 +90,11 @@ class Session(Protocol):
         ...
 
     @property
+    def correlation(self) -> str:
+        """What its calls are tied to elsewhere, unless they say so themselves; empty for nothing."""
+        ...
+
+    @property
     def clock(self) -> Clock:
         """The session's time."""
         ...

@@ -72,7 +72,7 @@ def test_a_project_in_order_is_told_with_the_place_of_everything(project, doctor
     assert lines[end:] == [
         "4 tools",
         "  in mode mock  2",
-        "  unavailable   `later` is unbound: write a `live:` or `mcp:` or `mock:` block in descriptors/later.tool.yaml:2",
+        "  unavailable   `later` is unbound: write a `client:` or `live:` or `mcp:` or `mock:` block in descriptors/later.tool.yaml:2",
         "  not offered   `failing` is disabled by `fail*` in toolcrib.yaml:5",
         "",
         "Everything is in order.",

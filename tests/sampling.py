@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from typing import TypeVar
+from binascii import crc32
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import pytest
 
 T = TypeVar("T")
 
@@ -20,3 +23,13 @@ def sample(cases: Iterable[T], one_in: int = 2) -> list[T]:
 def examples(number: int) -> int:
     """So many examples of a property; in CI a fifth of them."""
     return number if THOROUGH else max(1, number // 5)
+
+
+def one_of_each(names: str | tuple[str, ...], cases: Sequence[Any]) -> Callable[[T], T]:
+    """A test for each of the cases; in CI for one of them, another one for each test, told by its name."""
+
+    def parametrized(test: Any) -> Any:
+        chosen = cases if THOROUGH else [cases[crc32(test.__name__.encode()) % len(cases)]]
+        return pytest.mark.parametrize(names, chosen)(test)
+
+    return parametrized

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sampling import sample
 from toolcrib.clock import RealClock
 from toolcrib.executors.mcp.kin import SEES_ALL, kin_of
 
@@ -70,11 +71,13 @@ async def in_a_call(project):
 
 @pytest.mark.parametrize(
     ("number", "code", "words"),
-    [
-        (signal.SIGTERM, 143, "ended by SIGTERM"),
-        (signal.SIGHUP, 129, "ended by SIGHUP"),
-        (signal.SIGINT, 130, "interrupted"),
-    ],
+    sample(
+        [
+            (signal.SIGTERM, 143, "ended by SIGTERM"),
+            (signal.SIGHUP, 129, "ended by SIGHUP"),
+            (signal.SIGINT, 130, "interrupted"),
+        ]
+    ),
 )
 async def test_a_command_that_is_told_to_end_ends_them(project, number, code, words):
     process = started([*CLI, "call", "s__echo"], project)
@@ -104,7 +107,7 @@ async def test_what_nohup_has_a_command_ignore_does_not_end_it(project):
     assert process.returncode == 143
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", sample([signal.SIGKILL, signal.SIGTERM]))
 async def test_a_program_that_is_killed_takes_them_with_it(project, number):
     process = started([sys.executable, "-c", EMBEDDING], project)
     await in_a_call(project)

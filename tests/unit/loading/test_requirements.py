@@ -104,9 +104,9 @@ def test_each_circle_is_told_once(needs, circles):
 
 
 def test_a_long_chain_costs_no_stack():
-    chain = [pack(f"p{index}", packs={f"p{index + 1}": ">=1"}) for index in range(3000)]
-    assert told(*chain, pack("p3000")) == []
-    assert [code for code, _, _ in told(*chain, pack("p3000", packs={"p0": ">=1"}))] == ["endless_requires"]
+    chain = [pack(f"p{index}", packs={f"p{index + 1}": ">=1"}) for index in range(1500)]
+    assert told(*chain, pack("p1500")) == []
+    assert [code for code, _, _ in told(*chain, pack("p1500", packs={"p0": ">=1"}))] == ["endless_requires"]
 
 
 def test_everything_that_is_unmet_is_told_at_once():

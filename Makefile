@@ -8,9 +8,9 @@ PYTEST := $(BIN)/python -m pytest
 TEST_OPTIONS ?=
 CONFORMANCE_OPTIONS ?=
 
-# Four workers take the files in their order: the long ones of docs and integration, which often wait for programs that they
+# Three workers take the files in their order: the long ones of docs and integration, which often wait for programs that they
 # start, come before the many short ones.
-SPREAD := -n 4 --dist loadfile --no-loadscope-reorder
+SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help run test coverage lint format bench conformance clean

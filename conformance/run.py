@@ -53,12 +53,7 @@ def main() -> int:
     reader.add_argument(
         "--quick", action="store_true", help="leave out the whole requirement sets, of which much is not ours"
     )
-    reader.add_argument("--set-up", action="store_true", help="fetch what a run needs, and run nothing")
     asked = reader.parse_args()
-    if asked.set_up:
-        with _alone():
-            environments.set_up()
-        return 0
     parts = [
         part for part in _parts() if asked.only in part.name and not (asked.quick and " set " in part.name)
     ]

@@ -18,7 +18,7 @@ from toolcrib.cli.import_promptpack import import_promptpack
 from toolcrib.cli.opening import open_runtime, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options, server_names
 from toolcrib.cli.printing import json_text, plural, problem_text
-from toolcrib.cli.writing import write_whole
+from toolcrib.cli.writing import write_new
 from toolcrib.engine import Runtime
 from toolcrib.errors import NotReady, did_you_mean
 from toolcrib.interop.mcp_files import DescriptorFile, DescriptorFiles, files_of
@@ -181,20 +181,10 @@ def _schema_for(folder: Path) -> str:
 
 
 def _write(files: DescriptorFiles, remarks: Sequence[str], folder: Path, *, force: bool) -> Imported:
-    written: dict[Path, DescriptorFile] = {}
-    existing: dict[Path, DescriptorFile] = {}
-    for file in files.files:
-        path = folder / file.file
-        if os.path.lexists(path) and not force:
-            existing[path] = file
-            continue
-        try:
-            write_whole(path, file.text)
-        except OSError as error:
-            raise click.ClickException(
-                escape_terminal(f"{path} can't be written: {error.strerror}")
-            ) from error
-        written[path] = file
+    wanted = {folder / file.file: file for file in files.files}
+    done = write_new({path: file.text for path, file in wanted.items()}, force=force)
+    written = {path: file for path, file in wanted.items() if path in done}
+    existing = {path: file for path, file in wanted.items() if path not in done}
     return Imported(written, existing, files.refused, (*remarks, *files.remarks))
 
 

@@ -13,9 +13,9 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.options import json_option
 from toolcrib.cli.printing import json_text, problem_text
+from toolcrib.cli.writing import write_new
 from toolcrib.errors import Problem
 from toolcrib.interop.promptkit import OwnFile, OwnFiles, own_files, reported
-from toolcrib.packing import save
 from toolcrib.text import escape_terminal
 
 
@@ -87,20 +87,10 @@ def _made(path: str, folder: Path) -> tuple[OwnFiles, Sequence[Problem]]:
 
 
 def _written(files: OwnFiles, problems: Sequence[Problem], folder: Path, *, force: bool) -> Imported:
-    written: dict[Path, OwnFile] = {}
-    existing: dict[Path, OwnFile] = {}
-    for file in files.files:
-        path = folder / file.file
-        if os.path.lexists(path) and not force:
-            existing[path] = file
-            continue
-        try:
-            save(file.content, path)
-        except OSError as error:
-            raise click.ClickException(
-                escape_terminal(f"{path} can't be written: {error.strerror}")
-            ) from error
-        written[path] = file
+    wanted = {folder / file.file: file for file in files.files}
+    done = write_new({path: file.content for path, file in wanted.items()}, force=force)
+    written = {path: file for path, file in wanted.items() if path in done}
+    existing = {path: file for path, file in wanted.items() if path not in done}
     return Imported(written, existing, files.refused, problems)
 
 

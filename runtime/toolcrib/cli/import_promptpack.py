@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,13 +11,13 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.options import json_option
 from toolcrib.cli.printing import json_text, problem_text
+from toolcrib.cli.writing import write_new
 from toolcrib.errors import Problem
 from toolcrib.executors import Executors
 from toolcrib.interop.promptpack import PackFiles, files_of_promptpack
 from toolcrib.loading.files import PACK_FILES
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.sources import Loaded, load
-from toolcrib.packing import save
 from toolcrib.text import escape_terminal
 
 
@@ -83,20 +82,9 @@ def _only(path: str, loaded: Loaded) -> Pack:
 
 
 def _write(files: PackFiles, folder: Path, *, force: bool) -> Written:
-    written, existing = [], []
-    for name, content in files.contents.items():
-        path = folder / name
-        if os.path.lexists(path) and not force:
-            existing.append(path)
-            continue
-        try:
-            save(content.encode() if isinstance(content, str) else content, path)
-        except OSError as error:
-            raise click.ClickException(
-                escape_terminal(f"{path} can't be written: {error.strerror}")
-            ) from error
-        written.append(path)
-    return Written(written, existing)
+    wanted = {folder / name: content for name, content in files.contents.items()}
+    done = write_new(wanted, force=force)
+    return Written([path for path in wanted if path in done], [path for path in wanted if path not in done])
 
 
 def _document(done: Written, files: PackFiles, loaded: Loaded) -> dict[str, Any]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
+import click
+
 from toolcrib.packing import save
+from toolcrib.text import escape_terminal
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -14,3 +19,22 @@ def write_whole(path: Path, text: str) -> None:
         OSError: It can't be written; what was there before is still there.
     """
     save(text.encode("utf-8"), path)
+
+
+def write_new(contents: Mapping[Path, str | bytes], *, force: bool) -> set[Path]:
+    """Write files as `write_whole` does; what is there already is left alone, unless forced. Gives what was written.
+
+    Raises:
+        click.ClickException: One can't be written.
+    """
+    written = set()
+    for path, content in contents.items():
+        if os.path.lexists(path) and not force:
+            continue
+        try:
+            save(content.encode("utf-8") if isinstance(content, str) else content, path)
+        except OSError as error:
+            message = f"{path} can't be written: {error.strerror}"
+            raise click.ClickException(escape_terminal(message)) from error
+        written.add(path)
+    return written

@@ -166,9 +166,8 @@ class ProviderMiddleware:
             await self._write(turn)
         except SinkFailed:  # what was said and called is whole, and the error has it
             raise
-        except (
-            BaseException
-        ) as error:  # whatever ends it: what was said and called is whole, and written down
+        except BaseException as error:
+            # Whatever ends it: what was said and called is whole, and written down.
             turn.break_off(cancelled=not isinstance(error, Exception))
             await self._write_at_last(turn)
             if broken_off is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from toolcrib.interop.declaring.current import PLACE
 from toolcrib.model import JSON
 
 KEYWORDS_OF: Final[Mapping[str, frozenset[str]]] = {
@@ -111,8 +110,3 @@ def narrowed(schema: dict[str, JSON], kind: str) -> dict[str, JSON]:
         told.pop("const", None)
         told["enum"] = [value for value in values if fits(value, kind)]
     return {**told, "type": kind}
-
-
-def is_free(schema: dict[str, JSON]) -> bool:
-    """Whether a subschema says nothing of its values."""
-    return not schema.keys() - {PLACE, "title", "description", "default", "examples", "deprecated"}

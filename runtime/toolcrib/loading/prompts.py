@@ -235,7 +235,8 @@ def _number(value: JSON) -> bool:
 
 
 def _integer(value: JSON) -> bool:
-    return _number(value) and float(value).is_integer()  # type: ignore[arg-type]  # it is a number
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return whole and not isinstance(value, bool)
 
 
 _IS: Mapping[str, Callable[[JSON], bool]] = {

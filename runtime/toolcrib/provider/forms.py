@@ -31,7 +31,7 @@ def kind_of(value: object) -> str:
     if isinstance(value, Mapping):
         return "an object"
     kinds = {type(None): "null", bool: "a boolean", str: "a text", list: "a list", tuple: "a list"}
-    if type(value) in {int, float} and -_BIG < value < _BIG:  # type: ignore[operator] # a number
+    if isinstance(value, int | float) and not isinstance(value, bool) and -_BIG < value < _BIG:
         return f"{value}"
     return kinds.get(type(value), f"a `{type(value).__name__}`")
 

@@ -120,7 +120,7 @@ def _offered(name: str) -> Callable[..., Any]:
 
     offered = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in offered:
-        known = sorted({*_BUILT_IN, *offered})
+        known = provider_names()
         near = did_you_mean(name, known)
         raise ConfigurationError(
             f"no provider is called `{name}`",

@@ -106,8 +106,8 @@ class Chosen(NamedTuple):
     @property
     def fallback(self) -> str:
         """What PromptKit's mock says where it has nothing to say."""
-        known = self.provider is not None
-        name, model = (self.provider.id, self.provider.spec.part("model").text) if known else (MOCK, "")  # type: ignore[union-attr]
+        known = self.provider
+        name, model = (MOCK, "") if known is None else (known.id, known.spec.part("model").text)
         return f"Mock response for provider {name} model {model}".rstrip()
 
 

@@ -124,6 +124,11 @@ def test_all_that_is_wrong_with_values_is_told_at_once():
         prompt.render({"city": "Rome"})
 
 
+def test_a_whole_number_may_have_any_size():
+    prompt = pack("a: {system: 'At most {{ limit }}.', variables: {limit: {type: integer}}}").prompts["a"]
+    assert prompt.render({"limit": 10**400}) == f"At most {10**400}."
+
+
 def test_all_that_is_missing_is_named():
     prompt = pack(
         """a: {system: "{{ x }}{{ y }}", variables: {x: {}, y: {description: the year}}}"""

@@ -35,9 +35,10 @@ def root() -> Path:
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test reads or writes the cache folder of whoever runs it."""
+    """No test reads or writes the folders for caches and state of whoever runs it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOOLCRIB_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("TOOLCRIB_STATE_DIR", str(tmp_path_factory.mktemp("state")))
         yield
 
 

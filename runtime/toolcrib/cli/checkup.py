@@ -21,7 +21,6 @@ from toolcrib.errors import ConfigurationError, ToolcribError, near_misses
 from toolcrib.executors import Executors
 from toolcrib.in_force import in_force
 from toolcrib.index import default_index, key_of
-from toolcrib.index.cabinet import FOLDER_VARIABLE, why_unused
 from toolcrib.index.heads import SWITCH
 from toolcrib.loading.files import ARCHIVE, pack_file
 from toolcrib.loading.finding import places_to_look
@@ -34,11 +33,13 @@ from toolcrib.pointers import file_and_line
 from toolcrib.registry import Registry
 from toolcrib.servers import Catalogue
 from toolcrib.stock import Stock
+from toolcrib.user_folders import CACHE_VARIABLE, STATE_VARIABLE, why_unused
 
 VARIABLES: Mapping[str, str] = {
     PROFILE_VARIABLE: "names the profile",
     SWITCH: "says whether indexes are used",
-    FOLDER_VARIABLE: "names the folder of indexes",
+    CACHE_VARIABLE: "names the folder of indexes",
+    STATE_VARIABLE: "names the folder of keys and other state",
     "NO_COLOR": "turns colours off",
     "COLUMNS": "is the width of tables",
 }

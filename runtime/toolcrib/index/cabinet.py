@@ -7,17 +7,14 @@ and that nobody else may write to.
 from __future__ import annotations
 
 import os
-import stat
-import sys
 import time
 from zlib import crc32
+
+from toolcrib.user_folders import others_may_write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-FOLDER_VARIABLE = "TOOLCRIB_CACHE_DIR"
-"""The environment variable that names the cache folder."""
 
 FILES = 64
 """So many indexes are kept, those that were used last."""
@@ -32,49 +29,6 @@ _HEAD = b"toolcrib index 1\n"
 """Then come a checksum (4) of all that follows, the length of the beginning (8), its checksum (4), and the body."""
 
 _SUM, _BODY = len(_HEAD) + 4, len(_HEAD) + 16
-
-
-def cache_folder() -> str | None:
-    """Where the user's caches of toolcrib lie; None where there is no such place."""
-    told = os.environ.get(FOLDER_VARIABLE)
-    if told:
-        return os.path.abspath(told)
-    if sys.platform == "win32":
-        parent = os.environ.get("LOCALAPPDATA", "")
-    elif sys.platform == "darwin":
-        parent = os.path.expanduser("~/Library/Caches")
-    else:
-        parent = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(parent, "toolcrib") if os.path.isabs(parent) else None
-
-
-def why_unused(folder: str) -> str:
-    """Why no index is kept in a folder, as the end of a sentence about it; empty if one is or could be."""
-    try:
-        found = os.stat(folder)
-    except FileNotFoundError:
-        parent = os.path.dirname(folder)
-        return why_unused(parent) if parent != folder and not os.path.isdir(parent) else _barred(parent)
-    except NotADirectoryError:
-        return "it lies in what is no folder"
-    except OSError as error:
-        return f"it can't be looked at: {error.strerror}"
-    if not stat.S_ISDIR(found.st_mode):
-        return "it is no folder"
-    return _others(found) or _barred(folder)
-
-
-def _others(folder: os.stat_result) -> str:
-    """Who besides the user may write to a folder; empty if nobody may."""
-    if os.name != "posix":
-        return ""
-    if folder.st_uid != os.geteuid():
-        return "it belongs to another user"
-    return "others may write to it" if folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else ""
-
-
-def _barred(folder: str) -> str:
-    return "" if os.access(folder, os.W_OK | os.X_OK) else "nothing can be written there"
 
 
 class Cabinet:
@@ -161,7 +115,7 @@ class Cabinet:
     def _is_ours(self) -> bool:
         """Whether nobody else may write to the folder."""
         try:
-            return not _others(os.stat(self._folder))
+            return not others_may_write(os.stat(self._folder))
         except OSError:
             return False
 

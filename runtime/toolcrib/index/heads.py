@@ -11,10 +11,11 @@ import os
 import sys
 
 import toolcrib
-from toolcrib.index.cabinet import Cabinet, cache_folder
+from toolcrib.index.cabinet import Cabinet
 from toolcrib.index.surroundings import Surroundings, search_path, surroundings_from
 from toolcrib.loading.finding import find_project
 from toolcrib.loading.trail import Seen
+from toolcrib.user_folders import cache_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

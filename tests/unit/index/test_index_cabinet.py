@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kept import Shelf, assert_same, write_project
 from sampling import examples
 from toolcrib.index import default_index, key_of
-from toolcrib.index.cabinet import BYTES, FILES, Cabinet, cache_folder
+from toolcrib.index.cabinet import BYTES, FILES, Cabinet
 
 
 @pytest.fixture
@@ -189,26 +189,10 @@ def test_it_is_on_otherwise(monkeypatch, word):
     assert default_index() is not None
 
 
-def test_where_caches_lie(monkeypatch, tmp_path):
-    monkeypatch.setenv("TOOLCRIB_CACHE_DIR", str(tmp_path / "told"))
-    assert cache_folder() == str(tmp_path / "told")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TOOLCRIB_CACHE_DIR", "told")
-    assert cache_folder() == str(tmp_path / "told")
+def test_without_a_cache_folder_there_is_no_index(monkeypatch):
     monkeypatch.delenv("TOOLCRIB_CACHE_DIR")
-    monkeypatch.setenv("HOME", "/home/somebody")
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
-    assert cache_folder() == "/xdg/toolcrib"
-    monkeypatch.setenv("XDG_CACHE_HOME", "")
-    assert cache_folder() == "/home/somebody/.cache/toolcrib"
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert cache_folder() == "/home/somebody/Library/Caches/toolcrib"
+    monkeypatch.delenv("LOCALAPPDATA", raising=False)
     monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setenv("LOCALAPPDATA", "/app")
-    assert cache_folder() == "/app/toolcrib"
-    monkeypatch.delenv("LOCALAPPDATA")
-    assert cache_folder() is None
     assert default_index() is None
 
 

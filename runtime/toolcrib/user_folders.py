@@ -1,0 +1,95 @@
+"""The user's cache and state folders, and checks that a folder is safe to use.
+
+`toolcrib list` imports this module, so it imports nothing that is slow.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+CACHE_VARIABLE = "TOOLCRIB_CACHE_DIR"
+"""The environment variable that names the cache folder."""
+
+STATE_VARIABLE = "TOOLCRIB_STATE_DIR"
+"""The environment variable that names the state folder."""
+
+
+def cache_folder() -> str | None:
+    """The folder for data that can be made again at any time; None if the system names no such folder."""
+    told = os.environ.get(CACHE_VARIABLE)
+    if told:
+        return os.path.abspath(told)
+    if sys.platform == "win32":
+        parent = os.environ.get("LOCALAPPDATA", "")
+    elif sys.platform == "darwin":
+        parent = os.path.expanduser("~/Library/Caches")
+    else:
+        parent = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(parent, "toolcrib") if os.path.isabs(parent) else None
+
+
+def state_folder() -> str | None:
+    """The folder for data that outlives a run, such as keys; None if the system names no such folder."""
+    told = os.environ.get(STATE_VARIABLE)
+    if told:
+        return os.path.abspath(told)
+    if sys.platform == "win32":
+        # The cache folder is `toolcrib` itself on Windows; a subfolder keeps the two apart.
+        parent, name = os.environ.get("LOCALAPPDATA", ""), os.path.join("toolcrib", "state")
+    elif sys.platform == "darwin":
+        parent, name = os.path.expanduser("~/Library/Application Support"), "toolcrib"
+    else:
+        parent = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+        name = "toolcrib"
+    return os.path.join(parent, name) if os.path.isabs(parent) else None
+
+
+def why_unused(folder: str) -> str:
+    """Why a folder can't be used, as the end of a sentence about it; empty if it can be used, or made."""
+    try:
+        found = os.stat(folder)
+    except FileNotFoundError:
+        parent = os.path.dirname(folder)
+        return why_unused(parent) if parent != folder and not os.path.isdir(parent) else _barred(parent)
+    except NotADirectoryError:
+        return "it lies in what is no folder"
+    except OSError as error:
+        return f"it can't be looked at: {error.strerror}"
+    if not stat.S_ISDIR(found.st_mode):
+        return "it is no folder"
+    return others_may_write(found) or _barred(folder)
+
+
+def others_may_write(found: os.stat_result) -> str:
+    """Why somebody else may write to a folder or file; empty if only the user may."""
+    if os.name != "posix":
+        return ""
+    if found.st_uid != os.geteuid():
+        return "it belongs to another user"
+    return "others may write to it" if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else ""
+
+
+def in_work_tree(folder: str) -> str:
+    """The nearest folder at or above `folder` that holds `.git`; empty if there is none.
+
+    Both the path as given and the path with all links resolved are checked: whoever writes a work tree decides
+    where a link in it leads.
+    """
+    real = os.path.realpath(folder)
+    return _top_of(real) or (_top_of(folder) if folder != real else "")
+
+
+def _top_of(folder: str) -> str:
+    folder = os.path.abspath(folder)
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return ""
+        folder = parent
+    return folder
+
+
+def _barred(folder: str) -> str:
+    return "" if os.access(folder, os.W_OK | os.X_OK) else "nothing can be written there"

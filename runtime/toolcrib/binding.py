@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from toolcrib.errors import DocumentError, NotReady
 from toolcrib.executors import Executors
 from toolcrib.middleware import Observer, build_chain, chain_of, outer_layers, reaches
-from toolcrib.model import Descriptor
+from toolcrib.model import Descriptor, Outcome
 from toolcrib.protocols import BoundTool, Executor, Middleware
 from toolcrib.session import Chain, Unavailable
 
@@ -28,6 +28,7 @@ class Binder:
         middleware: Layers around every call, outermost first.
         observer: Receives the events of every call.
         equip: Gives an executor what it needs of the runtime, before it binds.
+        check: Raises Untrusted where nobody has agreed to what a tool needs; asked of each that is not contained.
     """
 
     def __init__(
@@ -36,11 +37,13 @@ class Binder:
         middleware: Sequence[Middleware],
         observer: Observer | None,
         equip: Callable[[Executor], None],
+        check: Callable[[Descriptor], None],
     ) -> None:
         self._executors = executors
         self._middleware = middleware
         self._observer = observer
         self._equip = equip
+        self._check = check
 
     def chain(self, tool: Descriptor) -> Chain:
         """What the calls of a tool run through; of one that can't be bound, what says why."""
@@ -49,12 +52,17 @@ class Binder:
         if executor is None:
             return self.unable(tool, Unavailable(reason))
         try:
+            if not self._executors.is_contained(tool.mode or ""):
+                self._check(tool)
             self._equip(executor)
             bound = executor.bind(tool)
             if tool.faults:
                 bound = _faulted(tool, bound)
         except NotReady as error:
-            return self.unable(tool, Unavailable(str(error), code=error.code), lasting=False)
+            outcome = Outcome.DENIED if error.denied else Outcome.UNAVAILABLE
+            return self.unable(
+                tool, Unavailable(str(error), code=error.code, outcome=outcome), lasting=False
+            )
         except DocumentError as error:
             return self.unable(tool, _not_bound(tool, str(error)))
         except Exception as error:  # noqa: BLE001 -- a mode may be anybody's code

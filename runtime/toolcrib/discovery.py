@@ -75,7 +75,7 @@ class Discovery:
         self._taking: set[asyncio.Task[None]] = set()
 
     async def ask(self, names: Iterable[str]) -> tuple[Problem, ...]:
-        """Ask some servers at once, put in force what they offer, and return a warning for each that can't be asked.
+        """Ask some servers at once, put in force what they offer, and return an error for each that can't be asked.
 
         One that has answered is not asked again, nor one of which what is locked stays in force in any case.
         """
@@ -162,7 +162,7 @@ class Discovery:
         return bool(gone)
 
     def problems(self) -> tuple[Problem, ...]:
-        """A warning for each server that could not be asked."""
+        """An error for each server that could not be asked."""
         servers = self._owner.stock.servers
         return tuple(_problem(servers[name], error) for name, error in self.down.items() if name in servers)
 
@@ -204,5 +204,5 @@ def unknown_server(name: str, servers: Mapping[str, Server]) -> tuple[str, str]:
 
 def _problem(server: Server, error: NotReady) -> Problem:
     source, line = file_and_line(server.place())
-    problem = Problem(code=error.code, message=error.message, hint=error.hint, severity="warning")
+    problem = Problem(code=error.code, message=error.message, hint=error.hint)
     return problem.at(source, line or 1, 1)

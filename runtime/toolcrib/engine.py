@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from toolcrib.binding import Binder
 from toolcrib.clock import RealClock
-from toolcrib.errors import ClosedRuntime, ConfigurationError, DocumentError, Problem
+from toolcrib.errors import ClosedRuntime, ConfigurationError, DocumentError, NotReady, Problem
 from toolcrib.executors import Executors
 from toolcrib.in_force import idle_modes, in_force
 from toolcrib.loading.settings import NO_SETTINGS
@@ -31,6 +31,7 @@ from toolcrib.servers import MODE, Catalogue, Server
 from toolcrib.session import Chain, Session, Shelf, Unavailable
 from toolcrib.starting import Asked, Started, start, start_again, start_over
 from toolcrib.stock import Stock
+from toolcrib.trust.check import UNTRUSTED, Policy, Trust, Untrusted, hashes_in
 from toolcrib.validation.faults import shorten
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.trail import Seen
     from toolcrib.queries import Hidden
     from toolcrib.reloading import ReloadReport, ToolEvent
+    from toolcrib.trust.check import Answer, Request
     from toolcrib.turns import Turn
     from toolcrib.world import World
 
@@ -79,6 +81,7 @@ class Runtime:
         servers: Mapping[str, Server] = NOTHING,
         passthrough: bool = False,
         client: Client | None = None,
+        trust: Trust | None = None,
     ) -> None:
         """Hold a registry; `Runtime.open` reads one from files.
 
@@ -98,6 +101,7 @@ class Runtime:
             servers: MCP servers that descriptors may name, and whose tools may be imported, by name.
             passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
             client: Fulfils calls of tools in mode `client`, in every session that has none of its own.
+            trust: Decides what files may start, contact and read; tools that a program gives itself may all of it.
 
         Raises:
             ConfigurationError: An entry of `egress` or `origins` is none, or `client` is no function.
@@ -114,7 +118,8 @@ class Runtime:
         self._stock = Stock(registry) if stock is None else stock
         self._asked: Asked | None = None
         layers = tuple(middleware_named(item) if isinstance(item, str) else item for item in middleware)
-        self._binder = Binder(self.executors, layers, observer, self._equip)
+        self.trust = Trust() if trust is None else trust
+        self._binder = Binder(self.executors, layers, observer, self._equip, self._check_trust)
         self._observer = observer
         self._reach = (egress if isinstance(egress, str) else tuple(egress), dict(origins))
         if any(self._reach):
@@ -147,6 +152,7 @@ class Runtime:
         servers: Mapping[str, Server] = NOTHING,
         passthrough: bool = False,
         client: Client | None = None,
+        trust: bool | str | None = None,
     ) -> Runtime:
         """Read tools, packs and scenarios from disk, and hold what is good.
 
@@ -173,14 +179,19 @@ class Runtime:
             servers: MCP servers besides those that files name; one of the same name counts more.
             passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
             client: Fulfils calls of tools in mode `client`, in every session that has none of its own.
+            trust: Whether what was read may start programs, contact hosts and look secrets up. Unless said, paths
+                that are given are trusted, and what is found without (and sources that lie elsewhere) as on the command
+                line: by decisions of `toolcrib trust`, and `TOOLCRIB_TRUST`. True trusts all that the paths hold, False
+                nothing: whatever is no mock ends `denied`. A text is the hash of what is agreed to, as
+                `toolcrib trust --dry-run` tells it.
 
         Raises:
             DocumentError: `strict`, and something is wrong with the documents.
             UnknownMode: `mode` or a glob of `modes` asks for one that is neither installed nor written anywhere.
                 Where the profile does, that is a problem, and no tool is offered.
             ConfigurationError: `mode` and the glob `*` of `modes` ask for different modes; there is no such
-                profile; two paths are projects; an entry of `egress` or `origins` is none; or `strict`, and a
-                glob of `modes` fits no tool.
+                profile; two paths are projects; an entry of `egress` or `origins` is none; `trust` is no hash; or
+                `strict`, and a glob of `modes` fits no tool.
         """
         other = modes.get("*", mode)
         if mode is not None and mode != other:
@@ -195,6 +206,7 @@ class Runtime:
             indexed=index and executors is None,
             watched=watch,
             servers=servers,
+            trust=_policy_of(trust, [str(path) for path in paths]),
         )
         runtime = cls.reading(
             asked,
@@ -221,16 +233,27 @@ class Runtime:
         return runtime
 
     @classmethod
-    def reading(cls, asked: Asked, *, executors: Executors | None = None, **options: Any) -> Runtime:
+    def reading(
+        cls,
+        asked: Asked,
+        *,
+        executors: Executors | None = None,
+        ask: Callable[[Request], Answer] | None = None,
+        **options: Any,
+    ) -> Runtime:
         """`open` for a caller who tells the problems: nothing is logged, and none of them raises.
 
         Args:
             asked: What to read, and what to put in force.
             executors: The modes; the installed ones unless given.
+            ask: Is asked to trust what nobody has agreed to yet; None where there is nobody to ask.
             options: Those of the constructor.
         """
-        started = start(asked, executors)
-        runtime = cls(started.registry, executors=started.executors, stock=started.stock, **options)
+        trust = Trust(asked.trust, ask=ask)
+        started = start(asked, executors, trust)
+        runtime = cls(
+            started.registry, executors=started.executors, stock=started.stock, trust=trust, **options
+        )
         runtime._asked, runtime.settings = asked, started.settings
         return runtime
 
@@ -432,10 +455,16 @@ class Runtime:
             settings = self.settings
             if settings is not None:
                 egress, origins = (*settings.egress, *egress), {**settings.origins, **origins}
-            self._world = _world_of(egress, origins)
+            self._world = _world_of(egress, origins)._replace(trust=self.trust)
             if self.servers:
                 self._world = self._world._replace(servers=self.servers, judge=self._discovery.judge())
         return self._world
+
+    def _check_trust(self, tool: Descriptor) -> None:
+        from toolcrib.workspaces import subject_of_tool  # noqa: PLC0415 -- mocks are contained
+
+        if not self.trust.policy.everything:
+            self.trust.check(subject_of_tool(tool, self.executors, tool.mode))
 
     def _equip(self, executor: Any) -> None:
         """Give an executor what it asks for: what it may reach, whom to tell, how to bind in another mode."""
@@ -569,7 +598,7 @@ class Runtime:
         if self._asked is None:
             started = start_over(self._given, self.servers, self.executors, offered)
             return Started(self.executors, started[1], started[0], NO_SETTINGS)
-        return start_again(self._asked, self.executors, self._stock, offered)
+        return start_again(self._asked, self.executors, self._stock, offered, self.trust)
 
     async def discover(self, *names: str) -> tuple[Problem, ...]:
         """Ask MCP servers what they offer, and put it in force. The observer is told which tools appear.
@@ -580,7 +609,7 @@ class Runtime:
             names: The servers, which are asked if they were not before; all that must be, where none is named.
 
         Returns:
-            A warning for each server that could not be asked.
+            An error for each server that could not be asked.
 
         Raises:
             ClosedRuntime: The runtime was closed.
@@ -604,6 +633,11 @@ class Runtime:
         """The server that must be asked before a tool can be called; None for none."""
         stock = self._stock
         return self._discovery.awaited(name) if stock.unlisted or stock.waiting or stock.locked else None
+
+    @property
+    def down(self) -> Mapping[str, NotReady]:
+        """The MCP servers that could not be asked -> why; those among them that may not be asked are `denied`."""
+        return self._discovery.down if self.servers else NOTHING
 
     async def catalogue(self, server: str) -> Catalogue:
         """What an MCP server offers; it is started if it does not run.
@@ -708,13 +742,18 @@ class Runtime:
         self._runner = None
 
     async def __aenter__(self) -> Self:
-        for problem in await self.discover():
-            _log().warning("%s", problem)
+        self._log_down(await self.discover())
         if self._asked is not None and self._asked.watched:
             import asyncio  # noqa: PLC0415 -- as above
 
             self._watcher = asyncio.create_task(self._keep_watching())
         return self
+
+    def _log_down(self, problems: Iterable[Problem]) -> None:
+        """Log which servers could not be asked; what nobody has agreed to may have been told already."""
+        for problem in problems:
+            if problem.code != Untrusted.code or not self.trust.told:
+                _log().warning("%s", problem)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -723,8 +762,7 @@ class Runtime:
 
     def __enter__(self) -> Self:
         if self.undiscovered:
-            for problem in self._run(self.discover()):
-                _log().warning("%s", problem)
+            self._log_down(self._run(self.discover()))
         return self
 
     def __exit__(
@@ -737,6 +775,23 @@ def _log() -> logging.Logger:
     import logging  # noqa: PLC0415 -- a command that has nothing to log starts without it
 
     return logging.getLogger("toolcrib")
+
+
+def _policy_of(trust: bool | str | None, paths: Sequence[str]) -> Policy:
+    """What `Runtime.open` trusts without a stored decision."""
+    if trust is True:
+        return Policy(paths=tuple(paths), everything=not paths).with_environment()
+    if trust is False:
+        return UNTRUSTED
+    if trust is None:
+        return Policy(paths=tuple(paths)).with_environment()
+    hashes = hashes_in(trust)
+    if not hashes:
+        raise ConfigurationError(
+            f"`{shorten(trust)}` is no hash of what is agreed to",
+            hint="`toolcrib trust --dry-run` tells it; True trusts the paths, False trusts nothing",
+        )
+    return UNTRUSTED._replace(hashes=hashes)
 
 
 def _loop_is_running() -> bool:

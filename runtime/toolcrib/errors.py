@@ -4,7 +4,8 @@ ToolcribError                   code, hint; never raised itself
 ├── DocumentError               .problems: everything wrong with the documents that were read
 ├── ExpressionError             an expression or template failed (.pointer says where in its document)
 ├── NotReady                    what a tool needs is not there now: a secret, an extra
-│   └── ServerDown              an MCP server can't be started or reached
+│   ├── ServerDown              an MCP server can't be started or reached
+│   └── Untrusted               nobody has agreed to what files ask for (defined in trust)
 ├── ConfigurationError          how the runtime is used is wrong
 │   ├── UnknownMode             a mode that is neither installed nor written anywhere
 │   └── ClosedRuntime           a call after the runtime was closed
@@ -145,20 +146,20 @@ class ExpressionError(ToolcribError):
 
 
 class NotReady(ToolcribError):
-    """A mode can't bind a tool now: a secret or an extra that it needs is not there. The next call tries again."""
+    """A mode can't bind a tool now: a secret or an extra that it needs is not there. The next call tries again.
+
+    Attributes:
+        denied: Whether it may not be bound.
+    """
 
     code = "not_ready"
+    denied = False
 
 
 class ServerDown(NotReady):
-    """An MCP server can't be started or reached now, or may not be.
-
-    Attributes:
-        denied: Whether it may not be.
-    """
+    """An MCP server can't be started or reached now, or may not be."""
 
     code = "server_down"
-    denied = False
 
 
 class ConfigurationError(ToolcribError):

@@ -32,7 +32,7 @@ from toolcrib.loading.reader import Loaded
 from toolcrib.loading.requirements import check_requirements
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.sources import Source, load
-from toolcrib.loading.trail import Trail
+from toolcrib.loading.trail import Permits, Trail
 from toolcrib.model import NO_FIXTURE, NOTHING, Origin, Toolset
 from toolcrib.pointers import file_and_line, pointer_step
 from toolcrib.protocols import Kinds
@@ -58,6 +58,7 @@ def read_stock(
     *,
     servers: Mapping[str, Server] = NOTHING,
     offered: Mapping[str, Catalogue] = NOTHING,
+    permits: Permits | None = None,
 ) -> Stock:
     """Read everything that some paths hold, and put it together.
 
@@ -69,12 +70,13 @@ def read_stock(
         before: What was in force until now: what is broken now keeps its last good version.
         servers: MCP servers besides those that are named in files.
         offered: Name of a server -> what it offers now, where it was asked; it counts more than what is locked.
+        permits: Whether a variable of the environment may be looked up in the path of a file of rows; all may unless given.
 
     Raises:
         ConfigurationError: Two of the paths are projects.
     """
     for _ in range(1 if before is None else ATTEMPTS):
-        trail = Trail()
+        trail = Trail(permits=permits)
         chosen = _Chosen(kinds, trail, before)
         chosen.add(paths, also)
         chosen.servers.update(servers)
@@ -97,6 +99,8 @@ def read_stock(
             project_error=chosen.error,
             sources=tuple(source.path for source in chosen.sources),
             seen=trail.closed(),
+            data=tuple(trail.data),
+            withheld=tuple(trail.withheld),
             servers=MappingProxyType(chosen.servers),
             lock_file=chosen.lock_file if chosen.servers else "",
             unlisted=brought.unlisted,

@@ -27,6 +27,7 @@ from toolcrib.loading.trail import Trail
 from toolcrib.loading.zips import RATIO, RATIO_FROM
 from toolcrib.model import Descriptor
 from toolcrib.proving import prove
+from toolcrib.trust.check import UNTRUSTED, Policy, Trust
 
 _BESIDE = re.compile(r"(?i)(licen[cs]e|copying|notice|readme|changelog|authors)([.-].*)?")
 """Files at the top of a pack that travel with it although no document names them."""
@@ -129,8 +130,9 @@ async def _from_folder(folder: Path, also: Sequence[str], executors: Executors) 
 def _loaded(archive: ArchiveFiles, also: Iterable[str], executors: Executors) -> Loaded:
     reader = Reader(executors)
     place = archive.place("")
-    add_contents(reader, archive.contents, archive.pack_file, source=place, key=place)
-    folders = Folders(reader, Trail())
+    trail = Trail(permits=Trust(Policy().with_environment()).permits_data)
+    add_contents(reader, archive.contents, archive.pack_file, source=place, key=place, outside=trail)
+    folders = Folders(reader, trail)
     for source in also:
         folders.add(Source(source))
     return reader.loaded()
@@ -138,7 +140,8 @@ def _loaded(archive: ArchiveFiles, also: Iterable[str], executors: Executors) ->
 
 async def _judged(source: str, below: str, loaded: Loaded, executors: Executors) -> Parcel:
     """The pack below a path, with its own problems; what was read besides only helps it."""
-    async with Runtime.of(loaded, executors=executors) as runtime:
+    # What is proved of a pack is what it mocks.
+    async with Runtime.of(loaded, executors=executors, trust=Trust(UNTRUSTED)) as runtime:
         problems = [*runtime.problems, *await prove(runtime)]
         scenarios = [entry.name for entry in runtime.scenarios if _is_below(entry.origin.source, below)]
     return Parcel(

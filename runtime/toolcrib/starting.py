@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from toolcrib.model import NOTHING
 from toolcrib.registry import Registry
 from toolcrib.servers import Catalogue, Server
 from toolcrib.stock import Stock
+from toolcrib.trust.check import Contents, Policy, Trust
 
 
 class Asked(NamedTuple):
@@ -26,6 +28,8 @@ class Asked(NamedTuple):
         indexed: Whether an index may be read and written.
         watched: Whether files are watched while the runtime is used as `async with`.
         servers: MCP servers besides those that are named in files.
+        trust: What is trusted without a stored decision.
+        remembers: Whether what a server answered some time ago will do where it is not asked now: for lists.
     """
 
     paths: tuple[str, ...] = ()
@@ -35,6 +39,8 @@ class Asked(NamedTuple):
     indexed: bool = True
     watched: bool = False
     servers: Mapping[str, Server] = NOTHING
+    trust: Policy = Policy()
+    remembers: bool = False
 
 
 class Started(NamedTuple):
@@ -53,29 +59,35 @@ class Started(NamedTuple):
     settings: Settings
 
 
-def start(asked: Asked, executors: Executors | None = None) -> Started:
+def start(asked: Asked, executors: Executors | None = None, trust: Trust | None = None) -> Started:
     """Take what was asked for from the index, or read it.
 
     Args:
         asked: What to read, and what to put in force.
         executors: The modes; the installed ones unless given, and then there is no index.
+        trust: Learns what was read, and says what may be read besides; all may unless given.
 
     Raises:
         ConfigurationError: Two of the paths are projects, or there is no such profile or mode.
     """
     index = default_index() if asked.indexed and executors is None and not asked.servers else None
     key = key_of(asked.paths, asked.also) if index is not None else None
+    trust = trust or Trust()
     if index is None or key is None:
-        return _read(asked, executors or Executors.installed())
+        return _read(asked, executors or Executors.installed(), trust)
     recalled = index.recall(key)
     settings = recalled.profiles.chosen(*chosen_profile(asked.profile)) if recalled is not None else None
     if recalled is not None and settings is not None:
-        return _recalled(asked, recalled, settings)
-    return _read(asked, Executors.installed(), index, key)
+        return _recalled(asked, recalled, settings, trust)
+    return _read(asked, Executors.installed(), trust, index, key)
 
 
 def start_again(
-    asked: Asked, executors: Executors, before: Stock, offered: Mapping[str, Catalogue] = NOTHING
+    asked: Asked,
+    executors: Executors,
+    before: Stock,
+    offered: Mapping[str, Catalogue] = NOTHING,
+    trust: Trust | None = None,
 ) -> Started:
     """Read again what was asked for before: what is broken now keeps its last good version.
 
@@ -84,11 +96,12 @@ def start_again(
         executors: The modes.
         before: What was in force until now.
         offered: Name of an MCP server -> what it offers now, where it was asked.
+        trust: As for `start`.
 
     Raises:
         ConfigurationError: Two of the paths are projects, or there is no such profile or mode.
     """
-    return _read(asked, executors, before=before, offered=offered)
+    return _read(asked, executors, trust or Trust(), before=before, offered=offered)
 
 
 def start_over(
@@ -120,14 +133,29 @@ def start_over(
     return registry, stock
 
 
-def _recalled(asked: Asked, recalled: Recalled, settings: Settings) -> Started:
-    executors = Executors.named(recalled.targets)
-    return _started(asked, executors, recalled.stock(executors), settings)
+def _recalled(asked: Asked, recalled: Recalled, settings: Settings, trust: Trust) -> Started:
+    executors = Executors.of_modes(recalled.modes)
+    stock = recalled.stock(executors)
+    _shown(stock, asked, executors, trust)
+    return _started(asked, executors, stock, settings)
+
+
+def _shown(stock: Stock, asked: Asked, executors: Executors, trust: Trust) -> None:
+    """Let trust know what was read, once it asks."""
+    base = working_folder()
+
+    def contents() -> Contents:
+        from toolcrib.workspaces import contents_of  # noqa: PLC0415 -- mocks ask for no trust
+
+        return contents_of(stock, executors, asked.paths, asked.servers, base=base)
+
+    trust.show(contents)
 
 
 def _read(
     asked: Asked,
     executors: Executors,
+    trust: Trust,
     index: Index | None = None,
     key: bytes = b"",
     *,
@@ -137,11 +165,27 @@ def _read(
     from toolcrib.loading.projects import settings_of  # noqa: PLC0415 -- a start from an index reads no documents
     from toolcrib.opening import read_stock  # noqa: PLC0415 -- as above
 
-    stock = read_stock(asked.paths, asked.also, executors, before, servers=asked.servers, offered=offered)
+    def read() -> Stock:
+        found = read_stock(
+            asked.paths,
+            asked.also,
+            executors,
+            before,
+            servers=asked.servers,
+            offered=offered,
+            permits=None if trust.policy.everything else trust.permits_data,
+        )
+        _shown(found, asked, executors, trust)
+        return found
+
+    stock = read()
+    if any([trust.agrees_to_data(*data) for data in stock.withheld]):
+        stock = read()  # with the rows that may be read after all
     if index is not None and not executors.broken and _is_whole(stock):
         profiles = profiles_of(stock)
         listings = listings_of(stock, profiles, executors)
-        index.keep(key, stock, executors.targets, profiles, listings=listings)
+        targets, built_in = executors.targets, executors.built_in
+        index.keep(key, stock, targets, profiles, built_in=built_in, listings=listings)
     settings = settings_of(stock.project, *chosen_profile(asked.profile))
     # A reload that can't be put in force leaves everything as it was.
     return _started(asked, executors, stock, settings, insists=before is not None)
@@ -158,3 +202,11 @@ def _started(
 ) -> Started:
     registry = in_force(stock, settings, asked.modes, executors, insists=insists)
     return Started(executors, stock, registry, settings)
+
+
+def working_folder() -> str:
+    """The working directory; empty where it is gone."""
+    try:
+        return os.getcwd()  # noqa: PTH109 -- pathlib is slow to import
+    except FileNotFoundError:
+        return ""

@@ -50,6 +50,8 @@ class Stock(NamedTuple):
         unlisted: Servers whose tools are imported, and not known yet.
         waiting: Name of a tool -> the server and the mode for which it waits: what that one says is not known yet.
         locked: Servers of which only that is known which was locked.
+        data: Files of rows whose paths name a variable that is set: the document, the path as it is written, the variable.
+        withheld: Those of `data` that were not read, because nobody has agreed to it.
         refused_scenarios: Names of the scenarios with errors, which are not run.
         unread: `file:line` of the first error of each file of which nothing could be read.
     """
@@ -71,6 +73,8 @@ class Stock(NamedTuple):
     unlisted: tuple[str, ...] = ()
     waiting: Mapping[str, Waiting] = NOTHING
     locked: tuple[str, ...] = ()
+    data: tuple[tuple[str, str, str], ...] = ()
+    withheld: tuple[tuple[str, str, str], ...] = ()
     refused_scenarios: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
 

@@ -10,6 +10,7 @@ from toolcrib.egress import Guard, read_host
 from toolcrib.http.messages import origin_of, parse_origin
 from toolcrib.model import NOTHING
 from toolcrib.servers import Catalogue, Server, Verdict
+from toolcrib.trust.check import Trust
 from toolcrib.vault import Vault
 
 Judge = Callable[[Server, Catalogue | None], Verdict]
@@ -31,6 +32,7 @@ class World(NamedTuple):
             -> `http://127.0.0.1:8080`.
         servers: The MCP servers, by name.
         judge: What a lock says of them.
+        trust: What may be started, contacted and looked up at all.
     """
 
     guard: Guard
@@ -38,6 +40,7 @@ class World(NamedTuple):
     origins: Mapping[str, str] = NOTHING
     servers: Mapping[str, Server] = NOTHING
     judge: Judge = accept_all
+    trust: Trust = Trust()
 
     @classmethod
     def ordinary(cls) -> World:

@@ -18,7 +18,7 @@ from toolcrib.cli.chat_commands import Commands
 from toolcrib.cli.chat_loop import Chat, is_piped
 from toolcrib.cli.chat_script import Script, script_of
 from toolcrib.cli.chat_showing import JsonLines, Show, Terminal
-from toolcrib.cli.opening import open_runtime, tell_refusals
+from toolcrib.cli.opening import agree_to_all, open_runtime, tell_refusals
 from toolcrib.cli.options import Reading, json_option, passthrough_option, reading_options
 from toolcrib.engine import Runtime
 from toolcrib.errors import DocumentError, Problem
@@ -169,6 +169,7 @@ def command(
     modes: Mapping[str, str] = NOTHING if mode is None else {"*": mode}
     runtime = open_runtime(reading, paths, modes=modes, passthrough=passthrough)
     tell_refusals(runtime)
+    agree_to_all(runtime)
     with asyncio.Runner() as runner:
         try:
             runner.run(_entered(runtime))

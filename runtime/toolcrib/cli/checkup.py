@@ -15,7 +15,9 @@ from toolcrib.cli.findings import Findings
 from toolcrib.cli.installation import installation, layers, modes, usable
 from toolcrib.cli.options import Reading
 from toolcrib.cli.printing import plural
+from toolcrib.cli.opening import policy_of
 from toolcrib.cli.servers_asked import ask_servers
+from toolcrib.cli.trust_shown import ask_at_terminal, can_ask, summary_of
 from toolcrib.engine import Runtime
 from toolcrib.errors import ConfigurationError, ToolcribError, near_misses
 from toolcrib.executors import Executors
@@ -32,14 +34,18 @@ from toolcrib.opening import read_stock
 from toolcrib.pointers import file_and_line
 from toolcrib.registry import Registry
 from toolcrib.servers import Catalogue
+from toolcrib.starting import working_folder
 from toolcrib.stock import Stock
-from toolcrib.user_folders import CACHE_VARIABLE, STATE_VARIABLE, why_unused
+from toolcrib.trust.check import VARIABLE, Trust
+from toolcrib.user_folders import CACHE_VARIABLE, STATE_VARIABLE
+from toolcrib.workspaces import contents_of
 
 VARIABLES: Mapping[str, str] = {
     PROFILE_VARIABLE: "names the profile",
     SWITCH: "says whether indexes are used",
     CACHE_VARIABLE: "names the folder of indexes",
     STATE_VARIABLE: "names the folder of keys and other state",
+    VARIABLE: "says what is trusted",
     "NO_COLOR": "turns colours off",
     "COLUMNS": "is the width of tables",
 }
@@ -55,6 +61,7 @@ class Checkup:
         stock: What was read.
         settings: What is in force.
         runtime: The tools in force.
+        trust: What may be started, contacted and read.
         blocked: Why no verb that reads tools works at all; empty if they do.
     """
 
@@ -67,6 +74,7 @@ class Checkup:
         self._modes = modes(installed, self.findings)
         self._layers = layers(self.findings)
         self.executors = usable(installed, self._modes)
+        self.trust = Trust(policy_of(reading), ask=ask_at_terminal if can_ask() else None)
         self.stock = self._read(reading)
         self.settings = self._chosen(reading)
         self._servers = ask_servers(self._runtime_of(self.stock.registry), self.findings)
@@ -76,6 +84,7 @@ class Checkup:
         self._index = _index(
             reading, self.stock, whole=all(mode["fault"] is None for mode in self._modes.values())
         )
+        self._trust = self._look_at_trust()
         self._environment = dict(self._variables())
         self._sources = list(self._look_at_sources())
         self._tell_problems()
@@ -105,6 +114,7 @@ class Checkup:
             "packs": [self._pack(pack) for pack in self.stock.packs],
             "installed_packs": [_installed_pack(pack) for pack in installed_packs().values()],
             "index": self._index,
+            "trust": self._trust,
             "servers": self._servers.rows,
             "tools": self._tools(),
             "scenarios": len(self.stock.scenarios),
@@ -116,13 +126,22 @@ class Checkup:
 
     def _read(self, reading: Reading, offered: Mapping[str, Catalogue] = NOTHING) -> Stock:
         try:
-            return read_stock(reading.servers, reading.packs, self.executors, offered=offered)
+            stock = read_stock(
+                reading.servers,
+                reading.packs,
+                self.executors,
+                offered=offered,
+                permits=self.trust.permits_data,
+            )
+            base = working_folder()
+            self.trust.show(lambda: contents_of(stock, self.executors, reading.servers, base=base))
+            return stock
         except ToolcribError as error:
             self._block(error)
         return Stock(Registry())
 
     def _runtime_of(self, registry: Registry) -> Runtime:
-        runtime = Runtime(registry, executors=self.executors, stock=self.stock)
+        runtime = Runtime(registry, executors=self.executors, stock=self.stock, trust=self.trust)
         runtime.settings = self.settings
         return runtime
 
@@ -148,6 +167,36 @@ class Checkup:
         if registry.why_closed:
             self.findings.error(registry.why_closed)
         return registry
+
+    def _look_at_trust(self) -> dict[str, Any]:
+        """What is trusted, by whom and when, and what is not."""
+        trust, workspaces = self.trust, []
+        for request in trust.requests():
+            trusted = trust.grants(request) and not request.undeclared
+            if not trusted and (request.needs or request.undeclared):
+                name = request.workspace.root
+                asked = any(each.workspace == request.workspace for each in trust.refused)
+                tell = self.findings.error if asked else self.findings.warning
+                tell(f"{name} is not trusted, so its tools answer from their mocks alone", request.hint)
+            before = request.before
+            workspaces.append(
+                {
+                    "workspace": request.workspace.root,
+                    "kind": request.workspace.kind,
+                    "hash": request.hash,
+                    "needs": [each.as_json() for each in request.needs],
+                    "undeclared": [each.as_json() for each in request.undeclared],
+                    "summary": summary_of((*request.needs, *request.undeclared)),
+                    "trusted": trusted,
+                    "decision": None
+                    if before is None
+                    else {"when": before.when, "who": before.who, "how": before.how},
+                }
+            )
+        for problem in trust.store.problems:
+            self.findings.error(problem, "only you may write there; remove what is damaged, and agree again")
+        granted = os.environ.get(VARIABLE) or None
+        return {"store": trust.store.folder, "environment": granted, "workspaces": workspaces}
 
     # What is told of each part.
 
@@ -290,7 +339,7 @@ def _index(reading: Reading, stock: Stock, *, whole: bool) -> dict[str, Any]:
     if not whole:
         return {"file": None, "state": "none: nothing is kept while a mode is broken"}
     file = index.file(key)
-    unused = why_unused(os.path.dirname(file))  # noqa: PTH120
+    unused = index.why_unused()
     if unused:
         return {"file": file, "state": f"not used, {unused}: every start reads everything"}
     if not Path(file).exists():

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import click
 
 from toolcrib.cli.filters import filter_options, filters_of, tell_strangers
-from toolcrib.cli.opening import open_and_ask, tell_closed, tell_refusals
+from toolcrib.cli.opening import open_listed, tell_closed, tell_not_queried, tell_refusals
 from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
 from toolcrib.cli.tables import json_text, plural, table, terminal_width
 from toolcrib.cli.tools_table import not_offered
@@ -58,8 +58,9 @@ def command(
     With PATH: the tools there. The most expensive stand first. With the extra `tokens` they are counted with the
     encoding of OpenAI's models, else estimated; the last line says which.
     """
-    runtime = open_and_ask(reading, paths)
+    runtime = open_listed(reading, paths)
     tell_refusals(runtime)
+    tell_not_queried(runtime)
     registry = runtime.registry
     filters = filters_of(options)
     everything = registry.query(hidden=True, **filters)

@@ -19,6 +19,7 @@ from toolcrib.cli.provenance import case_lines, case_of
 from toolcrib.cli.servers_asked import server_line
 from toolcrib.clock import format_duration
 from toolcrib.errors import Problem, Severity
+from toolcrib.model import Outcome
 from toolcrib.text import escape_terminal
 
 MOST = 5
@@ -47,6 +48,9 @@ def command(ctx: click.Context, *, name: str | None, as_json: bool, reading: Rea
     else:
         for line in lines(document):
             click.echo(line)
+    errors = {finding["code"] for finding in document.get("findings", ()) if finding["severity"] == "error"}
+    if errors == {Untrusted.code}:
+        ctx.exit(exit_codes.OF_OUTCOME[Outcome.DENIED])
     ctx.exit(exit_codes.OK if document["healthy"] else exit_codes.PROBLEMS)
 
 
@@ -147,6 +151,8 @@ def _in_force(told: dict[str, Any]) -> Iterator[Row]:
         yield "installed", f"pack {pack['name']}, of {pack['distribution']}{fault}"
     for line in table([server_line(row) for row in told["servers"]]):
         yield "servers", line
+    for line in table([_trust_row(workspace) for workspace in told["trust"]["workspaces"]]):
+        yield "trust", line
     index = told["index"]
     yield "index", f"{index['state']}  ({index['file']})" if index["file"] else index["state"]
 
@@ -190,6 +196,17 @@ def _source_row(source: dict[str, Any]) -> list[str]:
     holds = ", ".join(plural(count, noun) for count, noun in counts if count) or "no tools"
     namespace = f"as {source['namespace']}__..." if source.get("namespace") else ""
     return [source["path"], source["kind"], holds, namespace, problems]
+
+
+def _trust_row(workspace: dict[str, Any]) -> list[str]:
+    needs, decision = workspace["summary"], workspace["decision"]
+    if not workspace["trusted"]:
+        changed = " any more" if decision is not None else ""
+        return [workspace["workspace"], workspace["kind"], needs, f"not trusted{changed}"]
+    if not workspace["needs"]:
+        return [workspace["workspace"], workspace["kind"], needs, ""]
+    how = f"trusted {decision['when']} by {decision['who']}, {decision['how']}" if decision else "trusted"
+    return [workspace["workspace"], workspace["kind"], needs, how]
 
 
 def _count_line(tools: dict[str, Any], scenarios: int) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.opening import open_and_ask, tell_refusals
+from toolcrib.cli.opening import open_listed, tell_not_queried, tell_refusals
 from toolcrib.cli.options import Reading, reading_options
 from toolcrib.cli.writing import write_whole
 from toolcrib.engine import Runtime
@@ -46,8 +46,9 @@ def promptpack(
     """
     if file is not None and os.path.lexists(file) and not force:
         raise click.UsageError(escape_terminal(f"{file} exists; overwrite it with `--force`"))
-    runtime = open_and_ask(reading, (path,) if path else ())
+    runtime = open_listed(reading, (path,) if path else ())
     tell_refusals(runtime)
+    tell_not_queried(runtime)
     exported = export_promptpack(runtime.registry.values(), runtime.packs, name=_name(runtime, path))
     text = json.dumps(exported.document, indent=2, ensure_ascii=False) + "\n"
     for loss in exported.losses:

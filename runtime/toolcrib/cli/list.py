@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from toolcrib.cli.filters import filter_options, filters_of, tell_strangers
-from toolcrib.cli.opening import open_and_ask, tell_closed, tell_refusals
+from toolcrib.cli.opening import open_listed, tell_closed, tell_not_queried, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options
 from toolcrib.cli.tables import json_text, terminal_width
 from toolcrib.cli.tools_table import count_line, entry_of, mode_text, tool_lines
@@ -33,8 +33,9 @@ def command(
     annotations and toolsets a tool must have each; of names, categories, modes, files and packs one. With `--any`
     one condition is enough.
     """
-    runtime = open_and_ask(reading)
+    runtime = open_listed(reading)
     tell_refusals(runtime)
+    tell_not_queried(runtime)
     registry = runtime.registry
     filters = filters_of({**options, "name": patterns})
     everything = registry.query(hidden=True, **filters)

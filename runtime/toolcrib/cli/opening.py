@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 import click
 
 from toolcrib.cli.options import Reading
 from toolcrib.cli.printing import plural
+from toolcrib.cli.trust_shown import ask_at_terminal, can_ask, tell_untrusted
 from toolcrib.engine import Runtime
 from toolcrib.errors import Problem, ToolcribError
 from toolcrib.loading.projects import Profile
@@ -15,6 +17,7 @@ from toolcrib.model import NOTHING
 from toolcrib.queries import Card
 from toolcrib.starting import Asked
 from toolcrib.text import escape_terminal
+from toolcrib.trust.check import Policy, Untrusted
 
 MOST_REMARKS = 5
 """So much is told of what is wrong with the tools of servers, by verbs that go on without them."""
@@ -28,36 +31,111 @@ def open_runtime(
     seed: int = 0,
     passthrough: bool = False,
 ) -> Runtime:
-    """The runtime over what the command line names. Its problems are the verb's to tell."""
-    asked = Asked(
+    """The runtime over what the command line names. Its problems are the verb's to tell.
+
+    What nobody has agreed to is asked about at a terminal, once something needs it.
+    """
+    asked = _asked_for(reading, paths)._replace(modes=modes)
+    return Runtime.reading(
+        asked, seed=seed, passthrough=passthrough, ask=ask_at_terminal if can_ask() else None
+    )
+
+
+def _asked_for(reading: Reading, paths: Iterable[str]) -> Asked:
+    return Asked(
         paths=(*paths, *reading.servers),
         also=tuple(reading.packs),
         profile=reading.profile,
-        modes=modes,
         indexed=reading.indexed,
+        trust=policy_of(reading),
     )
-    return Runtime.reading(asked, seed=seed, passthrough=passthrough)
 
 
-def open_and_ask(reading: Reading, paths: Iterable[str] = (), *, passthrough: bool = False) -> Runtime:
+def policy_of(reading: Reading) -> Policy:
+    """What a command trusts without a stored decision: who names a file of servers with `--mcp` wants them started."""
+    return Policy(paths=reading.servers, hashes=reading.granted).with_environment()
+
+
+def open_listed(reading: Reading, paths: Iterable[str] = (), *, remembers: bool = True) -> Runtime:
+    """The runtime for a verb that only lists: nothing is started, contacted or looked up, and nobody is asked.
+
+    Args:
+        reading: What the command line says of the tools.
+        paths: The same, more closely.
+        remembers: Whether what servers answered some time ago will do.
+    """
+    return Runtime.reading(_asked_for(reading, paths)._replace(remembers=remembers))
+
+
+def tell_not_queried(runtime: Runtime) -> None:
+    """Say on stderr of which servers it is not known what they offer, for verbs that ask none."""
+    names = runtime.undiscovered
+    for name in names:
+        click.echo(f"server `{escape_terminal(name)}`: not queried", err=True)
+    if names:
+        click.echo("    hint: `toolcrib doctor` asks servers, and `toolcrib lock` keeps what they offer", err=True)
+
+
+def open_and_ask(
+    reading: Reading, paths: Iterable[str] = (), *, passthrough: bool = False, everything: bool = False
+) -> Runtime:
     """`open_runtime`, and the MCP servers were asked of which it is not known yet what they offer.
 
-    They do not run any longer. One that could not be asked is told on stderr.
+    They do not run any longer. One that could not be asked is told on stderr; `Runtime.down` has them.
+
+    Args:
+        reading: What the command line says of the tools.
+        paths: The same, more closely.
+        passthrough: Whether mocks may hand calls on.
+        everything: Whether all servers are asked.
     """
     runtime = open_runtime(reading, paths, passthrough=passthrough)
-    if runtime.undiscovered:
+    names = tuple(runtime.servers) if everything else runtime.undiscovered
+    if names:
         import asyncio  # noqa: PLC0415 -- few runtimes have servers
 
-        for problem in asyncio.run(_asked(runtime)):
-            click.echo(escape_terminal(str(problem)), err=True)
+        problems = asyncio.run(_asked(runtime, names))
+        for problem in problems:
+            if problem.code != Untrusted.code:
+                click.echo(escape_terminal(str(problem)), err=True)
     return runtime
 
 
-async def _asked(runtime: Runtime) -> tuple[Problem, ...]:
+async def _asked(runtime: Runtime, names: Iterable[str]) -> tuple[Problem, ...]:
     try:
-        return await runtime.discover()
+        return await runtime.discover(*names)
     finally:
         await runtime.executors.aclose()
+
+
+def agree_to_all(runtime: Runtime) -> None:
+    """Let somebody agree to what the tools in force may touch, before a client or a model calls them."""
+    from toolcrib.workspaces import subject_of_tool  # noqa: PLC0415 -- few commands need it
+
+    trust, executors = runtime.trust, runtime.executors
+    if not trust.policy.everything:
+        reaching = [
+            card
+            for card in runtime.registry.query()
+            if card.mode is not None and card.mode in card.modes and not executors.is_contained(card.mode)
+        ]
+        subjects = [subject_of_tool(runtime.registry[card.name], executors, card.mode) for card in reaching]
+        for subject in subjects:
+            with suppress(Untrusted):
+                trust.check(subject)
+        for name in runtime.undiscovered:
+            with suppress(Untrusted):
+                trust.check_server(runtime.servers[name])
+    tell_denied(runtime)
+
+
+def tell_denied(runtime: Runtime) -> bool:
+    """Say on stderr, once for each workspace, what nobody has agreed to so far; whether there is such."""
+    refused = runtime.trust.refused
+    if refused:
+        tell_untrusted(refused, runtime.trust.store.problems)
+    runtime.trust.told = True
+    return bool(refused)
 
 
 def known_tools(reading: Reading, *, hidden: bool = False) -> list[Card]:
@@ -68,7 +146,7 @@ def known_tools(reading: Reading, *, hidden: bool = False) -> list[Card]:
         hidden: Also the tools that are not offered.
     """
     try:
-        return open_runtime(reading).registry.query(hidden=hidden)
+        return open_listed(reading).registry.query(hidden=hidden)
     except ToolcribError:
         return []
 
@@ -76,7 +154,7 @@ def known_tools(reading: Reading, *, hidden: bool = False) -> list[Card]:
 def known_profiles(reading: Reading) -> list[Profile]:
     """The profiles of the project, for a shell to complete; none where there is no project."""
     try:
-        project = open_runtime(reading._replace(profile=None)).project
+        project = open_listed(reading._replace(profile=None)).project
     except ToolcribError:
         return []
     return [] if project is None else list(project.profiles.values())
@@ -85,7 +163,7 @@ def known_profiles(reading: Reading) -> list[Profile]:
 def known_servers(reading: Reading) -> list[str]:
     """The names of the MCP servers, for a shell to complete; none where they can't be read."""
     try:
-        return [*open_runtime(reading).servers]
+        return [*open_listed(reading).servers]
     except ToolcribError:
         return []
 

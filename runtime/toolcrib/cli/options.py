@@ -20,12 +20,14 @@ class Reading(NamedTuple):
         profile: Name of the profile; None for the one that the environment or the project names.
         indexed: Whether an index may be read and written.
         servers: Files that name MCP servers, whose tools are taken instead of those of a project.
+        granted: Hashes of what somebody has agreed to for this run.
     """
 
     packs: tuple[str, ...] = ()
     profile: str | None = None
     indexed: bool = True
     servers: tuple[str, ...] = ()
+    granted: tuple[str, ...] = ()
 
 
 passthrough_option = click.option(
@@ -105,6 +107,7 @@ def _together(before: Reading, said: Mapping[str, Any]) -> Reading:
         profile=before.profile if profile is None else profile,
         indexed=before.indexed and not said.get("no_index"),
         servers=(*before.servers, *(said.get("servers") or ())),
+        granted=before.granted,
     )
 
 

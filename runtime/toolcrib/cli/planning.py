@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,6 +14,8 @@ from toolcrib.cli.options import Reading
 from toolcrib.engine import Runtime
 from toolcrib.loading.scenarios import Scenario, examples_of
 from toolcrib.scenarios import runs_of, select
+from toolcrib.scenarios.tools import needed_by
+from toolcrib.trust.check import Untrusted
 
 
 class Speaker(NamedTuple):
@@ -105,6 +109,19 @@ class Plan(NamedTuple):
                 "`--provider`, `--model`, `--base-url` and `--trials` are about scenarios with an `agent`, and none of these has one"
             )
         return runtime, chosen
+
+    def agreed(self, runtime: Runtime, scenarios: Iterable[Scenario]) -> Plan:
+        """Let somebody agree beforehand to what the scenarios may touch, so that nobody is asked while they run.
+
+        Returns:
+            The plan with what was agreed to, for the processes that run it.
+        """
+        subjects = {each.user: each for scenario in scenarios for each in needed_by(runtime, scenario)}
+        for subject in subjects.values():
+            with suppress(Untrusted):  # a call that needs it ends `denied`
+                runtime.trust.check(subject)
+        granted = (*self.reading.granted, *runtime.trust.granted)
+        return self._replace(reading=self.reading._replace(granted=granted))
 
     def _runs_of(self, scenario: Scenario) -> list[Scenario]:
         return runs_of(

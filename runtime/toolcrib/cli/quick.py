@@ -44,11 +44,10 @@ def list_tools(words: Sequence[str]) -> int | None:
         found = find_listing(options.get("--pack", []), asked, insists=profile is not None)
         if found is None:
             return None
-        (rows, left), targets = found
-        modes = {mode for _name, mode, *_rest in rows if mode is not None}
-        if any(mode in targets and not targets[mode].startswith("toolcrib.") for mode in modes):
+        (rows, left), installed = found
+        if not all(installed.get(mode, True) for _name, mode, *_rest in rows if mode is not None):
             return None  # whether a mode of others can be used is known when it is imported
-        lines = listed_lines(rows, left, lambda mode: mode not in targets, terminal_width())
+        lines = listed_lines(rows, left, lambda mode: mode not in installed, terminal_width())
         return 0 if say("".join(f"{line}\n" for line in lines)) else None
 
 
@@ -65,6 +64,7 @@ def call(words: Sequence[str]) -> int | None:
     from toolcrib.engine import Runtime  # noqa: PLC0415
     from toolcrib.errors import ToolcribError  # noqa: PLC0415
     from toolcrib.starting import Asked  # noqa: PLC0415
+    from toolcrib.trust.check import Policy  # noqa: PLC0415
 
     arguments = plain_arguments(rest)
     if arguments is None:
@@ -74,6 +74,7 @@ def call(words: Sequence[str]) -> int | None:
         profile=_only(options, "--profile"),
         modes={} if mode is None else {name: mode},
         indexed="--no-index" not in flags,
+        trust=Policy().with_environment(),
     )
     try:
         runtime = Runtime.reading(asked, seed=int(seed))

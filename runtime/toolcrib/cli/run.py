@@ -13,6 +13,7 @@ from toolcrib.cli import exit_codes
 from toolcrib.cli.annotations import annotation, no_commands
 from toolcrib.cli.annotations import command as workflow_command
 from toolcrib.cli.options import Reading, json_option, passthrough_option, paths_argument, reading_options
+from toolcrib.cli.opening import tell_denied
 from toolcrib.cli.planning import Plan, Speaker
 from toolcrib.cli.playing import play, progress
 from toolcrib.cli.printing import json_text, plural, problem_text
@@ -31,7 +32,9 @@ from toolcrib.loading.matrices import MOST_RUNS
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.loading.trail import Seen
 from toolcrib.scenarios import ScenarioReport
+from toolcrib.model import Outcome
 from toolcrib.text import escape_terminal
+from toolcrib.trust.check import Untrusted
 
 if TYPE_CHECKING:
     from toolcrib.cli.golden_files import Updated
@@ -228,6 +231,8 @@ def one_round(plan: Plan, options: _Options) -> Round:
     """Read the documents, run what the plan chooses, and tell everything once."""
     started = RealClock().monotonic()
     runtime, scenarios = plan.open()
+    plan = plan.agreed(runtime, scenarios)
+    tell_denied(runtime)
     if options.form != "github":
         _tell_problems(runtime)
     with progress(len(scenarios), quiet=options.form == "json") as show:
@@ -252,7 +257,11 @@ def one_round(plan: Plan, options: _Options) -> Round:
         for line in unread_lines(runtime):
             click.echo(line, err=True)
     code = exit_codes.OK if scenarios else exit_codes.NOTHING_SELECTED
-    return Round(exit_codes.PROBLEMS if run.failed else code, runtime.stock.seen)
+    if runtime.trust.refused:
+        code = exit_codes.OF_OUTCOME[Outcome.DENIED]
+    elif run.failed:
+        code = exit_codes.PROBLEMS
+    return Round(code, runtime.stock.seen)
 
 
 def _update_goldens(reports: Sequence[ScenarioReport]) -> Sequence[Updated]:
@@ -264,7 +273,7 @@ def _update_goldens(reports: Sequence[ScenarioReport]) -> Sequence[Updated]:
 def _tell_problems(runtime: Runtime) -> None:
     """Say what is wrong with the documents. Notices are left to `validate`."""
     for problem in runtime.problems:
-        if problem.severity != "notice":
+        if problem.severity != "notice" and problem.code != Untrusted.code:
             click.echo(problem_text(problem), err=True)
 
 

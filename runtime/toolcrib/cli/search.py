@@ -8,7 +8,7 @@ import click
 
 from toolcrib.cli.filters import filter_options, filters_of, tell_strangers
 from toolcrib.cli.list import entry, unable
-from toolcrib.cli.opening import open_and_ask, tell_closed, tell_refusals
+from toolcrib.cli.opening import open_listed, tell_closed, tell_not_queried, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options
 from toolcrib.cli.tables import json_text, plural, terminal_width
 from toolcrib.cli.tools_table import not_offered, tool_lines
@@ -43,8 +43,9 @@ def command(
     accents and plurals; the beginning of a word is enough. Tools that have more of the words, rarer words, and
     words in their names stand first. The other options are those of `toolcrib list`.
     """
-    runtime = open_and_ask(reading)
+    runtime = open_listed(reading)
     tell_refusals(runtime)
+    tell_not_queried(runtime)
     registry = runtime.registry
     filters = filters_of(options)
     everything = registry.search(" ".join(words), hidden=True, **filters)

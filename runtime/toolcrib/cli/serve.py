@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from toolcrib.cli.opening import open_runtime, tell_refusals
+from toolcrib.cli.opening import agree_to_all, open_runtime, tell_refusals
 from toolcrib.cli.options import Reading, passthrough_option, paths_argument, reading_options
 from toolcrib.errors import ConfigurationError
 from toolcrib.model import NOTHING
@@ -128,6 +128,7 @@ def serve_mcp(
         address.checked()
     runtime = open_runtime(reading, paths, modes=modes, passthrough=passthrough)
     tell_refusals(runtime)
+    agree_to_all(runtime)
     if transport == "http":
         asyncio.run(serve_http(runtime, options, address, _say))
     else:

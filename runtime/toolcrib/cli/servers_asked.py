@@ -12,6 +12,7 @@ from toolcrib.cli.printing import plural
 from toolcrib.engine import Runtime
 from toolcrib.errors import NotReady
 from toolcrib.servers import Catalogue, Server
+from toolcrib.trust.check import Untrusted
 
 
 class Asked(NamedTuple):
@@ -63,6 +64,8 @@ def _row(
         "fault": None,
         "lock": [],
     }
+    if isinstance(answer, NotReady) and answer.denied and answer.code == Untrusted.code:
+        return row | {"fault": "not queried: not trusted"}
     if isinstance(answer, NotReady):
         findings.error(f"the server `{server.name}` can't be used: {answer.message}", answer.hint)
         return row | {"fault": answer.message}
@@ -77,7 +80,7 @@ def _row(
 def server_line(row: Mapping[str, Any]) -> list[str]:
     """A server as cells of a table."""
     if row["fault"] is not None:
-        state = "can't be used"
+        state = "not queried" if row["fault"].startswith("not queried") else "can't be used"
     else:
         state = plural(row["tools"], "tool") + (f", MCP {row['protocol']}" if row["protocol"] else "")
     return [row["name"], row["transport"], row["address"], state, f"({row['place']})"]

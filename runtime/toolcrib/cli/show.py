@@ -9,7 +9,7 @@ import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.list import mode_of
-from toolcrib.cli.opening import open_and_ask, tell_refusals
+from toolcrib.cli.opening import open_listed, tell_not_queried, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options, tool_argument
 from toolcrib.cli.parameters import parameter_rows
 from toolcrib.cli.printing import json_text, outline, table, tell_failure, terminal_width
@@ -31,8 +31,9 @@ def command(ctx: click.Context, *, name: str, as_json: bool, reading: Reading) -
 
     Where it is from, its parameters and result, its modes and why one can't run here.
     """
-    runtime = open_and_ask(reading)
+    runtime = open_listed(reading)
     tell_refusals(runtime)
+    tell_not_queried(runtime)
     tool = runtime.registry.get(runtime.registry.named_by_alias(name) or name)
     if tool is None:
         result = runtime.not_found(name, runtime.registry)

@@ -11,11 +11,13 @@ import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.annotations import annotation
-from toolcrib.cli.opening import open_runtime
+from toolcrib.cli.opening import open_and_ask
 from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
 from toolcrib.cli.printing import json_text, plural, problem_text
 from toolcrib.engine import Runtime
 from toolcrib.errors import Problem
+from toolcrib.model import Outcome
+from toolcrib.trust.check import Untrusted
 
 
 @click.command("validate")
@@ -49,16 +51,18 @@ def command(
     """
     if as_json and form == "github":
         raise click.UsageError("`--json` and `--format github` ask for two forms; leave one of them out")
-    runtime = open_runtime(reading, paths)
+    runtime = open_and_ask(reading, paths, everything=True)
+    runtime.trust.told = True  # among the problems
     problems = [*runtime.problems, *(asyncio.run(_proved(runtime)) if deep else ())]
     if strict:
         problems = [problem._replace(severity="error") for problem in problems]
     problems.sort(key=lambda problem: (problem.source, problem.line, problem.column))
     for line in _FORMS["json" if as_json else form](problems, runtime):
         click.echo(line)
-    ctx.exit(
-        exit_codes.PROBLEMS if any(problem.severity == "error" for problem in problems) else exit_codes.OK
-    )
+    errors = [problem.code for problem in problems if problem.severity == "error"]
+    if errors and {*errors} == {Untrusted.code}:
+        ctx.exit(exit_codes.OF_OUTCOME[Outcome.DENIED])
+    ctx.exit(exit_codes.PROBLEMS if errors else exit_codes.OK)
 
 
 async def _proved(runtime: Runtime) -> Sequence[Problem]:

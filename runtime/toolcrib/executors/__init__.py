@@ -6,15 +6,31 @@ a mode's name decides what runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from toolcrib.errors import Problem
 from toolcrib.model import JSON, Descriptor, Schema
 from toolcrib.protocols import Executor, Remote
 
+if TYPE_CHECKING:
+    from toolcrib.trust.check import Workspace
+    from toolcrib.trust.needs import Need
+
 GROUP = "toolcrib.executors"
+
+BUILT_IN: Mapping[str, str] = MappingProxyType(
+    {
+        "client": "toolcrib.executors.client:ClientExecutor",
+        "live": "toolcrib.executors.live:LiveExecutor",
+        "mcp": "toolcrib.executors.mcp:McpExecutor",
+        "mock": "toolcrib.executors.mock:MockExecutor",
+    }
+)
+"""The modes of toolcrib itself, as its entry points name them: mode -> `module:class`."""
 
 
 class Executors:
@@ -33,9 +49,33 @@ class Executors:
     @classmethod
     def installed(cls) -> Executors:
         """Every executor that an installed distribution offers."""
-        from importlib.metadata import entry_points  # noqa: PLC0415 -- an index knows the answer, and this is slow
+        return cls.named(_installed_targets())
 
-        return cls.named({entry.name: f"{entry.module}:{entry.attr}" for entry in entry_points(group=GROUP)})
+    @classmethod
+    def of_modes(cls, modes: Mapping[str, bool]) -> Executors:
+        """Executors of modes that are known to be installed; entry points are read when one of others is first used.
+
+        Args:
+            modes: Name of a mode -> whether it is toolcrib's own.
+        """
+        found: dict[str, str] = {}
+
+        def maker_of(mode: str) -> Callable[[], Executor]:
+            def make() -> Executor:
+                if not found:
+                    found.update(_installed_targets())
+                if mode not in found:
+                    raise ImportError("no installed distribution offers it")
+                return _maker(found[mode])()
+
+            return make
+
+        return cls(
+            {
+                mode: _maker(BUILT_IN[mode]) if own and mode in BUILT_IN else maker_of(mode)
+                for mode, own in modes.items()
+            }
+        )
 
     @classmethod
     def named(cls, targets: Mapping[str, str]) -> Executors:
@@ -48,6 +88,11 @@ class Executors:
     def modes(self) -> tuple[str, ...]:
         """The names of the installed modes, sorted; nothing is loaded for it."""
         return tuple(self._makers)
+
+    @property
+    def built_in(self) -> frozenset[str]:
+        """The modes that are toolcrib's own; another distribution may offer one under the same name."""
+        return frozenset(mode for mode, target in self.targets.items() if BUILT_IN.get(mode) == target)
 
     @property
     def broken(self) -> Mapping[str, str]:
@@ -128,6 +173,28 @@ class Executors:
             return None
         return remote
 
+    def is_contained(self, mode: str) -> bool:
+        """Whether calls in a mode stay within this process, as the mode says; one that does not say so is none."""
+        return getattr(self.get(mode), "contained", False) is True
+
+    def needs_of(self, mode: str, tool: Descriptor, workspace: Workspace) -> Iterable[Need]:
+        """What a tool needs in a mode: nothing in one that is contained, all of its block in one that does not say.
+
+        So a mode that forgets to say what it needs is no more trusted than one that says it.
+        """
+        executor = self.get(mode)
+        if executor is None or self.is_contained(mode):
+            return ()
+        said = getattr(executor, "needs", None)
+        needs: list[Need] = [] if said is None else [*said(tool, workspace)]
+        if needs:
+            return needs
+        from toolcrib.trust.needs import needs_of_other_mode  # noqa: PLC0415 -- mocks need nothing
+
+        block = tool.bindings.get(mode)
+        place = tool.origin.place(f"/{mode}")
+        return needs_of_other_mode(mode, block, user=f"tool {tool.name}", place=place)
+
     @property
     def empty_handed(self) -> bool:
         """Whether no executor that was made has anything to give back, as it says by `keeps_nothing`."""
@@ -165,6 +232,13 @@ def _failed_check(mode: str, error: Exception) -> Problem:
     message = f"mode `{mode}` failed when it checked this block: {_said(error)}"
     hint = "that is a fault of the mode; tell those who offer it"
     return Problem(code="check_failed", message=message, pointer=f"/{mode}", hint=hint)
+
+
+def _installed_targets() -> dict[str, str]:
+    """Mode -> `module:class`, of every mode that an installed distribution offers; of two the last one counts."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 -- an index knows the names, and this is slow
+
+    return {entry.name: f"{entry.module}:{entry.attr}" for entry in entry_points(group=GROUP)}
 
 
 def _maker(target: str) -> Callable[[], Executor]:

@@ -1,16 +1,24 @@
-"""The files of indexes in the user's cache folder: written at once or not at all, and never trusted.
+"""The files of indexes in the user's cache folder: written at once or not at all, and authenticated.
 
-The content is `marshal`'s, which may not be fed by strangers. So only a folder is used that belongs to the user
-and that nobody else may write to.
+A file begins with a magic line and a header of fixed size. The header is authenticated with the user's key before
+anything in it is used, and says how long the content is and how it is authenticated. So a file that was harmed, cut
+or made by somebody else is no index, whatever is in it.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import time
-from zlib import crc32
+from _operator import _compare_digest as is_same_digest
 
-from toolcrib.user_folders import others_may_write
+from toolcrib.index.mac_key import read_key, read_or_make_key, why_no_key
+from toolcrib.user_folders import in_work_tree, others_may_write, why_unused
+
+try:
+    from _blake2 import blake2b  # importing `hashlib` loads OpenSSL, which takes longer than a list
+except ImportError:
+    from hashlib import blake2b
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,10 +33,25 @@ BYTES = 256 << 20
 _SUFFIX = ".index"
 _LEFT_OVER = 3600
 _DAY = 86400
-_HEAD = b"toolcrib index 1\n"
-"""Then come a checksum (4) of all that follows, the length of the beginning (8), its checksum (4), and the body."""
 
-_SUM, _BODY = len(_HEAD) + 4, len(_HEAD) + 16
+_MAGIC = b"toolcrib index 2\n"
+_LENGTH = 8
+_MAC = 32
+_LENGTHS = len(_MAGIC)
+_BODY_LENGTH = _LENGTHS + _LENGTH
+_BEGINNING_MAC = _BODY_LENGTH + _LENGTH
+_BODY_MAC = _BEGINNING_MAC + _MAC
+_HEADER_MAC = _BODY_MAC + _MAC
+_HEADER = _HEADER_MAC + _MAC
+"""The header: the magic line, the lengths of the beginning and of the body, their MACs, and the MAC of all that
+together with the key that the index belongs to. Then comes the body, of which the beginning can be read alone."""
+
+_READ = (
+    os.O_RDONLY
+    | getattr(os, "O_BINARY", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)  # opening a pipe in the file's place would wait for its writer
+)
 
 
 class Cabinet:
@@ -38,49 +61,56 @@ class Cabinet:
         self._folder = folder
 
     def path(self, key: bytes) -> str:
-        """The file of a key. Two keys may share one, so the file tells whose it is."""
-        return os.path.join(self._folder, f"{crc32(key):08x}{len(key):04x}{_SUFFIX}")
+        """The file of a key."""
+        return os.path.join(self._folder, f"{blake2b(key, digest_size=10).hexdigest()}{_SUFFIX}")
+
+    def why_unused(self) -> str:
+        """Why no index is read or written, as the end of a sentence about the file; empty if indexes are used."""
+        top = in_work_tree(self._folder)
+        return f"it lies in the work tree {top}" if top else why_unused(self._folder) or why_no_key()
 
     def read(self, key: bytes) -> memoryview | None:
         """What was written under a key, whole and unharmed; None where there is nothing.
 
         Raises:
-            OSError: The file can't be read.
+            OSError: The file, or the user's key, can't be read.
         """
-        data = self._data(key, whole=True)
-        view = memoryview(data)
-        if not data.startswith(_HEAD) or crc32(view[_SUM:]).to_bytes(4, "big") != data[len(_HEAD) : _SUM]:
-            return None
-        return view[_BODY:]
+        return self._read(key, whole=True)
 
     def read_beginning(self, key: bytes) -> memoryview | None:
         """The beginning of what was written under a key, unharmed; None where there is nothing.
 
         Raises:
-            OSError: The file can't be read.
+            OSError: The file, or the user's key, can't be read.
         """
-        data = self._data(key, whole=False)
-        beginning = memoryview(data)[_BODY:]
-        if not data.startswith(_HEAD) or crc32(beginning).to_bytes(4, "big") != data[_BODY - 4 : _BODY]:
-            return None
-        return beginning
+        return self._read(key, whole=False)
 
-    def _data(self, key: bytes, *, whole: bool) -> bytes:
-        """The file of a key, or it up to the end of the beginning; empty where there is none."""
+    def _read(self, key: bytes, *, whole: bool) -> memoryview | None:
         path = self.path(key)
-        if not self._is_ours():
-            return b""
         try:
-            with open(path, "rb") as file:
-                data = file.read(-1 if whole else _BODY)
-                if not whole:
-                    data += file.read(int.from_bytes(data[_SUM : _SUM + 8], "big"))
-                used = os.fstat(file.fileno()).st_mtime
+            handle = os.open(path, _READ)
         except FileNotFoundError:
-            return b""
-        if used < time.time() - _DAY:
+            return None
+        try:
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode) or not _HEADER <= found.st_size <= BYTES or not self._is_safe():
+                return None
+            mac_key = read_key()
+            header = os.read(handle, _HEADER)
+            if not header.startswith(_MAGIC) or not _is_authentic(mac_key, header, key):
+                return None
+            beginning, length = _lengths(header)
+            if _HEADER + length != found.st_size:
+                return None
+            content = os.read(handle, length if whole else beginning)
+        finally:
+            os.close(handle)
+        expected = header[_BODY_MAC:_HEADER_MAC] if whole else header[_BEGINNING_MAC:_BODY_MAC]
+        if not is_same_digest(_mac(mac_key, content), expected):
+            return None
+        if found.st_mtime < time.time() - _DAY:
             _if_possible(os.utime, path)
-        return data
+        return memoryview(content)
 
     def write(self, key: bytes, body: bytes, beginning: int = 0) -> None:
         """Write what belongs to a key. A reader sees what was there before, or all of this.
@@ -93,29 +123,32 @@ class Cabinet:
         Raises:
             OSError: It can't be written; nothing is left of it.
         """
+        top = in_work_tree(self._folder)
+        if top:
+            raise PermissionError(f"{self._folder} lies in the work tree {top}")
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        if not self._is_ours():
+        if not self._is_safe():
             raise PermissionError(f"others may write to {self._folder}")
+        header = _header(read_or_make_key(), key, body, beginning)
         path = self.path(key)
         draft = f"{path}.{os.getpid()}.{time.time_ns()}"
-        about = beginning.to_bytes(8, "big") + crc32(memoryview(body)[:beginning]).to_bytes(4, "big")
         try:
             handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
             with open(handle, "wb") as file:
-                file.write(_HEAD)
-                file.write(crc32(body, crc32(about)).to_bytes(4, "big"))
-                file.write(about)
+                file.write(header)
                 file.write(body)
+            if os.path.isdir(path):
+                _if_possible(os.rmdir, path)
             os.replace(draft, path)
         except OSError:
             _if_possible(os.unlink, draft)
             raise
         self._tidy()
 
-    def _is_ours(self) -> bool:
-        """Whether nobody else may write to the folder."""
+    def _is_safe(self) -> bool:
+        """Whether only the user decides what is in the folder."""
         try:
-            return not others_may_write(os.stat(self._folder))
+            return not others_may_write(os.stat(self._folder)) and not in_work_tree(self._folder)
         except OSError:
             return False
 
@@ -137,6 +170,40 @@ class Cabinet:
                         yield about.st_mtime, about.st_size, entry.path
         except OSError:
             return
+
+
+def _header(mac_key: bytes, key: bytes, body: bytes, beginning: int) -> bytes:
+    header = b"".join(
+        (
+            _MAGIC,
+            beginning.to_bytes(_LENGTH, "big"),
+            len(body).to_bytes(_LENGTH, "big"),
+            _mac(mac_key, memoryview(body)[:beginning]),
+            _mac(mac_key, body),
+        )
+    )
+    return header + _mac_of_header(mac_key, header, key)
+
+
+def _is_authentic(mac_key: bytes, header: bytes, key: bytes) -> bool:
+    return is_same_digest(_mac_of_header(mac_key, header[:_HEADER_MAC], key), header[_HEADER_MAC:])
+
+
+def _lengths(header: bytes) -> tuple[int, int]:
+    """How long the beginning and the body are, of a header that is authentic."""
+    return (
+        int.from_bytes(header[_LENGTHS:_BODY_LENGTH], "big"),
+        int.from_bytes(header[_BODY_LENGTH:_BEGINNING_MAC], "big"),
+    )
+
+
+def _mac(mac_key: bytes, content: bytes | memoryview) -> bytes:
+    return blake2b(content, key=mac_key, digest_size=_MAC, person=b"index content").digest()
+
+
+def _mac_of_header(mac_key: bytes, header: bytes, key: bytes) -> bytes:
+    """The MAC of a header, whose length is fixed, for the index of a key: no other file passes for it."""
+    return blake2b(header + key, key=mac_key, digest_size=_MAC, person=b"index header").digest()
 
 
 def _if_possible(act: Callable[[str], None], path: str) -> None:

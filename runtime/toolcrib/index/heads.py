@@ -6,21 +6,24 @@ A list of tools begins here, so this module imports nothing that is slow.
 from __future__ import annotations
 
 import gc
-import marshal
 import os
 import sys
 
 import toolcrib
 from toolcrib.index.cabinet import Cabinet
-from toolcrib.index.surroundings import Surroundings, search_path, surroundings_from
+from toolcrib.index.json_text import read_json, with_lists, write_json
+from toolcrib.index.surroundings import Surroundings, search_path
 from toolcrib.loading.finding import find_project
 from toolcrib.loading.trail import Seen
 from toolcrib.user_folders import cache_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from typing import Any, TypeAlias
+
+    from toolcrib.index.surroundings import Entry
+    from toolcrib.loading.trail import Names, State
 
 SWITCH = "TOOLCRIB_INDEX"
 """The environment variable that turns indexes off: `off`, `0`, `no`, `false`."""
@@ -30,8 +33,11 @@ LISTINGS = "listings"
 
 _LENGTH = 8
 
+_STATE, _STATES = 6, "6q"
+"""So many integers are the state of a file that is no link, and how they are laid out."""
+
 Span: TypeAlias = tuple[int, int]
-"""Where a part begins and ends, counted from the end of the head."""
+"""Where a part begins and ends, counted from the end of the head. A tuple when it is written, a list when read."""
 
 ListedTool: TypeAlias = "tuple[str, str | None, bool, str, str]"
 """What a list shows of a tool: name, mode, whether it has a block for it, flags, the first sentence about it."""
@@ -42,6 +48,9 @@ Listing: TypeAlias = "tuple[Sequence[ListedTool], int]"
 Listings: TypeAlias = "tuple[Listing | None, Mapping[str, Listing | None] | None]"
 """Without a profile that somebody asks for; name of a profile -> with it, or None outside projects. None where a
 list has more to tell than tools."""
+
+Modes: TypeAlias = "Mapping[str, bool]"
+"""Name of an installed mode -> whether it is toolcrib's own."""
 
 
 def index_folder() -> str | None:
@@ -72,19 +81,21 @@ class Head:
     """What is read first of an index.
 
     Attributes:
-        key: What it was written for.
         around: What judged the documents.
         seen: What was looked at.
         parts: Name of a part -> where it is.
+        tags: The tags of the classes whose values are in the parts (`plain.CLASSES`).
     """
 
-    __slots__ = ("around", "key", "parts", "seen")
+    __slots__ = ("around", "parts", "seen", "tags")
 
-    def __init__(self, key: bytes, around: Surroundings, seen: Seen, parts: dict[str, Span]) -> None:
-        self.key = key
+    def __init__(
+        self, around: Surroundings, seen: Seen, parts: dict[str, Span], tags: Collection[str] = ()
+    ) -> None:
         self.around = around
         self.seen = seen
         self.parts = parts
+        self.tags = tags
 
     def refreshed(self) -> Head | None:
         """The same, for a faster look next time, or None where anything is different."""
@@ -92,7 +103,7 @@ class Head:
         seen = self.seen.refreshed() if around is not None else None
         if around is None or seen is None:
             return None
-        return Head(self.key, around, seen, self.parts)
+        return Head(around, seen, self.parts, self.tags)
 
     @property
     def doubts(self) -> int:
@@ -101,29 +112,94 @@ class Head:
         return len(self.seen.contents) + len(self.around.code.contents) + sum(not state for state in folders)
 
     def encoded(self, parts: bytes | memoryview) -> tuple[bytes, int]:
-        """The bytes of the whole index, given those of its parts; and how many of them a list needs."""
-        told: Any = (self.key, self.around.plain(), tuple(self.seen), self.parts)
-        head = marshal.dumps(told)
+        """The bytes of the whole index, given those of its parts; and how many of them a list needs.
+
+        Raises:
+            ValueError: Something can't be told as JSON.
+        """
+        tables: list[bytes] = []
+        told = {
+            "version": self.around.version,
+            "code": _plain_seen(self.around.code, tables),
+            "path": self.around.path,
+            "seen": _plain_seen(self.seen, tables),
+            "parts": self.parts,
+            "tags": sorted(self.tags),
+            "tables": [*map(len, tables)],
+        }
+        text = write_json(with_lists(told))
         listed = self.parts[LISTINGS][1] if LISTINGS in self.parts else 0
-        return b"".join((len(head).to_bytes(_LENGTH, "big"), head, parts)), _LENGTH + len(head) + listed
+        head = b"".join((len(text).to_bytes(_LENGTH, "big"), text, *tables))
+        return b"".join((head, parts)), len(head) + listed
 
 
 def head_of(body: memoryview) -> tuple[Head, memoryview]:
     """The head of an index, and its parts.
 
     Raises:
-        EOFError, TypeError, ValueError: The bytes are no index.
+        LookupError, TypeError, ValueError: The bytes are no index.
     """
     end = _LENGTH + int.from_bytes(body[:_LENGTH], "big")
     with Uncollected():
-        key, around, seen, parts = marshal.loads(body[_LENGTH:end])  # noqa: S302 -- the user's own folder
-    return Head(key, surroundings_from(around), Seen(*seen), parts), body[end:]
+        told = read_json(body[_LENGTH:end])
+        tables = []
+        for length in told["tables"]:
+            tables.append(body[end : end + length])
+            end += length
+        code, seen = _seen_from(told["code"], *tables[:2]), _seen_from(told["seen"], *tables[2:])
+        path: dict[str, Entry] = {
+            folder: (tuple(state), tuple((name, tuple(points)) for name, points in distributions))
+            for folder, (state, distributions) in told["path"].items()
+        }
+    return Head(Surroundings(told["version"], code, path), seen, told["parts"], told["tags"]), body[end:]
+
+
+def _plain_seen(seen: Seen, tables: list[bytes]) -> list[Any]:
+    """What was looked at, as plain data, and two tables: nearly all states are six integers of 64 bits.
+
+    Told as JSON they take longer to read than all else that a list needs.
+    """
+    from struct import pack  # noqa: PLC0415 -- a list reads, and writes nothing
+
+    regular = {
+        path: state
+        for path, state in seen.files.items()
+        if len(state) == _STATE and all(-(1 << 63) <= number < 1 << 63 for number in state)
+    }
+    tables.append("\0".join(regular).encode("utf-8", "surrogatepass"))
+    tables.append(b"".join(pack(_STATES, *state) for state in regular.values()))
+    others = {path: state for path, state in seen.files.items() if path not in regular}
+    contents = {path: digest.hex() for path, digest in seen.contents.items()}
+    return [others, contents, seen.folders, seen.variables]
+
+
+def _seen_from(plain: list[Any], paths: memoryview, states: memoryview) -> Seen:
+    """What was looked at again.
+
+    Raises:
+        TypeError, ValueError: The plain data, or the tables, are of another form.
+    """
+    others, contents, folders, variables = plain
+    numbers = iter(states.cast("q").tolist())
+    files: dict[str, State] = dict(
+        zip(
+            str(paths, "utf-8", "surrogatepass").split("\0"),
+            zip(*[numbers] * _STATE, strict=True),
+            strict=False,  # no path at all is one that is empty
+        )
+    )
+    files |= {path: tuple(state) for path, state in others.items()}
+    named: dict[str, tuple[State, Names]] = {
+        path: (tuple(state), None if names is None else tuple(names))
+        for path, (state, names) in folders.items()
+    }
+    return Seen(files, {path: bytes.fromhex(digest) for path, digest in contents.items()}, named, variables)
 
 
 def find_listing(
     also: Sequence[str], profile: str | None, *, insists: bool
-) -> tuple[Listing, Mapping[str, str]] | None:
-    """What a list shows of what is read where no path is given, and where the modes lie; None where nobody can tell.
+) -> tuple[Listing, Modes] | None:
+    """What a list shows of what is read where no path is given, and the installed modes; None where nobody can tell.
 
     Nothing can be told without an index that holds good, of an unknown profile, and where something is to be
     told beside the tools.
@@ -142,18 +218,18 @@ def find_listing(
         if body is None:
             return None
         head, parts = head_of(body)
-        fresh = head.refreshed() if head.key == key else None
+        fresh = head.refreshed()
         if fresh is None or LISTINGS not in head.parts:
             return None
         start, end = head.parts[LISTINGS]
-        (default, named), targets = marshal.loads(parts[start:end])  # noqa: S302 -- as above
+        (default, named), modes = read_json(parts[start:end])
         if fresh.doubts < head.doubts:
             _settle(cabinet, key)
-    except (OSError, EOFError, ValueError, TypeError):
+    except (OSError, LookupError, ValueError, TypeError):
         return None
     counts = profile is not None and (insists or named is not None)
     listing = (named or {}).get(profile) if counts else default
-    return None if listing is None else (listing, targets)
+    return None if listing is None else (listing, modes)
 
 
 def _settle(cabinet: Cabinet, key: bytes) -> None:
@@ -162,7 +238,7 @@ def _settle(cabinet: Cabinet, key: bytes) -> None:
     if body is None:
         return
     head, parts = head_of(body)
-    fresh = head.refreshed() if head.key == key else None
+    fresh = head.refreshed()
     if fresh is not None and fresh.doubts < head.doubts:
         cabinet.write(key, *fresh.encoded(parts))
 

@@ -1,7 +1,8 @@
-"""Values as plain data that `marshal` writes, and back; schemas and blocks pass as they are.
+"""Values as data that JSON can tell, and back; schemas and blocks pass as they are.
 
-A tuple stands for something else, and its first item says for what: a class, a tuple, a mapping. Everything that
-is no tuple stands for itself.
+A list stands for something else, and its first item, the tag, says for what: a class, a tuple, a mapping, a list.
+Everything that is no list stands for itself. Which classes there are, and where they lie, is said here alone: a tag
+that is not known here makes nothing.
 """
 
 from __future__ import annotations
@@ -10,88 +11,151 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from toolcrib.index.json_text import why_not_json
 from toolcrib.model import BUILT_IN_LIMITS, NO_FIXTURE, Collection, Origin
 
 if TYPE_CHECKING:
     from toolcrib.protocols import Files
 
-_THEMSELVES = frozenset({str, int, float, bool, dict, list, set, frozenset, type(None)})
-_TUPLE, _MAPPING, _ORIGIN, _LIMITS, _NOTHING_KEPT = "()", "{}", "@", "=", "-"
+CLASSES: Final = MappingProxyType(
+    {
+        "Annotations": "toolcrib.model",
+        "Backoff": "toolcrib.model",
+        "Bounds": "toolcrib.model",
+        "Breaker": "toolcrib.model",
+        "Collection": "toolcrib.model",
+        "Descriptor": "toolcrib.model",
+        "Example": "toolcrib.model",
+        "Fault": "toolcrib.model",
+        "Fixture": "toolcrib.model",
+        "Guardrail": "toolcrib.loading.prompts",
+        "Icon": "toolcrib.model",
+        "Limits": "toolcrib.model",
+        "Machine": "toolcrib.model",
+        "Pack": "toolcrib.loading.packs",
+        "Problem": "toolcrib.errors",
+        "Profile": "toolcrib.loading.projects",
+        "Profiles": "toolcrib.index.stocks",
+        "Project": "toolcrib.loading.projects",
+        "Prompt": "toolcrib.loading.prompts",
+        "Rate": "toolcrib.model",
+        "Server": "toolcrib.servers",
+        "Settings": "toolcrib.loading.settings",
+        "SourceEntry": "toolcrib.loading.projects",
+        "ToolPolicy": "toolcrib.tool_policy",
+        "Toolset": "toolcrib.model",
+        "Variable": "toolcrib.loading.prompts",
+    }
+)
+"""The classes whose values an index holds -> their modules. No module is ever named by an index."""
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_TUPLE, _LIST, _PLAIN_LIST, _DICT, _MAPPING, _SET, _BYTES = "()", "[]", "[=]", "{}", "{=}", "{,}", "b"
+_ORIGIN, _LIMITS, _NOTHING_KEPT = "@", "=", "-"
 _OF_ORIGIN = tuple(name for name in Origin._fields if name not in {"files", "locate"})
 
 
 def to_plain(value: Any) -> Any:
-    """A value as plain data.
+    """A value as data that JSON can tell.
 
     Raises:
         Unkept: Something is no plain data, does not lie on disk, or is out of date.
     """
-    if type(value) in _THEMSELVES:
+    if type(value) in _SCALARS:
         return value
     if isinstance(value, Origin):
         return _plain_origin(value)
     if value is BUILT_IN_LIMITS:  # those of most tools
-        return (_LIMITS,)
+        return [_LIMITS]
     if value is NO_FIXTURE:
-        return (_NOTHING_KEPT,)
+        return [_NOTHING_KEPT]
     if isinstance(value, Collection) and value.file:
         value = value._replace(rows=None)  # they are read again where a mock asks for them
-    if isinstance(value, tuple):
-        items = map(to_plain, value)
-        return (_TUPLE, *items) if type(value) is tuple else (_name_of(type(value)), *items)
-    if isinstance(value, MappingProxyType):
-        return _MAPPING, {key: to_plain(item) for key, item in value.items()}
-    if hasattr(value, "__dataclass_fields__"):
-        return (
-            _name_of(type(value)),
-            *(to_plain(getattr(value, name)) for name in value.__dataclass_fields__),
-        )
+    plain = _plain_container(value)
+    if plain is not None:
+        return plain
+    tag = type(value).__name__
+    if CLASSES.get(tag) == type(value).__module__:
+        names = value._fields if isinstance(value, tuple) else value.__dataclass_fields__
+        return [tag, *(to_plain(getattr(value, name)) for name in names)]
     from toolcrib.loading.recalling import Unkept  # noqa: PLC0415 -- a start from an index reads no documents
 
-    raise Unkept(f"`{type(value).__name__}` is no plain data")
+    raise Unkept(f"`{tag}` is no plain data")
+
+
+def _plain_container(value: Any) -> Any:
+    """What holds other values, as plain data; None for another value. Most hold nothing but JSON."""
+    kind = type(value)
+    if kind is dict:
+        return value if not why_not_json(value) else [_DICT, _plain_items(value)]
+    if kind is MappingProxyType:
+        return [_MAPPING, _plain_items(value)]
+    if kind is list:
+        return [_PLAIN_LIST, value] if not why_not_json(value) else [_LIST, *map(to_plain, value)]
+    if kind is tuple:
+        return [_TUPLE, *map(to_plain, value)]
+    if kind is frozenset:
+        return [_SET, *map(to_plain, sorted(value, key=repr))]
+    return [_BYTES, value.decode("latin-1")] if kind is bytes else None
+
+
+def _plain_items(values: Any) -> dict[str, Any]:
+    return {key: to_plain(item) for key, item in values.items()}
 
 
 def from_plain(value: Any) -> Any:
     """The value again."""
-    if type(value) is not tuple:
+    if type(value) is not list:
         return value
     kind = value[0]
     if kind == _ORIGIN:
         return _origin_from(value)
-    if kind == _MAPPING:
-        return MappingProxyType({key: from_plain(item) for key, item in value[1].items()})
-    items = _items_from(value[1:])
-    if kind == _TUPLE:
-        return tuple(items)
-    if kind == _LIMITS:
-        return BUILT_IN_LIMITS
-    if kind == _NOTHING_KEPT:
-        return NO_FIXTURE
-    cls = _CLASSES.get(kind) or _class(kind)
+    if kind in _OF_CONTAINERS:
+        return _OF_CONTAINERS[kind](value)
+    cls = _LOADED.get(kind) or _class(kind)
+    items = _items_from(value)
     if issubclass(cls, tuple):
         return cls(*items)
     return cls(**dict(zip(cls.__dataclass_fields__, items, strict=True)))
 
 
-def _items_from(items: tuple[Any, ...]) -> list[Any]:
-    return [from_plain(item) if type(item) is tuple else item for item in items]
+def _items_from(value: list[Any]) -> list[Any]:
+    return [from_plain(item) if type(item) is list else item for item in value[1:]]
 
 
-_CLASSES: dict[str, Any] = {}
+def _dict_from(value: list[Any]) -> dict[str, Any]:
+    return {key: from_plain(item) for key, item in value[1].items()}
 
 
-def _class(name: str) -> Any:
-    module, _, path = name.partition(":")
+_OF_CONTAINERS: Final[dict[str, Callable[[list[Any]], Any]]] = {
+    _TUPLE: lambda value: tuple(_items_from(value)),
+    _LIST: _items_from,
+    _PLAIN_LIST: lambda value: value[1],
+    _DICT: _dict_from,
+    _MAPPING: lambda value: MappingProxyType(_dict_from(value)),
+    _SET: lambda value: frozenset(_items_from(value)),
+    _BYTES: lambda value: value[1].encode("latin-1"),
+    _LIMITS: lambda _value: BUILT_IN_LIMITS,
+    _NOTHING_KEPT: lambda _value: NO_FIXTURE,
+}
+
+
+_LOADED: dict[str, Any] = {}
+
+
+def _class(tag: str) -> Any:
+    """The class with a tag.
+
+    Raises:
+        KeyError: There is none.
+    """
+    module = CLASSES[tag]
     if module not in sys.modules:
         import_module(module)
-    found = _CLASSES[name] = getattr(sys.modules[module], path)
+    found = _LOADED[tag] = getattr(sys.modules[module], tag)
     return found
-
-
-def _name_of(cls: type) -> str:
-    return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def _plain_origin(origin: Origin) -> Any:
@@ -100,14 +164,15 @@ def _plain_origin(origin: Origin) -> Any:
     if origin.stale:
         raise Unkept(f"{origin.source} is not what is in force: {origin.stale}")
     text = plain_text(document_behind(origin), origin.files, "")
-    values = (to_plain(getattr(origin, name)) for name in _OF_ORIGIN)
-    return _ORIGIN, tuple(values), text, plain_files(origin.files)
+    values = [to_plain(getattr(origin, name)) for name in _OF_ORIGIN]
+    return [_ORIGIN, values, to_plain(text), to_plain(plain_files(origin.files))]
 
 
-def _origin_from(value: Any) -> Origin:
+def _origin_from(value: list[Any]) -> Origin:
     _kind, values, text, files = value
-    known = dict(zip(_OF_ORIGIN, _items_from(values), strict=True))
-    return Origin(**known, files=None if files is None else _Beside(files), locate=_Places(text))
+    known = dict(zip(_OF_ORIGIN, map(from_plain, values), strict=True))
+    beside = None if files is None else _Beside(from_plain(files))
+    return Origin(**known, files=beside, locate=_Places(from_plain(text)))
 
 
 class _Places:

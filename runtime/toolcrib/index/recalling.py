@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from toolcrib.index.cabinet import Cabinet
@@ -37,6 +37,10 @@ class Index:
         """Where that which is kept under a key lies, or would lie."""
         return self._cabinet.path(key)
 
+    def why_unused(self) -> str:
+        """Why nothing is kept or recalled, as the end of a sentence about a file; empty if indexes are used."""
+        return self._cabinet.why_unused()
+
     def recall(self, key: bytes) -> Recalled | None:
         """What was kept under a key, if nothing that it came from is different now."""
         try:
@@ -44,11 +48,11 @@ class Index:
             if body is None:
                 return None
             head, parts = head_of(body)
-            fresh = head.refreshed() if head.key == key else None
+            fresh = head.refreshed()
             if fresh is None:
                 return None
             recalled = Recalled(fresh, parts)
-        except (OSError, EOFError, ValueError, TypeError) as error:
+        except (OSError, LookupError, ValueError, TypeError) as error:
             _tell("an index was not read", error)
             return None
         if fresh.doubts < head.doubts:
@@ -62,6 +66,7 @@ class Index:
         targets: Mapping[str, str],
         profiles: Profiles,
         *,
+        built_in: Collection[str] = (),
         listings: Listings | None = None,
     ) -> None:
         """Keep a stock, if all of it can be told as plain data.
@@ -71,6 +76,7 @@ class Index:
             stock: What reading and linking came to, before any profile is applied.
             targets: Where the modes lie that judged it: mode -> `module:class`.
             profiles: What its project puts in force.
+            built_in: The modes that are toolcrib's own.
             listings: What a list shows; None where it has more to tell than tools.
         """
         from toolcrib.loading.recalling import Unkept  # noqa: PLC0415 -- a start from an index reads no documents
@@ -80,7 +86,8 @@ class Index:
             _tell("no index was written", "code was changed after it was imported")
             return
         try:
-            written = encode(key, around, stock, targets, profiles, listings=listings)
+            modes = {mode: mode in built_in for mode in targets}
+            written = encode(around, stock, modes, profiles, listings=listings)
         except (Unkept, ValueError) as error:
             _tell("no index was written", error)
             return

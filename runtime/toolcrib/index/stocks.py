@@ -6,12 +6,12 @@ needed to tell whether the index holds good, and where the parts are.
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from toolcrib.index.heads import LISTINGS, Head, Span, Uncollected
-from toolcrib.index.plain import from_plain, to_plain
+from toolcrib.index.json_text import read_json, with_lists, write_json
+from toolcrib.index.plain import CLASSES, from_plain, to_plain
 from toolcrib.index.surroundings import Surroundings
 from toolcrib.loading.settings import PROFILE_VARIABLE
 from toolcrib.model import NO_FIXTURE, Descriptor, Fixture
@@ -20,7 +20,7 @@ from toolcrib.registry import Registry
 from toolcrib.stock import Stock
 
 if TYPE_CHECKING:
-    from toolcrib.index.heads import Listings
+    from toolcrib.index.heads import Listings, Modes
     from toolcrib.loading.scenarios import Scenario
     from toolcrib.loading.settings import Settings
     from toolcrib.protocols import Kinds
@@ -48,10 +48,9 @@ class Profiles(NamedTuple):
 
 
 def encode(
-    key: bytes,
     around: Surroundings,
     stock: Stock,
-    targets: Mapping[str, str],
+    modes: Modes,
     profiles: Profiles,
     *,
     listings: Listings | None = None,
@@ -74,23 +73,23 @@ def encode(
 
     def put(value: Any) -> Span:
         nonlocal end
-        blobs.append(marshal.dumps(value))
+        blobs.append(write_json(value))
         end += len(blobs[-1])
         return end - len(blobs[-1]), end
 
     registry = stock.registry
-    first = {} if listings is None else {LISTINGS: put((listings, dict(targets)))}
+    first = {} if listings is None else {LISTINGS: put(with_lists([listings, modes]))}
     fixtures = _Fixtures(put)
-    tools = {name: put(fixtures.apart(tool)) for name, tool in registry.items()}
+    tools = {name: [*put(fixtures.apart(tool))] for name, tool in registry.items()}
     parts = first | {
         "tools": put(tools),
-        "cards": put([tuple(card) for card in registry.cards.values()]),
+        "cards": put([with_lists(card) for card in registry.cards.values()]),
         "packs": put([to_plain(pack) for pack in stock.packs]),
         "projects": put([to_plain(project) for project in stock.projects]),
-        "scenarios": put([tuple(plain_scenario(scenario)) for scenario in stock.scenarios]),
-        "rest": put((dict(targets), to_plain(profiles), _rest_of(stock))),
+        "scenarios": put([to_plain(tuple(plain_scenario(scenario))) for scenario in stock.scenarios]),
+        "rest": put([modes, to_plain(profiles), _rest_of(stock)]),
     }
-    return Head(key, around, stock.seen, parts).encoded(b"".join(blobs))
+    return Head(around, stock.seen, parts, CLASSES).encoded(b"".join(blobs))
 
 
 class _Fixtures:
@@ -100,14 +99,14 @@ class _Fixtures:
         self._put = put
         self._spans: dict[int, Span] = {}
 
-    def apart(self, tool: Descriptor) -> tuple[Any, Span | None]:
+    def apart(self, tool: Descriptor) -> list[Any]:
         """The tool without its fixture, and where that is; None where nothing is kept."""
         fixture = tool.fixture
         if fixture is NO_FIXTURE:
-            return to_plain(tool), None
+            return [to_plain(tool), None]
         if id(fixture) not in self._spans:
             self._spans[id(fixture)] = self._put(to_plain(fixture))
-        return to_plain(tool._replace(fixture=NO_FIXTURE)), self._spans[id(fixture)]
+        return [to_plain(tool._replace(fixture=NO_FIXTURE)), [*self._spans[id(fixture)]]]
 
 
 _OF_REST = (
@@ -136,17 +135,24 @@ class Recalled:
     """What was read of an index that holds good.
 
     Attributes:
-        targets: Where the modes lie: mode -> `module:class`.
+        modes: The modes that were installed.
         profiles: What the project puts in force.
     """
 
     def __init__(self, head: Head, parts: memoryview) -> None:
+        """Read what every start needs.
+
+        Raises:
+            LookupError, TypeError, ValueError: The index is of another form, or of classes that are not known here.
+        """
+        if not CLASSES.keys() >= {*head.tags}:
+            raise ValueError("there are values of unknown classes")
         self._head = head
         self._parts = parts
         self._tools: Mapping[str, Span] = self._part("tools")
         self._fixtures: dict[Span, Fixture] = {}
-        self.targets: Mapping[str, str]
-        self.targets, profiles, self._rest = self._part("rest")
+        self.modes: Modes
+        self.modes, profiles, self._rest = self._part("rest")
         self.profiles: Profiles = from_plain(profiles)
 
     def stock(self, kinds: Kinds) -> Stock:
@@ -170,12 +176,13 @@ class Recalled:
         return self._decoded(self._head.parts[name])
 
     def _decoded(self, span: Span) -> Any:
-        return marshal.loads(self._parts[span[0] : span[1]])  # noqa: S302 -- as above
+        start, end = span
+        return read_json(self._parts[start:end])
 
     def _tool(self, name: str) -> Descriptor:
         plain, kept = self._decoded(self._tools[name])
         tool: Descriptor = from_plain(plain)
-        return tool if kept is None else tool._replace(fixture=self._fixture(kept))
+        return tool if kept is None else tool._replace(fixture=self._fixture((kept[0], kept[1])))
 
     def _fixture(self, span: Span) -> Fixture:
         """What the stores of several tools begin with: one value, as it was."""
@@ -186,7 +193,7 @@ class Recalled:
     def _scenarios(self, kinds: Kinds) -> Iterable[Scenario]:
         from toolcrib.loading.recalling import ScenarioText, scenarios_from  # noqa: PLC0415 -- calls need none
 
-        texts = [ScenarioText(*values) for values in self._part("scenarios")]
+        texts = [ScenarioText(*from_plain(values)) for values in self._part("scenarios")]
         return scenarios_from(texts, self._tools, kinds)
 
 
@@ -201,7 +208,9 @@ class _Cards(Mapping[str, Card]):
     def __getitem__(self, name: str) -> Card:
         if self._cards is None:
             with Uncollected():
-                self._cards = {values[0]: Card._make(values) for values in self._part("cards")}
+                self._cards = {
+                    values[0]: Card._make(map(_with_tuples, values)) for values in self._part("cards")
+                }
         return self._cards[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -209,6 +218,10 @@ class _Cards(Mapping[str, Card]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+
+def _with_tuples(value: Any) -> Any:
+    return tuple(map(_with_tuples, value)) if type(value) is list else value
 
 
 class _Later(Sequence[T]):

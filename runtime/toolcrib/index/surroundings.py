@@ -16,7 +16,7 @@ from toolcrib.loading.trail import RACY, Seen, State, Trail, is_racy, state_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any, TypeAlias
+    from typing import TypeAlias
 
 _METADATA = (".dist-info", ".egg-info")
 _SITES = ("site-packages", "dist-packages")
@@ -29,7 +29,7 @@ Entry: TypeAlias = tuple[State, Distributions]
 
 
 class Surroundings:
-    """What else decides what documents mean. `marshal` writes `plain()`; `surroundings_from` reads it.
+    """What else decides what documents mean.
 
     Attributes:
         version: That of toolcrib.
@@ -45,7 +45,11 @@ class Surroundings:
         self.path = path
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Surroundings) and self.plain() == other.plain()
+        return isinstance(other, Surroundings) and (self.version, self.code, self.path) == (
+            other.version,
+            other.code,
+            other.path,
+        )
 
     __hash__ = None  # type: ignore[assignment]  # it holds what may change
 
@@ -68,16 +72,6 @@ class Surroundings:
                 return None
             path[folder] = entry
         return Surroundings(self.version, code, path)
-
-    def plain(self) -> tuple[object, ...]:
-        """What `marshal` writes."""
-        return self.version, tuple(self.code), self.path
-
-
-def surroundings_from(plain: tuple[str, tuple[Any, ...], dict[str, Entry]]) -> Surroundings:
-    """The surroundings that were written."""
-    version, code, path = plain
-    return Surroundings(version, Seen(*code), path)
 
 
 def look_around(targets: Iterable[str], imported: int = toolcrib._IMPORTED) -> Surroundings | None:  # noqa: SLF001

@@ -76,6 +76,10 @@ class Outside(Protocol):
         """A variable of the environment."""
         ...
 
+    def permits(self, source: str, path: str, name: str, /) -> bool:
+        """Whether a variable that is set may be looked up in a path of a document."""
+        ...
+
     def file(self, path: str, /) -> None:
         """A file of the operator's is about to be looked at."""
         ...
@@ -86,6 +90,9 @@ class _Unnoted:
 
     def variable(self, name: str, /) -> str | None:
         return os.environ.get(name)
+
+    def permits(self, _source: str, _path: str, _name: str, /) -> bool:
+        return True
 
     def file(self, _path: str, /) -> None:
         pass

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from toolcrib.errors import ExpressionError, Problem, did_you_mean
+from toolcrib.errors import ExpressionError, Problem, Severity, did_you_mean
 from toolcrib.loading.files import outside_of, read_anywhere
 from toolcrib.loading.marks import clipped
 from toolcrib.loading.row_files import READERS, ending, written_in
@@ -188,7 +188,7 @@ class _Said:
         return self._bare._replace(rows=rows, digest=_digest(self._bare, content))
 
     def _from_file(self, schema: Schema | None, problems: list[Problem]) -> Collection:
-        path = _looked_up(self._said["file"], self._file_at, self._bare.origin.files, problems)
+        path = _looked_up(self._said["file"], self._file_at, self._bare.origin, problems)
         if path is None:
             return self._bare
         collection = self._bare._replace(file=path.text, anywhere=path.anywhere)
@@ -210,7 +210,7 @@ def _has_error(problems: Sequence[Problem]) -> bool:
     return any(problem.severity == "error" for problem in problems)
 
 
-def _looked_up(text: str, pointer: str, files: Files | None, problems: list[Problem]) -> _Path | None:
+def _looked_up(text: str, pointer: str, origin: Origin, problems: list[Problem]) -> _Path | None:
     """A path with its variables looked up; None, with problems, where that can't be."""
     try:
         pieces = pieces_of(text)
@@ -218,12 +218,19 @@ def _looked_up(text: str, pointer: str, files: Files | None, problems: list[Prob
         problems.append(error.problem(pointer))
         return None
     parts, anywhere, before = [], False, len(problems)
+    files = origin.files
     outside = outside_of(files)
     for piece in pieces:
         if isinstance(piece, str):
             parts.append(plain(piece))
             continue
         value = outside.variable(piece.name) if piece.source == "env" else None
+        if value and not outside.permits(origin.source, text, piece.name):
+            value = None
+            problems.append(_withheld(piece, pointer))
+            if piece.default is None:
+                return None
+            before = len(problems)
         anywhere = anywhere or bool(value)
         if not value and (piece.default is None or piece.source != "env"):
             problems.append(_not_there(piece, pointer))
@@ -239,6 +246,17 @@ def _pass_over(pieces: Sequence[str | Variable], files: Files | None) -> None:
     texts = [plain(piece) if isinstance(piece, str) else piece.default for piece in pieces]
     if pass_over is not None and None not in texts:
         pass_over("".join(text for text in texts if text is not None))
+
+
+def _withheld(variable: Variable, pointer: str) -> Problem:
+    """A variable that leads to files, of which nobody has said that this document may read them."""
+    instead = "the rows are not read" if variable.default is None else "the default is read instead"
+    message = f"`{variable.text}` is set, and not looked up for a workspace that is not trusted; {instead}"
+    severity: Severity = "error" if variable.default is None else "warning"
+    hint = "look at what it asks for with `toolcrib trust --dry-run`, then agree with `toolcrib trust`"
+    return Problem(
+        code="untrusted_workspace", message=message, pointer=pointer, hint=hint, severity=severity
+    )
 
 
 def _not_there(variable: Variable, pointer: str) -> Problem:

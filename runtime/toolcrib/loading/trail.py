@@ -46,6 +46,12 @@ what it leads to. Empty for what is absent or can't be reached."""
 Names: TypeAlias = tuple[str, ...] | None
 """The names in a folder that matter, sorted, those of folders with `/` at the end, those of links to folders with `LINKED`; None without a folder."""
 
+DataPath: TypeAlias = "tuple[str, str, str]"
+"""A path of a file of rows that names a variable: the document, the path as it is written, the variable."""
+
+Permits: TypeAlias = "Callable[[str, str, str], bool]"
+"""Whether a variable may be looked up for such a path."""
+
 _READ = (*SUFFIXES, ARCHIVE)
 
 _NOT_BLOCKING = getattr(os, "O_NONBLOCK", 0)
@@ -141,15 +147,24 @@ class Seen:
 
 
 class Trail:
-    """Notes what is looked at. Of what is noted twice the first time counts."""
+    """Notes what is looked at. Of what is noted twice the first time counts.
 
-    def __init__(self, now: Callable[[], int] = time.time_ns) -> None:
+    Attributes:
+        data: Paths of files of rows that name a variable which is set, in the order of reading.
+        withheld: Those of them whose variables may not be looked up.
+    """
+
+    def __init__(self, now: Callable[[], int] = time.time_ns, *, permits: Permits | None = None) -> None:
         """Begin.
 
         Args:
             now: Nanoseconds since 1970.
+            permits: Whether a variable may be looked up in a path of a document; all may unless given.
         """
         self._now = now
+        self._permits = permits
+        self.data: dict[DataPath, None] = {}
+        self.withheld: dict[DataPath, None] = {}
         self._files: dict[str, State] = {}
         self._contents: dict[str, bytes] = {}
         self._folders: dict[str, tuple[State, Names]] = {}
@@ -158,6 +173,20 @@ class Trail:
     def variable(self, name: str) -> str | None:
         """Look up a variable of the environment; None where it is not set."""
         return self._variables.setdefault(name, os.environ.get(name))
+
+    def permits(self, source: str, path: str, name: str) -> bool:
+        """Whether a variable that is set may be looked up in a path.
+
+        Args:
+            source: The document that has the path.
+            path: The path, as it is written.
+            name: The variable.
+        """
+        self.data[source, path, name] = None
+        if self._permits is None or self._permits(source, path, name):
+            return True
+        self.withheld[source, path, name] = None
+        return False
 
     def file(self, path: str | os.PathLike[str]) -> None:
         """A file is about to be read, or to be looked for; it may be absent."""

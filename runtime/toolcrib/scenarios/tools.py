@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from toolcrib.in_force import with_modes
+from toolcrib.loading.linking import tools_of
 from toolcrib.loading.scenarios import Scenario, furnished, mocked
 from toolcrib.loading.sights import inheriting
 from toolcrib.model import NO_FIXTURE
 from toolcrib.registry import Registry
+from toolcrib.workspaces import subject_of_tool, subjects_of_scenario
+
+if TYPE_CHECKING:
+    from toolcrib.engine import Runtime
+    from toolcrib.trust.check import Subject
 
 
 def registry_for(registry: Registry, scenario: Scenario) -> Registry:
@@ -29,6 +37,20 @@ def registry_for(registry: Registry, scenario: Scenario) -> Registry:
         return moded.with_tools(mocked(moded[name], run) for name in run.mocks)
 
     return registry.derived_once((told.modes, told.mocks, told.fixture, told.faults, told.origin), derive)
+
+
+def needed_by(runtime: Runtime, scenario: Scenario) -> Iterator[Subject]:
+    """What a run of a scenario needs outside of this process: tools that it may call, and the models of its agent.
+
+    An agent may call any tool that there is.
+    """
+    registry = registry_for(runtime.registry, scenario)
+    names = registry if scenario.agent is not None else tools_of(scenario)
+    for name in names:
+        tool = registry.get(name)
+        if tool is not None and tool.mode is not None and not runtime.executors.is_contained(tool.mode):
+            yield subject_of_tool(tool, runtime.executors, tool.mode)
+    yield from subjects_of_scenario(scenario)
 
 
 def _settled(scenario: Scenario) -> Scenario:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
 from toolcrib.secrets import HIDDEN, SeenSecrets
 from toolcrib.vault.escapes import without_escapes
-from toolcrib.vault.spelling import Spelling
+from toolcrib.vault.spelling import Spelling, squeezed
 
 _ESCAPES: Final = re.compile(r"[%\\\\&\0]")
 
@@ -19,6 +19,11 @@ _ROW_OF_ESCAPES: Final = re.compile(rb"(?:[%&\\][#ux]?[0-9a-zA-Z]{2,8};?){3}")
 """What bytes that are no text have by chance less often than one escape alone."""
 
 _CONTROL: Final = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")
+
+_NUMBERED: Final = re.compile(rb"\\[ux]")
+_FULL_WIDTH: Final = re.compile(rb"\xef(?:\xbc[\x90-\x99\xa1-\xba]|\xbd[\x81-\x9a])")
+_MATHEMATICAL: Final = re.compile(rb"\xf0\x9d[\x90-\x9f]")
+"""Letters and digits that are folded to those of ASCII, a whole alphabet of them."""
 
 _PASSING: Final = 128
 """How many secrets are remembered of the kind that is made anew."""
@@ -81,11 +86,11 @@ class Masks(SeenSecrets):
     def knows(self, raw: bytes) -> bool:
         r"""Whether a secret may stand in these bytes of a text in UTF-8: quick, as most often there is none.
 
-        An escape with a number (`%41`, `&#65;`, `\u0041`, `\x41`) may be a part of one, and so may NUL, which texts in
-        UTF-16 are full of; then the answer is yes.
+        An escape with a number (`%41`, `&#65;`, `\u0041`, `\x41`) may be a part of one, and so may a full-width letter,
+        and NUL, which texts in UTF-16 are full of; then the answer is yes.
         """
         known = self._known()
-        return bool(known) and (_is_escaped(raw) or _has_needle(raw, known))
+        return bool(known) and (_is_escaped(raw) or bool(_near(raw, known)))
 
     def is_in(self, raw: bytes) -> bool:
         """Whether a secret stands in these bytes, which may be of any kind: a text, an image, an archive."""
@@ -93,8 +98,10 @@ class Masks(SeenSecrets):
         if not known:
             return False
         bare = raw.translate(None, b"\0")
+        if not bare.isascii() and self._is_in_utf8(bare):
+            return True
         escaped = _is_escaped(bare) if _CONTROL.search(bare) is None else _ROW_OF_ESCAPES.search(bare)
-        if not escaped and not _has_needle(bare, known):
+        if not escaped and not _near(bare, known):
             return False
         text = bare.decode("latin-1")
         return self.hide_in_text(text) != text
@@ -103,15 +110,21 @@ class Masks(SeenSecrets):
         """The text with `***` in place of every secret."""
         if self._sees(text):
             return HIDDEN
-        known = self._known()
-        spans = [span for each in known for writing in each.writings for span in writing.spans_in(text)]
-        if known and _ESCAPES.search(text) is not None:
-            plain = without_escapes(text)
-            found = (
-                span for each in known for writing in each.plain for span in writing.spans_in(plain.text)
-            )
-            spans += [plain.before(*span) for span in found]
+        known = [each for each in self._known() if each.shortest <= len(text)]
+        if not known:
+            return text
+        raw = text.encode("utf-8", "surrogatepass")
+        near = known if _is_escaped(raw) else _near(raw, known)
+        spans = _spans(text, near) if near else []
         return _without(text, spans) if spans else text
+
+    def _is_in_utf8(self, raw: bytes) -> bool:
+        """The same of bytes beyond ASCII; those that are no UTF-8 hold none."""
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError:
+            return False
+        return self.hide_in_text(text) != text
 
     def _known(self) -> Collection[Spelling]:
         """The spelling of each secret."""
@@ -134,20 +147,44 @@ class Masks(SeenSecrets):
 
 
 def _is_escaped(raw: bytes) -> bool:
-    """Whether a text has escapes with numbers. One character is found much faster than several."""
+    """Whether a quick look misses some characters: there are escapes with numbers, or letters of full width.
+
+    One character is found much faster than several.
+    """
     if b"\0" in raw:
         return True
-    if b"\\" in raw and (b"\\u" in raw or b"\\x" in raw):
+    if b"\\" in raw and _NUMBERED.search(raw) is not None:
         return True
-    return (b"&" in raw and b"&#" in raw) or (b"%" in raw and _PERCENT.search(raw) is not None)
+    if (b"&" in raw and b"&#" in raw) or (b"%" in raw and _PERCENT.search(raw) is not None):
+        return True
+    if raw.isascii():
+        return False
+    wide = b"\xef" in raw and _FULL_WIDTH.search(raw) is not None
+    return wide or (b"\xf0" in raw and _MATHEMATICAL.search(raw) is not None)
 
 
-def _has_needle(raw: bytes, known: Collection[Spelling]) -> bool:
-    for spelling in known:
-        for needle in spelling.needles:
-            if needle in raw:
-                return True
-    return False
+def _near(raw: bytes, known: Iterable[Spelling]) -> list[Spelling]:
+    """The secrets that may stand in a text that is not escaped."""
+    contains = squeezed(raw).__contains__
+    if b"%" in raw or b"&" in raw or b"\\" in raw or b"~" in raw:
+        return [each for each in known if any(map(contains, each.runs))]
+    return [each for each in known if any(map(contains, each.needles))]
+
+
+def _spans(text: str, near: Collection[Spelling]) -> list[tuple[int, int]]:
+    """Where secrets stand: as they are written, behind escapes, and where neither case nor spacing counts."""
+    from toolcrib.vault.folds import Folded  # noqa: PLC0415 -- most texts hold nothing that is near a secret
+
+    folded = Folded(text)
+    spans = [span for each in near for writing in each.writings for span in writing.spans_in(text)]
+    spans += [span for each in near for writing in each.folded for span in writing.spans_before(folded)]
+    if _ESCAPES.search(text) is None:
+        return spans
+    plain = without_escapes(text)
+    folded = Folded(plain.text)
+    behind = [span for each in near for writing in each.plain for span in writing.spans_in(plain.text)]
+    behind += [span for each in near for writing in each.folded for span in writing.spans_before(folded)]
+    return [*spans, *(plain.before(*span) for span in behind)]
 
 
 def _without(text: str, spans: list[tuple[int, int]]) -> str:

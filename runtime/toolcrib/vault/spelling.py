@@ -4,19 +4,47 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from toolcrib.vault.escapes import ENTITIES, without_escapes
+
+if TYPE_CHECKING:
+    from toolcrib.vault.folds import Folded
 
 _TELLING: Final = 4
 """Characters from which on a secret is looked for within texts, as in `SeenSecrets`."""
 
+_TELLING_FOLDED: Final = 8
+"""The same where neither case nor spacing counts: shorter words stand in ordinary prose, as `abcd` in `a b, cd`."""
+
 _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 
-_PLAIN: Final = re.compile("[A-Za-z0-9]*")
+_PLAIN: Final = re.compile(b"[A-Za-z0-9]*")
 """Characters that every encoding of texts leaves as they are."""
+
+_LINE_ENDS: Final = re.compile(rb"\\[nrt]")
+"""Line breaks and tabs as JSON writes them. They may stand within a secret that is wrapped."""
+
+_OF_LINE_ENDS: Final = (b"n", b"r", b"t")
+
+_LETTERS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+_OTHERS: Final = bytes(code for code in range(256) if code not in _LETTERS)
+_LOWER: Final = bytes(range(256)).lower()
+
+
+def squeezed(raw: bytes) -> bytes:
+    """The ASCII letters and digits of a text in UTF-8, in lower case: where a quick look is taken.
+
+    However a secret is spaced, its own follow each other there.
+    """
+    return _without_line_ends(raw).translate(_LOWER, _OTHERS)
+
+
+def _without_line_ends(raw: bytes) -> bytes:
+    return _LINE_ENDS.sub(b"", raw) if b"\\" in raw else raw
 
 
 class Writing(NamedTuple):
@@ -34,12 +62,24 @@ class Writing(NamedTuple):
 
     def spans_in(self, text: str) -> Iterator[tuple[int, int]]:
         """Where it stands: (start, end)."""
+        for start, end in self._found(text):
+            yield self._widened(text, start, end)
+
+    def spans_before(self, folded: Folded) -> Iterator[tuple[int, int]]:
+        """Where it stands in the text that was folded: (start, end)."""
+        for start, end in self._found(folded.text):
+            yield self._widened(folded.whole, *folded.before(start, end))
+
+    def _found(self, text: str) -> Iterator[tuple[int, int]]:
         start = text.find(self.text)
         while start >= 0:
             end = start + len(self.text)
-            first = start - (self.before and start > 0 and text[start - 1] in _BASE64)
-            yield first, end + (self.after and text[end : end + 1] in _BASE64)
+            yield start, end
             start = text.find(self.text, end)
+
+    def _widened(self, text: str, start: int, end: int) -> tuple[int, int]:
+        first = start - (self.before and start > 0 and text[start - 1] in _BASE64)
+        return first, end + (self.after and text[end : end + 1] in _BASE64)
 
 
 class Spelling:
@@ -65,12 +105,46 @@ class Spelling:
         return tuple(writing for writing in dict.fromkeys(changed) if len(writing.text) >= _TELLING)
 
     @cached_property
+    def folded(self) -> tuple[Writing, ...]:
+        """What to look for in a text that is folded: the secret itself, in base64, in hexadecimal."""
+        from toolcrib.vault.folds import fold  # noqa: PLC0415 -- most texts are never folded
+
+        if not self.writings:
+            return ()
+        whole = map(Writing, (self._secret, *_base64(self._secret), *self._hexadecimal))
+        changed = [each._replace(text=fold(each.text)) for each in (*whole, *_within_base64(self._secret))]
+        return tuple(each for each in dict.fromkeys(changed) if len(each.text) >= _TELLING_FOLDED)
+
+    @cached_property
+    def shortest(self) -> int:
+        """Characters that a text which holds the secret has at least; of a short secret none is long enough."""
+        return min(map(len, self.needles)) if self.writings else sys.maxsize
+
+    @cached_property
     def needles(self) -> tuple[bytes, ...]:
-        """What a body that holds the secret has somewhere, escapes with numbers aside: letters and digits."""
-        texts = [self._secret]
-        if self.writings:
-            texts += [self._secret.lower(), *(writing.text for writing in _within_base64(self._secret))]
-        return tuple({max(_PLAIN.findall(text), key=len).encode(): None for text in texts})
+        """What a text without escapes that holds the secret has somewhere, once it is squeezed."""
+        return (squeezed(self._secret.encode()), *self._encoded)
+
+    @cached_property
+    def runs(self) -> tuple[bytes, ...]:
+        """The same of a text that has escapes: `%2F` puts a digit and a letter between those of the secret."""
+        longest = max(_PLAIN.findall(_without_line_ends(self._secret.encode())), key=len).lower()
+        # Behind a backslash, an n at the beginning was taken for a part of a line break.
+        return tuple(each[1:] if each[:1] in _OF_LINE_ENDS else each for each in (longest, *self._encoded))
+
+    @cached_property
+    def _encoded(self) -> tuple[bytes, ...]:
+        """What is left of its encodings when they are squeezed."""
+        if not self.writings:
+            return ()
+        texts = [*(each.text for each in _within_base64(self._secret)), *self._hexadecimal]
+        return tuple(dict.fromkeys(squeezed(text.encode()) for text in texts))
+
+    @cached_property
+    def _hexadecimal(self) -> tuple[str, str]:
+        """Its bytes as digits, and as a program would list them; where these are apart, folding joins them."""
+        raw = self._secret.encode()
+        return raw.hex(), "0x" + raw.hex(" ").replace(" ", "0x")
 
 
 def _as_it_is(secret: str) -> Iterator[str]:
@@ -78,6 +152,7 @@ def _as_it_is(secret: str) -> Iterator[str]:
     from urllib.parse import quote, quote_plus  # noqa: PLC0415 -- a run without secrets needs none of it
 
     yield secret
+    yield secret.replace("~", "~0").replace("/", "~1")  # in a JSON Pointer
     for safe in ("", "/"):
         for quoted in (quote(secret, safe=safe), quote_plus(secret, safe=safe)):
             yield quoted

@@ -33,6 +33,7 @@ class ClientExecutor:
 
     keeps_nothing = True
     reaches_out = True
+    contained = True  # what happens outside, the caller does
 
     @property
     def block_schema(self) -> Schema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,8 @@ from toolcrib.executors.live.reading import compile_reading
 from toolcrib.executors.live.request import compile_request
 from toolcrib.http import Client, Sender, open_sender
 from toolcrib.model import JSON, NOTHING, Descriptor, Schema
+from toolcrib.trust.check import Workspace
+from toolcrib.trust.needs import Need, needs_of_http
 from toolcrib.vault import MissingSecret, Vault, variables_of
 from toolcrib.world import World
 
@@ -90,6 +92,12 @@ class LiveExecutor:
     def annotations(self, block: Mapping[str, JSON]) -> Mapping[str, bool]:
         """What the method says of a tool (RFC 9110 section 9.2)."""
         return _ANNOTATIONS.get(str(block.get("method", "GET")), NOTHING)
+
+    def needs(self, descriptor: Descriptor, workspace: Workspace) -> Iterable[Need]:
+        """The hosts that a tool reaches, and what is looked up for them."""
+        block: Any = descriptor.bindings["live"]
+        user, place = f"tool {descriptor.name}", descriptor.origin.place("/live")
+        return needs_of_http(block, user=user, place=place, root=workspace.folder)
 
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:
         """Expressions, variables, paths and schemes compile and fit each other. Nothing is looked up."""

@@ -6,7 +6,7 @@ Nothing here imports the SDK: it is the extra `mcp`, and slow to import. It is n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from toolcrib.auth import Tokens
     from toolcrib.executors.mcp.bound import BoundMcp
     from toolcrib.executors.mcp.connections import Connections
+    from toolcrib.trust.check import Workspace
+    from toolcrib.trust.needs import Need
     from toolcrib.world import World
 
 __all__ = ["McpExecutor"]
@@ -67,6 +69,14 @@ class McpExecutor:
             return None
         return Remote(server, tool, fixed_names(block))
 
+    def needs(self, descriptor: Descriptor, _workspace: Workspace) -> Iterable[Need]:
+        """The server, whose own needs are asked for when it is started or reached."""
+        from toolcrib.trust.needs import need  # noqa: PLC0415 -- as above
+
+        block: Any = descriptor.bindings["mcp"]
+        place = descriptor.origin.place("/mcp")
+        yield need("mode", "mcp", to=f"server {block['server']}", user=f"tool {descriptor.name}", place=place)
+
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:
         """Expressions compile, and read arguments that there are. Whether there is such a server is the project's."""
         from toolcrib.executors.mcp.arguments import compile_overlay  # noqa: PLC0415 -- as above
@@ -81,6 +91,7 @@ class McpExecutor:
         Raises:
             DocumentError: There is an error in the block, which `check` would have told.
             NotReady: There is no such server, or what it needs is not there: the extra, a secret, a hook.
+            Untrusted: Nobody has agreed to what it needs.
         """
         from toolcrib.executors.mcp.arguments import compile_overlay  # noqa: PLC0415 -- as above
         from toolcrib.executors.mcp.bound import BoundMcp  # noqa: PLC0415 -- as above
@@ -94,6 +105,7 @@ class McpExecutor:
         server = self._server(block["server"], connections, descriptor.origin.place("/mcp/server"))
         from toolcrib.executors.mcp.starting import check_ready  # noqa: PLC0415 -- as above
 
+        connections.world.trust.check_server(server)
         check_ready(server, connections.world.vault)
         return BoundMcp(descriptor, server, block.get("tool", descriptor.name), overlay, connections)
 

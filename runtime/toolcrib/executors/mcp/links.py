@@ -124,11 +124,13 @@ def open_link(server: Server, world: World, tokens: Tokens | None = None) -> Lin
         tokens: Shared by links over HTTP, so that the same credentials get one token.
 
     Raises:
+        Untrusted: Nobody has agreed to what it takes to start or reach the server.
         MissingSecret: Something that `${...}` names is not there; `pointer` tells where, e.g. `/env/TOKEN`.
         MissingHook: A hook of `auth` is not there.
         DocumentError: There is an error in `auth`, which was told when it was read.
         StartFailed: What is looked up makes no address, or can't be sent.
     """
+    world.trust.check_server(server)
     link = _link(server, world, tokens)
     _keep_quiet()  # once the modules are there that log
     return link

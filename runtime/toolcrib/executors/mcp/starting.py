@@ -15,6 +15,7 @@ from toolcrib.executors.mcp.links import Link, StartFailed
 from toolcrib.model import JSON, Outcome
 from toolcrib.pointers import keys_of
 from toolcrib.servers import Server, Verdict
+from toolcrib.trust.check import Untrusted
 from toolcrib.vault import MissingSecret, Vault, variables_of
 
 MISSING_EXTRA = "pip install 'toolcrib[mcp]'"
@@ -55,6 +56,19 @@ def locked(server: Server, verdict: Verdict) -> Down | None:
     )
 
 
+def untrusted(error: Untrusted) -> Down:
+    """The error of a server whose start nobody has agreed to."""
+    details: dict[str, JSON] = {"workspace": error.request.workspace.root, "hash": error.request.hash}
+    return Down(
+        error.message,
+        code=error.code,
+        hint=error.hint,
+        outcome=Outcome.DENIED,
+        details=details,
+        retryable=False,
+    )
+
+
 def down_of(server: Server, failure: Exception, link: Link | None) -> Down:
     """The error of a server that could not be started."""
     if _is_of_the_extra(failure):
@@ -65,6 +79,8 @@ def down_of(server: Server, failure: Exception, link: Link | None) -> Down:
     if refusal is not None:
         message = f"the server `{server.name}`: {refusal.message}"
         return Down(message, code=refusal.code, hint=refusal.hint, outcome=Outcome.DENIED, retryable=False)
+    if isinstance(failure, Untrusted):
+        return untrusted(failure)
     if isinstance(failure, NotReady | DocumentError):
         return Down(failure.message, code=failure.code, hint=failure.hint, retryable=False)
     if isinstance(failure, StartFailed):

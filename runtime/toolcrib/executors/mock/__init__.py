@@ -55,6 +55,7 @@ class MockExecutor:
     """
 
     keeps_nothing = True
+    contained = True
 
     def __init__(self) -> None:
         self.elsewhere: Callable[[Descriptor, str], BoundTool] | None = None

@@ -1,0 +1,162 @@
+"""`toolcrib trust`: agree to what a project or a pack starts, contacts and reads; see and take back what was agreed to."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from toolcrib.cli import exit_codes
+from toolcrib.cli.opening import open_listed, tell_refusals
+from toolcrib.cli.options import Reading, json_option, reading_options
+from toolcrib.cli.printing import json_text, plural, table
+from toolcrib.cli.trust_shown import can_ask, keep, request_lines, summary_of
+from toolcrib.engine import Runtime
+from toolcrib.text import escape_terminal
+from toolcrib.trust.check import Request
+from toolcrib.trust.decisions import DecisionStore, default_store
+
+
+class Grants(click.Group):
+    """A group whose first word may be a path: then it is trusted."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take what names no command for the words of `grant`."""
+        if not args or (args[0] not in self.commands and args[0] not in {"-h", "--help"}):
+            args = ["grant", *args]
+        return super().parse_args(ctx, args)
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The three ways to call it."""
+        formatter.write_usage(ctx.command_path, "[PATH] [--dry-run] [--yes] [--json]")
+        formatter.write_usage(ctx.command_path, "list [--json]")
+        formatter.write_usage(ctx.command_path, "revoke [PATH | --all]")
+
+
+@click.group("trust", cls=Grants)
+def command() -> None:
+    """Trust a project or a pack: let it start programs, contact hosts and read secrets.
+
+    Without PATH: the project that this folder lies in. Everything that would be agreed to is shown first: the exact
+    commands, the names of variables and files, the hosts. What changes later is asked for again. Decisions lie in a folder
+    of yours (TOOLCRIB_STATE_DIR), never in a repository.
+    """
+
+
+@command.command("grant", hidden=True)
+@click.argument("path", required=False, type=click.Path(exists=True))
+@click.option("--dry-run", is_flag=True, help="Show what would be agreed to, and agree to nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Agree without being asked.")
+@json_option
+@reading_options
+@click.pass_context
+def grant(
+    ctx: click.Context, *, path: str | None, dry_run: bool, yes: bool, as_json: bool, reading: Reading
+) -> None:
+    """Agree to what a project or a pack starts, contacts and reads."""
+    runtime = open_listed(reading, (path,) if path else (), remembers=False)
+    tell_refusals(runtime)
+    requests = _requests(runtime)
+    if not as_json:
+        for request in requests:
+            for line in request_lines(request):
+                click.echo(line)
+        for problem in runtime.trust.store.problems:
+            click.echo(escape_terminal(problem), err=True)
+    agreed = [] if dry_run else [each for each in requests if _agrees(ctx, each, runtime, yes=yes)]
+    for each in agreed:
+        keep(each, "toolcrib trust")
+    if as_json:
+        click.echo(json_text({"workspaces": [_json_of(runtime, each, each in agreed) for each in requests]}))
+    else:
+        for each in agreed:
+            click.echo(f"trusted: {escape_terminal(each.workspace.root)}")
+    refused = not dry_run and len(agreed) < len(requests)
+    ctx.exit(exit_codes.PROBLEMS if refused else exit_codes.OK)
+
+
+def _requests(runtime: Runtime) -> list[Request]:
+    """What there is to agree to: what was named in any case, of what lies elsewhere only what needs something."""
+    first, *others = runtime.trust.requests() or [None]
+    found = [each for each in others if each is not None and (each.needs or each.undeclared)]
+    return [*([first] if first is not None else []), *found]
+
+
+def _agrees(ctx: click.Context, request: Request, runtime: Runtime, *, yes: bool) -> bool:
+    if yes or (not request.needs and not request.undeclared) or runtime.trust.grants(request):
+        return True
+    if not can_ask():
+        click.echo("there is no terminal to ask at; `--yes` agrees to what `--dry-run` shows", err=True)
+        ctx.exit(exit_codes.USAGE)
+    return click.confirm(f"Trust {escape_terminal(request.workspace.root)}?", err=True)
+
+
+def _json_of(runtime: Runtime, request: Request, agreed: bool) -> dict[str, Any]:
+    before = request.before
+    return {
+        **request.as_json(),
+        "trusted": agreed or runtime.trust.grants(request),
+        "decision": None
+        if before is None
+        else {"when": before.when, "who": before.who, "how": before.how, "hash": before.hash},
+    }
+
+
+@command.command("list")
+@json_option
+def list_decisions(*, as_json: bool) -> None:
+    """List what was agreed to: where, when, by whom."""
+    store = default_store()
+    decisions = store.everything()
+    if as_json:
+        entries = [{**each.as_json(), "exists": os.path.lexists(each.root)} for each in decisions]
+        click.echo(json_text({"folder": store.folder, "decisions": entries, "problems": store.problems}))
+        return
+    rows = [
+        (each.root, each.kind, summary_of(each.needs), each.when, each.who, each.how, _gone(each.root))
+        for each in decisions
+    ]
+    for line in table(rows):
+        click.echo(line)
+    for problem in store.problems:
+        click.echo(escape_terminal(problem), err=True)
+    click.echo(plural(len(decisions), "decision") if decisions else "nothing is trusted")
+
+
+def _gone(root: str) -> str:
+    return "" if os.path.lexists(root) else "gone"
+
+
+@command.command("revoke")
+@click.argument("path", required=False, type=click.Path())
+@click.option("--all", "everything", is_flag=True, help="Take back every decision.")
+@click.pass_context
+def revoke(ctx: click.Context, *, path: str | None, everything: bool) -> None:
+    """Take back what was agreed to for a project or a pack; without PATH for this folder's project."""
+    if path and everything:
+        raise click.UsageError("`--all` takes back every decision; leave PATH out")
+    store = default_store()
+    count = sum(_removed(store, root) for root in _roots(store, path, everything=everything))
+    for problem in store.problems:
+        click.echo(escape_terminal(problem), err=True)
+    click.echo(f"{plural(count, 'decision')} taken back" if count else "there was nothing to take back")
+    ctx.exit(exit_codes.OK if count else exit_codes.NOTHING_SELECTED)
+
+
+def _roots(store: DecisionStore, path: str | None, *, everything: bool) -> list[str]:
+    from toolcrib.workspaces import workspace_at  # noqa: PLC0415 -- a list needs none of it
+
+    if everything:
+        return [*dict.fromkeys(each.root for each in store.everything())]
+    place = os.path.realpath(path or ".")
+    return [*dict.fromkeys([place, workspace_at(path or ".", os.path.abspath(".")).root])]
+
+
+def _removed(store: DecisionStore, root: str) -> int:
+    try:
+        return store.remove(root)
+    except OSError as error:
+        raise click.ClickException(
+            escape_terminal(f"a decision can't be taken back: {error}")
+        ) from error

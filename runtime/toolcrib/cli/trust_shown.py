@@ -1,0 +1,158 @@
+"""What somebody is asked to agree to, as text; and the question, at a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from toolcrib.cli.tables import columns_of, plural
+from toolcrib.lock.hidden import visible
+from toolcrib.text import escape_terminal
+from toolcrib.trust.check import Answer, Request, Untrusted
+
+if TYPE_CHECKING:
+    from toolcrib.trust.needs import Need
+
+_VERBS = {
+    "start": "start",
+    "contact": "contact",
+    "read": "read",
+    "import": "import",
+    "mode": "call",
+    "content": "use",
+}
+_LEAD = max(map(len, _VERBS.values()))
+
+USERS = 3
+"""Who asks for something: so many are named, the rest is counted."""
+
+
+def request_lines(request: Request, *, difference: bool = True) -> Iterator[str]:
+    """All that would be agreed to; beside what was agreed to before, what is new and what is gone."""
+    workspace = request.workspace
+    yield f"{click.style(visible(workspace.root), bold=True)} ({workspace.kind})"
+    if not request.needs and not request.undeclared:
+        yield "  starts, contacts and reads nothing: it answers from its mocks"
+    before = {each.digest for each in request.before.needs} if request.before and difference else None
+    for each in request.needs:
+        new = before is not None and each.digest not in before
+        yield from _lines(each, "+" if new else " ", "green" if new else "")
+    if before is not None:
+        for each in request.removed:
+            yield from _lines(each, "-", "red")
+    for each in request.undeclared:
+        yield from _lines(each, "!", "yellow")
+    if request.undeclared:
+        yield "  ! is not declared under `requires` in its pack.yaml, and stays refused"
+    if request.needs:
+        yield f"  hash     {request.hash}"
+
+
+def _lines(each: Need, sign: str, colour: str) -> Iterator[str]:
+    verb = _VERBS[each.kind]
+    to = f" for {each.to}" if each.kind == "read" and each.to else f" {each.to}" if each.to else ""
+    what = visible(f"{each.what}{to}")
+    asked = _asked_by(each)
+    gap = " " * max(2, 44 - columns_of(what))
+    line = f"{sign} {verb}{' ' * (_LEAD - len(verb))}  {what}{gap}{asked}".rstrip()
+    yield click.style(line, fg=colour) if colour else line
+    for detail in each.details:
+        text = f"{sign} {' ' * _LEAD}    {visible(detail)}"
+        yield click.style(text, fg=colour) if colour else text
+
+
+def _asked_by(each: Need) -> str:
+    named = ", ".join(map(visible, each.users[:USERS]))
+    more = f" and {len(each.users) - USERS} more" if len(each.users) > USERS else ""
+    place = f" ({escape_terminal(each.place)})" if each.place and len(each.users) == 1 else ""
+    return f"{named}{more}{place}" if each.kind != "content" else ""
+
+
+def ask_at_terminal(request: Request) -> Answer:
+    """Show everything, and ask. Only for a process with a terminal: see `can_ask`."""
+    changed = request.before is not None
+    lead = "What this project needs has changed" if changed else "This project is not trusted yet"
+    click.echo(f"{lead}. If you trust it, it may:", err=True)
+    for line in request_lines(request):
+        click.echo(line, err=True)
+    click.echo("Until then it answers from its mocks, and nothing else happens.", err=True)
+    said = click.prompt(
+        "Trust it? [y]es, [o]nce, [n]o",
+        default="n",
+        show_default=False,
+        type=click.Choice(["y", "o", "n", "yes", "once", "no"], case_sensitive=False),
+        show_choices=False,
+        err=True,
+    )
+    if said[0] == "n":
+        return "no"
+    if said[0] == "o":
+        return "once"
+    keep(request, "prompt")
+    return "always"
+
+
+def can_ask() -> bool:
+    """Whether there is somebody at a terminal."""
+    streams = (sys.stdin, sys.stderr)
+    return all(stream is not None and stream.isatty() for stream in streams)
+
+
+def keep(request: Request, how: str) -> None:
+    """Store a decision.
+
+    Raises:
+        click.ClickException: It can't be stored.
+    """
+    from toolcrib.clock import RealClock  # noqa: PLC0415 -- few commands decide
+    from toolcrib.trust.decisions import Decision, default_store  # noqa: PLC0415 -- as above
+
+    workspace = request.workspace
+    decision = Decision.of(
+        workspace.root, workspace.kind, request.needs, when=RealClock().now(), how=how
+    )
+    try:
+        default_store().add(decision)
+    except OSError as error:
+        raise click.ClickException(escape_terminal(f"the decision can't be kept: {error}")) from error
+
+
+def tell_untrusted(refused: Sequence[Request], problems: Sequence[str]) -> None:
+    """One message on stderr for each workspace of which something would have happened that nobody agreed to."""
+    for problem in problems:
+        click.echo(f"{click.style('warning', fg='yellow')}: {escape_terminal(problem)}", err=True)
+    for request in refused:
+        lead, root = click.style("denied", fg="red", bold=True), visible(request.workspace.root)
+        if request.undeclared and not request.needs:
+            said = f"{root} needs what its pack.yaml does not declare"
+        elif request.before is not None:
+            said = f"what {root} needs has changed since it was trusted"
+        else:
+            said = f"{root} is not trusted"
+        click.echo(f"{lead} ({Untrusted.code}): {said}, so only its mocks answer; it would", err=True)
+        for line in request_lines(request):
+            click.echo(f"  {line}", err=True)
+        click.echo(f"    hint: {hint_for(request)}", err=True)
+
+
+def hint_for(request: Request) -> str:
+    """How a workspace is trusted."""
+    return request.hint if request.needs else "declare it under `requires` in pack.yaml"
+
+
+def summary_of(needs: Sequence[Need]) -> str:
+    """How many needs there are of which kind: `2 programs, 1 host`."""
+    nouns = {
+        "start": "program",
+        "contact": "host",
+        "read": "secret",
+        "import": "import",
+        "mode": "mode",
+        "content": "pack",
+    }
+    counts = {kind: sum(each.kind == kind for each in needs) for kind in nouns}
+    told = [plural(count, nouns[kind]) for kind, count in counts.items() if count and kind != "content"]
+    return ", ".join(told) or "nothing but mocks"

@@ -1,0 +1,186 @@
+"""What was read, as trust sees it: which files belong together, and what everything in them needs."""
+
+# ruff: noqa: PTH100, PTH110, PTH113, PTH118, PTH120 -- paths of documents are texts
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from toolcrib.executors import Executors
+from toolcrib.loading.files import ARCHIVE, PACK_FILES
+from toolcrib.loading.finding import find_project
+from toolcrib.model import NOTHING, Descriptor, Origin
+from toolcrib.pointers import file_and_line
+from toolcrib.stock import Stock
+from toolcrib.trust.check import Contents, PackContent, Subject, Workspace, subject_of_data, subject_of_server
+from toolcrib.trust.needs import Need, needs_of_agent, needs_of_settings
+
+if TYPE_CHECKING:
+    from toolcrib.loading.scenarios import Scenario
+
+
+def contents_of(
+    stock: Stock,
+    executors: Executors,
+    paths: Sequence[str] = (),
+    own: Collection[str] = (),
+    *,
+    base: str,
+) -> Contents:
+    """What a stock holds, for `Trust`. What things need is worked out when somebody asks for it.
+
+    Args:
+        stock: What was read.
+        executors: The modes.
+        paths: The paths that were named; none for what was found from the working directory.
+        own: Names of servers that the program gave itself.
+        base: The working directory when it was read; empty where that is gone.
+    """
+    workspaces = tuple(_workspaces(stock, paths, base))
+    return Contents(
+        base=base,
+        workspaces=workspaces,
+        subjects=lambda: _subjects(stock, executors, own),
+        settings=tuple(_settings(stock)),
+        settings_file=stock.project_file,
+        packs=cache(partial(_pack_content, stock, base)),
+        servers={name: stock.project_file for name in (stock.project.servers if stock.project else ())},
+        own=own,
+    )
+
+
+def _workspaces(stock: Stock, paths: Sequence[str], base: str) -> Iterator[Workspace]:
+    found: list[Workspace] = []
+    if stock.project_file:
+        folder = os.path.dirname(stock.project_file) or "."
+        found.append(Workspace(_real(base, folder), "project", folder))
+    elif not paths:
+        found.append(Workspace(os.path.realpath(base), "folder", "."))
+    # What `--pack` names, and sources of a project that lie elsewhere.
+    for source in stock.sources:
+        if not any(each.holds(_real(base, source)) for each in found):
+            found.append(workspace_at(source, base))
+    for server in stock.servers.values():
+        file = file_and_line(server.place())[0]
+        if file and not any(each.holds(_real(base, file)) for each in found):
+            found.append(Workspace(_real(base, file), "servers", file))
+    yield from dict.fromkeys(found)
+
+
+def _real(base: str, path: str) -> str:
+    return os.path.realpath(os.path.join(base, path))
+
+
+def workspace_at(path: str, base: str) -> Workspace:
+    """The workspace of a path that somebody names: the project that it lies in, else the pack, else the path itself."""
+    real = _real(base, path)
+    folder = real if os.path.isdir(real) else os.path.dirname(real)
+    project = find_project(folder)
+    if project is not None:
+        root = os.path.dirname(project)
+        return Workspace(os.path.realpath(root), "project", path if real == root else root)
+    if real.lower().endswith(ARCHIVE):
+        return Workspace(real, "pack", path)
+    pack = next((each for each in _upwards(folder) if _is_pack(each)), None)
+    if pack is not None:
+        return Workspace(pack, "pack", path if pack == real else pack)
+    return Workspace(real, "folder", path)
+
+
+_LEVELS = 4
+"""Folders that are looked at for the pack that a path lies in, as loading does."""
+
+
+def _upwards(folder: str) -> Iterator[str]:
+    for _ in range(_LEVELS):
+        yield folder
+        folder = os.path.dirname(folder)
+
+
+def _is_pack(folder: str) -> bool:
+    return any(os.path.isfile(os.path.join(folder, name)) for name in PACK_FILES)
+
+
+# What needs something.
+
+
+def _subjects(stock: Stock, executors: Executors, own: Collection[str]) -> Iterator[Subject]:
+    projects = stock.project.servers if stock.project else NOTHING
+    for name, server in stock.servers.items():
+        if name not in own:
+            yield subject_of_server(server, stock.project_file if name in projects else "")
+    for tool in stock.registry.values():
+        yield subject_of_tool(tool, executors)
+    for scenario in stock.scenarios:
+        yield from subjects_of_scenario(scenario)
+    for source, path, name in stock.data:
+        yield subject_of_data(source, path, name)
+
+
+def subject_of_tool(tool: Descriptor, executors: Executors, mode: str | None = None) -> Subject:
+    """A tool as whoever calls it in a mode; in any of its modes, where none is named."""
+    modes = tool.bindings if mode is None else (mode,)
+
+    def needs(workspace: Workspace) -> Iterator[Need]:
+        for each in modes:
+            yield from executors.needs_of(each, tool, workspace)
+
+    settled = any(not executors.is_contained(each) for each in modes)
+    return Subject(f"tool {tool.name}", _files_of(tool.origin), needs, settings=settled)
+
+
+def subjects_of_scenario(scenario: Scenario) -> Iterator[Subject]:
+    """The models that a scenario names: the agent's and the judge's."""
+    agent = scenario.agent
+    if agent is None:
+        return
+    judge = dict(agent.judge)
+    own = {"provider": agent.provider, "base_url": agent.base_url, "api_key": agent.api_key}
+    for said, pointer in ((own, "/agent"), (judge, "/agent/judge")):
+        if said:
+            yield subject_of_agent(said, scenario.base or scenario.name, scenario.origin, pointer)
+
+
+def subject_of_agent(said: dict[str, object], name: str, origin: Origin, pointer: str) -> Subject:
+    """A model that a scenario names, with the service and the key that it says."""
+    user = f"scenario {name}"
+    return Subject(
+        user,
+        _files_of(origin),
+        lambda _workspace: needs_of_agent(said, user=user, place=origin.place(pointer)),
+        settings=said.get("provider") not in {"scripted", "direct"},
+    )
+
+
+def _files_of(origin: Origin) -> tuple[str, ...]:
+    """The files that wrote a document, and those that it was laid over."""
+    return tuple(dict.fromkeys((origin.source, *(file_and_line(place)[0] for place in origin.overrides))))
+
+
+def _settings(stock: Stock) -> Iterator[Need]:
+    """What the project and all its profiles let tools reach."""
+    project = stock.project
+    if project is None:
+        return
+    place = project.origin.place
+    yield from needs_of_settings(project.egress, project.origins, user="project", place=place())
+    for name, profile in project.profiles.items():
+        yield from needs_of_settings(profile.egress, profile.origins, user=f"profile {name}", place=place())
+
+
+def _pack_content(stock: Stock, base: str, root: str) -> PackContent:
+    def lies_within(origin: Origin) -> bool:
+        path = _real(base, origin.source)
+        return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
+
+    packs = [pack for pack in stock.packs if lies_within(pack.origin)]
+    origins = [tool.origin for tool in stock.registry.values()]
+    origins += [scenario.origin for scenario in stock.scenarios] + [pack.origin for pack in packs]
+    digests = tuple(sorted(origin.digest for origin in origins if lies_within(origin)))
+    if not packs:
+        return PackContent(os.path.basename(root), NOTHING, digests)
+    first = packs[0]
+    return PackContent(f"{first.name} {first.version}", first.requires, digests, first.origin.place())

@@ -42,6 +42,14 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _trusted() -> Iterator[None]:
+    """What tests write, they trust; those of trust itself take this away."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOOLCRIB_TRUST", "all")
+        yield
+
+
 @pytest.fixture(scope="session")
 def aimock() -> Iterator[Any]:
     """A server that speaks like OpenAI and Anthropic (`aimock.py`): one for all tests of a process."""

@@ -179,7 +179,7 @@ def _read(
         return found
 
     stock = read()
-    if any([trust.agrees_to_data(*data) for data in stock.withheld]):
+    if True in {trust.agrees_to_data(*data) for data in stock.withheld}:
         stock = read()  # with the rows that may be read after all
     if index is not None and not executors.broken and _is_whole(stock):
         profiles = profiles_of(stock)

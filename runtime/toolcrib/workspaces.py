@@ -1,7 +1,5 @@
 """What was read, as trust sees it: which files belong together, and what everything in them needs."""
 
-# ruff: noqa: PTH100, PTH110, PTH113, PTH118, PTH120 -- paths of documents are texts
-
 from __future__ import annotations
 
 import os
@@ -47,7 +45,7 @@ def contents_of(
         settings=tuple(_settings(stock)),
         settings_file=stock.project_file,
         packs=cache(partial(_pack_content, stock, base)),
-        servers={name: stock.project_file for name in (stock.project.servers if stock.project else ())},
+        servers=dict.fromkeys(stock.project.servers if stock.project else (), stock.project_file),
         own=own,
     )
 
@@ -137,9 +135,13 @@ def subjects_of_scenario(scenario: Scenario) -> Iterator[Subject]:
     agent = scenario.agent
     if agent is None:
         return
-    judge = dict(agent.judge)
-    own = {"provider": agent.provider, "base_url": agent.base_url, "api_key": agent.api_key}
-    for said, pointer in ((own, "/agent"), (judge, "/agent/judge")):
+    judge: dict[str, object] = dict(agent.judge)
+    own: dict[str, object] = {
+        "provider": agent.provider,
+        "base_url": agent.base_url,
+        "api_key": agent.api_key,
+    }
+    for said, pointer in ((own if not agent.chosen else {}, "/agent"), (judge, "/agent/judge")):
         if said:
             yield subject_of_agent(said, scenario.base or scenario.name, scenario.origin, pointer)
 

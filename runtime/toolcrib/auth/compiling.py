@@ -50,6 +50,7 @@ def compile_auth(
     vault: Vault | None,
     *,
     tokens: Tokens | None = None,
+    folder: str = "",
 ) -> Auth | None:
     """Compile the `auth` of a block.
 
@@ -61,6 +62,7 @@ def compile_auth(
         problems: Receives every fault.
         vault: Where secrets are looked up; None to check only.
         tokens: Shared by all that asks for tokens, so that the same credentials get one token; its own unless given.
+        folder: The trusted project whose modules may be hooks; empty for none.
 
     Returns:
         None where the block has no `auth`, or is only checked.
@@ -78,7 +80,7 @@ def compile_auth(
     spots = dict(_spots_of(block, pointer))
     for index, scheme in enumerate([auth] if alone else auth):
         fields = Fields(scheme, at if alone else f"{at}/{index}", problems, vault)
-        compiled = _compiled(fields, place, tokens or Tokens())
+        compiled = _compiled(fields, place, tokens or Tokens(), folder)
         _check_spot(fields, spots)
         if compiled is not None:
             schemes.append(compiled)
@@ -88,13 +90,15 @@ def compile_auth(
     return schemes[0] if len(schemes) == 1 else Several(schemes)
 
 
-def _compiled(fields: Fields, place: Callable[[str], str], tokens: Tokens) -> Fixed | OAuth | HookAuth | None:
+def _compiled(
+    fields: Fields, place: Callable[[str], str], tokens: Tokens, folder: str
+) -> Fixed | OAuth | HookAuth | None:
     kind = fields.choice("type")
     if kind == "apiKey":
         return api_key(fields)
     if kind == "http":
         return basic(fields) if fields.choice("scheme") == "basic" else bearer(fields)
-    return oauth2(fields, tokens) if kind == "oauth2" else python(fields, place)
+    return oauth2(fields, tokens) if kind == "oauth2" else python(fields, place, folder)
 
 
 def _check_spot(fields: Fields, spots: dict[Spot, str]) -> None:

@@ -47,7 +47,7 @@ class HookAuth:
 
     hosts: tuple[str, ...] = ()
 
-    def __init__(self, path: str, vault: Vault, place: str) -> None:
+    def __init__(self, path: str, vault: Vault, place: str, folder: str = "") -> None:
         """Import the function.
 
         Raises:
@@ -55,7 +55,7 @@ class HookAuth:
         """
         self._path = path
         self._vault = vault
-        self._hook: Hook = load_hook(path, place)
+        self._hook: Hook = load_hook(path, place, folder)
 
     async def apply(self, draft: Draft, clock: Clock, fetch: Fetch) -> None:  # noqa: ARG002 -- it asks nobody
         """Add what the function returns.
@@ -122,16 +122,17 @@ class HookAuth:
         return AuthFailed(f"the hook `{self._path}` failed at {place}: {kind}", details=details)
 
 
-def python(fields: Fields, place: Callable[[str], str]) -> HookAuth | None:
+def python(fields: Fields, place: Callable[[str], str], folder: str = "") -> HookAuth | None:
     """`{type: python, call: "package.module:function"}`; nothing is imported while it is only checked.
 
     Args:
         fields: Its keys.
         place: Pointer -> `file:line`.
+        folder: The trusted project whose modules may be hooks; empty for none.
 
     Raises:
         MissingHook: There is no such function.
     """
     if fields.vault is None:
         return None
-    return HookAuth(fields.choice("call"), fields.vault, place(f"{fields.pointer}/call"))
+    return HookAuth(fields.choice("call"), fields.vault, place(f"{fields.pointer}/call"), folder)

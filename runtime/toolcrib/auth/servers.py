@@ -122,7 +122,7 @@ def server_auth(
 
     problems: list[Problem] = []
     block = {"url": server.url, "headers": server.headers, "auth": server.auth}
-    auth = compile_auth(block, "", place, problems, vault, tokens=tokens)
+    auth = compile_auth(block, "", place, problems, vault, tokens=tokens, folder=server.root)
     if any(problem.severity == "error" for problem in problems):
         raise DocumentError(problems)
     return RequestAuth(auth, way, f"mcp:{server.name}") if auth is not None else None

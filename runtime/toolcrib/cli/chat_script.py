@@ -16,7 +16,7 @@ from toolcrib.model import JSON
 from toolcrib.provider.scripted import Scripted, lines_of
 from toolcrib.scenarios.expanding import runs_of
 from toolcrib.scenarios.fulfilling import Fulfilling
-from toolcrib.scenarios.tools import registry_for
+from toolcrib.scenarios.tools import tools_for
 from toolcrib.session import Session
 from toolcrib.tool_policy import ToolPolicy
 
@@ -60,9 +60,7 @@ def script_of(runtime: Runtime, named: str) -> Script:
         place=scenario.origin.place,
         named=lambda tool: short_name(namespace, tool),
     )
-    session = runtime.session(
-        id="chat", seed=scenario.seed, registry=registry_for(runtime.registry, scenario)
-    )
+    session = runtime.session(id="chat", seed=scenario.seed, registry=tools_for(runtime, scenario))
     client = Fulfilling(runtime, agent, told.copy)
     return Script(provider, session, _policy(runtime, scenario, agent), client, _lines(agent, told))
 

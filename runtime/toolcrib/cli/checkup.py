@@ -13,9 +13,9 @@ from typing import Any
 
 from toolcrib.cli.findings import Findings
 from toolcrib.cli.installation import installation, layers, modes, usable
+from toolcrib.cli.opening import policy_of
 from toolcrib.cli.options import Reading
 from toolcrib.cli.printing import plural
-from toolcrib.cli.opening import policy_of
 from toolcrib.cli.servers_asked import ask_servers
 from toolcrib.cli.trust_shown import ask_at_terminal, can_ask, summary_of
 from toolcrib.engine import Runtime
@@ -36,7 +36,7 @@ from toolcrib.registry import Registry
 from toolcrib.servers import Catalogue
 from toolcrib.starting import working_folder
 from toolcrib.stock import Stock
-from toolcrib.trust.check import VARIABLE, Trust
+from toolcrib.trust.check import VARIABLE, Trust, Untrusted
 from toolcrib.user_folders import CACHE_VARIABLE, STATE_VARIABLE
 from toolcrib.workspaces import contents_of
 
@@ -177,7 +177,8 @@ class Checkup:
                 name = request.workspace.root
                 asked = any(each.workspace == request.workspace for each in trust.refused)
                 tell = self.findings.error if asked else self.findings.warning
-                tell(f"{name} is not trusted, so its tools answer from their mocks alone", request.hint)
+                message = f"{name} is not trusted, so its tools answer from their mocks alone"
+                tell(message, request.hint, Untrusted.code)
             before = request.before
             workspaces.append(
                 {

@@ -21,6 +21,7 @@ from toolcrib.clock import format_duration
 from toolcrib.errors import Problem, Severity
 from toolcrib.model import Outcome
 from toolcrib.text import escape_terminal
+from toolcrib.trust.check import Untrusted
 
 MOST = 5
 """How many of a kind are listed; the rest is counted."""

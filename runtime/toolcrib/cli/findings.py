@@ -12,23 +12,25 @@ class Finding(NamedTuple):
         severity: `error` where something does not work, `warning` where it works otherwise than one may think.
         message: What is wrong.
         hint: The way out; empty where there is none.
+        code: Names the kind, for programs; empty where there is no name for it.
     """
 
     severity: Literal["error", "warning"]
     message: str
     hint: str = ""
+    code: str = ""
 
 
 class Findings(list[Finding]):
     """Everything that was found, in order of looking, each once."""
 
-    def error(self, message: str, hint: str = "") -> None:
+    def error(self, message: str, hint: str = "", code: str = "") -> None:
         """Something does not work."""
-        self._add(Finding("error", message, hint))
+        self._add(Finding("error", message, hint, code))
 
-    def warning(self, message: str, hint: str = "") -> None:
+    def warning(self, message: str, hint: str = "", code: str = "") -> None:
         """Something works otherwise than one may think."""
-        self._add(Finding("warning", message, hint))
+        self._add(Finding("warning", message, hint, code))
 
     def _add(self, finding: Finding) -> None:
         if finding not in self:

@@ -108,7 +108,7 @@ def import_mcp(
         catalogue = asyncio.run(_offered(runtime, server))
     except NotReady as error:
         click.echo(escape_terminal(str(error)), err=True)
-        ctx.exit(exit_codes.OF_OUTCOME[Outcome.UNAVAILABLE])
+        ctx.exit(exit_codes.OF_OUTCOME[Outcome.DENIED if error.denied else Outcome.UNAVAILABLE])
     chosen, remarks = _chosen(catalogue, only, skipped)
     imported = _write(_files(runtime, chosen, prefix, folder), remarks, folder, force=force)
     if as_json:

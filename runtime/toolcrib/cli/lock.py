@@ -198,4 +198,6 @@ def _say(lines: Iterable[str]) -> None:
 def _code(found: Found, *, update: bool, check: bool) -> int:
     if (found.differs and not update) or (check and found.new):
         return exit_codes.PROBLEMS
+    if any(getattr(error, "denied", False) for error in found.failures.values()):
+        return exit_codes.OF_OUTCOME[Outcome.DENIED]
     return exit_codes.OF_OUTCOME[Outcome.UNAVAILABLE] if found.failures else exit_codes.OK

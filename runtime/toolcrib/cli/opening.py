@@ -73,7 +73,9 @@ def tell_not_queried(runtime: Runtime) -> None:
     for name in names:
         click.echo(f"server `{escape_terminal(name)}`: not queried", err=True)
     if names:
-        click.echo("    hint: `toolcrib doctor` asks servers, and `toolcrib lock` keeps what they offer", err=True)
+        click.echo(
+            "    hint: `toolcrib doctor` asks servers, and `toolcrib lock` keeps what they offer", err=True
+        )
 
 
 def open_and_ask(

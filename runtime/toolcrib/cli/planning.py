@@ -39,12 +39,15 @@ class Speaker(NamedTuple):
         if agent is None or self == Speaker():
             return scenario
         other = self.provider not in {"", agent.provider}
+        base_url = self.base_url or ("" if other else agent.base_url)
+        api_key = None if other or self.base_url else agent.api_key
         speaking = replace(
             agent,
             provider=self.provider or agent.provider,
             model=self.model or ("" if other else agent.model),
-            base_url=self.base_url or ("" if other else agent.base_url),
-            api_key=None if other or self.base_url else agent.api_key,
+            base_url=base_url,
+            api_key=api_key,
+            chosen=bool(self.provider or self.base_url) and base_url == self.base_url and api_key is None,
             permitted=bool(self.base_url),
         )
         return replace(scenario, agent=speaking, trials=self.trials or scenario.trials)

@@ -12,8 +12,8 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.annotations import annotation, no_commands
 from toolcrib.cli.annotations import command as workflow_command
-from toolcrib.cli.options import Reading, json_option, passthrough_option, paths_argument, reading_options
 from toolcrib.cli.opening import tell_denied
+from toolcrib.cli.options import Reading, json_option, passthrough_option, paths_argument, reading_options
 from toolcrib.cli.planning import Plan, Speaker
 from toolcrib.cli.playing import play, progress
 from toolcrib.cli.printing import json_text, plural, problem_text
@@ -31,8 +31,8 @@ from toolcrib.engine import Runtime
 from toolcrib.loading.matrices import MOST_RUNS
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.loading.trail import Seen
-from toolcrib.scenarios import ScenarioReport
 from toolcrib.model import Outcome
+from toolcrib.scenarios import ScenarioReport
 from toolcrib.text import escape_terminal
 from toolcrib.trust.check import Untrusted
 

@@ -13,6 +13,7 @@ from toolcrib.cli.options import Reading, json_option, reading_options
 from toolcrib.cli.printing import json_text, plural, table
 from toolcrib.cli.trust_shown import can_ask, keep, request_lines, summary_of
 from toolcrib.engine import Runtime
+from toolcrib.starting import working_folder
 from toolcrib.text import escape_terminal
 from toolcrib.trust.check import Request
 from toolcrib.trust.decisions import DecisionStore, default_store
@@ -78,9 +79,8 @@ def grant(
 
 def _requests(runtime: Runtime) -> list[Request]:
     """What there is to agree to: what was named in any case, of what lies elsewhere only what needs something."""
-    first, *others = runtime.trust.requests() or [None]
-    found = [each for each in others if each is not None and (each.needs or each.undeclared)]
-    return [*([first] if first is not None else []), *found]
+    requests = runtime.trust.requests()
+    return [*requests[:1], *(each for each in requests[1:] if each.needs or each.undeclared)]
 
 
 def _agrees(ctx: click.Context, request: Request, runtime: Runtime, *, yes: bool) -> bool:
@@ -149,14 +149,12 @@ def _roots(store: DecisionStore, path: str | None, *, everything: bool) -> list[
 
     if everything:
         return [*dict.fromkeys(each.root for each in store.everything())]
-    place = os.path.realpath(path or ".")
-    return [*dict.fromkeys([place, workspace_at(path or ".", os.path.abspath(".")).root])]
+    named = path or "."
+    return [*dict.fromkeys([os.path.realpath(named), workspace_at(named, working_folder()).root])]
 
 
 def _removed(store: DecisionStore, root: str) -> int:
     try:
         return store.remove(root)
     except OSError as error:
-        raise click.ClickException(
-            escape_terminal(f"a decision can't be taken back: {error}")
-        ) from error
+        raise click.ClickException(escape_terminal(f"a decision can't be taken back: {error}")) from error

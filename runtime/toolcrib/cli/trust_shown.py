@@ -111,9 +111,7 @@ def keep(request: Request, how: str) -> None:
     from toolcrib.trust.decisions import Decision, default_store  # noqa: PLC0415 -- as above
 
     workspace = request.workspace
-    decision = Decision.of(
-        workspace.root, workspace.kind, request.needs, when=RealClock().now(), how=how
-    )
+    decision = Decision.of(workspace.root, workspace.kind, request.needs, when=RealClock().now(), how=how)
     try:
         default_store().add(decision)
     except OSError as error:

@@ -115,6 +115,7 @@ class Agent:
         model: Which model; empty for the provider's choice.
         base_url: Where it is; empty for the provider's own address.
         api_key: The provider's key, in which `${VAR}` is looked up; None for the one that goes without saying.
+        chosen: Whether somebody at the command line chose it, and no document named its service or its key.
         permitted: Whether the address is the operator's, who may reach it, and not that of a document.
         settings: The provider's own: `temperature` ...
         prices: US dollars per million tokens: `input, output, cached, cache_writes`.
@@ -138,6 +139,7 @@ class Agent:
     model: str = ""
     base_url: str = ""
     api_key: str | None = None
+    chosen: bool = False
     permitted: bool = False
     settings: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     prices: Mapping[str, float] = field(default_factory=lambda: NOTHING)

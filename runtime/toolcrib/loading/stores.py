@@ -254,9 +254,7 @@ def _withheld(variable: Variable, pointer: str) -> Problem:
     message = f"`{variable.text}` is set, and not looked up for a workspace that is not trusted; {instead}"
     severity: Severity = "error" if variable.default is None else "warning"
     hint = "look at what it asks for with `toolcrib trust --dry-run`, then agree with `toolcrib trust`"
-    return Problem(
-        code="untrusted_workspace", message=message, pointer=pointer, hint=hint, severity=severity
-    )
+    return Problem(code="untrusted_workspace", message=message, pointer=pointer, hint=hint, severity=severity)
 
 
 def _not_there(variable: Variable, pointer: str) -> Problem:

@@ -22,6 +22,7 @@ from toolcrib.scenarios.turns import AgentReport, Judged, TurnReport, agent_call
 from toolcrib.scenarios.verifying import LastWord
 from toolcrib.scenarios.waiting import Waiting
 from toolcrib.session import Session
+from toolcrib.trust.check import Untrusted
 
 _ENDED_WELL = frozenset({Stop.ANSWERED, Stop.PENDING, Stop.STOP_ON_TOOL})
 
@@ -104,7 +105,7 @@ class Conversing:
         talk = self._talk
         try:
             speaking = speaking_for(talk.runtime, talk.session, talk.scenario, talk.agent, self._seen)
-        except (ConfigurationError, ExpressionError) as error:
+        except (ConfigurationError, ExpressionError, Untrusted) as error:
             pointer = f"{talk.agent.pointer}{_PLACES.get(error.code, '')}"
             self.failures.append(
                 Failure("agent", tuple(_told(error)), getattr(error, "pointer", "") or pointer)

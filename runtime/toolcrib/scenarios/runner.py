@@ -22,7 +22,7 @@ from toolcrib.scenarios.goldens import GoldenChange, judge_golden
 from toolcrib.scenarios.kept import Kept, RunScope, changes_of
 from toolcrib.scenarios.logs import Happened, Log
 from toolcrib.scenarios.reports import Failure, ScenarioReport
-from toolcrib.scenarios.tools import registry_for
+from toolcrib.scenarios.tools import tools_for
 from toolcrib.scenarios.unused import unused
 from toolcrib.scenarios.verifying import Ending
 from toolcrib.scenarios.verifying import verify as verified
@@ -78,7 +78,7 @@ def _session(runtime: Runtime, scenario: Scenario, seed: int) -> Session:
         id=scenario.base or scenario.name,
         seed=seed,
         clock=RealClock() if scenario.real else VirtualClock(scenario.start),
-        registry=registry_for(runtime.registry, scenario),
+        registry=tools_for(runtime, scenario),
     )
 
 

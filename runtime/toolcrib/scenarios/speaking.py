@@ -24,6 +24,7 @@ from toolcrib.scenarios.fulfilling import Fulfilling
 from toolcrib.session import Session
 from toolcrib.text import compact
 from toolcrib.tool_policy import ToolPolicy, without_idle
+from toolcrib.workspaces import subjects_of_scenario
 
 Names: TypeAlias = Callable[[], dict[str, JSON]]
 
@@ -73,7 +74,10 @@ def speaking_for(
     Raises:
         ConfigurationError: There is no such provider or prompt, or something that they need is not there.
         ExpressionError: What instructs the model can't be worked out.
+        Untrusted: The scenario names a model, and nobody has agreed to that.
     """
+    for subject in subjects_of_scenario(replace(scenario, agent=agent)):
+        runtime.trust.check(subject)
     prompt = prompt_of(agent.prompt, runtime.packs, scenario.origin) if agent.prompt else None
     fulfilling = Fulfilling(runtime, agent, names)
     make = _OWN.get(agent.provider, _opened)

@@ -10,7 +10,7 @@ from toolcrib.in_force import with_modes
 from toolcrib.loading.linking import tools_of
 from toolcrib.loading.scenarios import Scenario, furnished, mocked
 from toolcrib.loading.sights import inheriting
-from toolcrib.model import NO_FIXTURE
+from toolcrib.model import NO_FIXTURE, Descriptor
 from toolcrib.registry import Registry
 from toolcrib.workspaces import subject_of_tool, subjects_of_scenario
 
@@ -39,12 +39,38 @@ def registry_for(registry: Registry, scenario: Scenario) -> Registry:
     return registry.derived_once((told.modes, told.mocks, told.fixture, told.faults, told.origin), derive)
 
 
+def tools_for(runtime: Runtime, scenario: Scenario) -> Registry:
+    """`registry_for`, where a scenario makes tools of another workspace its own: it needs for itself what they need.
+
+    So a scenario of a pack from elsewhere calls no tool of a trusted project but its mocks.
+    """
+    registry, trust = registry_for(runtime.registry, scenario), runtime.trust
+    if trust.policy.everything:
+        return registry
+    home, executors = trust.workspace_of(scenario.origin.source), runtime.executors
+    others = [
+        card.name
+        for card in registry.cards.values()
+        if card.mode is not None
+        and not executors.is_contained(card.mode)
+        and trust.workspace_of(card.source) != home
+    ]
+    if not others:
+        return registry
+    place = f"{scenario.origin.source}:{scenario.origin.line}"
+    return registry.with_tools(_also_written_in(registry[name], place) for name in others)
+
+
+def _also_written_in(tool: Descriptor, place: str) -> Descriptor:
+    return tool._replace(origin=tool.origin._replace(overrides=(*tool.origin.overrides, place)))
+
+
 def needed_by(runtime: Runtime, scenario: Scenario) -> Iterator[Subject]:
     """What a run of a scenario needs outside of this process: tools that it may call, and the models of its agent.
 
     An agent may call any tool that there is.
     """
-    registry = registry_for(runtime.registry, scenario)
+    registry = tools_for(runtime, scenario)
     names = registry if scenario.agent is not None else tools_of(scenario)
     for name in names:
         tool = registry.get(name)

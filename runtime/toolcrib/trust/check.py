@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolcrib.trust.decisions import Decision, DecisionStore
     from toolcrib.trust.needs import Need
 
-# ruff: noqa: PTH100, PTH111, PTH118, PTH119, PTH120, PTH121 -- paths of documents are texts
-
 VARIABLE: Final = "TOOLCRIB_TRUST"
 """The environment variable that grants trust: `all`, or hashes of what is agreed to, separated by commas."""
 
@@ -175,7 +173,9 @@ class Request(NamedTuple):
     def hint(self) -> str:
         """How a workspace is trusted."""
         path = "" if self.workspace.root == os.path.realpath(".") else f" {self.workspace.name}"
-        return f"look at all of it with `toolcrib trust{path} --dry-run`, then agree with `toolcrib trust{path}`"
+        return (
+            f"look at all of it with `toolcrib trust{path} --dry-run`, then agree with `toolcrib trust{path}`"
+        )
 
     @property
     def added(self) -> tuple[Need, ...]:
@@ -325,11 +325,15 @@ class Trust:
             return False
         return True
 
+    def folder_of(self, file: str) -> str:
+        """The folder of the workspace that a file lies in, for what was checked; empty where nothing was read from disk."""
+        return self.workspace_of(file).folder if self._look is not None else ""
+
     def workspaces_of(self, subject: Subject) -> list[Workspace]:
         """The workspaces that a subject's files lie in. A file that lies in none is trusted by nobody."""
-        found = {self._workspace_of(file) for file in subject.files}
+        found = {self.workspace_of(file) for file in subject.files}
         if subject.settings and self.contents.settings and self.contents.settings_file:
-            found.add(self._workspace_of(self.contents.settings_file))
+            found.add(self.workspace_of(self.contents.settings_file))
         return sorted(found)
 
     def request(self, workspace: Workspace, user: str = "") -> Request:
@@ -339,7 +343,7 @@ class Trust:
         needs = merged(self._all_needs(workspace))
         roots = [workspace.root, *_above(workspace.root)]
         before = [each for each in self.store.agreed(roots) if each.root == workspace.root]
-        undeclared = ()
+        undeclared: tuple[Need, ...] = ()
         if workspace.kind == "pack":
             requires = self._pack(workspace).requires
             undeclared = tuple(each for each in needs if not is_declared(each, requires))
@@ -364,7 +368,7 @@ class Trust:
     def _needs_in(self, workspace: Workspace, subject: Subject) -> tuple[Need, ...]:
         from toolcrib.trust.needs import merged  # noqa: PLC0415 -- as above
 
-        own = any(self._workspace_of(file) == workspace for file in subject.files)
+        own = any(self.workspace_of(file) == workspace for file in subject.files)
         needs = [*subject.needs(workspace)] if own else []
         if subject.settings and self._holds_settings(workspace):
             needs += self.contents.settings
@@ -372,7 +376,7 @@ class Trust:
 
     def _holds_settings(self, workspace: Workspace) -> bool:
         file = self.contents.settings_file
-        return bool(file) and self._workspace_of(file) == workspace
+        return bool(file) and self.workspace_of(file) == workspace
 
     def _all_needs(self, workspace: Workspace) -> Iterator[Need]:
         found = False
@@ -385,7 +389,8 @@ class Trust:
         if found and workspace.kind == "pack":
             yield self._content_of(workspace)
 
-    def _workspace_of(self, file: str) -> Workspace:
+    def workspace_of(self, file: str) -> Workspace:
+        """The workspace that a file lies in; one of its own where it lies in none."""
         path = self._resolved(file)
         holding = [each for each in self.contents.workspaces if each.holds(path)]
         return max(holding, key=lambda each: len(each.root), default=Workspace(path, "file", file))
@@ -405,11 +410,19 @@ class Trust:
     def _is_named(self, workspace: Workspace, subject: Subject | None) -> bool:
         """Whether somebody trusts a workspace, or the files of it that wrote a subject, by naming them."""
         named = [self._resolved(path) for path in self.policy.paths]
-        named += [os.path.dirname(path) for path in named if path == self._resolved(self.contents.settings_file)]
+        named += [
+            os.path.dirname(path) for path in named if path == self._resolved(self.contents.settings_file)
+        ]
         if any(_inside(workspace.root, path) for path in named):
             return True
-        files = [] if subject is None else [each for each in subject.files if self._workspace_of(each) == workspace]
-        return bool(files) and all(any(_inside(self._resolved(file), path) for path in named) for file in files)
+        files = (
+            []
+            if subject is None
+            else [each for each in subject.files if self.workspace_of(each) == workspace]
+        )
+        return bool(files) and all(
+            any(_inside(self._resolved(file), path) for path in named) for file in files
+        )
 
     def _resolved(self, path: str) -> str:
         return os.path.realpath(os.path.join(self.contents.base, path))
@@ -427,16 +440,16 @@ class Trust:
         if workspace.kind == "pack":
             requires = self._pack(workspace).requires
             wanted = wanted | {self._content_of(workspace).digest}
-            own = [{each.digest for each in decision.needs} for decision in decisions if decision.kind == "pack"]
+            own = [
+                {each.digest for each in decision.needs} for decision in decisions if decision.kind == "pack"
+            ]
             return all(is_declared(each, requires) for each in needs) and any(wanted <= one for one in own)
         return self._is_elsewhere(workspace)
 
     def _is_elsewhere(self, workspace: Workspace) -> bool:
         """Whether the same folder was trusted under another path: a second mount, another case of its letters."""
         found = self.request(workspace)
-        return any(
-            _is_same(decision.root, workspace.root) for decision in self.store.with_hash(found.hash)
-        )
+        return any(_is_same(decision.root, workspace.root) for decision in self.store.with_hash(found.hash))
 
     def _is_hash_granted(self, workspace: Workspace) -> bool:
         found = self.request(workspace)

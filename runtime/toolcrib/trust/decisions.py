@@ -11,7 +11,7 @@ import getpass
 import hashlib
 import json
 import os
-import socket
+import platform
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -49,9 +49,7 @@ class Decision(NamedTuple):
     @classmethod
     def of(cls, root: str, kind: str, needs: Sequence[Need], *, when: datetime, how: str) -> Decision:
         """A decision that is made now."""
-        return cls(
-            root, hash_of(needs), tuple(needs), kind, when.isoformat(timespec="seconds"), _who(), how
-        )
+        return cls(root, hash_of(needs), tuple(needs), kind, when.isoformat(timespec="seconds"), _who(), how)
 
     def as_json(self) -> dict[str, Any]:
         """The decision as a JSON object."""
@@ -63,13 +61,13 @@ def _who() -> str:
         name = getpass.getuser()
     except (KeyError, OSError, ImportError):
         name = f"user {os.getuid()}" if hasattr(os, "getuid") else "somebody"
-    return f"{name}@{socket.gethostname()}"
+    return f"{name}@{platform.node()}"
 
 
 def default_store() -> DecisionStore:
     """The store in the user's state folder; without such a folder it is empty and keeps nothing."""
     folder = state_folder()
-    return DecisionStore("" if folder is None else os.path.join(folder, "trust"))  # noqa: PTH118
+    return DecisionStore("" if folder is None else os.path.join(folder, "trust"))
 
 
 class DecisionStore:
@@ -116,7 +114,7 @@ class DecisionStore:
         """
         if not self.folder:
             raise OSError("there is no folder for decisions; name one in TOOLCRIB_STATE_DIR")
-        os.makedirs(self.folder, mode=0o700, exist_ok=True)  # noqa: PTH103
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
         fault = self._fault()
         if fault:
             raise PermissionError(fault)
@@ -127,9 +125,9 @@ class DecisionStore:
         try:
             with open(handle, "w", encoding="utf-8") as file:
                 file.write(text)
-            os.replace(draft, path)  # noqa: PTH105
+            os.replace(draft, path)
         except OSError:
-            os.unlink(draft)  # noqa: PTH108
+            os.unlink(draft)
             raise
 
     def remove(self, root: str) -> int:
@@ -140,7 +138,7 @@ class DecisionStore:
         """
         names = [name for name in self._names() if name.partition("-")[0] == _digest_of(root)]
         for name in names:
-            os.unlink(self._path(name))  # noqa: PTH108
+            os.unlink(self._path(name))
         return len(names)
 
     def _names(self) -> Iterator[str]:
@@ -149,7 +147,7 @@ class DecisionStore:
             return
         try:
             fault = self._fault()
-            names = sorted(os.listdir(self.folder)) if not fault else []  # noqa: PTH208
+            names = sorted(os.listdir(self.folder)) if not fault else []
         except FileNotFoundError:
             return
         except OSError as error:
@@ -164,7 +162,7 @@ class DecisionStore:
         Raises:
             OSError: It can't be looked at.
         """
-        found = os.stat(self.folder)  # noqa: PTH116
+        found = os.stat(self.folder)
         why = others_may_write(found) if stat.S_ISDIR(found.st_mode) else "it is no folder"
         return f"the trust store {self.folder} is not used: {why}" if why else ""
 
@@ -186,7 +184,7 @@ class DecisionStore:
         return decision
 
     def _path(self, name: str) -> str:
-        return os.path.join(self.folder, name)  # noqa: PTH118
+        return os.path.join(self.folder, name)
 
     def _tell(self, problem: str) -> None:
         if problem not in self.problems:

@@ -173,7 +173,7 @@ def _known(text: str, folders: Mapping[str, str]) -> str:
 def _joined(root: str, folder: str) -> str:
     import os  # noqa: PLC0415 -- links stay as they are, which a Path would resolve
 
-    return os.path.abspath(os.path.join(root, folder))  # noqa: PTH100, PTH118
+    return os.path.abspath(os.path.join(root, folder))
 
 
 def _files_shown(files: Followed) -> Iterator[str]:
@@ -195,9 +195,7 @@ def _import(function: str, root: str, user: str, place: str) -> Need:
 # What requests need.
 
 
-def needs_of_http(
-    block: Mapping[str, Any], *, user: str, place: str = "", root: str = ""
-) -> Iterator[Need]:
+def needs_of_http(block: Mapping[str, Any], *, user: str, place: str = "", root: str = "") -> Iterator[Need]:
     """What requests take that a block describes: `url, hosts, headers, auth ...` as `live` and servers write them.
 
     What is looked up goes with every host that the block names, so a secret and its hosts are agreed to together.
@@ -211,7 +209,9 @@ def needs_of_http(
     auth = block.get("auth")
     schemes = [each for each in (auth if isinstance(auth, list) else [auth]) if isinstance(each, Mapping)]
     targets = [origin_text(block["url"])] if isinstance(block.get("url"), str) else []
-    targets += [f"`{host}`" if "*" in host else host for host in block.get("hosts", ()) if isinstance(host, str)]
+    targets += [
+        f"`{host}`" if "*" in host else host for host in block.get("hosts", ()) if isinstance(host, str)
+    ]
     for scheme in schemes:
         if isinstance(scheme.get("token_url"), str):
             targets.append(origin_text(scheme["token_url"]))
@@ -323,7 +323,7 @@ def need_of_data(path: str, name: str, *, place: str = "") -> Need:
 
 def need_of_content(what: str, digests: Iterable[str], *, place: str = "") -> Need:
     """The need of a pack from elsewhere: what was agreed to is this pack, as it is."""
-    return need("content", what, counts=sorted(digests), user=what, place=place)
+    return need("content", what, counts=[*sorted(digests)], user=what, place=place)
 
 
 _DECLARED: Final = {"env": "environment", "file": "files"}
@@ -353,5 +353,3 @@ def host_of(origin: str) -> str:
     if rest.startswith("["):
         return rest.partition("]")[0].strip("[")
     return rest.rpartition(":")[0] if rest.rpartition(":")[2].isdecimal() and ":" in rest else rest
-
-

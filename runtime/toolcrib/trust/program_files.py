@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -40,7 +41,7 @@ _MANIFESTS: Final = (
     "go.mod",
 )
 _RUNNERS: Final = frozenset(
-    "bun bunx cargo deno go hatch just make npm npx pdm pnpm poetry rye task tsx uv uvx yarn".split()
+    ["bun", "bunx", "cargo", "deno", "go", "hatch", "just", "make", "npm", "npx", "pdm", "pnpm", "poetry", "rye", "task", "tsx", "uv", "uvx", "yarn"]
 )
 _ENTRIES: Final = (
     "__main__.py",
@@ -52,7 +53,9 @@ _ENTRIES: Final = (
     *_MANIFESTS,
 )
 _SCRIPTS: Final = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx")
-_RELATIVE_IMPORT: Final = re.compile(r"""(?:\bfrom|\bimport|\brequire\s*\(|\bimport\s*\()\s*["'](\.{1,2}/[^"']+)["']""")
+_RELATIVE_IMPORT: Final = re.compile(
+    r"""(?:\bfrom|\bimport|\brequire\s*\(|\bimport\s*\()\s*["'](\.{1,2}/[^"']+)["']"""
+)
 
 
 class Followed(NamedTuple):
@@ -69,9 +72,7 @@ class Followed(NamedTuple):
     complete: bool = True
 
 
-def files_of_command(
-    argv: Iterable[str], environment: Mapping[str, str], folder: str, root: str
-) -> Followed:
+def files_of_command(argv: Iterable[str], environment: Mapping[str, str], folder: str, root: str) -> Followed:
     """The files that a command runs.
 
     Args:
@@ -85,7 +86,7 @@ def files_of_command(
     for word in (*words, *environment.values()):
         for path in _paths_in(word, folder):
             following.add_named(path)
-    for flag, module in zip(words, words[1:], strict=False):
+    for flag, module in pairwise(words):
         if flag == "-m":
             following.add_module(module)
     if words and Path(words[0]).name.lower().removesuffix(".exe").removesuffix(".cmd") in _RUNNERS:

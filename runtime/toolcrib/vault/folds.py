@@ -7,8 +7,11 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import Final
 
-_SEPARATORS: Final = frozenset(".,:_")
-"""What is dropped beside blanks, line breaks, controls and dashes; people and programs group characters with them."""
+_SEPARATORS: Final = frozenset(".,:_+\\")
+"""What is dropped beside blanks, line breaks, controls and dashes: people and programs take characters apart with these.
+
+`+` and the backslash are among them because they can't be told from escapes (see `without_escapes`).
+"""
 
 _UNSEEN: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Characters without a glyph that Unicode does not call formats."""

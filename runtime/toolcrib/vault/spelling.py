@@ -25,6 +25,8 @@ _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 _PLAIN: Final = re.compile(b"[A-Za-z0-9]*")
 """Characters that every encoding of texts leaves as they are."""
 
+_ASCII: Final = re.compile(b"[\0-\x7f]*")
+
 _LINE_ENDS: Final = re.compile(rb"\\[nrt]")
 """Line breaks and tabs as JSON writes them. They may stand within a secret that is wrapped."""
 
@@ -111,8 +113,10 @@ class Spelling:
 
         if not self.writings:
             return ()
-        whole = map(Writing, (self._secret, *_base64(self._secret), *self._hexadecimal))
-        changed = [each._replace(text=fold(each.text)) for each in (*whole, *_within_base64(self._secret))]
+        secret = self._secret
+        whole = (secret, *_misread(secret), *_base64(secret), *self._hexadecimal)
+        writings = (*map(Writing, whole), *_within_base64(secret))
+        changed = [writing._replace(text=fold(writing.text)) for writing in writings]
         return tuple(each for each in dict.fromkeys(changed) if len(each.text) >= _TELLING_FOLDED)
 
     @cached_property
@@ -123,7 +127,9 @@ class Spelling:
     @cached_property
     def needles(self) -> tuple[bytes, ...]:
         """What a text without escapes that holds the secret has somewhere, once it is squeezed."""
-        return (squeezed(self._secret.encode()), *self._encoded)
+        # Between others: capitals and folding make letters of some, `SS` of a sharp s.
+        ours = [squeezed(part) for part in _ASCII.findall(self._secret.encode())]
+        return (max(ours, key=len), *self._encoded)
 
     @cached_property
     def runs(self) -> tuple[bytes, ...]:

@@ -115,7 +115,8 @@ class LiveExecutor:
         world = self.world or _nothing_special()
         problems: list[Problem] = []
         try:
-            parts = _compiled(descriptor, problems, world.vault, self._tokens)
+            folder = world.trust.folder_of(descriptor.origin.source)
+            parts = _compiled(descriptor, problems, world.vault, self._tokens, folder)
         except MissingSecret as error:
             raise _not_ready(descriptor, world.vault, error) from None
         if any(problem.severity == "error" for problem in problems):
@@ -142,11 +143,13 @@ _PUTS: Mapping[str, bool] = {"idempotent": True}
 _ANNOTATIONS = {"GET": _READS, "HEAD": _READS, "OPTIONS": _READS, "PUT": _PUTS, "DELETE": _PUTS}
 
 
-def _compiled(tool: Descriptor, problems: list[Problem], vault: Vault | None, tokens: Tokens) -> Parts:
+def _compiled(
+    tool: Descriptor, problems: list[Problem], vault: Vault | None, tokens: Tokens, folder: str = ""
+) -> Parts:
     block: Any = tool.bindings["live"]
     return Parts(
         compile_request(block, tool, problems, vault),
-        compile_auth(block, "/live", tool.origin.place, problems, vault, tokens=tokens),
+        compile_auth(block, "/live", tool.origin.place, problems, vault, tokens=tokens, folder=folder),
         compile_reading(block, tool, problems),
         compile_pages(block, tool, problems),
     )

@@ -64,7 +64,7 @@ def functions_of(server: Server) -> dict[str, Callable[[Any], Any]]:
     """
     named = ((kind, getattr(server, kind)) for kind in KINDS)
     return {
-        kind: load_hook(path, server.place(kind) or f"`{kind}` of the server `{server.name}`")
+        kind: load_hook(path, server.place(kind) or f"`{kind}` of the server `{server.name}`", server.root)
         for kind, path in named
         if path
     }

@@ -128,7 +128,8 @@ class Shelf:
     def keep(self) -> Stock:
         """The stock, read and kept."""
         stock = self.read()
-        self.index.keep(self.key, stock, self.executors.targets, profiles_of(stock))
+        targets, built_in = self.executors.targets, self.executors.built_in
+        self.index.keep(self.key, stock, targets, profiles_of(stock), built_in=built_in)
         return stock
 
     def recall(self) -> Stock | None:

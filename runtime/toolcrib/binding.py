@@ -60,9 +60,7 @@ class Binder:
                 bound = _faulted(tool, bound)
         except NotReady as error:
             outcome = Outcome.DENIED if error.denied else Outcome.UNAVAILABLE
-            return self.unable(
-                tool, Unavailable(str(error), code=error.code, outcome=outcome), lasting=False
-            )
+            return self.unable(tool, Unavailable(str(error), code=error.code, outcome=outcome), lasting=False)
         except DocumentError as error:
             return self.unable(tool, _not_bound(tool, str(error)))
         except Exception as error:  # noqa: BLE001 -- a mode may be anybody's code

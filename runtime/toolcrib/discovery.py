@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from toolcrib.errors import NotReady, Problem, ServerDown, did_you_mean
+from toolcrib.catalogues import remember
+from toolcrib.clock import RealClock
+from toolcrib.errors import NotReady, Problem, did_you_mean
 from toolcrib.importing import server_of
 from toolcrib.lock import Lock, read_lock
 from toolcrib.model import Outcome
@@ -93,6 +95,9 @@ class Discovery:
             self.offered[name] = await self._owner.catalogue(name)
         except NotReady as error:
             self.down[name] = error
+            return
+        when = RealClock().now().isoformat(timespec="seconds")
+        await asyncio.to_thread(remember, self._owner.stock.servers[name], self.offered[name], when)
 
     def hear(self, server: str, catalogue: Catalogue) -> None:
         """Hear what a server offers; where something else of it is in force, that is put in force soon."""
@@ -172,8 +177,7 @@ class Discovery:
         if down is None:
             why = f"the server `{server}` of `{name}` was not asked yet what it offers"
             return why, None, Outcome.UNAVAILABLE
-        denied = isinstance(down, ServerDown) and down.denied
-        return str(down), down.code, Outcome.DENIED if denied else Outcome.UNAVAILABLE
+        return str(down), down.code, Outcome.DENIED if down.denied else Outcome.UNAVAILABLE
 
     def cancel(self) -> None:
         """Put nothing more in force."""

@@ -29,12 +29,14 @@ class Brought(NamedTuple):
         unlisted: Servers whose tools are imported, and not known yet.
         waiting: Name of a tool -> what it waits for.
         locked: Servers of which only that is known which was locked.
+        remembered: Name of a server of which only that is known which it answered some time ago -> when.
     """
 
     loaded: Loaded
     unlisted: tuple[str, ...] = ()
     waiting: Mapping[str, Waiting] = NOTHING
     locked: tuple[str, ...] = ()
+    remembered: Mapping[str, str] = NOTHING
 
 
 def with_servers(

@@ -59,6 +59,7 @@ def read_stock(
     servers: Mapping[str, Server] = NOTHING,
     offered: Mapping[str, Catalogue] = NOTHING,
     permits: Permits | None = None,
+    remembers: bool = False,
 ) -> Stock:
     """Read everything that some paths hold, and put it together.
 
@@ -70,6 +71,7 @@ def read_stock(
         before: What was in force until now: what is broken now keeps its last good version.
         servers: MCP servers besides those that are named in files.
         offered: Name of a server -> what it offers now, where it was asked; it counts more than what is locked.
+        remembers: Whether what a server answered some time ago will do where nothing else is known of it.
         permits: Whether a variable of the environment may be looked up in the path of a file of rows; all may unless given.
 
     Raises:
@@ -82,7 +84,7 @@ def read_stock(
         chosen.servers.update(servers)
         fixture = chosen.project.fixture if chosen.project is not None else NO_FIXTURE
         loaded = load(chosen.sources, kinds, trail, fixture=fixture, stored=chosen.stored)
-        brought = _with_servers(loaded, chosen, offered)
+        brought = _with_servers(loaded, chosen, offered, remembers=remembers)
         loaded = brought.loaded
         if before is None or trail.closed().unchanged():
             break
@@ -106,11 +108,14 @@ def read_stock(
             unlisted=brought.unlisted,
             waiting=brought.waiting,
             locked=brought.locked,
+            remembered=brought.remembered,
         ),
     )
 
 
-def _with_servers(loaded: Loaded, chosen: _Chosen, offered: Mapping[str, Catalogue]) -> Brought:
+def _with_servers(
+    loaded: Loaded, chosen: _Chosen, offered: Mapping[str, Catalogue], *, remembers: bool
+) -> Brought:
     """What was read, with what the servers offer as far as that is known: from them, or from what is locked."""
     if not chosen.servers:
         return Brought(loaded)
@@ -120,8 +125,15 @@ def _with_servers(loaded: Loaded, chosen: _Chosen, offered: Mapping[str, Catalog
     lock, problems = read_lock(chosen.lock_file)
     loaded = replace(loaded, problems=(*loaded.problems, *problems))
     known = {**lock.known(chosen.servers), **offered}
+    when: Mapping[str, str] = NOTHING
+    if remembers:
+        from toolcrib.catalogues import remembered  # noqa: PLC0415 -- as above
+
+        before = remembered(server for name, server in chosen.servers.items() if name not in known)
+        known, when = {**before.offered, **known}, before.when
     brought = _keeping(with_servers(loaded, chosen.servers, known, chosen.kinds), chosen)
-    return brought._replace(locked=tuple(name for name in known if name not in offered))
+    locked = tuple(name for name in known if name not in offered)
+    return brought._replace(locked=locked, remembered=when)
 
 
 def _keeping(brought: Brought, chosen: _Chosen) -> Brought:
@@ -338,6 +350,7 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
     tools, duplicates = without_duplicates(loaded.tools)
     registry = Registry(tools)
     problems = [*loaded.problems, *duplicates, *check_requirements(loaded.packs, loaded.refused_packs)]
+    problems += undeclared_needs(loaded, kinds)
     scenarios, refused = [], [scenario.name for scenario in loaded.refused_scenarios]
     for scenario in loaded.scenarios:
         full = in_namespace(scenario, registry.cards)
@@ -370,6 +383,34 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
     stock = stock._replace(toolsets=_toolsets(stock))
     # Documents that were put together share parts: what is wrong with one is told once.
     return stock._replace(problems=in_order(dict.fromkeys((*problems, *check_settings(stock, kinds)))))
+
+
+def undeclared_needs(loaded: Loaded, kinds: Kinds) -> Iterator[Problem]:
+    """Of packs that declare what they need, a warning for each need that they forgot."""
+    for pack in loaded.packs:
+        if not {"environment", "files", "hosts"} & pack.requires.keys():
+            continue
+        from toolcrib.trust.check import Workspace, sentence  # noqa: PLC0415 -- few packs declare anything
+        from toolcrib.trust.needs import is_declared, merged  # noqa: PLC0415 -- as above
+
+        root = os.path.realpath(os.path.dirname(pack.origin.source))  # noqa: PTH120
+        workspace = Workspace(root, "pack", pack.name)
+        own = [tool for tool in loaded.tools if tool.origin.pack == pack.name]
+        needs = merged(
+            each for tool in own for mode in tool.bindings for each in kinds.needs_of(mode, tool, workspace)
+        )
+        for each in needs:
+            if not is_declared(each, pack.requires):
+                message = f"{each.users[0]} would {sentence(each)}, which `requires` does not declare"
+                hint = "where the pack comes from elsewhere, only what is declared can be granted"
+                problem = Problem(
+                    code="undeclared_need",
+                    message=message,
+                    pointer="/requires",
+                    hint=hint,
+                    severity="warning",
+                )
+                yield problem.at(pack.origin.source, *pack.origin.locate("/requires"))
 
 
 def check_settings(stock: Stock, kinds: Kinds) -> list[Problem]:

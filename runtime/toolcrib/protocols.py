@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from toolcrib.errors import Problem
 from toolcrib.model import JSON, Call, Descriptor, Result, Schema, Sound
+
+if TYPE_CHECKING:
+    from toolcrib.trust.check import Workspace
+    from toolcrib.trust.needs import Need
 
 T = TypeVar("T")
 
@@ -174,7 +178,9 @@ class Executor(Protocol):
     is to be told in the event loop what a server offers, whenever it has listed that; an attribute `elsewhere` is
     given a function `(descriptor, mode)` that binds a tool in another of its modes; a coroutine function
     `release(session_id)` is awaited when a session is over; a property `keeps_nothing` says whether there is
-    nothing that `aclose` would give back; an attribute `reaches_out` says that calls do something real although
+    nothing that `aclose` would give back; an attribute `contained` says that calls stay within this process, so that files
+    that nobody trusts may make them; a method `needs(descriptor, workspace)` says what a tool takes that is not contained
+    (`toolcrib.trust.needs.Need`), and of a mode that says nothing the whole block has to be agreed to; an attribute `reaches_out` says that calls do something real although
     there is no `world`, so that nobody makes them for a test.
     """
 
@@ -233,6 +239,10 @@ class Kinds(Protocol):
 
     def annotations_of(self, mode: str, block: JSON) -> Mapping[str, bool]:
         """What a mode's block says a tool does to the world; a block whose shape is wrong says nothing."""
+        ...
+
+    def needs_of(self, mode: str, tool: Descriptor, workspace: Workspace) -> Iterable[Need]:
+        """What a tool needs outside of this process in a mode; nothing where the mode touches nothing."""
         ...
 
     def remote_of(self, mode: str, name: str, block: JSON) -> Remote | None:

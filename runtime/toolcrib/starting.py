@@ -174,6 +174,7 @@ def _read(
             servers=asked.servers,
             offered=offered,
             permits=None if trust.policy.everything else trust.permits_data,
+            remembers=asked.remembers,
         )
         _shown(found, asked, executors, trust)
         return found
@@ -194,7 +195,8 @@ def _read(
 def _is_whole(stock: Stock) -> bool:
     """Whether files alone say what there is: of what a server is to be asked, an index can't say when it changes."""
     named = stock.project.servers if stock.project is not None else NOTHING
-    return not stock.unlisted and not stock.waiting and stock.servers == named
+    known = not stock.unlisted and not stock.waiting and not stock.remembered
+    return known and stock.servers == named
 
 
 def _started(

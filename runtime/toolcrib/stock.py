@@ -52,6 +52,7 @@ class Stock(NamedTuple):
         locked: Servers of which only that is known which was locked.
         data: Files of rows whose paths name a variable that is set: the document, the path as it is written, the variable.
         withheld: Those of `data` that were not read, because nobody has agreed to it.
+        remembered: Name of a server of which only that is known which it answered some time ago -> when.
         refused_scenarios: Names of the scenarios with errors, which are not run.
         unread: `file:line` of the first error of each file of which nothing could be read.
     """
@@ -75,6 +76,7 @@ class Stock(NamedTuple):
     locked: tuple[str, ...] = ()
     data: tuple[tuple[str, str, str], ...] = ()
     withheld: tuple[tuple[str, str, str], ...] = ()
+    remembered: Mapping[str, str] = NOTHING
     refused_scenarios: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
 

@@ -133,12 +133,12 @@ class Checkup:
                 offered=offered,
                 permits=self.trust.permits_data,
             )
-            base = working_folder()
-            self.trust.show(lambda: contents_of(stock, self.executors, reading.servers, base=base))
-            return stock
         except ToolcribError as error:
             self._block(error)
-        return Stock(Registry())
+            return Stock(Registry())
+        base = working_folder()
+        self.trust.show(lambda: contents_of(stock, self.executors, reading.servers, base=base))
+        return stock
 
     def _runtime_of(self, registry: Registry) -> Runtime:
         runtime = Runtime(registry, executors=self.executors, stock=self.stock, trust=self.trust)

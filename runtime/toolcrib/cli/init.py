@@ -10,7 +10,10 @@ from pathlib import Path
 import click
 
 from toolcrib.cli import exit_codes
+from toolcrib.cli.opening import open_listed
+from toolcrib.cli.options import Reading
 from toolcrib.cli.printing import json_text
+from toolcrib.cli.trust_shown import keep
 from toolcrib.executors import Executors
 from toolcrib.loading.finding import PROJECT_FILES
 from toolcrib.schemas import KINDS, with_blocks
@@ -45,8 +48,24 @@ def command(ctx: click.Context, *, folder: str, force: bool) -> None:
     for path, text in contents.items():
         _write(path, text)
         click.echo(f"wrote {escape_terminal(str(path))}")
+    _trust(folder)
     moved = f"\n  cd {escape_terminal(folder)}" if Path(folder).resolve() != Path.cwd() else ""
     click.echo(NEXT.replace("Next:", f"Next:{moved}"))
+
+
+def _trust(folder: str) -> None:
+    """Trust the project that was written: it needs nothing. What is there besides is somebody else's to agree to."""
+    request = open_listed(Reading(), (folder,)).trust.requests()[0]
+    if request.needs:
+        click.echo(
+            f"not trusted: {escape_terminal(request.workspace.root)} holds more than was written", err=True
+        )
+        click.echo(f"    hint: {escape_terminal(request.hint)}", err=True)
+        return
+    try:
+        keep(request, "toolcrib init")
+    except click.ClickException as error:
+        click.echo(f"not trusted: {error.message}", err=True)
 
 
 def _write(path: Path, text: str) -> None:

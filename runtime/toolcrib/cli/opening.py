@@ -70,6 +70,8 @@ def open_listed(reading: Reading, paths: Iterable[str] = (), *, remembers: bool 
 def tell_not_queried(runtime: Runtime) -> None:
     """Say on stderr of which servers it is not known what they offer, for verbs that ask none."""
     names = runtime.undiscovered
+    for name, when in runtime.stock.remembered.items():
+        click.echo(f"server `{escape_terminal(name)}`: not queried; as it answered at {when}", err=True)
     for name in names:
         click.echo(f"server `{escape_terminal(name)}`: not queried", err=True)
     if names:

@@ -93,7 +93,11 @@ class Cabinet:
             return None
         try:
             found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode) or not _HEADER <= found.st_size <= BYTES or not self._is_safe():
+            if (
+                not stat.S_ISREG(found.st_mode)
+                or not _HEADER <= found.st_size <= BYTES
+                or not self._is_safe()
+            ):
                 return None
             mac_key = read_key()
             header = os.read(handle, _HEADER)

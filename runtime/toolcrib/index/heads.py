@@ -196,9 +196,7 @@ def _seen_from(plain: list[Any], paths: memoryview, states: memoryview) -> Seen:
     return Seen(files, {path: bytes.fromhex(digest) for path, digest in contents.items()}, named, variables)
 
 
-def find_listing(
-    also: Sequence[str], profile: str | None, *, insists: bool
-) -> tuple[Listing, Modes] | None:
+def find_listing(also: Sequence[str], profile: str | None, *, insists: bool) -> tuple[Listing, Modes] | None:
     """What a list shows of what is read where no path is given, and the installed modes; None where nobody can tell.
 
     Nothing can be told without an index that holds good, of an unknown profile, and where something is to be

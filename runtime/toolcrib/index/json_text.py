@@ -46,7 +46,7 @@ def why_not_json(value: Any) -> str:
     for _ in range(DEPTH):
         kinds = {*map(type, level)}
         if not kinds <= _TYPES:
-            return f"`{sorted(kind.__name__ for kind in kinds - _TYPES)[0]}` is no plain data"
+            return f"`{min(kind.__name__ for kind in kinds - _TYPES)}` is no plain data"
         if int in kinds and any(type(item) is int and item.bit_length() > INTEGER_BITS for item in level):
             return f"an integer is longer than {INTEGER_BITS} bits"
         if kinds <= _SCALARS:
@@ -105,9 +105,9 @@ def _scanner() -> Callable[[str, int], tuple[Any, int]]:
         try:
             from _json import make_scanner  # noqa: PLC0415 -- CPython's own
 
-            _SCANNERS.append(make_scanner(_Options))
+            _SCANNERS.append(make_scanner(_Options))  # type: ignore[arg-type]  # it asks for nothing but these
         except (ImportError, AttributeError):
             from json import JSONDecoder  # noqa: PLC0415 -- as above
 
-            _SCANNERS.append(JSONDecoder().scan_once)
+            _SCANNERS.append(JSONDecoder().raw_decode)
     return _SCANNERS[0]

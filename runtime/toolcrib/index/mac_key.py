@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 
 from toolcrib.user_folders import STATE_VARIABLE, in_work_tree, others_may_write, state_folder, why_unused
 
@@ -19,7 +20,7 @@ _READ = os.O_RDONLY | _BINARY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NO
 
 
 class DamagedKeyError(OSError):
-    """The key file is the user's own, and does not hold a key: its writer was stopped, or is at work."""
+    """The key file is the user's own, and does not hold a key."""
 
 
 def read_key() -> bytes:
@@ -56,7 +57,6 @@ def read_or_make_key() -> bytes:
     except FileNotFoundError:
         pass
     except DamagedKeyError:
-        # Whoever is writing it loses the indexes that are written with it; they are written again.
         os.unlink(os.path.join(_state_folder(), _NAME))
     return _make_key()
 
@@ -84,20 +84,34 @@ def _make_key() -> bytes:
     why = others_may_write(os.stat(folder)) or _why_in_work_tree(folder)
     if why:
         raise PermissionError(f"no key can be kept in {folder}: {why}")
-    path, key = os.path.join(folder, _NAME), os.urandom(BYTES)
+    path = os.path.join(folder, _NAME)
+    draft = f"{path}.{os.getpid()}.{time.time_ns()}"
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
-    except FileExistsError:
-        return read_key()  # another process was faster
+        _write(draft, os.urandom(BYTES))
+        _publish(draft, path)
+    finally:
+        if os.path.exists(draft):
+            os.unlink(draft)
+    return read_key()
+
+
+def _write(draft: str, key: bytes) -> None:
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
     try:
-        if os.write(handle, key) != BYTES:
-            raise DamagedKeyError(f"the disk is too full for the key file {path}")
-    except OSError:
-        os.unlink(path)
-        raise
+        if os.write(handle, key) != len(key):
+            raise OSError(f"there is no room for {draft}")
     finally:
         os.close(handle)
-    return read_key()
+
+
+def _publish(draft: str, path: str) -> None:
+    """Give a whole key its name. So whoever finds a key can read all of it, and several processes use the same."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass  # another process was faster
+    except OSError:
+        os.replace(draft, path)  # without links (FAT, Android) the last one counts
 
 
 def _state_folder() -> str:

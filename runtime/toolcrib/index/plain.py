@@ -52,7 +52,8 @@ CLASSES: Final = MappingProxyType(
 """The classes whose values an index holds -> their modules. No module is ever named by an index."""
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
-_TUPLE, _LIST, _PLAIN_LIST, _DICT, _MAPPING, _SET, _BYTES = "()", "[]", "[=]", "{}", "{=}", "{,}", "b"
+_TUPLE, _LIST, _PLAIN_LIST, _DICT, _MAPPING = "()", "[]", "[=]", "{}", "{=}"
+_SET, _FROZEN_SET, _BYTES = "{,}", "{,=}", "b"
 _ORIGIN, _LIMITS, _NOTHING_KEPT = "@", "=", "-"
 _OF_ORIGIN = tuple(name for name in Origin._fields if name not in {"files", "locate"})
 
@@ -78,7 +79,7 @@ def to_plain(value: Any) -> Any:
         return plain
     tag = type(value).__name__
     if CLASSES.get(tag) == type(value).__module__:
-        names = value._fields if isinstance(value, tuple) else value.__dataclass_fields__
+        names = getattr(value, "_fields", None) or value.__dataclass_fields__
         return [tag, *(to_plain(getattr(value, name)) for name in names)]
     from toolcrib.loading.recalling import Unkept  # noqa: PLC0415 -- a start from an index reads no documents
 
@@ -96,8 +97,9 @@ def _plain_container(value: Any) -> Any:
         return [_PLAIN_LIST, value] if not why_not_json(value) else [_LIST, *map(to_plain, value)]
     if kind is tuple:
         return [_TUPLE, *map(to_plain, value)]
-    if kind is frozenset:
-        return [_SET, *map(to_plain, sorted(value, key=repr))]
+    if kind is set or kind is frozenset:
+        tag = _SET if kind is set else _FROZEN_SET
+        return [tag, *map(to_plain, sorted(value, key=repr))]
     return [_BYTES, value.decode("latin-1")] if kind is bytes else None
 
 
@@ -135,7 +137,8 @@ _OF_CONTAINERS: Final[dict[str, Callable[[list[Any]], Any]]] = {
     _PLAIN_LIST: lambda value: value[1],
     _DICT: _dict_from,
     _MAPPING: lambda value: MappingProxyType(_dict_from(value)),
-    _SET: lambda value: frozenset(_items_from(value)),
+    _SET: lambda value: set(_items_from(value)),
+    _FROZEN_SET: lambda value: frozenset(_items_from(value)),
     _BYTES: lambda value: value[1].encode("latin-1"),
     _LIMITS: lambda _value: BUILT_IN_LIMITS,
     _NOTHING_KEPT: lambda _value: NO_FIXTURE,

@@ -43,7 +43,8 @@ class Pack:
         toolsets: Named selections of its tools, in order of writing; globs over the names without namespace.
         prompts: Name -> what instructs a model, in order of writing; globs as in `toolsets`.
         defaults: Key of a descriptor -> value as documents write it, for descriptors that do not say so themselves.
-        requires: `toolcrib` -> versions of it that will do, `packs` -> name of a pack -> versions of it.
+        requires: `toolcrib` -> versions of it that will do, `packs` -> name of a pack -> versions of it; `environment`,
+            `files`, `hosts` -> what its tools look up and contact.
         metadata: What else is known of it.
         fixture: What the store of its tools begins with.
         faults: What is wrong with that; it refuses nothing of the pack.
@@ -232,7 +233,7 @@ def _check_pack(said: Mapping[str, Any]) -> Iterator[Problem]:
 
 _PACK_NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
-_LATER_NEEDS = frozenset({"commands", "environment", "extras", "files", "hosts"})
+_LATER_NEEDS = frozenset({"commands", "extras"})
 """Keys of `requires` that are reserved and have no effect yet."""
 
 

@@ -41,7 +41,27 @@ _MANIFESTS: Final = (
     "go.mod",
 )
 _RUNNERS: Final = frozenset(
-    ["bun", "bunx", "cargo", "deno", "go", "hatch", "just", "make", "npm", "npx", "pdm", "pnpm", "poetry", "rye", "task", "tsx", "uv", "uvx", "yarn"]
+    [
+        "bun",
+        "bunx",
+        "cargo",
+        "deno",
+        "go",
+        "hatch",
+        "just",
+        "make",
+        "npm",
+        "npx",
+        "pdm",
+        "pnpm",
+        "poetry",
+        "rye",
+        "task",
+        "tsx",
+        "uv",
+        "uvx",
+        "yarn",
+    ]
 )
 _ENTRIES: Final = (
     "__main__.py",

@@ -315,7 +315,7 @@ def test_a_list_settles_an_index_of_what_has_rested_since(project, told, monkeyp
     head, parts = head_of(cabinet.read(key))
     rested = str(Path(os.__file__).parent)
     folders = {**head.seen.folders, rested: ((), Trail().folder(rested))}
-    doubtful = Head(key, head.around, Seen(head.seen.files, head.seen.contents, folders), head.parts)
+    doubtful = Head(head.around, Seen(head.seen.files, head.seen.contents, folders), head.parts, head.tags)
     cabinet.write(key, *doubtful.encoded(parts))
     assert answered(["list"], monkeypatch) == 0
     settled, _parts = head_of(cabinet.read(key))
@@ -326,8 +326,9 @@ def test_a_list_with_a_mode_of_others_is_left_to_the_command(project, monkeypatc
     executors = Executors.installed()
     stock = read_stock((), (), executors)
     listings = listings_of(stock, profiles_of(stock), executors)
-    for home, code in (("toolcrib.executors.mock:MockExecutor", 0), ("others:Mock", None)):
-        Index(index_folder()).keep(key_of(()), stock, {"mock": home}, profiles_of(stock), listings=listings)
+    index, profiles = Index(index_folder()), profiles_of(stock)
+    for built_in, code in ((["mock"], 0), ([], None)):
+        index.keep(key_of(()), stock, executors.targets, profiles, built_in=built_in, listings=listings)
         assert answered(["list"], monkeypatch) == code
 
 

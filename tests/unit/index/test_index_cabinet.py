@@ -66,7 +66,7 @@ def test_whatever_becomes_of_the_file_it_is_whole_or_no_index(shelf, data):
 
 def test_a_file_of_another_format_is_no_index(shelf):
     file = shelf.file()
-    file.write_bytes(file.read_bytes().replace(b"toolcrib index 1\n", b"toolcrib index 2\n"))
+    file.write_bytes(file.read_bytes().replace(b"toolcrib index 2\n", b"toolcrib index 1\n"))
     assert shelf.recall() is None
     cold = shelf.keep()
     assert_same(shelf.recall(), cold)
@@ -81,15 +81,35 @@ def test_the_file_of_another_key_is_no_index(shelf):
     assert shelf.recall() is None
 
 
-def test_a_folder_in_place_of_the_file(shelf, caplog):
+def test_an_empty_folder_in_place_of_the_file_is_replaced(shelf):
     file = shelf.file()
     file.unlink()
     file.mkdir()
+    assert shelf.recall() is None
+    cold = shelf.keep()
+    assert_same(shelf.recall(), cold)
+    assert [*shelf.folder.iterdir()] == [file]
+
+
+def test_a_folder_with_files_in_place_of_the_file_is_left_alone(shelf, caplog):
+    file = shelf.file()
+    file.unlink()
+    (file / "within").mkdir(parents=True)
     with caplog.at_level("DEBUG", "toolcrib"):
         assert shelf.recall() is None
         shelf.keep()
     assert "an index was not written" in caplog.text
     assert [*shelf.folder.iterdir()] == [file]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no pipes in folders elsewhere")
+def test_a_pipe_in_place_of_the_file_is_replaced(shelf):
+    file = shelf.file()
+    file.unlink()
+    os.mkfifo(file)
+    assert shelf.recall() is None
+    cold = shelf.keep()
+    assert_same(shelf.recall(), cold)
 
 
 def test_a_pipe_or_nothing_in_place_of_the_folder(shelf, tmp_path):

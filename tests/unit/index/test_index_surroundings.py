@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import marshal
 import os
 import sys
 import time
@@ -14,7 +13,9 @@ import pytest
 
 import toolcrib
 from kept import Shelf, write_project
-from toolcrib.index.surroundings import Surroundings, look_around, surroundings_from
+from toolcrib.index.heads import Head, head_of
+from toolcrib.index.surroundings import Surroundings, look_around
+from toolcrib.loading.trail import Seen
 
 LATER = time.time_ns() + 3600 * 1_000_000_000
 """As if everything had been imported in an hour from now, so that no file is newer."""
@@ -49,7 +50,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def around() -> Surroundings:
     found = look_around(TARGETS, LATER)
     assert found is not None
-    return surroundings_from(marshal.loads(marshal.dumps(found.plain())))
+    encoded, _beginning = Head(found, Seen({}, {}, {}), {}).encoded(b"")
+    head, _parts = head_of(memoryview(encoded))
+    assert head.around == found
+    return head.around
 
 
 def test_nothing_changed_is_told_so(site):

@@ -71,6 +71,8 @@ _FINER: Final[Mapping[str, str]] = {
     "response_too_large": "the tool's answer is too large; ask for less",
     "result_too_deep": "the tool's answer is nested too deep to be sent",
     "server_ending": "the server is about to end; call again when it is back",
+    "untrusted_workspace": "nobody has agreed to what this tool needs, so nothing was started, contacted or read; "
+    "whoever runs the server agrees with `toolcrib trust`, in the folder of the project",
     "server_ended": "the server ended before the call did, which may have acted",
 }
 """What a code says more than its outcome."""

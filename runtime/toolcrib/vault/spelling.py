@@ -22,8 +22,8 @@ _TELLING_FOLDED: Final = 8
 
 _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 
-_PLAIN: Final = re.compile(b"[A-Za-z0-9]*")
-"""Characters that every encoding of texts leaves as they are."""
+_PLAIN: Final = re.compile(rb"(?:\\[nrtNRT])?([A-Za-z0-9]*)")
+"""Characters that every encoding of texts leaves as they are; behind a backslash, one may be taken for an escape."""
 
 _ASCII: Final = re.compile(b"[\0-\x7f]*")
 
@@ -42,11 +42,8 @@ def squeezed(raw: bytes) -> bytes:
 
     However a secret is spaced, its own follow each other there.
     """
-    return _without_line_ends(raw).translate(_LOWER, _OTHERS)
-
-
-def _without_line_ends(raw: bytes) -> bytes:
-    return _LINE_ENDS.sub(b"", raw) if b"\\" in raw else raw
+    joined = _LINE_ENDS.sub(b"", raw) if b"\\" in raw else raw
+    return joined.translate(_LOWER, _OTHERS)
 
 
 class Writing(NamedTuple):
@@ -134,8 +131,8 @@ class Spelling:
     @cached_property
     def runs(self) -> tuple[bytes, ...]:
         """The same of a text that has escapes: `%2F` puts a digit and a letter between those of the secret."""
-        longest = max(_PLAIN.findall(_without_line_ends(self._secret.encode())), key=len).lower()
-        # Behind a backslash, an n at the beginning was taken for a part of a line break.
+        longest = max(_PLAIN.findall(self._secret.encode()), key=len).lower()
+        # What stands before it in a text may be a backslash, too.
         return tuple(each[1:] if each[:1] in _OF_LINE_ENDS else each for each in (longest, *self._encoded))
 
     @cached_property

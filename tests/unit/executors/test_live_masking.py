@@ -51,7 +51,7 @@ def test_bytes_that_hold_a_secret_are_withheld(vault):
         ("hunter2-pässwörd".encode("latin-1"), "text/plain; charset=iso-8859-1"),
         (b"%68unter2", "text/plain"),
         (b"&#104;unter2", "text/html; charset=utf-8"),
-        (b"plain hunter2", "application/json"),
+        ("plain hunter2-pässwörd".encode(), "application/json"),
     ],
 )
 def test_the_quick_look_knows_charsets_and_escapes(vault, raw, kind):

@@ -28,6 +28,7 @@ def masked(result: Result, vault: Vault) -> Result:
         message=vault.hide_in_text(result.message),
         error=error,
         meta=meta if isinstance(meta, dict) else {},
+        raw_value=vault.hide_in(result.raw_value),
     )
     withheld = [
         after.text
@@ -41,10 +42,18 @@ def masked(result: Result, vault: Vault) -> Result:
 
 
 def _part(part: Content, vault: Vault) -> Content:
-    if part.text is not None:
-        part = part._replace(text=vault.hide_in_text(part.text))
+    part = part._replace(
+        text=_text(part.text, vault),
+        mime_type=_text(part.mime_type, vault),
+        uri=_text(part.uri, vault),
+        title=_text(part.title, vault),
+    )
     raw = b64decode(part.data) if part.data else b""
     if not vault.is_in(raw):
         return part
-    what = vault.hide_in_text(part.mime_type or part.type)
+    what = part.mime_type or part.type
     return Content("text", text=f"the content ({what}, {len(raw):,} bytes) was withheld: it holds a secret")
+
+
+def _text(text: str | None, vault: Vault) -> str | None:
+    return None if text is None else vault.hide_in_text(text)

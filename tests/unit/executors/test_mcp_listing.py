@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from toolcrib.executors.mcp.failures import Garbled
 from toolcrib.executors.mcp.listing import MOST_OF_ONE, MOST_PAGES, MOST_TOOLS, list_tools
+from toolcrib.vault import Vault
 
 SCHEMA = {"type": "object"}
 
@@ -26,7 +27,7 @@ async def listed(*pages, check=lambda _schema: None):
         more = {"nextCursor": str(place + 1)} if place + 1 < len(pages) else {}
         return {"tools": pages[place], **more}
 
-    return await list_tools("shop", ask, info={}, check=check)
+    return await list_tools("shop", ask, info={}, vault=Vault({}), check=check)
 
 
 async def test_all_pages_are_read_in_order():
@@ -54,7 +55,7 @@ async def test_a_cursor_that_comes_again_ends_the_list():
     async def ask(_cursor):
         return {"tools": [], "nextCursor": "x"}
 
-    found = await list_tools("shop", ask, info={})
+    found = await list_tools("shop", ask, info={}, vault=Vault({}))
     assert found.remarks == ("it gave the cursor `x` twice; its list ends there",)
 
 
@@ -62,7 +63,7 @@ async def test_a_cursor_that_is_no_text_ends_the_list():
     async def ask(_cursor):
         return {"tools": [tool("a")], "nextCursor": 7}
 
-    found = await list_tools("shop", ask, info={})
+    found = await list_tools("shop", ask, info={}, vault=Vault({}))
     assert list(found.tools) == ["a"]
     assert found.remarks == ("it gave a cursor that is no text; its list ends there",)
 
@@ -74,7 +75,7 @@ async def test_pages_without_end_are_cut_off():
         asked.append(cursor)
         return {"tools": [], "nextCursor": str(len(asked))}
 
-    found = await list_tools("shop", ask, info={})
+    found = await list_tools("shop", ask, info={}, vault=Vault({}))
     assert len(asked) == MOST_PAGES
     assert found.remarks == ("it has more than 100 pages of tools; the others were not asked for",)
 
@@ -140,7 +141,7 @@ async def test_a_page_that_is_no_list_is_told():
         return {"tools": None}
 
     with pytest.raises(Garbled, match="has no `tools`"):
-        await list_tools("shop", ask, info={})
+        await list_tools("shop", ask, info={}, vault=Vault({}))
 
 
 ANYTHING = st.recursive(

@@ -23,7 +23,7 @@ IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
 
 
 def of(*content, schema=None, asked=ASKED, catalogue=CATALOGUE, **members):
-    return result_of({"content": [*content], **members}, asked, schema, catalogue)
+    return result_of({"content": [*content], **members}, asked, schema, catalogue, str)
 
 
 def text(said):
@@ -106,8 +106,8 @@ def test_what_is_no_text_is_content_in_order():
 
 
 def test_content_may_be_missing_beside_structured_content():
-    assert result_of({"structuredContent": [1]}, ASKED, None, CATALOGUE).value == [1]
-    assert result_of({"structuredContent": None, "content": []}, ASKED, None, CATALOGUE).value is None
+    assert result_of({"structuredContent": [1]}, ASKED, None, CATALOGUE, str).value == [1]
+    assert result_of({"structuredContent": None, "content": []}, ASKED, None, CATALOGUE, str).value is None
 
 
 def test_a_result_of_the_modern_era_need_not_say_that_it_is_complete():
@@ -147,7 +147,7 @@ def test_a_result_of_the_modern_era_need_not_say_that_it_is_complete():
 )
 def test_what_is_no_answer_of_the_protocol_is_told(raw, why):
     with pytest.raises(Garbled) as error:
-        result_of(raw, ASKED, None, CATALOGUE)
+        result_of(raw, ASKED, None, CATALOGUE, str)
     assert (error.value.message, error.value.raw) == (why, raw)
 
 
@@ -324,7 +324,7 @@ def test_a_value_weighs_about_what_its_json_does(value):
 def test_whatever_a_server_answers_ends_in_a_result_or_is_told_as_garbled(content, structured):
     raw = {"content": content, "structuredContent": structured}
     try:
-        result = result_of(raw, ASKED, {"type": "object"}, CATALOGUE)
+        result = result_of(raw, ASKED, {"type": "object"}, CATALOGUE, str)
     except Garbled:
         pass
     else:

@@ -126,7 +126,8 @@ class BoundMcp:
             )
             from toolcrib.executors.mcp.results import result_of  # noqa: PLC0415 -- once a call came so far
 
-            result = result_of(raw, asked, self._tool.output_schema, connection.catalogue)
+            hide = self._vault.hide_in_text
+            result = result_of(raw, asked, self._tool.output_schema, connection.catalogue, hide)
         except Refused as error:
             result = failures.refused(asked, error, connection.catalogue.tools)
         except Silent:

@@ -336,9 +336,12 @@ class Connection:
 
     def _failure(self, error: MCPError, passage: Passage) -> Exception:
         """What an error of the SDK comes to; it also tells so of what never came from the server."""
+        vault = self._link.vault
         if passage.trouble is None and error.code != CONNECTION_CLOSED:
-            return Refused(error.code, error.message, error.data)
+            return Refused(error.code, vault.hide_in_text(error.message), vault.hide_in(error.data))
         trouble = passage.trouble
+        if trouble is not None:  # of a redirect it tells where it leads
+            trouble = trouble._replace(message=vault.hide_in_text(trouble.message))
         over = trouble is not None and trouble.code == "session_over"
         # A server that does not know the session does nothing, and a new one is begun (2025-11-25, basic/transports).
         return Broken(self._link.ended, begun=passage.begun and not over, trouble=trouble)
@@ -359,7 +362,8 @@ class Connection:
                 raise
 
         check = find_invalid_x_mcp_header if self.modern else lambda _schema: None
-        return await list_tools(self._server.name, ask, info=_info(session), check=check)
+        vault = self._link.vault
+        return await list_tools(self._server.name, ask, info=_info(session), vault=vault, check=check)
 
     def _put_in_force(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
@@ -392,10 +396,8 @@ class Connection:
             try:
                 self._put_in_force(await self._listed(session))
             except (MCPError, Garbled) as error:
-                name = self._server.name
-                _log.warning(
-                    "the tools of the server `%s` could not be listed again: %s", name, told(str(error))
-                )
+                name, why = self._server.name, told(self._link.vault.hide_in_text(str(error)))
+                _log.warning("the tools of the server `%s` could not be listed again: %s", name, why)
             # Whoever waited has a list from after the change; a server that changes without end holds nobody for ever.
             self._settle()
             if self._doubted.is_set():

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from toolcrib.errors import ToolcribError
 from toolcrib.servers import Server
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from toolcrib.auth import Tokens
     from toolcrib.egress import EgressRefused
+    from toolcrib.vault import Vault
 
 
 class StartFailed(ToolcribError):
@@ -86,10 +87,12 @@ class Link(Protocol):
             than 4 MiB", "could not be reached: ...". Empty as long as it is good. Where it is set, the next call needs
             a new link; over HTTP what is under way may still be answered.
         refusal: Over HTTP, what the egress guard has against it.
+        vault: Knows which secrets the server was given; `open_link` sets it.
     """
 
     ended: str
     refusal: EgressRefused | None
+    vault: Vault
 
     @property
     def garbage(self) -> int:
@@ -131,12 +134,13 @@ def open_link(server: Server, world: World, tokens: Tokens | None = None) -> Lin
         StartFailed: What is looked up makes no address, or can't be sent.
     """
     world.trust.check_server(server)
-    link = _link(server, world, tokens)
+    link: Link = _link(server, world, tokens)
+    link.vault = world.vault  # has every secret of the server since its texts were looked up just now
     _keep_quiet()  # once the modules are there that log
     return link
 
 
-def _link(server: Server, world: World, tokens: Tokens | None) -> Link:
+def _link(server: Server, world: World, tokens: Tokens | None) -> Any:
     if server.transport == "stdio":
         from toolcrib.executors.mcp.stdio import StdioLink  # noqa: PLC0415 -- needs the extra
 

@@ -1,6 +1,7 @@
 """All tools that a server lists, page after page, as they came (MCP 2026-07-28, tools: listing, pagination).
 
-One tool that is none never hides the others. What is wrong is said; what is too much is cut off.
+One tool that is none never hides the others. What is wrong is said; what is too much is cut off. A server knows the
+secrets that it was given, and may repeat them: they are masked here, before anybody sees what it says.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from toolcrib.executors.mcp.definitions import without_secrets
 from toolcrib.executors.mcp.failures import Garbled
 from toolcrib.executors.mcp.results import weight
+from toolcrib.pointers import pointer_to
 from toolcrib.servers import Catalogue
 from toolcrib.text import escape_terminal
 from toolcrib.validation import json_fault
+from toolcrib.vault import Vault
 
 MOST_PAGES: Final = 100
 MOST_TOOLS: Final = 1_000
@@ -33,7 +37,7 @@ Check = Callable[[dict[str, Any]], str | None]
 
 
 async def list_tools(
-    server: str, ask: Ask, *, info: Mapping[str, str], check: Check = lambda _schema: None
+    server: str, ask: Ask, *, info: Mapping[str, str], vault: Vault, check: Check = lambda _schema: None
 ) -> Catalogue:
     """Every tool of a server.
 
@@ -41,12 +45,13 @@ async def list_tools(
         server: Name of the server.
         ask: Asks for one page.
         info: What the server says of itself.
+        vault: Knows the secrets that the server was given.
         check: Judges input schemas beyond what is checked here.
 
     Raises:
         Garbled: A page is no list of tools.
     """
-    reader = _Reader(check)
+    reader = _Reader(check, vault)
     cursor: str | None = None
     seen: set[str] = set()
     for _page in range(MOST_PAGES):
@@ -61,7 +66,7 @@ async def list_tools(
             break
         if not isinstance(cursor, str) or cursor in seen:
             what = (
-                f"gave the cursor `{_shown(cursor)}` twice"
+                f"gave the cursor `{_shown(vault.hide_in_text(cursor))}` twice"
                 if isinstance(cursor, str)
                 else "gave a cursor that is no text"
             )
@@ -70,17 +75,19 @@ async def list_tools(
         seen.add(cursor)
     else:
         reader.remarks.append(f"it has more than {MOST_PAGES} pages of tools; the others were not asked for")
-    return Catalogue(server, reader.tools, reader.refused, tuple(reader.remarks), dict(info))
+    told = {key: vault.hide_in_text(text) for key, text in info.items()}
+    return Catalogue(server, reader.tools, reader.refused, tuple(reader.remarks), told)
 
 
 class _Reader:
     """Takes the tools of one page after another."""
 
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: Check, vault: Vault) -> None:
         self.tools: dict[str, dict[str, Any]] = {}
         self.refused: dict[str, str] = {}
         self.remarks: list[str] = []
         self._check = check
+        self._vault = vault
         self._count = 0
         self._left = MOST_BYTES
 
@@ -105,6 +112,9 @@ class _Reader:
 
     def _one(self, tool: Any) -> None:
         name = _name_of(tool)
+        if self._vault.hide_in_text(name) != name:
+            self.refused[f"#{self._count}"] = _TELLING_NAME
+            return
         known = name in self.tools or name in self.refused
         fault = self._fault(tool) if not known else f"there is a tool `{_shown(name)}` already"
         if fault is not None:
@@ -115,7 +125,7 @@ class _Reader:
             if key in kept and not isinstance(kept[key], kind):
                 del kept[key]
                 self.remarks.append(f"`{_shown(name)}`: its `{key}` is malformed, and left out")
-        self.tools[name] = kept
+        self.tools[name] = without_secrets(kept, self._vault)
 
     def _fault(self, tool: Any) -> str | None:
         """Why a tool can't be offered; None where it can."""
@@ -133,10 +143,18 @@ class _Reader:
         if weight(tool, MOST_OF_ONE) > MOST_OF_ONE:
             return f"its definition is larger than {MOST_OF_ONE >> 20} MiB"
         fault = json_fault(tool, depth=_DEPTH)
+        hide = self._vault.hide_in_text
         if fault is not None:
-            return f"its definition can't be passed on as JSON: {fault.for_model()}"
-        return self._check(schema)
+            place = pointer_to([hide(key) if isinstance(key, str) else key for key in fault.path])
+            return f"its definition can't be passed on as JSON: `{_shown(place)}` is not {fault.expected}"
+        told = self._check(schema)
+        return None if told is None else hide(told)
 
+
+_TELLING_NAME: Final = (
+    "its name holds what `${...}` stands for in the server's configuration, and can't be masked; "
+    "write what is no secret out, or give it a default: `${NAME:-value}`"
+)
 
 _SHAPES: Final = {
     "title": str,

@@ -25,6 +25,9 @@ from toolcrib.validation import Validator
 LARGEST: Final = 8 * 1024 * 1024
 """Bytes of an answer, roughly: its texts, and a few for everything else."""
 
+_LONGEST_KIND: Final = 40
+"""Characters of a type that is told; it is told whole or not at all, for it may hold a secret."""
+
 _KNOWN_AS: Final = re.compile(r"^unknown tool\b|^tool .{0,200} not found\b", re.IGNORECASE | re.DOTALL)
 
 
@@ -33,14 +36,21 @@ def _judge(schema: Schema | None) -> Callable[[JSON], bool]:
     return Validator(True if schema is None else schema).judge
 
 
-def result_of(raw: dict[str, Any], asked: Asked, schema: Schema | None, catalogue: Catalogue) -> Result:
-    """The result of a call.
+def result_of(
+    raw: dict[str, Any],
+    asked: Asked,
+    schema: Schema | None,
+    catalogue: Catalogue,
+    hide: Callable[[str], str],
+) -> Result:
+    """The result of a call. Secrets in it are masked by the caller; but a text that is cut must hold none before.
 
     Args:
         raw: The answer, as it came.
         asked: The tool.
         schema: The output schema in force; None for none.
         catalogue: What its server offers.
+        hide: Gives a text without secrets.
 
     Raises:
         Garbled: It is no answer of the protocol.
@@ -56,7 +66,8 @@ def result_of(raw: dict[str, Any], asked: Asked, schema: Schema | None, catalogu
             return Result.ok(_value_of_text(text, schema))  # what most answers are
     parts = [_part(part, place, raw) for place, part in enumerate(content)]
     if failed:
-        return _failed(parts, structured, asked, catalogue)
+        said = hide("\n".join(part.text for part in parts if part.type == "text" and part.text))
+        return _failed(said, parts, structured, asked, catalogue)
     if structured is None:
         return _without_structure(parts, schema)
     return Result.ok(structured, content=tuple(_beside(parts, structured)))
@@ -107,8 +118,7 @@ def _too_large(asked: Asked) -> Result:
     )
 
 
-def _failed(parts: list[Content], structured: JSON, asked: Asked, catalogue: Catalogue) -> Result:
-    text = "\n".join(part.text for part in parts if part.type == "text" and part.text)
+def _failed(text: str, parts: list[Content], structured: JSON, asked: Asked, catalogue: Catalogue) -> Result:
     if says_unknown(text, asked.tool) and (asked.tool not in catalogue.tools or _says_nothing_else(text)):
         return unknown(asked, catalogue.tools)
     return tool_error(text, tuple(parts), structured)
@@ -187,7 +197,9 @@ def _part(part: Any, place: int, raw: JSON) -> Content:
     kind = part.get("type") if isinstance(part, dict) else None
     make = _PARTS.get(kind) if isinstance(kind, str) else None
     if make is None:
-        what = f"of the type `{kind[:40]}`" if isinstance(kind, str) else "no part"
+        what = "of a type" if isinstance(kind, str) else "no part"
+        if isinstance(kind, str) and len(kind) <= _LONGEST_KIND:
+            what = f"of the type `{kind}`"
         raise Garbled(f"part {place + 1} of its content is {what}, which the protocol does not know", raw)
     try:
         return make(part)

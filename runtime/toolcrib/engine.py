@@ -463,8 +463,12 @@ class Runtime:
     def _check_trust(self, tool: Descriptor) -> None:
         from toolcrib.workspaces import subject_of_tool  # noqa: PLC0415 -- mocks are contained
 
-        if not self.trust.policy.everything:
-            self.trust.check(subject_of_tool(tool, self.executors, tool.mode))
+        if self.trust.policy.everything or tool.mode is None:
+            return
+        self.trust.check(subject_of_tool(tool, self.executors, tool.mode))
+        remote = self.executors.remote_of(tool.mode, tool.name, tool.bindings.get(tool.mode))
+        if remote is not None and remote.server in self.servers:
+            self.trust.check_server(self.servers[remote.server])
 
     def _equip(self, executor: Any) -> None:
         """Give an executor what it asks for: what it may reach, whom to tell, how to bind in another mode."""

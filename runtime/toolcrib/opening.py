@@ -41,6 +41,7 @@ from toolcrib.registry import Registry, without_duplicates
 from toolcrib.reloading import Before, keep_last_good
 from toolcrib.servers import LOCK_FILE, Catalogue, Server
 from toolcrib.stock import Stock, in_order
+from toolcrib.workspaces import models_of
 
 DEFAULT_PATHS = ("descriptors", "packs")
 """What is read where no path is given and there is no project, as far as it exists."""
@@ -379,6 +380,7 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
         ignored=loaded.ignored,
         refused_scenarios=tuple(refused),
         unread=loaded.unread,
+        models=tuple(model for scenario in loaded.scenarios for model in models_of(scenario)),
     )
     stock = stock._replace(toolsets=_toolsets(stock))
     # Documents that were put together share parts: what is wrong with one is told once.

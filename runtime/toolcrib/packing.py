@@ -106,7 +106,7 @@ async def _from_folder(folder: Path, also: Sequence[str], executors: Executors) 
     source = str(folder)
     if pack_file(folder) is None:
         return Parcel(source=source, contents={}, problems=(_no_pack(source),))
-    trail, reader = Trail(), Reader(executors)
+    trail, reader = _trail(), Reader(executors)
     folders = Folders(reader, trail)
     for path in (source, *also):
         folders.add(Source(path))
@@ -130,12 +130,17 @@ async def _from_folder(folder: Path, also: Sequence[str], executors: Executors) 
 def _loaded(archive: ArchiveFiles, also: Iterable[str], executors: Executors) -> Loaded:
     reader = Reader(executors)
     place = archive.place("")
-    trail = Trail(permits=Trust(Policy().with_environment()).permits_data)
+    trail = _trail()
     add_contents(reader, archive.contents, archive.pack_file, source=place, key=place, outside=trail)
     folders = Folders(reader, trail)
     for source in also:
         folders.add(Source(source))
     return reader.loaded()
+
+
+def _trail() -> Trail:
+    """Of rows whose paths name variables, the pack's own are read: what travels is the pack."""
+    return Trail(permits=Trust(Policy().with_environment()).permits_data)
 
 
 async def _judged(source: str, below: str, loaded: Loaded, executors: Executors) -> Parcel:

@@ -115,7 +115,7 @@ async def _prove(runtime: Runtime, mock: _Mock) -> list[Problem]:
         message = f"the answers of `{mock.tool.name}` are not proved, since no arguments could be made up: {error.message}"
         hint = "give the tool `examples`"
         return [mock.problem("not_proved", message, "/mock", hint=hint, severity="notice")]
-    alone = Runtime(Registry([mock.tool]), executors=runtime.executors)
+    alone = Runtime(Registry([mock.tool]), executors=runtime.executors, trust=runtime.trust)
     found: dict[str, Problem] = {}
     for arguments in tried:
         for problem in await _judge(alone, mock, arguments):

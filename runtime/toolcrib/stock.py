@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from toolcrib.model import NOTHING, Toolset
+from toolcrib.model import JSON, NOTHING, Toolset
 from toolcrib.registry import Registry
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ class Waiting(NamedTuple):
     mode: str
 
 
+Model: TypeAlias = "tuple[str, str, str, Mapping[str, JSON]]"
+"""A model that a scenario names: who does, the document, `file:line`, and what is said of it."""
+
+
 class Stock(NamedTuple):
     """Everything that some paths hold, linked and checked, before any profile is applied.
 
@@ -50,7 +54,8 @@ class Stock(NamedTuple):
         unlisted: Servers whose tools are imported, and not known yet.
         waiting: Name of a tool -> the server and the mode for which it waits: what that one says is not known yet.
         locked: Servers of which only that is known which was locked.
-        data: Files of rows whose paths name a variable that is set: the document, the path as it is written, the variable.
+        data: Files of rows whose paths name a variable: the document, the path as it is written, the variable.
+        models: Models that scenarios name: who does, the document, `file:line`, and `provider, base_url, api_key` as written.
         withheld: Those of `data` that were not read, because nobody has agreed to it.
         remembered: Name of a server of which only that is known which it answered some time ago -> when.
         refused_scenarios: Names of the scenarios with errors, which are not run.
@@ -75,6 +80,7 @@ class Stock(NamedTuple):
     waiting: Mapping[str, Waiting] = NOTHING
     locked: tuple[str, ...] = ()
     data: tuple[tuple[str, str, str], ...] = ()
+    models: tuple[Model, ...] = ()
     withheld: tuple[tuple[str, str, str], ...] = ()
     remembered: Mapping[str, str] = NOTHING
     refused_scenarios: tuple[str, ...] = ()

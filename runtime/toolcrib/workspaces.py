@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from toolcrib.executors import Executors
 from toolcrib.loading.files import ARCHIVE, PACK_FILES
 from toolcrib.loading.finding import find_project
-from toolcrib.model import NOTHING, Descriptor, Origin
+from toolcrib.loading.linking import tools_of
+from toolcrib.model import JSON, NOTHING, Descriptor, Origin
 from toolcrib.pointers import file_and_line
-from toolcrib.stock import Stock
+from toolcrib.stock import Model, Stock
 from toolcrib.trust.check import Contents, PackContent, Subject, Workspace, subject_of_data, subject_of_server
 from toolcrib.trust.needs import Need, needs_of_agent, needs_of_settings
 
@@ -38,10 +39,16 @@ def contents_of(
         base: The working directory when it was read; empty where that is gone.
     """
     workspaces = tuple(_workspaces(stock, paths, base))
+
+    def subjects() -> Iterator[Subject]:
+        yield from _subjects(stock, executors, own)
+        if len(workspaces) > 1:
+            yield from _crossing(stock, executors)
+
     return Contents(
         base=base,
         workspaces=workspaces,
-        subjects=lambda: _subjects(stock, executors, own),
+        subjects=subjects,
         settings=tuple(_settings(stock)),
         settings_file=stock.project_file,
         packs=cache(partial(_pack_content, stock, base)),
@@ -79,12 +86,13 @@ def workspace_at(path: str, base: str) -> Workspace:
     project = find_project(folder)
     if project is not None:
         root = os.path.dirname(project)
-        return Workspace(os.path.realpath(root), "project", path if real == root else root)
+        whole = os.path.realpath(root)
+        return Workspace(whole, "project", path if real == whole else root, partial=real != whole)
     if real.lower().endswith(ARCHIVE):
         return Workspace(real, "pack", path)
     pack = next((each for each in _upwards(folder) if _is_pack(each)), None)
     if pack is not None:
-        return Workspace(pack, "pack", path if pack == real else pack)
+        return Workspace(pack, "pack", path if pack == real else pack, partial=real != pack)
     return Workspace(real, "folder", path)
 
 
@@ -112,8 +120,8 @@ def _subjects(stock: Stock, executors: Executors, own: Collection[str]) -> Itera
             yield subject_of_server(server, stock.project_file if name in projects else "")
     for tool in stock.registry.values():
         yield subject_of_tool(tool, executors)
-    for scenario in stock.scenarios:
-        yield from subjects_of_scenario(scenario)
+    for user, source, place, said in stock.models:
+        yield subject_of_model(user, (source,), place, said)
     for source, path, name in stock.data:
         yield subject_of_data(source, path, name)
 
@@ -130,31 +138,41 @@ def subject_of_tool(tool: Descriptor, executors: Executors, mode: str | None = N
     return Subject(f"tool {tool.name}", _files_of(tool.origin), needs, settings=settled)
 
 
-def subjects_of_scenario(scenario: Scenario) -> Iterator[Subject]:
-    """The models that a scenario names: the agent's and the judge's."""
+def models_of(scenario: Scenario) -> Iterator[Model]:
+    """The models that a scenario names, the agent's and the judge's, but for one that somebody chose at the command line."""
     agent = scenario.agent
     if agent is None:
         return
-    judge: dict[str, object] = dict(agent.judge)
-    own: dict[str, object] = {
-        "provider": agent.provider,
-        "base_url": agent.base_url,
-        "api_key": agent.api_key,
-    }
+    own = {"provider": agent.provider, "base_url": agent.base_url, "api_key": agent.api_key}
+    judge = {key: agent.judge.get(key) for key in own} if agent.judge else {}
     for said, pointer in ((own if not agent.chosen else {}, "/agent"), (judge, "/agent/judge")):
-        if said:
-            yield subject_of_agent(said, scenario.base or scenario.name, scenario.origin, pointer)
+        if said and said["provider"] not in {"scripted", "direct"}:
+            name = f"scenario {scenario.base or scenario.name}"
+            yield name, scenario.origin.source, scenario.origin.place(pointer), said
 
 
-def subject_of_agent(said: dict[str, object], name: str, origin: Origin, pointer: str) -> Subject:
+def subject_of_model(user: str, files: tuple[str, ...], place: str, said: Mapping[str, JSON]) -> Subject:
     """A model that a scenario names, with the service and the key that it says."""
-    user = f"scenario {name}"
     return Subject(
-        user,
-        _files_of(origin),
-        lambda _workspace: needs_of_agent(said, user=user, place=origin.place(pointer)),
-        settings=said.get("provider") not in {"scripted", "direct"},
+        user, files, lambda _workspace: needs_of_agent(said, user=user, place=place), settings=True
     )
+
+
+def subjects_of_scenario(scenario: Scenario) -> Iterator[Subject]:
+    """The models of a scenario, as whoever speaks with them."""
+    for user, _source, place, said in models_of(scenario):
+        yield subject_of_model(user, _files_of(scenario.origin), place, said)
+
+
+def _crossing(stock: Stock, executors: Executors) -> Iterator[Subject]:
+    """Scenarios as whoever calls tools of other workspaces: what these need, they need for themselves."""
+    tools = [tool for tool in stock.registry.values() if not all(map(executors.is_contained, tool.bindings))]
+    for scenario in stock.scenarios if tools else ():
+        named = None if scenario.agent is not None else tools_of(scenario)
+        for tool in tools:
+            if named is None or tool.name in named:
+                own = subject_of_tool(tool, executors)
+                yield own._replace(user=f"scenario {scenario.name}", files=_files_of(scenario.origin))
 
 
 def _files_of(origin: Origin) -> tuple[str, ...]:

@@ -16,7 +16,9 @@ from toolcrib.cli.printing import json_text, problem_text
 from toolcrib.cli.writing import write_new
 from toolcrib.errors import Problem
 from toolcrib.interop.promptkit import OwnFile, OwnFiles, own_files, reported
+from toolcrib.loading.trail import Trail
 from toolcrib.text import escape_terminal
+from toolcrib.trust.check import UNTRUSTED, Trust
 
 
 class Imported(NamedTuple):
@@ -79,7 +81,7 @@ def _made(path: str, folder: Path) -> tuple[OwnFiles, Sequence[Problem]]:
     kinds = Executors.installed()
     within = os.path.relpath(folder.resolve(), Path(path).resolve()).replace(os.sep, "/")
     source = Source(path, ignore=(f"{glob.escape(within)}/**",), root=path)
-    stock = link_all(load([source], kinds), kinds)
+    stock = link_all(load([source], kinds, Trail(permits=Trust(UNTRUSTED).permits_data)), kinds)
     servers = {name: entry for arena in arenas for name, entry in arena.servers.items()}
     tools = [stock.registry[name] for name in stock.registry]
     files = own_files(arenas[0].name, tools, stock.scenarios, servers)

@@ -18,7 +18,9 @@ from toolcrib.interop.promptpack import PackFiles, files_of_promptpack
 from toolcrib.loading.files import PACK_FILES
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.sources import Loaded, load
+from toolcrib.loading.trail import Trail
 from toolcrib.text import escape_terminal
+from toolcrib.trust.check import UNTRUSTED, Trust
 
 
 class Written(NamedTuple):
@@ -55,7 +57,7 @@ def import_promptpack(ctx: click.Context, *, path: str, folder: Path, force: boo
     exists is overwritten unless `--force` is given. Ends with 1 when something is wrong with the PromptPack or got no file.
     """
     kinds = Executors.installed()
-    loaded = load([path], kinds)
+    loaded = load([path], kinds, Trail(permits=Trust(UNTRUSTED).permits_data))
     pack = _only(path, loaded)
     files = files_of_promptpack(loaded, pack, kinds)
     written = _write(files, folder, force=force)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -36,32 +36,62 @@ def request_lines(request: Request, *, difference: bool = True) -> Iterator[str]
     yield f"{click.style(visible(workspace.root), bold=True)} ({workspace.kind})"
     if not request.needs and not request.undeclared:
         yield "  starts, contacts and reads nothing: it answers from its mocks"
-    before = {each.digest for each in request.before.needs} if request.before and difference else None
-    for each in request.needs:
-        new = before is not None and each.digest not in before
-        yield from _lines(each, "+" if new else " ", "green" if new else "")
-    if before is not None:
-        for each in request.removed:
-            yield from _lines(each, "-", "red")
+    if request.before is None or not difference:
+        for each in request.needs:
+            yield from _lines(each, " ")
+    else:
+        yield from _difference(request)
     for each in request.undeclared:
-        yield from _lines(each, "!", "yellow")
+        yield from _lines(each, "!")
     if request.undeclared:
         yield "  ! is not declared under `requires` in its pack.yaml, and stays refused"
     if request.needs:
         yield f"  hash     {request.hash}"
 
 
-def _lines(each: Need, sign: str, colour: str) -> Iterator[str]:
+_COLOURS = {"+": "green", "-": "red", "~": "yellow", "!": "yellow"}
+
+
+def _difference(request: Request) -> Iterator[str]:
+    """What is needed now beside what was agreed to: `+` is new, `-` is gone, `~` has changed."""
+    added = {each.digest for each in request.added}
+    removed = {each.subject: each for each in request.removed}
+    for each in request.needs:
+        before = removed.pop(each.subject, None) if each.digest in added else None
+        if before is None:
+            yield from _lines(each, "+" if each.digest in added else " ")
+        else:
+            yield _line(each, "~")
+            kept = {*before.details} & {*each.details}
+            yield from _details([text for text in before.details if text not in kept], "-")
+            yield from _details([text for text in each.details if text not in kept], "+")
+            if before.details == each.details:
+                yield from _details(["a secret in it is another one"], "~")
+    for each in removed.values():
+        yield from _lines(each, "-")
+
+
+def _lines(each: Need, sign: str) -> Iterator[str]:
+    yield _line(each, sign)
+    yield from _details(each.details, sign)
+
+
+def _details(details: Iterable[str], sign: str) -> Iterator[str]:
+    for detail in details:
+        yield _coloured(f"{sign} {' ' * _LEAD}    {visible(detail)}", sign)
+
+
+def _coloured(line: str, sign: str) -> str:
+    return click.style(line, fg=_COLOURS[sign]) if sign in _COLOURS else line
+
+
+def _line(each: Need, sign: str) -> str:
     verb = _VERBS[each.kind]
     to = f" for {each.to}" if each.kind == "read" and each.to else f" {each.to}" if each.to else ""
     what = visible(f"{each.what}{to}")
     asked = _asked_by(each)
     gap = " " * max(2, 44 - columns_of(what))
-    line = f"{sign} {verb}{' ' * (_LEAD - len(verb))}  {what}{gap}{asked}".rstrip()
-    yield click.style(line, fg=colour) if colour else line
-    for detail in each.details:
-        text = f"{sign} {' ' * _LEAD}    {visible(detail)}"
-        yield click.style(text, fg=colour) if colour else text
+    return _coloured(f"{sign} {verb}{' ' * (_LEAD - len(verb))}  {what}{gap}{asked}".rstrip(), sign)
 
 
 def _asked_by(each: Need) -> str:

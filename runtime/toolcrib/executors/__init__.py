@@ -185,13 +185,15 @@ class Executors:
         executor = self.get(mode)
         if executor is None or self.is_contained(mode):
             return ()
+        block = tool.bindings.get(mode)
+        if workspace.kind != "pack" and self.remote_of(mode, tool.name, block) is not None:
+            return ()  # the server's own needs are asked for when a tool of it is bound, and when it is started
         said = getattr(executor, "needs", None)
         needs: list[Need] = [] if said is None else [*said(tool, workspace)]
         if needs:
             return needs
         from toolcrib.trust.needs import needs_of_other_mode  # noqa: PLC0415 -- mocks need nothing
 
-        block = tool.bindings.get(mode)
         place = tool.origin.place(f"/{mode}")
         return needs_of_other_mode(mode, block, user=f"tool {tool.name}", place=place)
 

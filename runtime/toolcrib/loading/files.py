@@ -76,6 +76,10 @@ class Outside(Protocol):
         """A variable of the environment."""
         ...
 
+    def names(self, source: str, path: str, name: str, /) -> None:
+        """A path of a document names a variable, set or not."""
+        ...
+
     def permits(self, source: str, path: str, name: str, /) -> bool:
         """Whether a variable that is set may be looked up in a path of a document."""
         ...
@@ -90,6 +94,9 @@ class _Unnoted:
 
     def variable(self, name: str, /) -> str | None:
         return os.environ.get(name)
+
+    def names(self, _source: str, _path: str, _name: str, /) -> None:
+        pass
 
     def permits(self, _source: str, _path: str, _name: str, /) -> bool:
         return True

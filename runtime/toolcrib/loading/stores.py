@@ -225,6 +225,8 @@ def _looked_up(text: str, pointer: str, origin: Origin, problems: list[Problem])
             parts.append(plain(piece))
             continue
         value = outside.variable(piece.name) if piece.source == "env" else None
+        if piece.source == "env":
+            outside.names(origin.source, text, piece.name)
         if value and not outside.permits(origin.source, text, piece.name):
             value = None
             problems.append(_withheld(piece, pointer))

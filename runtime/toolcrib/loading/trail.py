@@ -150,7 +150,7 @@ class Trail:
     """Notes what is looked at. Of what is noted twice the first time counts.
 
     Attributes:
-        data: Paths of files of rows that name a variable which is set, in the order of reading.
+        data: Paths of files of rows that name a variable, in the order of reading.
         withheld: Those of them whose variables may not be looked up.
     """
 
@@ -174,6 +174,10 @@ class Trail:
         """Look up a variable of the environment; None where it is not set."""
         return self._variables.setdefault(name, os.environ.get(name))
 
+    def names(self, source: str, path: str, name: str) -> None:
+        """A path names a variable, set or not; the same arguments as `permits`."""
+        self.data[source, path, name] = None
+
     def permits(self, source: str, path: str, name: str) -> bool:
         """Whether a variable that is set may be looked up in a path.
 
@@ -182,7 +186,6 @@ class Trail:
             path: The path, as it is written.
             name: The variable.
         """
-        self.data[source, path, name] = None
         if self._permits is None or self._permits(source, path, name):
             return True
         self.withheld[source, path, name] = None

@@ -76,11 +76,13 @@ class Workspace(NamedTuple):
         kind: `project` (a folder with a project file), `folder`, `pack` (from elsewhere, so that what it needs has to be
             declared in its `pack.yaml`), or `servers` (a file that names MCP servers).
         name: As it was named.
+        partial: Whether only a part of it was read, because that part was named.
     """
 
     root: str
     kind: str
     name: str
+    partial: bool = False
 
     @property
     def folder(self) -> str:
@@ -243,8 +245,9 @@ class Trust:
         self._contents: Contents | None = None
         self._store = store
         self._refused: dict[str, Request] = {}
-        self._granted: set[str] = set()
-        self._hashes: dict[str, None] = {}
+        self._requests: dict[str, Request] = {}
+        self._settled: set[str] = set()
+        self._granted: dict[str, None] = {}
         self._asked: set[str] = set()
 
     @property
@@ -271,14 +274,20 @@ class Trust:
     @property
     def granted(self) -> tuple[str, ...]:
         """The hashes of what was agreed to in this process."""
-        return tuple(self._hashes)
+        return tuple(self._granted)
 
     def show(self, look: Callable[[], Contents]) -> None:
         """Take note of what was read; it is looked at when somebody asks."""
         self._look, self._contents = look, None
+        self._requests.clear()
+        self._settled.clear()
 
-    def check(self, subject: Subject) -> None:
-        """Return if everything that a subject needs was agreed to.
+    def check(self, subject: Subject, *, fresh: bool = False) -> None:
+        """Return if everything that a subject needs was agreed to, and nothing else of its workspaces has changed.
+
+        Args:
+            subject: Who is about to start, contact or read something.
+            fresh: Whether files are looked at anew, for what runs them now.
 
         Raises:
             Untrusted: Something was not; the message says what would happen, and who may agree to it.
@@ -287,15 +296,20 @@ class Trust:
             return
         for workspace in self.workspaces_of(subject):
             needs = self._needs_in(workspace, subject)
-            if needs and not self._is_granted(workspace, needs, subject):
-                self._ask(workspace, subject, needs)
+            if needs and not self._is_named(workspace, subject):
+                self._check_in(workspace, subject, needs, fresh=fresh)
 
     def is_trusted(self, subject: Subject) -> bool:
         """Whether `check` would return; nobody is asked."""
-        if self.policy.everything:
-            return True
-        there = ((workspace, self._needs_in(workspace, subject)) for workspace in self.workspaces_of(subject))
-        return all(not needs or self._is_granted(workspace, needs, subject) for workspace, needs in there)
+        ask, self.ask = self.ask, None
+        refused = dict(self._refused)
+        try:
+            self.check(subject)
+        except Untrusted:
+            return False
+        finally:
+            self.ask, self._refused = ask, refused
+        return True
 
     def check_server(self, server: Server) -> None:
         """`check` for an MCP server, whose files are looked at anew.
@@ -305,10 +319,12 @@ class Trust:
         """
         if self.policy.everything or server.name in self.contents.own:
             return
-        self.check(subject_of_server(server, self.contents.servers.get(server.name, "")))
+        self.check(subject_of_server(server, self.contents.servers.get(server.name, "")), fresh=True)
 
     def permits_data(self, source: str, path: str, name: str) -> bool:
         """Whether a variable may be looked up in the path of a file of rows; nobody is asked.
+
+        What was agreed to is known once everything was read, so the first reading permits only what somebody named.
 
         Args:
             source: The document that names the file.
@@ -337,18 +353,19 @@ class Trust:
         return sorted(found)
 
     def request(self, workspace: Workspace, user: str = "") -> Request:
-        """What has to be agreed to for a workspace to be trusted."""
+        """What has to be agreed to for a workspace to be trusted, as its files are now."""
         from toolcrib.trust.needs import hash_of, is_declared, merged  # noqa: PLC0415 -- as above
 
         needs = merged(self._all_needs(workspace))
-        roots = [workspace.root, *_above(workspace.root)]
-        before = [each for each in self.store.agreed(roots) if each.root == workspace.root]
+        before = next(iter(self.store.agreed([workspace.root])), None)
         undeclared: tuple[Need, ...] = ()
         if workspace.kind == "pack":
             requires = self._pack(workspace).requires
             undeclared = tuple(each for each in needs if not is_declared(each, requires))
             needs = tuple(each for each in needs if each not in undeclared)
-        return Request(workspace, needs, hash_of(needs), before[0] if before else None, user, undeclared)
+        found = Request(workspace, needs, hash_of(needs), before, user, undeclared)
+        self._requests[workspace.root] = found
+        return found
 
     def requests(self) -> list[Request]:
         """What has to be agreed to for each workspace, also where it was."""
@@ -356,12 +373,12 @@ class Trust:
 
     def grants(self, request: Request) -> bool:
         """Whether everything of a request may happen now."""
-        return self.policy.everything or self._is_granted(request.workspace, request.needs)
+        named = self.policy.everything or self._is_named(request.workspace, None)
+        return named or self._is_agreed(request)
 
     def grant(self, request: Request) -> None:
         """Trust what a request says, in this process."""
-        self._granted.update(each.digest for each in request.needs)
-        self._hashes[request.hash] = None
+        self._granted[request.hash] = None
 
     # How a need is found, and found to be agreed to.
 
@@ -395,18 +412,6 @@ class Trust:
         holding = [each for each in self.contents.workspaces if each.holds(path)]
         return max(holding, key=lambda each: len(each.root), default=Workspace(path, "file", file))
 
-    def _is_granted(
-        self, workspace: Workspace, needs: Sequence[Need], subject: Subject | None = None
-    ) -> bool:
-        if self._is_named(workspace, subject):
-            return True
-        wanted = {each.digest for each in needs}
-        if wanted <= self._granted:
-            return True
-        if not self.policy.nothing and self._is_agreed(workspace, needs, wanted):
-            return True
-        return bool(self.policy.hashes) and self._is_hash_granted(workspace)
-
     def _is_named(self, workspace: Workspace, subject: Subject | None) -> bool:
         """Whether somebody trusts a workspace, or the files of it that wrote a subject, by naming them."""
         named = [self._resolved(path) for path in self.policy.paths]
@@ -427,35 +432,51 @@ class Trust:
     def _resolved(self, path: str) -> str:
         return os.path.realpath(os.path.join(self.contents.base, path))
 
-    def _is_agreed(self, workspace: Workspace, needs: Sequence[Need], wanted: set[str]) -> bool:
-        from toolcrib.trust.needs import is_declared  # noqa: PLC0415 -- as above
+    def _check_in(
+        self, workspace: Workspace, subject: Subject, needs: Sequence[Need], *, fresh: bool
+    ) -> None:
+        """`check` in one workspace.
 
+        Raises:
+            Untrusted: As `check` does.
+        """
+        request = None if fresh else self._requests.get(workspace.root)
+        if request is None or request.hash not in self._settled:
+            request = self.request(workspace, subject.user)
+        known = {each.digest for each in request.needs}
+        left = [each for each in needs if each.digest not in known]
+        if not left and (request.hash in self._settled or self._is_agreed(request)):
+            self._settled.add(request.hash)
+            return
+        request = request._replace(user=subject.user)
+        if self.ask is not None and not left and request.hash not in self._asked:
+            self._asked.add(request.hash)
+            if self.ask(request) != "no":
+                self.grant(request)
+                return
+        self._refused[workspace.root] = request
+        raise untrusted(request, needs, left)
+
+    def _is_agreed(self, request: Request) -> bool:
+        """Whether somebody has agreed to exactly what a workspace needs now."""
+        if request.hash in self._granted or any(map(request.hash.startswith, self.policy.hashes)):
+            return True
+        workspace = request.workspace
+        if self.policy.nothing or not workspace.root:
+            return False
         if _inside(os.path.realpath(self.store.folder or os.devnull), workspace.root):
             return False  # whoever writes the workspace writes the decisions
-        roots = [workspace.root, *_above(workspace.root)]
-        decisions = self.store.agreed(roots)
-        whole = {each.digest for decision in decisions if decision.kind != "pack" for each in decision.needs}
-        if wanted <= whole:
-            return True
-        if workspace.kind == "pack":
-            requires = self._pack(workspace).requires
-            wanted = wanted | {self._content_of(workspace).digest}
-            own = [
-                {each.digest for each in decision.needs} for decision in decisions if decision.kind == "pack"
-            ]
-            return all(is_declared(each, requires) for each in needs) and any(wanted <= one for one in own)
-        return self._is_elsewhere(workspace)
-
-    def _is_elsewhere(self, workspace: Workspace) -> bool:
-        """Whether the same folder was trusted under another path: a second mount, another case of its letters."""
-        found = self.request(workspace)
-        return any(_is_same(decision.root, workspace.root) for decision in self.store.with_hash(found.hash))
-
-    def _is_hash_granted(self, workspace: Workspace) -> bool:
-        found = self.request(workspace)
-        if found.undeclared:
-            return False
-        return any(found.hash.startswith(granted) for granted in self.policy.hashes)
+        decisions = self.store.agreed([workspace.root, *_above(workspace.root)])
+        wanted = {each.digest for each in request.needs if each.kind != "content"}
+        for decision in decisions:
+            if decision.root == workspace.root and decision.hash == request.hash:
+                return True
+            # Of a project that was agreed to, a part that is named by itself was agreed to as well.
+            part = workspace.partial or decision.root != workspace.root
+            if part and decision.kind != "pack" and wanted <= {each.digest for each in decision.needs}:
+                return bool(wanted)
+        # The same folder under another path: a second mount, another case of its letters.
+        return any(_is_same(each.root, workspace.root) for each in self.store.with_hash(request.hash))
 
     def _pack(self, workspace: Workspace) -> PackContent:
         found = self.contents.packs
@@ -466,19 +487,6 @@ class Trust:
 
         pack = self._pack(workspace)
         return need_of_content(f"pack {pack.name}", pack.digests, place=pack.place)
-
-    # What happens where nobody has agreed.
-
-    def _ask(self, workspace: Workspace, subject: Subject, needs: Sequence[Need]) -> None:
-        request = self.request(workspace, subject.user)
-        undeclared = [each for each in needs if each in request.undeclared]
-        if self.ask is not None and not undeclared and request.hash not in self._asked:
-            self._asked.add(request.hash)
-            if self.ask(request) != "no":
-                self.grant(request)
-                return
-        self._refused[workspace.root] = request
-        raise untrusted(request, needs, undeclared)
 
 
 def untrusted(request: Request, needs: Sequence[Need], undeclared: Sequence[Need] = ()) -> Untrusted:

@@ -22,6 +22,8 @@ _TELLING_FOLDED: Final = 8
 
 _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 
+_PADDING: Final = re.compile("={0,2}")
+
 _PLAIN: Final = re.compile(rb"(?:\\[nrtNRT])?([A-Za-z0-9]*)")
 """Characters that every encoding of texts leaves as they are; behind a backslash, one may be taken for an escape."""
 
@@ -53,11 +55,13 @@ class Writing(NamedTuple):
         text: What to look for.
         before: Whether the character of base64 before it holds a part of the secret too.
         after: Whether the one after it does.
+        padded: Whether it is base64, whose end belongs to it: what is left of a text must not tell its length.
     """
 
     text: str
     before: bool = False
     after: bool = False
+    padded: bool = False
 
     def spans_in(self, text: str) -> Iterator[tuple[int, int]]:
         """Where it stands: (start, end)."""
@@ -77,8 +81,10 @@ class Writing(NamedTuple):
             start = text.find(self.text, end)
 
     def _widened(self, text: str, start: int, end: int) -> tuple[int, int]:
-        first = start - (self.before and start > 0 and text[start - 1] in _BASE64)
-        return first, end + (self.after and text[end : end + 1] in _BASE64)
+        start -= self.before and start > 0 and text[start - 1] in _BASE64
+        end += self.after and text[end : end + 1] in _BASE64
+        padding = _PADDING.match(text, end) if self.padded else None
+        return start, end if padding is None else padding.end()
 
 
 class Spelling:
@@ -197,7 +203,7 @@ def _within_base64(secret: str) -> Iterator[Writing]:
         bits = 8 * (skipped + len(raw))
         for encode in (b64encode, urlsafe_b64encode):
             part = encode(bytes(skipped) + raw).decode()[-(-8 * skipped // 6) : bits // 6]
-            yield Writing(part, before=skipped > 0, after=bits % 6 > 0)
+            yield Writing(part, before=skipped > 0, after=bits % 6 > 0, padded=True)
 
 
 def _escaped(secret: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ Nothing here imports the SDK: it is the extra `mcp`, and slow to import. It is n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from toolcrib.auth import Tokens
     from toolcrib.executors.mcp.bound import BoundMcp
     from toolcrib.executors.mcp.connections import Connections
-    from toolcrib.trust.check import Workspace
-    from toolcrib.trust.needs import Need
     from toolcrib.world import World
 
 __all__ = ["McpExecutor"]
@@ -68,14 +66,6 @@ class McpExecutor:
         if not isinstance(server, str) or not isinstance(tool, str):
             return None
         return Remote(server, tool, fixed_names(block))
-
-    def needs(self, descriptor: Descriptor, _workspace: Workspace) -> Iterable[Need]:
-        """The server, whose own needs are asked for when it is started or reached."""
-        from toolcrib.trust.needs import need  # noqa: PLC0415 -- as above
-
-        block: Any = descriptor.bindings["mcp"]
-        place = descriptor.origin.place("/mcp")
-        yield need("mode", "mcp", to=f"server {block['server']}", user=f"tool {descriptor.name}", place=place)
 
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:
         """Expressions compile, and read arguments that there are. Whether there is such a server is the project's."""

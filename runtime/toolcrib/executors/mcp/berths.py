@@ -277,8 +277,10 @@ class _Life:
             from toolcrib.executors.mcp.connection import Connection  # noqa: PLC0415 -- needs the extra, and is slow
             from toolcrib.executors.mcp.hooks import Hooks  # noqa: PLC0415 -- as above
 
+            self.link = berth.link_to(
+                berth.server
+            )  # asks for trust; hooks are code, which is imported after that
             hooks = Hooks(berth.server)
-            self.link = berth.link_to(berth.server)
             self._making = Connection(berth.server, self.link, hooks, berth.judged, berth.listed)
             await self._making.run(self._ready, era)
         except Exception as error:  # noqa: BLE001 -- what lies below the protocol raises what it likes, in groups too

@@ -72,7 +72,9 @@ def _schema(schema: JSON, hide: Hide) -> JSON:
     shown: dict[str, JSON] = {}
     for key, value in schema.items():
         if key in NAMED and isinstance(value, dict):
-            shown[key] = {_key(name, hide): _schema(each, hide) for name, each in value.items()}
+            names = {name: _key(name, hide) for name in value}
+            kept = (name for name in value if key != "patternProperties" or names[name] == name)
+            shown[key] = {names[name]: _schema(value[name], hide) for name in kept}
         elif key in MANY and isinstance(value, list):
             shown[key] = [_schema(each, hide) for each in value]
         elif key in ONE:

@@ -152,8 +152,8 @@ class _Reader:
 
 
 _TELLING_NAME: Final = (
-    "its name holds what `${...}` stands for in the server's configuration, and can't be masked; "
-    "write what is no secret out, or give it a default: `${NAME:-value}`"
+    "its name holds a secret that the server was given, and a name can't be masked; "
+    "if it is no secret, write it out or give it a default: `${NAME:-value}`"
 )
 
 _SHAPES: Final = {

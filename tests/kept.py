@@ -149,7 +149,7 @@ def assert_same(warm: Stock | None, cold: Stock) -> None:
     assert warm.project == cold.project
     assert [scenario.name for scenario in warm.scenarios] == [scenario.name for scenario in cold.scenarios]
     scenarios = list(zip(warm.scenarios, cold.scenarios, strict=True))
-    for name in ("problems", "refused", "project_file", "project_error", "toolsets", "sources", "ignored"):
+    for name in {*Stock._fields} - {"registry", "packs", "projects", "scenarios", "seen"}:
         assert getattr(warm, name) == getattr(cold, name), name
     found = [(warm.registry[name], cold.registry[name]) for name in cold.registry] + scenarios
     found += list(zip([*warm.packs, *warm.projects], [*cold.packs, *cold.projects], strict=True))

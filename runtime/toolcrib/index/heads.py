@@ -36,6 +36,9 @@ _LENGTH = 8
 _STATE, _STATES = 6, "6q"
 """So many integers are the state of a file that is no link, and how they are laid out."""
 
+UNREADABLE = (OSError, AttributeError, LookupError, TypeError, ValueError)
+"""What reading an index may raise: of the file system, and for content that is authentic but of another form."""
+
 Span: TypeAlias = tuple[int, int]
 """Where a part begins and ends, counted from the end of the head. A tuple when it is written, a list when read."""
 
@@ -115,19 +118,20 @@ class Head:
         """The bytes of the whole index, given those of its parts; and how many of them a list needs.
 
         Raises:
-            ValueError: Something can't be told as JSON.
+            ValueError: Something can't be written as JSON.
         """
-        tables: list[bytes] = []
-        told = {
+        tables: list[bytes] = []  # two for the code, then two for the documents
+        plain = {
             "version": self.around.version,
             "code": _plain_seen(self.around.code, tables),
             "path": self.around.path,
+            "newest": self.around.newest,
             "seen": _plain_seen(self.seen, tables),
             "parts": self.parts,
             "tags": sorted(self.tags),
             "tables": [*map(len, tables)],
         }
-        text = write_json(with_lists(told))
+        text = write_json(with_lists(plain))
         listed = self.parts[LISTINGS][1] if LISTINGS in self.parts else 0
         head = b"".join((len(text).to_bytes(_LENGTH, "big"), text, *tables))
         return b"".join((head, parts)), len(head) + listed
@@ -137,27 +141,28 @@ def head_of(body: memoryview) -> tuple[Head, memoryview]:
     """The head of an index, and its parts.
 
     Raises:
-        LookupError, TypeError, ValueError: The bytes are no index.
+        AttributeError, LookupError, TypeError, ValueError: The bytes are not an index.
     """
     end = _LENGTH + int.from_bytes(body[:_LENGTH], "big")
     with Uncollected():
-        told = read_json(body[_LENGTH:end])
+        plain = read_json(body[_LENGTH:end])
         tables = []
-        for length in told["tables"]:
+        for length in plain["tables"]:
             tables.append(body[end : end + length])
             end += length
-        code, seen = _seen_from(told["code"], *tables[:2]), _seen_from(told["seen"], *tables[2:])
+        code, seen = _seen_from(plain["code"], *tables[:2]), _seen_from(plain["seen"], *tables[2:])
         path: dict[str, Entry] = {
             folder: (tuple(state), tuple((name, tuple(points)) for name, points in distributions))
-            for folder, (state, distributions) in told["path"].items()
+            for folder, (state, distributions) in plain["path"].items()
         }
-    return Head(Surroundings(told["version"], code, path), seen, told["parts"], told["tags"]), body[end:]
+    around = Surroundings(plain["version"], code, path, plain["newest"])
+    return Head(around, seen, plain["parts"], plain["tags"]), body[end:]
 
 
 def _plain_seen(seen: Seen, tables: list[bytes]) -> list[Any]:
-    """What was looked at, as plain data, and two tables: nearly all states are six integers of 64 bits.
+    """The files and folders that were read, as plain data; adds a table of paths and one of their states.
 
-    Told as JSON they take longer to read than all else that a list needs.
+    Nearly every state is six integers of 64 bits. As JSON, they take longer to read than the rest of the head.
     """
     from struct import pack  # noqa: PLC0415 -- a list reads, and writes nothing
 
@@ -174,18 +179,14 @@ def _plain_seen(seen: Seen, tables: list[bytes]) -> list[Any]:
 
 
 def _seen_from(plain: list[Any], paths: memoryview, states: memoryview) -> Seen:
-    """What was looked at again.
-
-    Raises:
-        TypeError, ValueError: The plain data, or the tables, are of another form.
-    """
+    """The files and folders that were read, from plain data and two tables."""
     others, contents, folders, variables = plain
     numbers = iter(states.cast("q").tolist())
     files: dict[str, State] = dict(
         zip(
             str(paths, "utf-8", "surrogatepass").split("\0"),
             zip(*[numbers] * _STATE, strict=True),
-            strict=False,  # no path at all is one that is empty
+            strict=False,  # splitting an empty text gives one empty path
         )
     )
     files |= {path: tuple(state) for path, state in others.items()}
@@ -223,7 +224,7 @@ def find_listing(also: Sequence[str], profile: str | None, *, insists: bool) -> 
         (default, named), modes = read_json(parts[start:end])
         if fresh.doubts < head.doubts:
             _settle(cabinet, key)
-    except (OSError, LookupError, ValueError, TypeError):
+    except UNREADABLE:
         return None
     counts = profile is not None and (insists or named is not None)
     listing = (named or {}).get(profile) if counts else default

@@ -1,7 +1,7 @@
-"""The text of an index: JSON, which can hold data and nothing else.
+"""The JSON in an index. It can hold data and nothing else, so an index has no code in it.
 
-`toolcrib list` reads it, and importing `json` takes longer than reading: it compiles regular expressions. So the
-scanner that `json` itself uses is imported alone.
+`toolcrib list` reads it, and importing `json` would take longer than reading it, because that compiles regular
+expressions. So only the C scanner that `json` uses is imported.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEPTH = 128
-"""Values may be nested so deep: twice as deep as documents (`loading.marks.DEPTH`), and no recursion limit is near."""
+"""The deepest nesting that is written: twice that of documents (`loading.marks.DEPTH`), far from any recursion limit."""
 
 INTEGER_BITS = 2_000
-"""Integers may be so long. Python may refuse to read one of more than 640 digits (`PYTHONINTMAXSTRDIGITS`)."""
+"""The longest integer that is written. `PYTHONINTMAXSTRDIGITS` may forbid reading integers of more than 640 digits."""
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _TYPES = _SCALARS | {list, dict}
 
 
 def write_json(value: Any) -> bytes:
-    """A value as JSON, so that `read_json` gives an equal one.
+    """Encode a value, so that `read_json` returns an equal one.
 
     Raises:
-        ValueError: Something in it is not of exactly the types of JSON, or is nested too deep, or too long.
+        ValueError: It holds something else than the types of JSON, or is nested too deep.
     """
     import json  # noqa: PLC0415 -- as above
 
     why = why_not_json(value)
     if why:
         raise ValueError(why)
-    # Without escapes: two surrogates that are escaped one after the other are read as one character.
+    # Surrogates are not escaped, because two escaped ones in a row would be read as one character.
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "surrogatepass")
 
 
 def why_not_json(value: Any) -> str:
-    """Why a value can't be told as JSON; empty if it can.
+    """Why a value can't be written as JSON; empty if it can.
 
-    Subclasses count as other types: what they add would be lost.
+    Subclasses of the types of JSON are refused too, because what they add would be lost.
     """
     level = [value]
     for _ in range(DEPTH):
@@ -57,37 +57,37 @@ def why_not_json(value: Any) -> str:
                 below += item
             elif type(item) is dict:
                 if not {*map(type, item)} <= {str}:
-                    return "a key is no text"
+                    return "a key is not a string"
                 below += item.values()
         level = below
     return f"values are nested deeper than {DEPTH} levels"
 
 
 def with_lists(value: Any) -> Any:
-    """Plain data with lists in place of tuples, for which JSON has no form."""
+    """Copy plain data with lists in place of tuples, which JSON does not have."""
     if isinstance(value, dict):
         return {key: with_lists(item) for key, item in value.items()}
     return [*map(with_lists, value)] if isinstance(value, tuple | list) else value
 
 
 def read_json(text: bytes | memoryview) -> Any:
-    """The value of a JSON text.
+    """Decode a value.
 
     Raises:
-        ValueError: It is no JSON.
+        ValueError: The text is not JSON.
     """
     scan, decoded = _scanner(), str(text, "utf-8", "surrogatepass")
     try:
         value, end = scan(decoded, 0)
     except (StopIteration, RecursionError):
-        raise ValueError("this is no JSON") from None
+        raise ValueError("invalid JSON") from None
     if end != len(decoded):
-        raise ValueError("there is something behind the JSON")
+        raise ValueError("trailing data after the JSON")
     return value
 
 
 class _Options:
-    """What the scanner asks for: those of `json.loads`."""
+    """The options of the scanner, as `json.loads` sets them."""
 
     strict = True
     object_hook = object_pairs_hook = array_hook = None
@@ -100,10 +100,10 @@ _SCANNERS: list[Callable[[str, int], tuple[Any, int]]] = []
 
 
 def _scanner() -> Callable[[str, int], tuple[Any, int]]:
-    """From a text and a position in it to the value that begins there, and where it ends."""
+    """A function from a text and a position to the value that starts there, and the position where it ends."""
     if not _SCANNERS:
         try:
-            from _json import make_scanner  # noqa: PLC0415 -- CPython's own
+            from _json import make_scanner  # noqa: PLC0415 -- CPython has it
 
             _SCANNERS.append(make_scanner(_Options))  # type: ignore[arg-type]  # it asks for nothing but these
         except (ImportError, AttributeError):

@@ -1,6 +1,6 @@
 """The key that authenticates the user's indexes: 32 random bytes in a file that only the user can read.
 
-Whoever can write an index without the key can write none that is read.
+An index that was written without the key is not read, whoever could write to the cache folder.
 """
 
 from __future__ import annotations
@@ -16,41 +16,40 @@ BYTES = 32
 _NAME = "key"
 _BINARY = getattr(os, "O_BINARY", 0)
 _READ = os.O_RDONLY | _BINARY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""A link would lead to what the user keeps elsewhere; opening a pipe would wait for its writer."""
+"""Links are refused, because they could lead to another file of the user. Opening a pipe must not wait for a writer."""
 
 
 class DamagedKeyError(OSError):
-    """The key file is the user's own, and does not hold a key."""
+    """The key file is the user's own, but does not hold a key."""
 
 
 def read_key() -> bytes:
-    """The user's key.
+    """Read the user's key.
 
     Raises:
-        FileNotFoundError: None was made yet.
-        OSError: It can't be used; the text says why.
+        FileNotFoundError: There is no key yet.
+        OSError: The key can't be used; the message says why.
     """
     folder = _state_folder()
     path = os.path.join(folder, _NAME)
     handle = os.open(path, _READ)
     try:
-        found = os.fstat(handle)
-        why = _why_refused(found) or others_may_write(os.stat(folder)) or _why_in_work_tree(folder)
+        why = _why_refused(path, os.fstat(handle)) or _why_folder_refused(folder)
         if why:
-            raise PermissionError(f"the key file {path} is not used: {why}")
+            raise PermissionError(why)
         key = os.read(handle, BYTES + 1)
     finally:
         os.close(handle)
     if len(key) != BYTES:
-        raise DamagedKeyError(f"the key file {path} does not hold {BYTES} bytes")
+        raise DamagedKeyError(f"its key file {path} does not hold {BYTES} bytes")
     return key
 
 
 def read_or_make_key() -> bytes:
-    """The user's key; it is made at first need.
+    """Read the user's key, and make it if there is none.
 
     Raises:
-        OSError: There is none, and none can be made; the text says why.
+        OSError: The key can't be used, or can't be made; the message says why.
     """
     try:
         return read_key()
@@ -62,17 +61,17 @@ def read_or_make_key() -> bytes:
 
 
 def why_no_key() -> str:
-    """Why no key can be had, as the end of a sentence; empty if there is one, or one could be made."""
+    """Why there is no usable key, as the end of a sentence; empty if there is one, or one can be made."""
     folder = state_folder()
     if folder is None:
-        return f"there is no state folder for its key: name one with {STATE_VARIABLE}"
+        return f"there is no folder for its key; set {STATE_VARIABLE}"
     try:
         read_key()
     except FileNotFoundError:
-        why = why_unused(folder) or _why_in_work_tree(folder)
-        return f"no key can be kept in {folder}: {why}" if why else ""
+        why = why_unused(folder)
+        return f"its key can't be kept in {folder}: {why}" if why else _why_in_work_tree(folder)
     except DamagedKeyError:
-        return ""
+        return ""  # it is replaced by the next start
     except OSError as error:
         return str(error) if error.errno is None else f"its key can't be read: {error}"
     return ""
@@ -80,10 +79,12 @@ def why_no_key() -> str:
 
 def _make_key() -> bytes:
     folder = _state_folder()
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    why = others_may_write(os.stat(folder)) or _why_in_work_tree(folder)
+    why = _why_in_work_tree(folder)
+    if not why:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        why = _why_folder_refused(folder)
     if why:
-        raise PermissionError(f"no key can be kept in {folder}: {why}")
+        raise PermissionError(why)
     path = os.path.join(folder, _NAME)
     draft = f"{path}.{os.getpid()}.{time.time_ns()}"
     try:
@@ -105,33 +106,39 @@ def _write(draft: str, key: bytes) -> None:
 
 
 def _publish(draft: str, path: str) -> None:
-    """Give a whole key its name. So whoever finds a key can read all of it, and several processes use the same."""
+    """Give a complete key its name, so that no process reads half a key, and all processes use the same one."""
     try:
         os.link(draft, path)
     except FileExistsError:
         pass  # another process was faster
     except OSError:
-        os.replace(draft, path)  # without links (FAT, Android) the last one counts
+        os.replace(draft, path)  # FAT and Android have no hard links; there the last process wins
 
 
 def _state_folder() -> str:
     folder = state_folder()
     if folder is None:
-        raise OSError("there is no state folder for the key")
+        raise OSError(f"there is no folder for its key; set {STATE_VARIABLE}")
     return folder
 
 
-def _why_refused(found: os.stat_result) -> str:
-    """Why a key file may not be the user's alone; empty if it is."""
+def _why_refused(path: str, found: os.stat_result) -> str:
+    """Why a key file is not used; empty if only the user can read and write it."""
     if not stat.S_ISREG(found.st_mode):
-        return "it is no file"
+        return f"its key file {path} is not a regular file"
     if os.name != "posix":
         return ""
     if found.st_uid != os.geteuid():
-        return "it belongs to another user"
-    return "others may read or write it" if found.st_mode & 0o077 else ""
+        return f"its key file {path} belongs to another user"
+    return f"others may read or write its key file {path}" if found.st_mode & 0o077 else ""
+
+
+def _why_folder_refused(folder: str) -> str:
+    """Why the folder of a key is not used; empty if only the user decides what is in it."""
+    why = others_may_write(os.stat(folder))
+    return f"its key can't be kept in {folder}: {why}" if why else _why_in_work_tree(folder)
 
 
 def _why_in_work_tree(folder: str) -> str:
     top = in_work_tree(folder)
-    return f"{folder} lies in the work tree {top}" if top else ""
+    return f"the folder of its key, {folder}, lies in the work tree {top}" if top else ""

@@ -1,8 +1,7 @@
-"""Values as data that JSON can tell, and back; schemas and blocks pass as they are.
+"""Values as plain data for JSON, and back; schemas and blocks are kept as they are.
 
-A list stands for something else, and its first item, the tag, says for what: a class, a tuple, a mapping, a list.
-Everything that is no list stands for itself. Which classes there are, and where they lie, is said here alone: a tag
-that is not known here makes nothing.
+A list is an encoded value. Its first item, the tag, says what it is: a class, a tuple, a mapping or a list. Anything
+but a list is itself. The classes and their modules are in a table in this module; an unknown tag is an error.
 """
 
 from __future__ import annotations
@@ -47,9 +46,10 @@ CLASSES: Final = MappingProxyType(
         "ToolPolicy": "toolcrib.tool_policy",
         "Toolset": "toolcrib.model",
         "Variable": "toolcrib.loading.prompts",
+        "Waiting": "toolcrib.stock",
     }
 )
-"""The classes whose values an index holds -> their modules. No module is ever named by an index."""
+"""The classes whose values an index may hold -> their modules. No module name is taken from an index."""
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _TUPLE, _LIST, _PLAIN_LIST, _DICT, _MAPPING = "()", "[]", "[=]", "{}", "{=}"
@@ -59,7 +59,7 @@ _OF_ORIGIN = tuple(name for name in Origin._fields if name not in {"files", "loc
 
 
 def to_plain(value: Any) -> Any:
-    """A value as data that JSON can tell.
+    """Encode a value as plain data.
 
     Raises:
         Unkept: Something is no plain data, does not lie on disk, or is out of date.
@@ -87,7 +87,7 @@ def to_plain(value: Any) -> Any:
 
 
 def _plain_container(value: Any) -> Any:
-    """What holds other values, as plain data; None for another value. Most hold nothing but JSON."""
+    """Encode a container, which most often holds nothing but JSON; None for any other value."""
     kind = type(value)
     if kind is dict:
         return value if not why_not_json(value) else [_DICT, _plain_items(value)]
@@ -108,7 +108,11 @@ def _plain_items(values: Any) -> dict[str, Any]:
 
 
 def from_plain(value: Any) -> Any:
-    """The value again."""
+    """Decode a value.
+
+    Raises:
+        KeyError: A tag is unknown.
+    """
     if type(value) is not list:
         return value
     kind = value[0]

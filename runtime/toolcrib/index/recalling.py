@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from toolcrib.index.cabinet import Cabinet
-from toolcrib.index.heads import Listings, head_of, index_folder
+from toolcrib.index.heads import UNREADABLE, Listings, head_of, index_folder
 from toolcrib.index.stocks import Profiles, Recalled, encode
 from toolcrib.index.surroundings import Surroundings, look_around
 from toolcrib.stock import Stock
@@ -52,7 +52,7 @@ class Index:
             if fresh is None:
                 return None
             recalled = Recalled(fresh, parts)
-        except (OSError, LookupError, ValueError, TypeError) as error:
+        except UNREADABLE as error:
             _tell("an index was not read", error)
             return None
         if fresh.doubts < head.doubts:

@@ -65,6 +65,8 @@ def encode(
 
     if stock.seen is None:
         raise Unkept("not everything that was looked at can be followed")
+    if stock.withheld:
+        raise Unkept("some data was withheld, and may be read by the next start")
     for problem in stock.problems:
         if problem.code == "file_unreadable" and not problem.pointer:
             raise Unkept(f"{problem.source} may be readable for another user, or later, without a trace")
@@ -87,7 +89,7 @@ def encode(
         "packs": put([to_plain(pack) for pack in stock.packs]),
         "projects": put([to_plain(project) for project in stock.projects]),
         "scenarios": put([to_plain(tuple(plain_scenario(scenario))) for scenario in stock.scenarios]),
-        "rest": put([modes, to_plain(profiles), _rest_of(stock)]),
+        "rest": put([modes, to_plain(profiles), {name: to_plain(getattr(stock, name)) for name in _REST}]),
     }
     return Head(around, stock.seen, parts, CLASSES).encoded(b"".join(blobs))
 
@@ -109,26 +111,9 @@ class _Fixtures:
         return [to_plain(tool._replace(fixture=NO_FIXTURE)), [*self._spans[id(fixture)]]]
 
 
-_OF_REST = (
-    "problems",
-    "refused",
-    "project_file",
-    "project_error",
-    "toolsets",
-    "sources",
-    "ignored",
-    "servers",
-    "lock_file",
-    "locked",
-)
+_LARGE = frozenset({"registry", "packs", "projects", "scenarios", "seen"})
+_REST = tuple(name for name in Stock._fields if name not in _LARGE)
 """What is needed whenever tools are called or listed, and small."""
-
-
-def _rest_of(stock: Stock) -> dict[str, Any]:
-    refused = {name: to_plain(problem) for name, problem in stock.refused.items()}
-    return {name: to_plain(getattr(stock, name)) for name in _OF_REST if name != "refused"} | {
-        "refused": refused
-    }
 
 
 class Recalled:
@@ -140,13 +125,14 @@ class Recalled:
     """
 
     def __init__(self, head: Head, parts: memoryview) -> None:
-        """Read what every start needs.
+        """Decode what every start needs.
 
         Raises:
-            LookupError, TypeError, ValueError: The index is of another form, or of classes that are not known here.
+            AttributeError, LookupError, TypeError, ValueError: The index has another form, or values of unknown
+                classes.
         """
         if not CLASSES.keys() >= {*head.tags}:
-            raise ValueError("there are values of unknown classes")
+            raise ValueError("it holds values of unknown classes")
         self._head = head
         self._parts = parts
         self._tools: Mapping[str, Span] = self._part("tools")
@@ -161,13 +147,12 @@ class Recalled:
         Args:
             kinds: What the modes say of their blocks, for the scenarios.
         """
-        rest = {name: from_plain(value) for name, value in self._rest.items() if name != "refused"}
+        rest = {name: from_plain(value) for name, value in self._rest.items()}
         return Stock(
             registry=Registry.lazy(_Cards(self._tools, self._part), self._tool),
             packs=_Later(lambda: map(from_plain, self._part("packs"))),
             scenarios=_Later(lambda: self._scenarios(kinds)),
             projects=_Later(lambda: map(from_plain, self._part("projects"))),
-            refused={name: from_plain(problem) for name, problem in self._rest["refused"].items()},
             seen=self._head.seen,
             **rest,
         )

@@ -35,14 +35,17 @@ class Surroundings:
         version: That of toolcrib.
         code: The files of toolcrib and of the modes of others.
         path: The entries of `sys.path`.
+        newest: When a file of the code was last changed, in nanoseconds since 1970. It is kept because finding it
+            takes longer than reading it.
     """
 
-    __slots__ = ("code", "path", "version")
+    __slots__ = ("code", "newest", "path", "version")
 
-    def __init__(self, version: str, code: Seen, path: dict[str, Entry]) -> None:
+    def __init__(self, version: str, code: Seen, path: dict[str, Entry], newest: int | None = None) -> None:
         self.version = version
         self.code = code
         self.path = path
+        self.newest = _newest(code) if newest is None else newest
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Surroundings) and (self.version, self.code, self.path) == (
@@ -59,7 +62,7 @@ class Surroundings:
         Args:
             imported: When the code that runs was imported, at the earliest; in nanoseconds since 1970.
         """
-        if self.version != toolcrib.__version__ or _was_changed(self.code, imported):
+        if self.version != toolcrib.__version__ or self.newest > imported - RACY:
             return None
         code = self.code.refreshed()
         if code is None:
@@ -71,7 +74,7 @@ class Surroundings:
             if entry is None:
                 return None
             path[folder] = entry
-        return Surroundings(self.version, code, path)
+        return Surroundings(self.version, code, path, self.newest)
 
 
 def look_around(targets: Iterable[str], imported: int = toolcrib._IMPORTED) -> Surroundings | None:  # noqa: SLF001
@@ -87,12 +90,12 @@ def look_around(targets: Iterable[str], imported: int = toolcrib._IMPORTED) -> S
     path = {folder: _entry(folder, trail) for folder in search_path()}
     others = trail.closed()
     code = Seen(own.files | others.files, own.contents | others.contents, {})
-    return None if _was_changed(code, imported) else Surroundings(toolcrib.__version__, code, path)
+    around = Surroundings(toolcrib.__version__, code, path)
+    return None if around.newest > imported - RACY else around
 
 
-def _was_changed(code: Seen, imported: int) -> bool:
-    """Whether a file was touched after it may have been imported."""
-    return any(max(state[2:4]) > imported - RACY for state in code.files.values() if state)
+def _newest(code: Seen) -> int:
+    return max((max(state[2:4]) for state in code.files.values() if state), default=0)
 
 
 def search_path() -> list[str]:

@@ -300,6 +300,10 @@ def test_a_list_after_an_edit_is_left_to_the_command(project, write, told, monke
         lambda data: data[:90],
         lambda data: data[:24] + bytes([data[24] ^ 1]) + data[25:],
         lambda data: data[:90] + bytes([data[90] ^ 1]) + data[91:],
+        lambda data: data[:200] + bytes([data[200] ^ 1]) + data[201:],
+        lambda data: os.urandom(len(data)),
+        lambda data: data[:17] + os.urandom(len(data)),
+        lambda data: data[:17] + b"\xff" * 16 + data[33:],
     ],
 )
 def test_an_index_that_is_harmed_is_left_to_the_command(harm, project, told, monkeypatch):

@@ -88,7 +88,7 @@ def test_files_beside_documents_are_read_again(shelf):
 
 def test_values_that_are_no_plain_data_are_not_kept():
     with pytest.raises(Unkept, match="`object` is no plain data"):
-        to_plain((1, [object], object()))
+        to_plain((1, [2], object()))
 
 
 def test_recalled_tools_can_be_called(shelf):

@@ -29,6 +29,7 @@ HOUR = 3600
 def cache(tmp_path, monkeypatch):
     """The user's cache folder."""
     monkeypatch.setenv("TOOLCRIB_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TOOLCRIB_STATE_DIR", str(tmp_path / "state"))
     return tmp_path / "cache"
 
 
@@ -133,9 +134,18 @@ FAULTS = {
     "longer": lambda path: write(path, path.read_bytes() + b"\0"),
     "a flipped bit in the head": lambda path: flip(path, 60),
     "a flipped bit at the end": lambda path: flip(path, -3),
+    "random bytes": lambda path: write(path, os.urandom(path.stat().st_size)),
+    "random bytes behind the magic line": lambda path: write(path, path.read_bytes()[:17] + os.urandom(5000)),
+    "huge lengths": lambda path: write(path, path.read_bytes()[:17] + b"\xff" * 16 + path.read_bytes()[33:]),
+    "an index of another project": lambda path: write(path, index_of_another_project(path)),
+    "another key": lambda _path: key_file().write_bytes(os.urandom(32)),
+    "no key": lambda _path: key_file().unlink(),
+    "half of a key": lambda _path: key_file().write_bytes(b"half"),
+    "a key that others may read": lambda _path: key_file().chmod(0o644),
     "zeros": lambda path: write(path, bytes(path.stat().st_size)),
     "gone": Path.unlink,
     "a folder in its place": replace_by_folder,
+    "a pipe in its place": replace_by_pipe,
     "a link to nowhere": lambda path: (path.unlink(), path.symlink_to("nowhere")),
     "a file in place of the folder": replace_folder_by_file,
     "a loop in place of the folder": replace_folder_by_loop,
@@ -145,6 +155,20 @@ FAULTS = {
     "clock set back": lambda path: os.utime(path, (0, 0)),
     "from the future": lambda path: os.utime(path, (2**33, 2**33)),
 }
+
+
+def key_file() -> Path:
+    return Path(os.environ["TOOLCRIB_STATE_DIR"]) / "key"
+
+
+def index_of_another_project(path: Path) -> bytes:
+    """A whole index, with the same key, of other documents."""
+    other = path.parent.parent / "another project"
+    other.mkdir()
+    rewriting.write_all(other, 7)
+    findings(other, index=True)
+    (found,) = {*path.parent.iterdir()} - {path}
+    return found.read_bytes()
 
 
 def flip(path: Path, at: int) -> None:
@@ -168,6 +192,35 @@ def test_whatever_becomes_of_the_index_nothing_else_is_found(tmp_path, cache, fa
             assert findings(folder, index=True) == cold
     if (cache / "index").is_dir():
         (cache / "index").chmod(0o700)
+
+
+HARMED = {
+    "random bytes": os.urandom,
+    "random bytes behind the magic line": lambda length: b"toolcrib index 2\n" + os.urandom(length),
+    "random bytes behind the old magic line": lambda length: b"toolcrib index 1\n" + os.urandom(length),
+    "huge lengths": lambda length: b"toolcrib index 2\n" + b"\xff" * 16 + os.urandom(length),
+    "nothing": lambda _length: b"",
+}
+
+
+@pytest.mark.parametrize("harm", HARMED.values(), ids=HARMED)
+def test_a_list_over_random_bytes_is_the_list_and_writes_the_index_anew(tmp_path, cache, harm):
+    folder = rewriting.lay_out(tmp_path, "deleted and created")
+
+    def listed() -> str:
+        command = [sys.executable, "-W", "error", "-m", "toolcrib", "list", "--pack", "."]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+        return done.stdout
+
+    expected = listed()
+    (kept,) = (cache / "index").iterdir()
+    for length in (1, 100, 200, 5000):
+        harmed = harm(length)
+        kept.write_bytes(harmed)
+        assert listed() == expected
+        assert kept.read_bytes() != harmed
+        assert listed() == expected
 
 
 def edit_keeping(path: Path, data: bytes, seconds: float) -> None:

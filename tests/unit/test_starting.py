@@ -12,7 +12,7 @@ import pytest
 
 from kept import assert_same, write_project
 from toolcrib import ConfigurationError, Executors, Runtime
-from toolcrib.index.surroundings import look_around
+from toolcrib.index.surroundings import Surroundings, look_around
 from toolcrib.starting import Asked, start
 
 
@@ -105,6 +105,41 @@ def test_a_mode_that_can_not_be_imported_leaves_no_index(cache, tmp_path, monkey
     started = start(Asked())
     assert "acme" in started.executors.broken
     assert not cache.exists()
+
+
+ACME = """
+class Acme:
+    block_schema = {"type": "object"}
+
+    def check(self, descriptor):
+        return []
+
+    def bind(self, descriptor, *_world):
+        raise NotImplementedError
+
+    async def aclose(self):
+        pass
+"""
+
+
+def test_a_mode_of_others_is_found_again_after_a_start_from_the_index(cache, tmp_path, monkeypatch):
+    site = tmp_path / "site-packages"
+    (site / "acme-1.0.dist-info").mkdir(parents=True)
+    (site / "acme-1.0.dist-info" / "METADATA").write_text("Name: acme\nVersion: 1.0\n")
+    (site / "acme-1.0.dist-info" / "entry_points.txt").write_text(
+        "[toolcrib.executors]\nacme = acme_of_starting:Acme\n"
+    )
+    code = site / "acme_of_starting.py"
+    code.write_text(ACME)
+    monkeypatch.syspath_prepend(site)
+    for look in (look_around, Surroundings.refreshed):
+        monkeypatch.setattr(look, "__defaults__", (2**63,))  # as if the code were older than this process
+    Path("team/acme.yaml").write_text("name: acme\nmode: acme\nacme: {}\n")
+    cold, warm = Runtime.open(), Runtime.open()
+    assert "acme" in cold.executors.modes == warm.executors.modes
+    assert type(warm.executors.get("acme")) is type(cold.executors.get("acme"))
+    (file,) = (cache / "index").iterdir()
+    assert b"acme_of_starting:" not in file.read_bytes()
 
 
 def test_reloading_after_a_start_from_the_index(cache):

@@ -167,6 +167,34 @@ def test_a_folder_that_no_index_is_kept_in_is_told_with_the_reason(project, docu
     assert state(cache) == "none yet"
 
 
+def test_an_index_in_a_work_tree_is_told_with_the_reason(project, document, monkeypatch, tmp_path):
+    def state():
+        return document("doctor", "--json")["index"]["state"]
+
+    end = ": every start reads everything"
+    tree = tmp_path / "tree"
+    (tree / ".git").mkdir(parents=True)
+    monkeypatch.setenv("TOOLCRIB_CACHE_DIR", str(tree / "cache"))
+    assert state() == f"not used, it lies in the work tree {tree}{end}"
+    monkeypatch.setenv("TOOLCRIB_CACHE_DIR", str(tmp_path / "cache"))
+    assert state() == "none yet"
+    monkeypatch.setenv("TOOLCRIB_STATE_DIR", str(tree / "state"))
+    assert state() == f"not used, the folder of its key, {tree / 'state'}, lies in the work tree {tree}{end}"
+    assert not (tree / "cache").exists()
+    assert not (tree / "state").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX's")
+def test_a_key_that_is_not_used_is_told_with_the_reason(project, document, toolcrib, monkeypatch, tmp_path):
+    monkeypatch.setenv("TOOLCRIB_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TOOLCRIB_STATE_DIR", str(tmp_path / "state"))
+    toolcrib("list")
+    key = tmp_path / "state" / "key"
+    key.chmod(0o640)
+    state = document("doctor", "--json")["index"]["state"]
+    assert state == f"not used, others may read or write its key file {key}: every start reads everything"
+
+
 def test_the_index_is_told_with_its_state(project, document, toolcrib, monkeypatch, tmp_path):
     monkeypatch.setenv("TOOLCRIB_CACHE_DIR", str(tmp_path / "cache"))
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import tomllib
+from importlib import metadata
+from importlib.metadata import entry_points
 
 import pytest
 
 from in_memory import runtime_of
 from toolcrib import ConfigurationError, Descriptor, Executors, Outcome
+from toolcrib.executors import BUILT_IN
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.sources import parse
 from toolcrib.testing import FunctionExecutor
@@ -142,6 +147,50 @@ def test_executors_can_be_named_by_where_they_lie():
     named = Executors.named(found.targets)
     assert named.modes == found.modes
     assert type(named.get("mock")) is type(found.get("mock"))
+
+
+def test_the_table_of_built_in_modes_is_that_of_the_entry_points(root):
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["entry-points"]["toolcrib.executors"] == BUILT_IN
+    found = Executors.installed()
+    assert found.built_in == BUILT_IN.keys() <= {*found.modes}
+
+
+@pytest.fixture
+def acme(tmp_path, monkeypatch):
+    """A distribution that offers two modes, one of them under a name of toolcrib's own."""
+    site = tmp_path / "site"
+    (site / "acme-1.0.dist-info").mkdir(parents=True)
+    (site / "acme-1.0.dist-info" / "METADATA").write_text("Name: acme\nVersion: 1.0\n")
+    points = "[toolcrib.executors]\nacme = acme_executors:Acme\nlive = acme_executors:Acme\n"
+    (site / "acme-1.0.dist-info" / "entry_points.txt").write_text(points)
+    (site / "acme_executors.py").write_text("class Acme:\n    block_schema = {}\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
+    yield site
+    sys.modules.pop("acme_executors", None)
+
+
+def test_modes_that_are_known_by_name_are_looked_up_when_they_are_used(acme, monkeypatch):
+    found = Executors.installed()
+    assert found.built_in == BUILT_IN.keys() - {"live"}
+    scans = []
+    monkeypatch.setattr(
+        metadata, "entry_points", lambda *, group: scans.append(group) or entry_points(group=group)
+    )
+    known = Executors.of_modes({mode: mode in found.built_in for mode in found.modes})
+    assert known.modes == found.modes
+    assert type(known.get("mock")) is MockExecutor
+    assert (scans, "acme_executors" in sys.modules) == ([], False)
+    assert type(known.get("acme")).__name__ == type(known.get("live")).__name__ == "Acme"
+    assert scans == ["toolcrib.executors"]
+
+
+def test_a_known_mode_that_nobody_offers_any_more_is_broken():
+    known = Executors.of_modes({"gone": False, "renamed": True, "mock": True})
+    assert known.modes == ("gone", "mock", "renamed")
+    for mode in ("gone", "renamed"):
+        assert known.missing(mode) == "can't be used: no installed distribution offers it"
+    assert known.missing("mock") == ""
 
 
 def test_a_named_executor_that_can_not_be_imported_is_broken():

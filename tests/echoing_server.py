@@ -4,7 +4,7 @@
 
 Its secrets are the variables `KEY`, `API_TOKEN` and `PIN_CODE`, and what follows `--token`. It lists one good tool, `good`,
 whose every part repeats them in every form; tools whose names hold one; and tools that are none. A call of `good` answers
-as `how` says: `fit`, `misfit`, `garbage`, `part`, `image`, `link`, `failed`, `cut`, `error`, `deep`.
+as `how` says: `fit`, `misfit`, `garbage`, `part`, `image`, `link`, `failed`, `cut`, `error`, `deep` (see `answer`).
 """
 
 from __future__ import annotations
@@ -115,8 +115,9 @@ def listed(said: list[str]) -> list[Any]:
     return [good(said), *named, *bad]
 
 
-def answer(how: str, said: list[str]) -> dict[str, Any]:
-    """What a call is answered with: `result` or `error`."""
+def answer(how: str, at: int, said: list[str]) -> dict[str, Any]:
+    """What a call is answered with: `result` or `error`. Of a message that is cut, a secret stands at this character."""
+    long = "x " * (at // 2) + said[0] + " y" * 90
     text = {"type": "text", "text": " | ".join(said)}
     results: dict[str, Any] = {
         "fit": {"content": [text], "structuredContent": {"sum": 3, **{each: each for each in said}}},
@@ -136,11 +137,11 @@ def answer(how: str, said: list[str]) -> dict[str, Any]:
             ]
         },
         "failed": {"isError": True, "content": [text], "structuredContent": {"why": said}},
-        "cut": {"isError": True, "content": [{"type": "text", "text": "x " * 2040 + said[0] + " y" * 90}]},
+        "cut": {"isError": True, "content": [{"type": "text", "text": long}]},
         "deep": {"content": [text], "structuredContent": deep({"sum": said})},
     }
     if how == "error":
-        return {"error": {"code": -32001, "message": "x " * 2040 + text["text"], "data": {"seen": said[0]}}}
+        return {"error": {"code": -32001, "message": long, "data": {"seen": said[0]}}}
     return {"result": results[how]}
 
 
@@ -165,7 +166,7 @@ def serve() -> None:
                 "result": {"tools": listed(said) if "cursor" not in params else [], "nextCursor": said[0]}
             }
         elif method == "tools/call":
-            told = answer(params["arguments"]["how"], said)
+            told = answer(params["arguments"]["how"], params["arguments"].get("at", 0), said)
         if "id" in asked:
             sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **told}) + "\n")
             sys.stdout.flush()

@@ -49,6 +49,7 @@ auth: {auth}
 WAYS = [
     *("json", "text", "error", "problem", "html", "moved", "broken", "binary", "cut", "odd"),
     *("utf16", "latin", "percent", "entities", "bytes", "image", "deep"),
+    *("capitals", "hex", "dump", "spaced", "unseen", "wrapped", "wrapped-json", "file"),
 ]
 
 
@@ -59,6 +60,7 @@ def written(secret: str) -> set[str]:
     forms |= {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1]}
     forms |= {base64.b64encode(raw).decode().rstrip("="), base64.urlsafe_b64encode(raw).decode().rstrip("=")}
     forms |= {percent(secret), entities(secret), raw.decode("latin-1"), "\0".join(secret), secret.lower()}
+    forms |= {secret.upper(), raw.hex(), raw.hex(" "), " ".join(secret), "\u200b".join(secret)}
     return forms
 
 
@@ -108,6 +110,17 @@ def echo(head) -> bytes:
         "deep": (200, "application/json", b"[" * 900 + json.dumps(plain).encode() + b"]" * 900),
         "odd": (200, f"application/{quote(line)}", text.encode()),
     }
+    encoded = base64.encodebytes(plain.encode()).decode()  # in lines of 76 characters
+    kinds |= {
+        "capitals": (200, "text/plain; charset=utf-8", plain.upper().encode()),
+        "hex": (200, "text/plain", plain.encode().hex().encode()),
+        "dump": (200, "application/json", json.dumps({"dump": plain.encode().hex(" ")}).encode()),
+        "spaced": (200, "text/plain", " ".join(plain).encode()),
+        "unseen": (200, "text/plain; charset=utf-8", "\u200b".join(plain).encode()),
+        "wrapped": (200, "text/plain", encoded.encode()),
+        "wrapped-json": (200, "application/json", json.dumps([encoded, encoded]).encode()),
+        "file": (200, "application/octet-stream", b"\x00\x01" + "\u200b".join(plain).encode()),
+    }
     if way == "cut":
         return (
             b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 7\r\nX-Seen: "
@@ -155,6 +168,24 @@ async def test_no_secret_is_in_anything_that_calls_put_out(kind, client, caplog)
     assert hits(sent)  # the server has had them
     assert hits("\n".join(told)) == []
     assert hits(caplog.text) == []
+
+
+@pytest.mark.parametrize("rule", ["error", "warn", "pass"])
+async def test_no_secret_is_in_a_result_that_does_not_fit_the_output_schema(rule):
+    text = live_tool(
+        BLOCK.format(api=API, auth=AUTHS["several"]),
+        inputs="{type: object, properties: {way: {type: string}}}",
+        output="{type: object, required: [none], properties: {headers: {type: string}, target: {maxLength: 3}}}",
+        more=f"on_invalid_result: {rule}",
+    )
+    async with calling(text, answering_by(echo)) as (tools, _server):
+        for way in WAYS:
+            result = await tools.call("tool", {"way": way})
+            told = [result.as_json(), repr(result), result.raw_value, dict(result.meta)]
+            told += [base64.b64decode(part.data).decode("latin-1") for part in result.content if part.data]
+            assert hits(json.dumps(told, ensure_ascii=False)) == [], way
+            if way in ("json", "text", "capitals"):
+                assert "***" in json.dumps(result.raw_value)
 
 
 @pytest.mark.parametrize("words", sample([["--json", "-v"], ["-v"], ["--dry-run"], ["--dry-run", "--json"], ["--explain"]], one_in=5), ids=" ".join)  # fmt: skip

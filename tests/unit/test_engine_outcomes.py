@@ -359,6 +359,15 @@ def test_a_wrong_result_may_pass_in_silence():
     assert result.meta == {"source": "sensor"}
 
 
+@pytest.mark.parametrize("rule", ["error", "warn", "pass"])
+def test_a_raw_value_holds_no_secret_of_the_arguments(rule):
+    answer = {"celsius": "it is CANARY-77", "CANARY-77": ["CANARY-77"]}
+    document = f"{NUMBER}on_invalid_result: {rule}\ninput_schema: {{properties: {{token: {{type: string}}}}}}\n"
+    result = call(fake(always(Result.ok(answer)), document), {"token": "CANARY-77"})
+    assert result.raw_value == {"celsius": "it is ***", "***": ["***"]}
+    assert "CANARY" not in json.dumps([result.message, dict(result.meta), result.raw_value])
+
+
 def test_a_right_result_has_no_raw_value():
     assert call(fake(always(Result.ok({"celsius": 3})), NUMBER)).raw_value is None
 

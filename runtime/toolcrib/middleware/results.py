@@ -54,11 +54,14 @@ def bench(tool: Descriptor) -> Bench:
             parts: JSON = {"content": [part.as_json() for part in result.content]}
             fault = json_fault(parts)
             if fault is not None:
-                return _refused(tool, result, without(_seen(call), [fault], parts), _NOT_JSON)
+                seen = _seen(call)
+                refused = _refused(tool, result, without(seen, [fault], parts), _NOT_JSON)
+                return _with_raw_value(refused, result, seen)
         if judge(result.value):
             return result
-        faults = without(_seen(call), validator.faults(result.value), result.value)
-        return _JUDGEMENTS[tool.on_invalid_result](tool, result, faults)
+        seen = _seen(call)
+        faults = without(seen, validator.faults(result.value), result.value)
+        return _with_raw_value(_JUDGEMENTS[tool.on_invalid_result](tool, result, faults), result, seen)
 
     if not tool.deprecated:
         return Bench(judge, judged)
@@ -97,24 +100,27 @@ def _refused(
     faults: Sequence[Fault],
     verdict: str = "does not fit its output schema",
 ) -> Result:
-    """The raw value is kept for the one who repairs the tool, not for the model."""
     lines = "\n".join(fault.for_model() for fault in faults)
     refused = Result.failed(
         Outcome.INVALID_RESULT,
         f"the answer of `{tool.name}` {verdict}:\n{lines}",
         details={"violations": _pointers(faults)},
-        raw_value=result.value,
     )
     return refused._replace(meta=result.meta, usage=result.usage)
 
 
+def _with_raw_value(judged: Result, result: Result, seen: SeenSecrets) -> Result:
+    """The raw value is kept for the one who repairs the tool, not for the model."""
+    return judged._replace(raw_value=seen.hide_in(result.value))
+
+
 def _warned(_tool: Descriptor, result: Result, faults: Sequence[Fault]) -> Result:
     warnings: list[JSON] = [fault.for_model() for fault in faults]
-    return result.with_meta(warnings=warnings)._replace(raw_value=result.value)
+    return result.with_meta(warnings=warnings)
 
 
 def _passed(_tool: Descriptor, result: Result, _faults: Sequence[Fault]) -> Result:
-    return result._replace(raw_value=result.value)
+    return result
 
 
 _JUDGEMENTS: dict[str, Callable[[Descriptor, Result, Sequence[Fault]], Result]] = {

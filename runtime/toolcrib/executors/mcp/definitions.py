@@ -24,9 +24,6 @@ _SCHEMAS: Final = ("inputSchema", "outputSchema")
 
 _TYPES: Final = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 
-_SETS: Final = frozenset(("required", "enum"))
-"""Keywords of lists whose items must differ."""
-
 _FIXED: Final = frozenset(
     (
         *("$dynamicAnchor", "$schema", "const", "contentEncoding", "contentMediaType", "default", "format"),
@@ -42,9 +39,9 @@ _WORDS: Final = frozenset(
         *("name", "title", "description", *_SCHEMAS, "annotations", "icons", "execution", "_meta"),
         *("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint", "taskSupport"),
         *("src", "mimeType", "sizes", "theme"),
-        *(ONE | MANY | NAMED | _SETS | _FIXED),
-        *("$anchor", "$comment", "$id", "$ref", "$dynamicRef", "dependentRequired", "deprecated", "examples"),
-        *("readOnly", "type", "uniqueItems", "writeOnly"),
+        *(ONE | MANY | NAMED | _FIXED),
+        *("$anchor", "$comment", "$dynamicRef", "$id", "$ref", "dependentRequired", "deprecated"),
+        *("enum", "examples", "readOnly", "required", "type", "uniqueItems", "writeOnly"),
     )
 )
 """Keys of definitions and keywords of schemas: a variable whose value is `default` does not make them secret."""
@@ -79,7 +76,9 @@ def _schema(schema: JSON, hide: Hide) -> JSON:
             shown[key] = [_schema(each, hide) for each in value]
         elif key in ONE:
             shown[key] = _schema(value, hide)
-        elif key in _SETS and isinstance(value, list):
+        elif key == "required" and isinstance(value, list):
+            shown[key] = _once([_key(name, hide) if isinstance(name, str) else name for name in value])
+        elif key == "enum" and isinstance(value, list):
             shown[key] = _once([_hidden(item, hide) for item in value])
         elif key == "type":
             shown[key] = _hidden(value, lambda text: text if text in _TYPES else hide(text))

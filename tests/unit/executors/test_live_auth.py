@@ -235,7 +235,7 @@ def test_everything_that_is_looked_up_is_masked():
     url = "https://${TENANT}.example.com/token?key=${Q}"
     oauth = {**OAUTH, "token_url": url, "client_id": "${USER_NAME}", "client_secret": "${PASSWORD}"}
     assert ready([oauth], vault).hosts == ("acme.example.com",)
-    assert vault.hide_in_text("somebody hunter2 acme in-the-query") == "*** *** acme ***"
+    assert vault.hide_in_text("somebody | hunter2 | acme | in-the-query") == "*** | *** | acme | ***"
     encoded = base64.b64encode(b"somebody:hunter2").decode()
     assert vault.hide_in_text(f"Basic {encoded}") == "Basic ***"
 

@@ -85,6 +85,8 @@ def test_why_a_folder_is_unused(tmp_path):
     (tmp_path / "file").touch()
     assert why_unused(str(tmp_path / "file")) == "it is no folder"
     assert why_unused(str(tmp_path / "file" / "inner")) == "it lies in what is no folder"
+    (tmp_path / "loop").symlink_to("loop")
+    assert why_unused(str(tmp_path / "loop" / "inner")).startswith("it can't be looked at: ")
     tmp_path.chmod(0o770)
     assert why_unused(str(tmp_path)) == "others may write to it"
     tmp_path.chmod(0o700)

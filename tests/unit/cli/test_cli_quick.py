@@ -313,6 +313,15 @@ def test_an_index_that_is_harmed_is_left_to_the_command(harm, project, told, mon
     assert answered(["list"], monkeypatch) is None
 
 
+@pytest.mark.parametrize(
+    "body", [b"", b"\x80" * 40, (2).to_bytes(8, "big") + b"[]", (2).to_bytes(8, "big") + b"{}"]
+)
+def test_an_authentic_file_that_is_no_index_is_left_to_the_command(body, project, told, monkeypatch):
+    told(by_click, ["list"])
+    Cabinet(index_folder()).write(key_of(()), body, len(body))
+    assert answered(["list"], monkeypatch) is None
+
+
 def test_a_list_settles_an_index_of_what_has_rested_since(project, told, monkeypatch):
     told(by_click, ["list"])
     key, cabinet = key_of(()), Cabinet(index_folder())

@@ -134,6 +134,12 @@ def test_what_can_not_be_followed_is_not_kept(shelf):
     assert shelf.recall() is None
 
 
+def test_what_was_withheld_is_not_kept(shelf):
+    stock = shelf.read()._replace(withheld=(("pack.yaml", "${HOME}/rows.json", "HOME"),))
+    shelf.index.keep(shelf.key, stock, {}, profiles_of(stock))
+    assert shelf.recall() is None
+
+
 def test_a_stale_tool_is_not_kept(shelf):
     runtime = Runtime.open(index=False)
     Path("descriptors/forecast.tool.yaml").write_text("name: [")

@@ -42,7 +42,12 @@ def one_call() -> Iterator[None]:
 
 
 class Masks(SeenSecrets):
-    """Secrets that are known again in every encoding: plain, in URLs, base64, escaped for JSON, `repr` or HTML."""
+    """Secrets that are known again however they are written: plain, in URLs, base64, escaped for JSON, `repr` or HTML.
+
+    What is left of a text without case, separators and unseen characters (`fold`) is looked through, too: for the
+    secret in capitals, spaced or wrapped over lines, in wrapped base64, in hexadecimal. What is looked for so has eight
+    characters or more.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,13 +103,11 @@ class Masks(SeenSecrets):
         if not known:
             return False
         bare = raw.translate(None, b"\0")
-        if not bare.isascii() and self._is_in_utf8(bare):
-            return True
         escaped = _is_escaped(bare) if _CONTROL.search(bare) is None else _ROW_OF_ESCAPES.search(bare)
         if not escaped and not _near(bare, known):
             return False
-        text = bare.decode("latin-1")
-        return self.hide_in_text(text) != text
+        texts = (bare.decode("latin-1"), bare.decode(errors="replace"))
+        return any(self.hide_in_text(text) != text for text in texts)
 
     def hide_in_text(self, text: str) -> str:
         """The text with `***` in place of every secret."""
@@ -117,14 +120,6 @@ class Masks(SeenSecrets):
         near = known if _is_escaped(raw) else _near(raw, known)
         spans = _spans(text, near) if near else []
         return _without(text, spans) if spans else text
-
-    def _is_in_utf8(self, raw: bytes) -> bool:
-        """The same of bytes beyond ASCII; those that are no UTF-8 hold none."""
-        try:
-            text = raw.decode()
-        except UnicodeDecodeError:
-            return False
-        return self.hide_in_text(text) != text
 
     def _known(self) -> Collection[Spelling]:
         """The spelling of each secret."""

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from toolcrib.catalogues import remember
-from toolcrib.clock import RealClock
 from toolcrib.errors import NotReady, Problem, did_you_mean
 from toolcrib.importing import server_of
 from toolcrib.lock import Lock, read_lock
@@ -95,9 +93,6 @@ class Discovery:
             self.offered[name] = await self._owner.catalogue(name)
         except NotReady as error:
             self.down[name] = error
-            return
-        when = RealClock().now().isoformat(timespec="seconds")
-        await asyncio.to_thread(remember, self._owner.stock.servers[name], self.offered[name], when)
 
     def hear(self, server: str, catalogue: Catalogue) -> None:
         """Hear what a server offers; where something else of it is in force, that is put in force soon."""

@@ -663,7 +663,19 @@ class Runtime:
             raise ConfigurationError(f"mode `{MODE}` {self.executors.missing(MODE)}")
         self._equip(executor)
         catalogue: Catalogue = await executor.catalogue(server)
+        await self._remember(self.servers[server], catalogue)
         return catalogue
+
+    async def _remember(self, server: Server, catalogue: Catalogue) -> None:
+        """Keep what a server offers for commands that only list, where the runtime was read from files."""
+        if self._asked is None and not self._stock.lock_file:
+            return
+        import asyncio  # noqa: PLC0415 -- few runtimes have servers
+
+        from toolcrib.catalogues import remember  # noqa: PLC0415 -- as above
+
+        when = RealClock().now().isoformat(timespec="seconds")
+        await asyncio.to_thread(remember, server, catalogue, when)
 
     def follow(self, hear: Callable[[], None]) -> Callable[[], None]:
         """Have something called, in the event loop, each time that tools appear, change or go.

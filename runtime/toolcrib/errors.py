@@ -5,7 +5,6 @@ ToolcribError                   code, hint; never raised itself
 ├── ExpressionError             an expression or template failed (.pointer says where in its document)
 ├── NotReady                    what a tool needs is not there now: a secret, an extra
 │   ├── ServerDown              an MCP server can't be started or reached
-│   └── Untrusted               nobody has agreed to what files ask for (defined in trust)
 ├── ConfigurationError          how the runtime is used is wrong
 │   ├── UnknownMode             a mode that is neither installed nor written anywhere
 │   └── ClosedRuntime           a call after the runtime was closed

@@ -110,7 +110,7 @@ def test_a_verification_has_the_fields_of_its_schema():
 
 
 def test_an_agent_has_the_fields_of_its_schema():
-    told = field_names(Agent) - {"permitted", "policy_keys", "pointer"}
+    told = field_names(Agent) - {"chosen", "permitted", "policy_keys", "pointer"}
     assert told == properties("scenario", "$defs", "agent")
     assert field_names(Turn) - {"pointer"} == properties("scenario", "$defs", "turn")
     call = field_names(ScriptedCall, tool="call") - {"pointer"}

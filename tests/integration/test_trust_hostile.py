@@ -18,7 +18,12 @@ OPENAI = ("--provider", "openai", "--model", "m")
 
 COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "init": [("init", "new")],
-    "validate": [("validate",), ("validate", "--strict"), ("validate", "descriptors"), ("validate", "--json")],
+    "validate": [
+        ("validate",),
+        ("validate", "--strict"),
+        ("validate", "descriptors"),
+        ("validate", "--json"),
+    ],
     "list": [("list",), ("list", "--all", "--json"), ("list", "--no-index")],
     "search": [("search", "secrets")],
     "show": [("show", "send"), ("show", "ask_program", "--json"), ("show", "program__x")],
@@ -36,7 +41,12 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("call", "look"),
     ],
     "cost": [("cost",)],
-    "run": [("run",), ("run", "-j", "2"), ("run", "--allow-passthrough", "--json"), ("run", "--profile", "real")],
+    "run": [
+        ("run",),
+        ("run", "-j", "2"),
+        ("run", "--allow-passthrough", "--json"),
+        ("run", "--profile", "real"),
+    ],
     "chat": [("chat", "--provider", "scripted", "--script", "is_judged_by_a_model", "hello")],
     "replay": [("replay", "--tasks", "tasks.jsonl")],
     "lock": [("lock",), ("lock", "--check"), ("lock", "--update"), ("lock", "program")],
@@ -48,7 +58,13 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
     ],
     "export": [("export", "promptpack")],
     "serve": [("serve", "mcp"), ("serve", "mcp", "--mode", "live")],
-    "trust": [("trust", "--dry-run"), ("trust", "--dry-run", "--json"), ("trust",), ("trust", "list"), ("trust", "revoke")],
+    "trust": [
+        ("trust", "--dry-run"),
+        ("trust", "--dry-run", "--json"),
+        ("trust",),
+        ("trust", "list"),
+        ("trust", "revoke"),
+    ],
     "doctor": [("doctor",), ("doctor", "send"), ("doctor", "--json")],
     "pack": [("pack", "build", "{pack}"), ("pack", "inspect", "{archive}")],
     "schema": [("schema", "project")],
@@ -59,7 +75,10 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
 @pytest.fixture
 def canaries(tmp_path):
     with hostile(tmp_path) as found:
-        put(found.top, {"tasks.jsonl": '{"task": "t", "calls": [{"tool": "send", "arguments": {}, "result": "x"}]}\n'})
+        put(
+            found.top,
+            {"tasks.jsonl": '{"task": "t", "calls": [{"tool": "send", "arguments": {}, "result": "x"}]}\n'},
+        )
         yield found
 
 
@@ -90,7 +109,9 @@ def test_nor_from_a_folder_within_it(verb, canaries):
 
 
 @pytest.mark.parametrize("kind", ["folder", "archive"])
-@pytest.mark.parametrize("verb", ["list", "validate", "run", "call", "cost", "export", "doctor", "serve", "chat", "replay"])
+@pytest.mark.parametrize(
+    "verb", ["list", "validate", "run", "call", "cost", "export", "doctor", "serve", "chat", "replay"]
+)
 def test_a_pack_from_elsewhere_answers_from_its_mocks_alone(verb, kind, canaries, tmp_path):
     pack = str(canaries.pack if kind == "folder" else canaries.archive)
     empty = tmp_path / "elsewhere"
@@ -177,6 +198,11 @@ def changed(top: Path, name: str, before: str, after: str) -> None:
     path.write_text(text.replace(before, after), encoding="utf-8")
 
 
+def rewritten(top: Path, pattern: str, text: str) -> None:
+    path = top / "descriptors" / "tools.tool.yaml"
+    path.write_text(re.sub(pattern, text, path.read_text(encoding="utf-8"), count=1), encoding="utf-8")
+
+
 PROGRAM, SEND = ("call", "program__x"), ("call", "send")
 
 CHANGES = {
@@ -193,13 +219,11 @@ CHANGES = {
     "the file of a client": (("call", "shell__x"), lambda top: changed(top, ".mcp.json", "touch", "cp")),
     "an address": (("call", "web__x"), lambda top: changed(top, "toolcrib.yaml", "/mcp", "/mcp") or changed(top, "toolcrib.yaml", "web: {url: \"http://127", "web: {url: \"http://localhost.127")),
     "a header": (("call", "web__x"), lambda top: changed(top, "toolcrib.yaml", '/mcp", headers: {X: "${CANARY_SECRET}"}', '/mcp", headers: {X: "${OPENAI_API_KEY}"}')),
-    "the host of a tool": (SEND, lambda top: (top / "descriptors" / "tools.tool.yaml").write_text(re.sub(r"http://127.0.0.1:[0-9]+/take\"
-  headers", "http://evil.example/take\"
-  headers", (top / "descriptors" / "tools.tool.yaml").read_text(), count=1))),
+    "the host of a tool": (SEND, lambda top: rewritten(top, r"http://127.0.0.1:[0-9]+(/take.\n  headers)", r"http://evil.example\1")),
     "the secret of a tool": (SEND, lambda top: changed(top, "descriptors/tools.tool.yaml", "X: \"${CANARY_SECRET}\", Y", "X: \"${OPENAI_API_KEY}\", Y")),
     "one more host": (SEND, lambda top: changed(top, "descriptors/tools.tool.yaml", "  headers: {X: \"${CANARY_SECRET}\", Y", "  hosts: [127.0.0.1, evil.example]\n  headers: {X: \"${CANARY_SECRET}\", Y")),
     "code that signs": (("call", "sign"), lambda top: changed(top, "evil_hooks.py", "return {}", "return {'headers': {}}")),
-    "where tokens are asked for": (("call", "token"), lambda top: (top / "descriptors" / "tools.tool.yaml").write_text(re.sub(r"http://127.0.0.1:[0-9]+/token", "https://evil.example/token", (top / "descriptors" / "tools.tool.yaml").read_text()))),
+    "where tokens are asked for": (("call", "token"), lambda top: rewritten(top, r"http://127.0.0.1:[0-9]+/token", "https://evil.example/token")),
     "an origin in place of another": (SEND, lambda top: changed(top, "toolcrib.yaml", "origins: {", 'origins: {"https://a.example": "https://b.example", ')),
     "an address that may be reached": (SEND, lambda top: changed(top, "toolcrib.yaml", "egress: {allow: [", 'egress: {allow: ["10.0.0.1:80", ')),
     "an origin in a profile": (SEND, lambda top: changed(top, "toolcrib.yaml", "real: {", 'real: {origins: {"https://a.example": "https://b.example"}, ')),
@@ -275,7 +299,7 @@ def test_a_trusted_project_lends_nothing_to_a_pack_from_elsewhere(canaries, tmp_
     put(
         project,
         {
-            "toolcrib.yaml": f"egress: {{allow: ['127.0.0.1:{canaries.port}']}}\n"
+            "toolcrib.yaml": f"project: p\negress: {{allow: ['127.0.0.1:{canaries.port}']}}\n"
             f"servers: {{program: {{command: touch, args: ['{canaries.mark}']}}}}\n",
             "descriptors/t.tool.yaml": f"name: only_here\ndescription: Live.\nmode: live\nlive: {live}\n",
         },
@@ -343,7 +367,10 @@ def test_a_file_that_is_named_with_mcp_is_consent_for_that_run_and_for_that_file
     assert canaries.deeds(done, events) == []
 
 
-@pytest.mark.parametrize("harm", ["others may write to the folder", "others may write to the file", "damaged", "another hash", "a link"])
+@pytest.mark.parametrize(
+    "harm",
+    ["others may write to the folder", "others may write to the file", "damaged", "another hash", "a link"],
+)
 def test_a_trust_store_that_is_not_to_be_believed_starts_nothing(harm, canaries, tmp_path):
     assert canaries.run("trust", "--yes")[0].returncode == 0
     folder = tmp_path / "state" / "trust"
@@ -355,7 +382,9 @@ def test_a_trust_store_that_is_not_to_be_believed_starts_nothing(harm, canaries,
     elif harm == "damaged":
         decision.write_text(decision.read_text()[:100])
     elif harm == "another hash":
-        decision.write_text(decision.read_text().replace('"env A=', '"env Z=').replace('"digest": "', '"digest": "0'))
+        decision.write_text(
+            decision.read_text().replace('"env A=', '"env Z=').replace('"digest": "', '"digest": "0')
+        )
     else:
         decision.rename(tmp_path / "kept.json")
         decision.symlink_to(tmp_path / "kept.json")

@@ -104,7 +104,7 @@ async def test_a_server_that_is_down_takes_nothing_else_with_it(project, caplog)
         async with runtime:
             assert list(runtime.registry) == ["files__read", "own"]
             (problem,) = runtime.problems
-            assert (problem.code, problem.severity) == ("server_down", "warning")
+            assert (problem.code, problem.severity) == ("server_down", "error")
             assert (problem.source, problem.line) == (str(folder / "toolcrib.yaml"), 2)
             result = await runtime.call("time__now", {"zone": "UTC"})
             assert outcome(result) == (Outcome.UNAVAILABLE, "server_down")

@@ -152,7 +152,8 @@ def _in_force(told: dict[str, Any]) -> Iterator[Row]:
         yield "installed", f"pack {pack['name']}, of {pack['distribution']}{fault}"
     for line in table([server_line(row) for row in told["servers"]]):
         yield "servers", line
-    for line in table([_trust_row(workspace) for workspace in told["trust"]["workspaces"]]):
+    needing = [each for each in told["trust"]["workspaces"] if each["needs"] or each["undeclared"]]
+    for line in table([_trust_row(workspace) for workspace in needing]):
         yield "trust", line
     index = told["index"]
     yield "index", f"{index['state']}  ({index['file']})" if index["file"] else index["state"]
@@ -204,8 +205,6 @@ def _trust_row(workspace: dict[str, Any]) -> list[str]:
     if not workspace["trusted"]:
         changed = " any more" if decision is not None else ""
         return [workspace["workspace"], workspace["kind"], needs, f"not trusted{changed}"]
-    if not workspace["needs"]:
-        return [workspace["workspace"], workspace["kind"], needs, ""]
     how = f"trusted {decision['when']} by {decision['who']}, {decision['how']}" if decision else "trusted"
     return [workspace["workspace"], workspace["kind"], needs, how]
 

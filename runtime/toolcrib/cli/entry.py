@@ -60,7 +60,7 @@ VERBS: Mapping[str, Verb] = {
     "export": Verb("export", "Write files of other systems: a PromptPack of tools and prompts."),
     "serve": Verb("serve", "Offer the tools to other programs."),
     "trust": Verb(
-        "trust", "Let a project start programs, contact hosts and read secrets, or take that back."
+        "trust", "Trust a project or a pack: let it start programs, contact hosts and read secrets."
     ),
     "doctor": Verb(
         "doctor", "Say what is installed, what is in force, where it came from, and what is wrong."

@@ -455,7 +455,10 @@ class Trust:
                 self.grant(request)
                 return
         self._refused[workspace.root] = request
-        raise untrusted(request, needs, left)
+        error = untrusted(request, needs, left)
+        if self.policy.nothing:
+            error.hint = "the program that opened it says so: `trust=False`, or the hash of something else"
+        raise error
 
     def _is_agreed(self, request: Request) -> bool:
         """Whether somebody has agreed to exactly what a workspace needs now."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from toolcrib.addresses import address_of, shown_url
+from toolcrib.addresses import address_of, shown_url, written_secrets
 from toolcrib.errors import ExpressionError
 from toolcrib.model import JSON
 from toolcrib.secrets import HIDDEN, is_secret_name, redact
@@ -145,8 +145,9 @@ def _start(server: Server, root: str, user: str, place: str) -> Need:
     environment = {name: _known(text, folders) for name, text in server.env.items()}
     folder = _joined(server.root, _known(server.cwd, folders))
     files = files_of_command(argv, environment, folder, root)
+    secrets = written_secrets(server)
     details = [f"in {server.cwd}"] if server.cwd else []
-    details += [f"env {name}={_shown(name, text)}" for name, text in sorted(server.env.items())]
+    details += [f"env {name}={_shown(name, text, secrets)}" for name, text in sorted(server.env.items())]
     written: JSON = [server.command, list(server.args), dict(server.env), server.cwd]
     return need(
         "start",
@@ -158,9 +159,13 @@ def _start(server: Server, root: str, user: str, place: str) -> Need:
     )
 
 
-def _shown(name: str, text: str) -> str:
+def _shown(name: str, text: str, secrets: Iterable[str]) -> str:
     """The value of a variable as people may see it: what is looked up stays as it is written."""
-    return HIDDEN if is_secret_name(name) and text and "${" not in text else shown_url(text)
+    if is_secret_name(name) and text and "${" not in text:
+        return HIDDEN
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    return shown_url(text)
 
 
 def _known(text: str, folders: Mapping[str, str]) -> str:

@@ -37,9 +37,15 @@ def named(tmp_path, monkeypatch):
 
 
 def test_the_tools_of_a_clients_file_are_listed_shown_found_and_called(named, toolcrib):
-    named(clock=[NOW])
+    folder = named(clock=[NOW])
+    before = toolcrib("list", "--mcp", ".mcp.json")
+    assert before.stdout == "no tools\n"
+    assert before.stderr.startswith("server `clock`: not queried\n")
+    assert not (folder / "clock.json.started").exists()
+    toolcrib("doctor", "--mcp", ".mcp.json")
     listed = toolcrib("list", "--mcp", ".mcp.json")
     assert listed.stdout == "clock__now  mcp  The time in a zone.\n1 tool: 1 mcp\n"
+    assert listed.stderr.startswith("server `clock`: not queried; as it answered at 20")
     shown = toolcrib("--mcp", ".mcp.json", "show", "clock__now")
     assert ".mcp.json:1" in shown.stdout
     assert "zone  string  required" in shown.stdout
@@ -64,11 +70,13 @@ def test_near_misses_are_told_of_every_server(named, toolcrib):
 
 def test_a_server_that_is_down_and_a_tool_that_is_no_good_are_told(named, toolcrib):
     named(clock=[NOW, FAR], gone=None)
+    checked = toolcrib("validate", "--mcp", ".mcp.json")
+    assert checked.exit_code == exit_codes.PROBLEMS
+    assert ".mcp.json:1:" in checked.stdout
+    assert "server_down: the command of the server `gone`, `no-such-command`, was not found" in checked.stdout
+    assert "server_remark: the tool `far` of the server `clock` is not offered" in checked.stdout
     listed = toolcrib("list", "--mcp", ".mcp.json")
     assert listed.stdout == "clock__now  mcp  The time in a zone.\n1 tool: 1 mcp\n"
-    assert ".mcp.json:1:" in listed.stderr
-    assert "server_down: the command of the server `gone`, `no-such-command`, was not found" in listed.stderr
-    assert "server_remark: the tool `far` of the server `clock` is not offered" in listed.stderr
     down = toolcrib("call", "--mcp", ".mcp.json", "gone__now")
     assert down.exit_code == exit_codes.OF_OUTCOME["unavailable"]
     assert "`no-such-command`, was not found" in down.stderr

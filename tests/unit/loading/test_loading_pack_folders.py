@@ -116,7 +116,7 @@ def test_a_pack_within_a_pack_has_its_own_files(folder):
     assert sorted(pack.name for pack in found.packs) == ["inner", "shop"]
 
 
-@pytest.mark.parametrize("broken", ["name: Shop\n", "", "{", PACK + "requires: {hosts: []}\n", "- 1\n"])
+@pytest.mark.parametrize("broken", ["name: Shop\n", "", "{", PACK + "requires: {extras: []}\n", "- 1\n"])
 def test_of_a_pack_whose_file_is_broken_nothing_is_taken(folder, broken):
     files = {**PACKED, "shop/play.scenario.yaml": SCENARIO, "shop/over.yaml": "name: good\noverride: true\n"}
     root = folder({**files, "shop/pack.yaml": broken, "good.yaml": GOOD})

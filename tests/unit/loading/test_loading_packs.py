@@ -102,10 +102,10 @@ WRONG = [
     (PLAIN + "requires: {packs: {a: ~=1}}\n", [("wrong_form", "/requires/packs/a", 3)]),
     (PLAIN + "requires: {packs: {A b: ==1.0}}\n", [("wrong_form", "/requires/packs/A b", 3)]),
     (
-        PLAIN + "defaults: {timeout: 0s, x: 1}\nrequires: {packs: [a], hosts: []}\n",
+        PLAIN + "defaults: {timeout: 0s, x: 1}\nrequires: {packs: [a], extras: []}\n",
         [
             ("unknown_key", "/defaults/x", 3),
-            ("not_supported_yet", "/requires/hosts", 4),
+            ("not_supported_yet", "/requires/extras", 4),
             ("wrong_type", "/requires/packs", 4),
             ("out_of_range", "/defaults/timeout", 3),
         ],
@@ -131,7 +131,7 @@ def test_an_empty_document_after_the_pack_is_nothing():
     assert Pack.parse("pack.yaml", PLAIN + "---\n", kinds=KINDS).name == "shop"
 
 
-@pytest.mark.parametrize("key", ["commands", "environment", "extras", "files", "hosts"])
+@pytest.mark.parametrize("key", ["commands", "extras"])
 def test_a_need_of_later_is_refused(key):
     assert refused(PLAIN + f"requires:\n  {key}: []\n") == [("not_supported_yet", f"/requires/{key}", 4)]
 

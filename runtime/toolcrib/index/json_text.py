@@ -1,14 +1,14 @@
 """The JSON in an index. It can hold data and nothing else, so an index has no code in it.
 
 `toolcrib list` reads it, and importing `json` would take longer than reading it, because that compiles regular
-expressions. So only the C scanner that `json` uses is imported.
+expressions. So only the C code that `json` uses is imported.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 DEPTH = 128
@@ -27,14 +27,11 @@ def write_json(value: Any) -> bytes:
     Raises:
         ValueError: It holds something else than the types of JSON, or is nested too deep.
     """
-    import json  # noqa: PLC0415 -- as above
-
     why = why_not_json(value)
     if why:
         raise ValueError(why)
     # Surrogates are not escaped, because two escaped ones in a row would be read as one character.
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "surrogatepass")
+    return "".join(_encoder()(value, 0)).encode("utf-8", "surrogatepass")
 
 
 def why_not_json(value: Any, depth: int = DEPTH) -> str:
@@ -87,6 +84,26 @@ def read_json(text: bytes | memoryview) -> Any:
     if end != len(decoded):
         raise ValueError("trailing data after the JSON")
     return value
+
+
+_ENCODERS: list[Callable[[Any, int], Iterable[str]]] = []
+
+
+def _encoder() -> Callable[[Any, int], Iterable[str]]:
+    """A function from a value, and how deep it is nested, to the pieces of its text."""
+    if not _ENCODERS:
+        try:
+            from _json import encode_basestring, make_encoder  # noqa: PLC0415 -- CPython has them
+
+            # As `json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))` makes it. `why_not_json` has found no
+            # cycle, for which there would be a dictionary of marks, and no other type, for which `repr` would be called.
+            _ENCODERS.append(make_encoder(None, repr, encode_basestring, None, ":", ",", False, False, True))
+        except (ImportError, TypeError):
+            from json import JSONEncoder  # noqa: PLC0415 -- as above
+
+            encoder = JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+            _ENCODERS.append(lambda value, _level: encoder.iterencode(value))
+    return _ENCODERS[0]
 
 
 class _Options:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,6 +104,16 @@ def test_a_list_is_told_from_the_index_without_anything_that_is_slow(words, inde
     imported_by("list", *words)
     out, modules = imported_by("list", *words)
     assert out.splitlines()[0] == "later  unbound  Soon."
+    assert modules & HEAVY == set()
+
+
+def test_a_list_that_writes_its_index_again_imports_nothing_that_is_slow(indexed, write):
+    """Once the documents have rested for two seconds, their times are enough; the index says so from then on."""
+    folder = Path(os.environ["TOOLCRIB_CACHE_DIR"]) / "index"
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    time.sleep(2.5)  # noqa: TID251 -- file systems tell real time
+    _out, modules = imported_by("list")
+    assert {path: path.read_bytes() for path in folder.iterdir()} != before
     assert modules & HEAVY == set()
 
 

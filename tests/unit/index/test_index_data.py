@@ -94,9 +94,14 @@ def test_other_bytes_are_read_as_json_reads_them_or_refused(text):
     assert same(value, json.loads(text.decode("utf-8", "surrogatepass")))
 
 
-def test_without_the_scanner_in_c_the_same_is_read(monkeypatch):
+def test_without_the_code_in_c_the_same_is_written_and_read(monkeypatch):
+    value = {"a": [1, 2.5, "\ud800\u00e9\n", None, True, {"": []}], "b": -0.0}
+    expected = write_json(value)
+    monkeypatch.setattr(json_text, "_ENCODERS", [])
     monkeypatch.setattr(json_text, "_SCANNERS", [])
     monkeypatch.setitem(sys.modules, "_json", None)
+    assert write_json(value) == expected
+    assert same(read_json(expected), value)
     assert read_json(b'{"a":[1,NaN]}')["a"][0] == 1
     for text in (b"", b"[", b"1 2"):
         with pytest.raises(ValueError):

@@ -25,6 +25,9 @@ _FULL_WIDTH: Final = re.compile(rb"\xef(?:\xbc[\x90-\x99\xa1-\xba]|\xbd[\x81-\x9
 _MATHEMATICAL: Final = re.compile(rb"\xf0\x9d[\x90-\x9f]")
 """Letters and digits that are folded to those of ASCII, a whole alphabet of them."""
 
+NAMED: Final = 6
+"""Characters from which on a secret is looked for in names that programs go by."""
+
 _PASSING: Final = 128
 """How many secrets are remembered of the kind that is made anew."""
 
@@ -109,11 +112,22 @@ class Masks(SeenSecrets):
         texts = (bare.decode("latin-1"), bare.decode(errors="replace"))
         return any(self.hide_in_text(text) != text for text in texts)
 
+    def hide_in_name(self, name: str) -> str:
+        """A name that programs go by, such as a tool's or a property's, with `***` in place of long secrets.
+
+        A short one, such as the user name `root`, stands in names by chance, and a masked name can't be used.
+        """
+        return self._hidden(name, NAMED) if len(name) >= NAMED else name
+
     def hide_in_text(self, text: str) -> str:
         """The text with `***` in place of every secret."""
+        return self._hidden(text, 0)
+
+    def _hidden(self, text: str, least: int) -> str:
+        """The text with `***` in place of every secret of at least so many characters."""
         if self._sees(text):
             return HIDDEN
-        known = [each for each in self._known() if each.shortest <= len(text)]
+        known = [each for each in self._known() if each.shortest <= len(text) and each.length >= least]
         if not known:
             return text
         raw = text.encode("utf-8", "surrogatepass")

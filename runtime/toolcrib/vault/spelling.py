@@ -92,6 +92,7 @@ class Spelling:
 
     def __init__(self, secret: str) -> None:
         self._secret = secret
+        self.length = len(secret)
 
     @cached_property
     def writings(self) -> tuple[Writing, ...]:

@@ -5,7 +5,6 @@ What a mask would make wrong is left out: a default, which would be sent to the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from toolcrib.model import JSON
@@ -13,9 +12,6 @@ from toolcrib.secrets import HIDDEN
 from toolcrib.subschemas import MANY, NAMED, ONE
 from toolcrib.text import compact
 from toolcrib.vault import Vault
-
-Hide = Callable[[str], str]
-"""Gives a text with `***` in place of every secret."""
 
 _TELLING: Final = 4
 """Characters that a secret has at least: `1` and `on`, which variables hold, too, stand in most schemas."""
@@ -56,52 +52,55 @@ def without_secrets(definition: dict[str, Any], vault: Vault) -> dict[str, Any]:
     """
     if not vault.knows(compact(definition).encode()):
         return definition
-    hide = vault.hide_in_text
     return {
-        _key(key, hide): _schema(value, hide) if key in _SCHEMAS else _hidden(value, hide)
+        _key(key, vault): _schema(value, vault) if key in _SCHEMAS else _hidden(value, vault)
         for key, value in definition.items()
     }
 
 
-def _schema(schema: JSON, hide: Hide) -> JSON:
+def _schema(schema: JSON, vault: Vault) -> JSON:
     if not isinstance(schema, dict):
-        return _hidden(schema, hide)
+        return _hidden(schema, vault)
     shown: dict[str, JSON] = {}
     for key, value in schema.items():
         if key in NAMED and isinstance(value, dict):
-            names = {name: _key(name, hide) for name in value}
+            names = {name: _key(name, vault) for name in value}
             kept = (name for name in value if key != "patternProperties" or names[name] == name)
-            shown[key] = {names[name]: _schema(value[name], hide) for name in kept}
+            shown[key] = {names[name]: _schema(value[name], vault) for name in kept}
         elif key in MANY and isinstance(value, list):
-            shown[key] = [_schema(each, hide) for each in value]
+            shown[key] = [_schema(each, vault) for each in value]
         elif key in ONE:
-            shown[key] = _schema(value, hide)
+            shown[key] = _schema(value, vault)
         elif key == "required" and isinstance(value, list):
-            shown[key] = _once([_key(name, hide) if isinstance(name, str) else name for name in value])
+            shown[key] = _once([_key(name, vault) if isinstance(name, str) else name for name in value])
         elif key == "enum" and isinstance(value, list):
-            shown[key] = _once([_hidden(item, hide) for item in value])
+            shown[key] = _once([_hidden(item, vault) for item in value])
         elif key == "type":
-            shown[key] = _hidden(value, lambda text: text if text in _TYPES else hide(text))
-        elif key not in _FIXED or _hidden(value, hide) == value:
-            shown[_key(key, hide)] = _hidden(value, hide)
+            shown[key] = value if _is_type(value) else _hidden(value, vault)
+        elif key not in _FIXED or _hidden(value, vault) == value:
+            shown[_key(key, vault)] = _hidden(value, vault)
     return shown
 
 
-def _hidden(value: JSON, hide: Hide) -> JSON:
+def _hidden(value: JSON, vault: Vault) -> JSON:
     if isinstance(value, dict):
-        return {_key(key, hide): _hidden(item, hide) for key, item in value.items()}
+        return {_key(key, vault): _hidden(item, vault) for key, item in value.items()}
     if isinstance(value, list):
-        return [_hidden(item, hide) for item in value]
+        return [_hidden(item, vault) for item in value]
     if isinstance(value, str):
-        return hide(value) if len(value) >= _TELLING else value
+        return vault.hide_in_text(value) if len(value) >= _TELLING else value
     if isinstance(value, bool) or value is None:
         return value
     text = str(value)
-    return HIDDEN if len(text) >= _TELLING and hide(text) == HIDDEN else value
+    return HIDDEN if len(text) >= _TELLING and vault.hide_in_text(text) == HIDDEN else value
 
 
-def _key(key: str, hide: Hide) -> str:
-    return key if key in _WORDS or len(key) < _TELLING else hide(key)
+def _key(key: str, vault: Vault) -> str:
+    return key if key in _WORDS else vault.hide_in_name(key)
+
+
+def _is_type(value: JSON) -> bool:
+    return value in _TYPES if isinstance(value, str) else isinstance(value, list) and _TYPES.issuperset(value)
 
 
 def _once(items: list[JSON]) -> list[JSON]:

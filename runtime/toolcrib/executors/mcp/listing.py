@@ -112,7 +112,7 @@ class _Reader:
 
     def _one(self, tool: Any) -> None:
         name = _name_of(tool)
-        if self._vault.hide_in_text(name) != name:
+        if self._vault.hide_in_name(name) != name:
             self.refused[f"#{self._count}"] = _TELLING_NAME
             return
         known = name in self.tools or name in self.refused

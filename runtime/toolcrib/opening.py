@@ -103,6 +103,7 @@ def read_stock(
             sources=tuple(source.path for source in chosen.sources),
             seen=trail.closed(),
             data=tuple(trail.data),
+            permitted=tuple(trail.permitted),
             withheld=tuple(trail.withheld),
             servers=MappingProxyType(chosen.servers),
             lock_file=chosen.lock_file if chosen.servers else "",

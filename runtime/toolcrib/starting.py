@@ -13,7 +13,7 @@ from toolcrib.loading.settings import Settings, chosen_profile
 from toolcrib.model import NOTHING
 from toolcrib.registry import Registry
 from toolcrib.servers import Catalogue, Server
-from toolcrib.stock import Stock
+from toolcrib.stock import Stock, Waiting
 from toolcrib.trust.check import Contents, Policy, Trust
 
 
@@ -77,8 +77,11 @@ def start(asked: Asked, executors: Executors | None = None, trust: Trust | None 
         return _read(asked, executors or Executors.installed(), trust)
     recalled = index.recall(key)
     settings = recalled.profiles.chosen(*chosen_profile(asked.profile)) if recalled is not None else None
-    if recalled is not None and settings is not None:
-        return _recalled(asked, recalled, settings, trust)
+    found = (
+        _recalled(asked, recalled, settings, trust) if recalled is not None and settings is not None else None
+    )
+    if found is not None:
+        return found
     return _read(asked, Executors.installed(), trust, index, key)
 
 
@@ -133,10 +136,15 @@ def start_over(
     return registry, stock
 
 
-def _recalled(asked: Asked, recalled: Recalled, settings: Settings, trust: Trust) -> Started:
+def _recalled(asked: Asked, recalled: Recalled, settings: Settings, trust: Trust) -> Started | None:
+    """What an index kept; None where other rows may be read now than when it was written."""
     executors = Executors.of_modes(recalled.modes)
     stock = recalled.stock(executors)
     _shown(stock, asked, executors, trust)
+    if not all(trust.permits_data(*data) for data in stock.permitted):
+        return None
+    if any(trust.permits_data(*data) for data in stock.withheld):
+        return None
     return _started(asked, executors, stock, settings)
 
 
@@ -182,6 +190,7 @@ def _read(
     stock = read()
     if True in {trust.agrees_to_data(*data) for data in stock.withheld}:
         stock = read()  # with the rows that may be read after all
+    stock = stock._replace(waiting=_waiting(stock, executors, trust))
     if index is not None and not executors.broken and _is_whole(stock):
         profiles = profiles_of(stock)
         listings = listings_of(stock, profiles, executors)
@@ -190,6 +199,19 @@ def _read(
     settings = settings_of(stock.project, *chosen_profile(asked.profile))
     # A reload that can't be put in force leaves everything as it was.
     return _started(asked, executors, stock, settings, insists=before is not None)
+
+
+def _waiting(stock: Stock, executors: Executors, trust: Trust) -> Mapping[str, Waiting]:
+    """What waits for servers, but for tools that may not use theirs: a pack from elsewhere starts no server of a project."""
+    if trust.policy.everything or not stock.waiting:
+        return stock.waiting
+    from toolcrib.workspaces import subject_of_tool  # noqa: PLC0415 -- few descriptors wait for a server
+
+    return {
+        name: waiting
+        for name, waiting in stock.waiting.items()
+        if trust.is_trusted(subject_of_tool(stock.registry[name], executors, waiting.mode))
+    }
 
 
 def _is_whole(stock: Stock) -> bool:

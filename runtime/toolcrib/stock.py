@@ -56,7 +56,8 @@ class Stock(NamedTuple):
         locked: Servers of which only that is known which was locked.
         data: Files of rows whose paths name a variable: the document, the path as it is written, the variable.
         models: Models that scenarios name: who does, the document, `file:line`, and `provider, base_url, api_key` as written.
-        withheld: Those of `data` that were not read, because nobody has agreed to it.
+        permitted: Those of `data` whose variable is set and was looked up, because somebody has agreed to it.
+        withheld: Those of `data` whose variable is set and was not looked up, because nobody has.
         remembered: Name of a server of which only that is known which it answered some time ago -> when.
         refused_scenarios: Names of the scenarios with errors, which are not run.
         unread: `file:line` of the first error of each file of which nothing could be read.
@@ -81,6 +82,7 @@ class Stock(NamedTuple):
     locked: tuple[str, ...] = ()
     data: tuple[tuple[str, str, str], ...] = ()
     models: tuple[Model, ...] = ()
+    permitted: tuple[tuple[str, str, str], ...] = ()
     withheld: tuple[tuple[str, str, str], ...] = ()
     remembered: Mapping[str, str] = NOTHING
     refused_scenarios: tuple[str, ...] = ()

@@ -151,6 +151,7 @@ class Trail:
 
     Attributes:
         data: Paths of files of rows that name a variable, in the order of reading.
+        permitted: Those of them whose variables are set, and may be looked up.
         withheld: Those of them whose variables may not be looked up.
     """
 
@@ -164,6 +165,7 @@ class Trail:
         self._now = now
         self._permits = permits
         self.data: dict[DataPath, None] = {}
+        self.permitted: dict[DataPath, None] = {}
         self.withheld: dict[DataPath, None] = {}
         self._files: dict[str, State] = {}
         self._contents: dict[str, bytes] = {}
@@ -187,6 +189,7 @@ class Trail:
             name: The variable.
         """
         if self._permits is None or self._permits(source, path, name):
+            self.permitted[source, path, name] = None
             return True
         self.withheld[source, path, name] = None
         return False

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -77,20 +78,28 @@ def install(folder: Path) -> Path:
 
 
 class Talk:
-    """`toolcrib chat` at a terminal of its own, to be used as a context.
+    """`toolcrib chat`, or another verb, at a terminal of its own, to be used as a context.
 
     Attributes:
         screen: All that it has shown.
     """
 
-    def __init__(self, installed: Path, folder: Path, *words: str) -> None:
+    def __init__(
+        self,
+        installed: Path,
+        folder: Path,
+        *words: str,
+        verb: str = "chat",
+        variables: Mapping[str, str] = {},
+    ) -> None:
         self.screen = ""
         self._master, slave = pty.openpty()
         paths = [str(installed), *filter(None, map(os.path.abspath, sys.path))]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TERM": "dumb", "NO_COLOR": "1"}
+        environment |= variables
         code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from toolcrib.cli import main; main()"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code, "chat", *words],
+            [sys.executable, "-c", code, verb, *words],
             stdin=slave,
             stdout=slave,
             stderr=slave,

@@ -44,7 +44,7 @@ class Watched(type(os.environ)):
 
 def main() -> None:
     before = os.environ
-    os.environ = Watched(  # type: ignore[call-arg]
+    os.environ = Watched(  # noqa: B003 -- only what is looked up from now on is of interest
         before._data, before.encodekey, before.decodekey, before.encodevalue, before.decodevalue
     )
     sys.addaudithook(hear)

@@ -22,6 +22,7 @@ from toolcrib.executors import Executors
 from toolcrib.loading.sources import parse
 from toolcrib.model import JSON, NOTHING, Call, CallContext, Descriptor, Outcome, Result, Schema, Sound
 from toolcrib.protocols import BoundTool, Executor
+from toolcrib.trust.check import UNTRUSTED, Trust, Untrusted
 from toolcrib.validation import check_schema, json_fault
 
 __all__ = ["ExecutorCase", "ExecutorContract", "FunctionExecutor", "runtime_for"]
@@ -52,8 +53,17 @@ class ExecutorCase:
     options: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
 
 
-def runtime_for(case: ExecutorCase, executor: Executor, block: JSON = None) -> Runtime:
-    """A runtime with one tool `tool` in the mode of the case; `block` in place of the case's own."""
+def runtime_for(
+    case: ExecutorCase, executor: Executor, block: JSON = None, *, trust: Trust | None = None
+) -> Runtime:
+    """A runtime with one tool `tool` in the mode of the case; `block` in place of the case's own.
+
+    Args:
+        case: The tool.
+        executor: The mode.
+        block: In place of the case's own; None for that.
+        trust: Decides what the tool may do; all unless given.
+    """
     document: dict[str, Any] = {
         "name": "tool",
         "input_schema": case.input_schema,
@@ -62,7 +72,8 @@ def runtime_for(case: ExecutorCase, executor: Executor, block: JSON = None) -> R
         case.mode: case.block if block is None else block,
     }
     executors = Executors({case.mode: lambda: executor})
-    return Runtime.of(parse("contract.json", document, executors), executors=executors, **case.options)
+    loaded = parse("contract.json", document, executors)
+    return Runtime.of(loaded, executors=executors, trust=trust, **case.options)
 
 
 class ExecutorContract:
@@ -165,6 +176,22 @@ class ExecutorContract:
             for _turn in range(2):
                 _keeps_word(bound.value_of(arguments), self.case.value, vouched=True)
 
+    def test_a_tool_that_nobody_trusts_is_not_bound(self) -> None:
+        """Unless calls stay within the process (`contained`), the mode is not even asked: the call is denied before."""
+        watched = _Watched(self.executor())
+        trust = Trust(UNTRUSTED)
+
+        async def call() -> Result:
+            async with runtime_for(self.case, watched, trust=trust) as runtime:
+                return await runtime.call("tool", self.case.arguments)
+
+        result = asyncio.run(call())
+        if getattr(watched, "contained", False):
+            assert (result.outcome, result.value) == (Outcome.OK, self.case.value), result.message
+            return
+        assert (result.outcome, result.error and result.error.code) == (Outcome.DENIED, Untrusted.code)
+        assert not watched.was_bound
+
     def test_it_closes_more_than_once(self) -> None:
         """Closing what is closed is no fault."""
 
@@ -191,6 +218,21 @@ def _keeps_word(value: JSON, wanted: JSON, *, vouched: bool) -> None:
     assert not vouched or json_fault(value) is None
     if isinstance(value, dict | list):
         value.clear()  # the next answer is none the worse for it
+
+
+class _Watched:
+    """An executor that tells whether it was asked to bind a tool."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self.was_bound = False
+
+    def bind(self, descriptor: Descriptor) -> BoundTool:
+        self.was_bound = True
+        return self._executor.bind(descriptor)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._executor, name)
 
 
 class FunctionExecutor:

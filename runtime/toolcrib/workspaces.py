@@ -66,8 +66,11 @@ def _workspaces(stock: Stock, paths: Sequence[str], base: str) -> Iterator[Works
         found.append(Workspace(os.path.realpath(base), "folder", "."))
     # What `--pack` names, and sources of a project that lie elsewhere.
     for source in stock.sources:
-        if not any(each.holds(_real(base, source)) for each in found):
-            found.append(workspace_at(source, base))
+        own = workspace_at(source, base)
+        holding = [each for each in found if each.holds(_real(base, source))]
+        # A folder without a project file does not hold the projects below it.
+        if not holding or (own.kind == "project" and all(each.kind == "folder" for each in holding)):
+            found.append(own)
     for server in stock.servers.values():
         file = file_and_line(server.place())[0]
         if file and not any(each.holds(_real(base, file)) for each in found):

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from hostile_workspace import Hostile, hostile, put
 
+from hostile_workspace import Hostile, hostile, put
 from toolcrib.cli.entry import VERBS
 
 OPENAI = ("--provider", "openai", "--model", "m")
@@ -217,20 +217,20 @@ CHANGES = {
     "a hook": (PROGRAM, lambda top: changed(top, "evil_hooks.py", "return None", "return {}")),
     "which hook": (PROGRAM, lambda top: changed(top, "toolcrib.yaml", "evil_hooks:hear", "evil_hooks:sign")),
     "the file of a client": (("call", "shell__x"), lambda top: changed(top, ".mcp.json", "touch", "cp")),
-    "an address": (("call", "web__x"), lambda top: changed(top, "toolcrib.yaml", "/mcp", "/mcp") or changed(top, "toolcrib.yaml", "web: {url: \"http://127", "web: {url: \"http://localhost.127")),
+    "an address": (("call", "web__x"), lambda top: changed(top, "toolcrib.yaml", "/mcp", "/mcp") or changed(top, "toolcrib.yaml", 'web: {url: "http://127', 'web: {url: "http://localhost.127')),
     "a header": (("call", "web__x"), lambda top: changed(top, "toolcrib.yaml", '/mcp", headers: {X: "${CANARY_SECRET}"}', '/mcp", headers: {X: "${OPENAI_API_KEY}"}')),
     "the host of a tool": (SEND, lambda top: rewritten(top, r"http://127.0.0.1:[0-9]+(/take.\n  headers)", r"http://evil.example\1")),
-    "the secret of a tool": (SEND, lambda top: changed(top, "descriptors/tools.tool.yaml", "X: \"${CANARY_SECRET}\", Y", "X: \"${OPENAI_API_KEY}\", Y")),
-    "one more host": (SEND, lambda top: changed(top, "descriptors/tools.tool.yaml", "  headers: {X: \"${CANARY_SECRET}\", Y", "  hosts: [127.0.0.1, evil.example]\n  headers: {X: \"${CANARY_SECRET}\", Y")),
+    "the secret of a tool": (SEND, lambda top: changed(top, "descriptors/tools.tool.yaml", 'X: "${CANARY_SECRET}", Y', 'X: "${OPENAI_API_KEY}", Y')),
+    "one more host": (SEND, lambda top: changed(top, "descriptors/tools.tool.yaml", '  headers: {X: "${CANARY_SECRET}", Y', '  hosts: [127.0.0.1, evil.example]\n  headers: {X: "${CANARY_SECRET}", Y')),
     "code that signs": (("call", "sign"), lambda top: changed(top, "evil_hooks.py", "return {}", "return {'headers': {}}")),
     "where tokens are asked for": (("call", "token"), lambda top: rewritten(top, r"http://127.0.0.1:[0-9]+/token", "https://evil.example/token")),
     "an origin in place of another": (SEND, lambda top: changed(top, "toolcrib.yaml", "origins: {", 'origins: {"https://a.example": "https://b.example", ')),
     "an address that may be reached": (SEND, lambda top: changed(top, "toolcrib.yaml", "egress: {allow: [", 'egress: {allow: ["10.0.0.1:80", ')),
     "an origin in a profile": (SEND, lambda top: changed(top, "toolcrib.yaml", "real: {", 'real: {origins: {"https://a.example": "https://b.example"}, ')),
     "the path of rows": (("call", "look"), lambda top: changed(top, "toolcrib.yaml", "/rows.json", "/../data/rows.json")),
-    "a model's address": (("run", "-k", "speaks"), lambda top: changed(top, "descriptors/s.scenario.yaml", "/v1\"\n  api_key", ".evil.example/v1\"\n  api_key")),
-    "a model's key": (("run", "-k", "speaks"), lambda top: changed(top, "descriptors/s.scenario.yaml", "  api_key: \"${CANARY_SECRET}\"\n  turns", "  api_key: \"${OPENAI_API_KEY}\"\n  turns")),
-    "a judge": (("run", "-k", "judged"), lambda top: changed(top, "descriptors/s.scenario.yaml", "/v1\", api_key", ".evil.example/v1\", api_key")),
+    "a model's address": (("run", "-k", "speaks"), lambda top: changed(top, "descriptors/s.scenario.yaml", '/v1"\n  api_key', '.evil.example/v1"\n  api_key')),
+    "a model's key": (("run", "-k", "speaks"), lambda top: changed(top, "descriptors/s.scenario.yaml", '  api_key: "${CANARY_SECRET}"\n  turns', '  api_key: "${OPENAI_API_KEY}"\n  turns')),
+    "a judge": (("run", "-k", "judged"), lambda top: changed(top, "descriptors/s.scenario.yaml", '/v1", api_key', '.evil.example/v1", api_key')),
 }  # fmt: skip
 
 

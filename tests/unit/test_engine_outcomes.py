@@ -362,7 +362,9 @@ def test_a_wrong_result_may_pass_in_silence():
 @pytest.mark.parametrize("rule", ["error", "warn", "pass"])
 def test_a_raw_value_holds_no_secret_of_the_arguments(rule):
     answer = {"celsius": "it is CANARY-77", "CANARY-77": ["CANARY-77"]}
-    document = f"{NUMBER}on_invalid_result: {rule}\ninput_schema: {{properties: {{token: {{type: string}}}}}}\n"
+    document = (
+        f"{NUMBER}on_invalid_result: {rule}\ninput_schema: {{properties: {{token: {{type: string}}}}}}\n"
+    )
     result = call(fake(always(Result.ok(answer)), document), {"token": "CANARY-77"})
     assert result.raw_value == {"celsius": "it is ***", "***": ["***"]}
     assert "CANARY" not in json.dumps([result.message, dict(result.meta), result.raw_value])

@@ -220,11 +220,12 @@ class _Following:
                     self._add_imported([folder, *self._search_path], alias.name)
             elif isinstance(node, ast.ImportFrom):
                 within = [os.path.normpath(os.path.join(folder, *[".."] * (node.level - 1)))]
-                lead = f"{node.module}." if node.module else ""
-                for alias in node.names:
-                    self._add_imported(
-                        within if node.level else [folder, *self._search_path], lead + alias.name
-                    )
+                folders = within if node.level else [folder, *self._search_path]
+                lead = [node.module] if node.module else []
+                # What stands behind `import` may be a module, too.
+                names = [".".join([*lead, alias.name]) for alias in node.names]
+                for name in (*lead, *names):
+                    self._add_imported(folders, name)
 
     def _add_imported(self, folders: Iterable[str], name: str) -> None:
         for folder in folders:

@@ -1,0 +1,145 @@
+"""`toolcrib trust`, and what `init` and `doctor` say of trust."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from toolcrib.cli import exit_codes
+
+LIVE = """
+name: send
+mode: live
+live: {url: "http://127.0.0.1:9/x", headers: {X: "${MISSING_KEY}"}}
+"""
+PROJECT = {"toolcrib.yaml": "project: p\n", "descriptors/t.tool.yaml": LIVE}
+DENIED = exit_codes.OF_OUTCOME["denied"]
+BOUND = exit_codes.OF_OUTCOME["unavailable"]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_trusted(monkeypatch, tmp_path):
+    monkeypatch.delenv("TOOLCRIB_TRUST", raising=False)
+    monkeypatch.setenv("TOOLCRIB_STATE_DIR", str(tmp_path.parent / f"{tmp_path.name}-state"))
+
+
+def test_agree_look_and_take_back(write, toolcrib, document):
+    folder = write(PROJECT)
+    assert toolcrib("call", "send").exit_code == DENIED
+    told = document("trust", "--dry-run", "--json")["workspaces"][0]
+    assert (told["workspace"], told["kind"], told["trusted"]) == (str(folder.resolve()), "project", False)
+    assert toolcrib("trust", "--yes").stdout.splitlines()[-1] == f"trusted: {folder.resolve()}"
+    assert toolcrib("call", "send").exit_code == BOUND
+    told = document("trust", "--dry-run", "--json")["workspaces"][0]
+    assert told["trusted"]
+    assert told["decision"]["how"] == "toolcrib trust"
+    (kept,) = document("trust", "list", "--json")["decisions"]
+    assert (kept["root"], kept["hash"], kept["exists"]) == (str(folder.resolve()), told["hash"], True)
+    assert toolcrib("trust", "revoke").stdout == "1 decision taken back\n"
+    assert toolcrib("call", "send").exit_code == DENIED
+    nothing = toolcrib("trust", "revoke")
+    assert (nothing.exit_code, nothing.stdout) == (
+        exit_codes.NOTHING_SELECTED,
+        "there was nothing to take back\n",
+    )
+    assert toolcrib("trust", "list").stdout == "nothing is trusted\n"
+
+
+def test_without_a_terminal_it_says_how(write, toolcrib):
+    write(PROJECT)
+    result = toolcrib("trust")
+    assert result.exit_code == exit_codes.USAGE
+    assert "contact  http://127.0.0.1:9" in result.stdout
+    assert "`--yes` agrees to what `--dry-run` shows" in result.stderr
+
+
+def test_a_path_may_be_named_from_elsewhere(write, toolcrib, tmp_path, monkeypatch):
+    folder = write({f"one/{name}": text for name, text in PROJECT.items()})
+    denied = toolcrib("call", "send", "--pack", "one/descriptors")
+    assert denied.exit_code == DENIED
+    assert "`toolcrib trust" in denied.stderr
+    assert toolcrib("trust", "one", "--yes").exit_code == 0
+    assert toolcrib("call", "send", "--pack", "one/descriptors").exit_code == BOUND
+    monkeypatch.chdir(folder / "one" / "descriptors")
+    assert toolcrib("call", "send").exit_code == BOUND
+    assert toolcrib("trust", "revoke", ".").exit_code == 0
+    assert toolcrib("call", "send").exit_code == DENIED
+
+
+def test_all_decisions_are_taken_back_at_once(write, toolcrib):
+    write({f"{name}/toolcrib.yaml": "project: p\n" for name in ("one", "two")})
+    for name in ("one", "two"):
+        toolcrib("trust", name, "--yes")
+    assert toolcrib("trust", "revoke", "--all").stdout == "2 decisions taken back\n"
+    assert "leave PATH out" in toolcrib("trust", "revoke", "one", "--all").stderr
+
+
+def test_a_folder_called_like_a_command_is_named_by_its_path(write, toolcrib):
+    write({"list/toolcrib.yaml": "project: p\n"})
+    assert toolcrib("trust", "./list", "--yes").stdout.endswith("/list\n")
+
+
+def test_a_project_that_only_mocks_needs_nothing(write, toolcrib):
+    write({"descriptors/t.tool.yaml": "name: t\nmock: {result: 1}\n"})
+    result = toolcrib("trust")
+    assert result.exit_code == 0
+    assert "starts, contacts and reads nothing: it answers from its mocks" in result.stdout
+
+
+def test_doctor_says_what_is_trusted_by_whom_and_when(write, toolcrib, document):
+    write(PROJECT)
+    page = toolcrib("doctor").stdout
+    assert "project  1 host, 1 secret  not trusted" in page
+    assert document("doctor", "--json")["trust"]["workspaces"][0]["trusted"] is False
+    toolcrib("trust", "--yes")
+    page = toolcrib("doctor").stdout
+    assert "1 host, 1 secret  trusted 20" in page
+    assert ", toolcrib trust" in page
+    (told,) = document("doctor", "--json")["trust"]["workspaces"]
+    assert told["trusted"]
+    assert told["decision"].keys() == {"when", "who", "how"}
+
+
+def test_init_trusts_the_project_that_it_writes(write, toolcrib, document):
+    write({})
+    result = toolcrib("init", "new")
+    assert result.exit_code == 0
+    (kept,) = document("trust", "list", "--json")["decisions"]
+    assert kept["root"].endswith("/new")
+    assert (kept["how"], kept["needs"]) == ("toolcrib init", [])
+
+
+def test_init_trusts_nothing_that_was_there_before(write, toolcrib, document):
+    write({"new/descriptors/evil.tool.yaml": LIVE})
+    result = toolcrib("init", "new")
+    assert result.exit_code == 0
+    assert "holds more than was written" in result.stderr
+    assert document("trust", "list", "--json")["decisions"] == []
+
+
+def test_where_nothing_can_be_kept_that_is_said(write, toolcrib, monkeypatch, tmp_path):
+    write(PROJECT)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TOOLCRIB_STATE_DIR", str(tmp_path / "file"))
+    result = toolcrib("trust", "--yes")
+    assert result.exit_code == 1
+    assert "the decision can't be kept" in result.stderr
+    assert toolcrib("init", "new").exit_code == 0
+
+
+def test_a_broken_project_can_be_looked_at(write, toolcrib):
+    write({**PROJECT, "toolcrib.yaml": "project: p\nprofils: {}\n", "descriptors/u.tool.yaml": "name: [\n"})
+    result = toolcrib("trust", "--dry-run")
+    assert result.exit_code == 0
+    assert "contact  http://127.0.0.1:9" in result.stdout
+
+
+def test_names_that_are_no_unicode_are_shown(write, toolcrib, tmp_path):
+    write({})
+    name = os.fsdecode(b"proj-\xff")
+    (tmp_path / name / "descriptors").mkdir(parents=True)
+    (tmp_path / name / "toolcrib.yaml").write_text("project: p\n")
+    (tmp_path / name / "descriptors" / "t.tool.yaml").write_text(LIVE)
+    assert toolcrib("trust", name, "--yes").exit_code == 0
+    assert toolcrib("trust", "list").exit_code == 0

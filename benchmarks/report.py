@@ -21,6 +21,7 @@ import mcp_server
 import mocks
 import peers
 import startup
+import trust
 from rounds import STRICT, Row, line, shown, spoken
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -92,6 +93,7 @@ def main() -> None:
         loop.rows(),
         loading.rows(),
         startup.rows(),
+        trust.rows(),
     )
     for part in measures:
         for row in part:

@@ -60,12 +60,15 @@ LIVE_NOTE = (
     "How it is used: [call a REST API](../how-to/call-a-rest-api.md), [authenticate](../how-to/authenticate.md), "
     "[follow pages](../how-to/paginate.md). What it does not do: "
     "[what toolcrib refuses](../explanation/what-toolcrib-refuses.md). Limits, attempts and kept answers are set "
-    "beside the block, by [`limits`](descriptor.md#limits)."
+    "beside the block, by [`limits`](descriptor.md#limits). A request is sent, a secret looked up and a function of `auth` imported "
+    "only in a [trusted](../how-to/trust-a-project.md) project; the function comes from an installed distribution, from "
+    "`PYTHONPATH` or from that project."
 )
 
 MCP_NOTE = (
     "How it is used: [use a server's tools](../how-to/use-a-servers-tools.md), "
-    "[freeze a server](../how-to/freeze-a-server.md). The servers stand in [the project](project.md), under `servers`. "
+    "[freeze a server](../how-to/freeze-a-server.md). The servers stand in [the project](project.md), under `servers`, and are "
+    "started only once the project is [trusted](../how-to/trust-a-project.md). "
     "It needs the extra `mcp`: `pip install 'toolcrib[mcp]'`."
 )
 
@@ -89,13 +92,15 @@ goes on with the conversation gives the result, an error, or a no."""
 
 PACK_NOTE = (
     "The file is called `pack.yaml`, `pack.yml` or `pack.json`. How packs are built, needed by others, renamed and "
-    "installed: [packs that travel](../how-to/packs.md)."
+    "installed: [packs that travel](../how-to/packs.md). What `requires` declares for trust: "
+    "[packs from elsewhere](../how-to/trust-a-project.md#packs-from-elsewhere)."
 )
 
 PROJECT_NOTE = (
     "The file is called `toolcrib.yaml`, `toolcrib.yml` or `toolcrib.json`. It is looked for in the working directory "
     "and in the folders above; the search ends at a folder that holds `.git`, at the home folder, and below a folder "
-    "into which everybody may put files, such as `/tmp`. How it is used: [profiles](../how-to/profiles.md)."
+    "into which everybody may put files, such as `/tmp`. How it is used: [profiles](../how-to/profiles.md). What the file asks "
+    "for (programs, hosts, secrets) is done only once the project is [trusted](../how-to/trust-a-project.md)."
 )
 
 OUTCOMES = (
@@ -322,6 +327,11 @@ FINER_CODES = (
     ("bad_text", "invalid_result", "The answer is no text in its charset."),
     ("unsupported_charset", "invalid_result", "The answer is in a charset that is not read."),
     ("select_failed", "invalid_result", "`select` can't be worked out over the answer."),
+    (
+        "untrusted_workspace",
+        "denied",
+        "Nobody has agreed to what the files need, or a pack from elsewhere does not declare it. Nothing was started or read.",
+    ),
     ("missing_secret", "unavailable", "Something that `${...}` names is not there."),
     ("unusable_secret", "unavailable", "A secret can't be sent, for a line break within it."),
     (
@@ -495,17 +505,27 @@ def verb_row(named: tuple[str, click.Command]) -> Row:
 def verb_section(verb: click.Command, parent: click.Context, name: str, note: str = "") -> Iterator[str]:
     """One verb: how it is written, its help, its options, the note; then the verbs below it."""
     with click.Context(verb, info_name=name, parent=parent) as ctx:
-        words = " ".join([ctx.command_path, *usages(verb, ctx)])
-        below = verb.list_commands(ctx) if isinstance(verb, click.Group) else []
+        below = commands_below(verb, ctx)
+        default = next((command for command in below.values() if command.hidden), None)
+        own = verb if default is None else default
+        forms = [f"{ctx.command_path} VERB ..."] if below else []
+        if own is default or not below:
+            forms.insert(0, " ".join([ctx.command_path, *usages(own, ctx)]))
         yield f"{'#' * len(ctx.command_path.split())} {ctx.command_path.partition(' ')[2]}\n\n"
-        yield f"```text\n{words}{' VERB ...' if below else ''}\n```\n\n{told(verb)}\n\n"
-        options = option_table(verb, ctx)
+        yield "\n".join(["```text", *forms, f"```\n\n{told(verb)}\n\n"])
+        options = option_table(own, ctx)
         yield f"{options}\n\n" if options else ""
         yield f"{note.strip()}\n\n" if note else ""
-        for inner in below:
-            command = verb.get_command(ctx, inner) if isinstance(verb, click.Group) else None
-            assert command is not None, inner
-            yield from verb_section(command, ctx, inner)
+        for inner, command in below.items():
+            if command is not default:
+                yield from verb_section(command, ctx, inner)
+
+
+def commands_below(verb: click.Command, ctx: click.Context) -> dict[str, click.Command]:
+    """The verbs below a verb, by name. A hidden one is what runs where none is named."""
+    if not isinstance(verb, click.Group):
+        return {}
+    return {name: found for name in verb.list_commands(ctx) if (found := verb.get_command(ctx, name))}
 
 
 def told(verb: click.Command) -> str:

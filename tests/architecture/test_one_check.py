@@ -1,0 +1,68 @@
+"""Everything that starts, contacts, looks up or imports for files has asked for trust: there is one way to each of these."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import toolcrib
+
+PACKAGE = Path(toolcrib.__file__).parent
+
+
+@cache
+def all_calls() -> dict[str, dict[str, list[ast.Call]]]:
+    """Name of a function or method -> module -> its calls of it."""
+    found: dict[str, dict[str, list[ast.Call]]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        module = path.relative_to(PACKAGE).as_posix()
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
+                found.setdefault(name, {}).setdefault(module, []).append(node)
+    return found
+
+
+def calls(name: str) -> dict[str, list[ast.Call]]:
+    return all_calls().get(name, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("bind", {"binding.py", "testing.py"}),  # the binder asks before; the contract suite binds its own tool
+        ("open_link", {"executors/mcp/connections.py"}),
+        ("load_hook", {"auth/hook.py", "executors/mcp/hooks.py"}),  # of tools that are bound, of servers whose link was opened
+        ("speaking_for", {"scenarios/conversing.py"}),  # asks for the models that scenarios name
+        ("read_anywhere", {"loading/stores.py"}),  # of paths that the trail permits
+        ("look_up", {
+            "executors/live/__init__.py", "executors/live/sources.py",  # of tools that are bound
+            "auth/credentials.py", "executors/mcp/starting.py", "executors/mcp/texts.py",  # of servers that were checked
+            "provider/wire.py",  # of models: of the command line, or of scenarios, which were checked
+            "vault/__init__.py",
+        }),
+    ],
+)  # fmt: skip
+def test_there_is_one_way(name, where):
+    assert calls(name).keys() <= where, f"`{name}` is called elsewhere: does that ask for trust?"
+
+
+def test_a_runtime_over_files_is_given_what_decides():
+    """One that is made without `trust` trusts everything."""
+    own_tools = {"provider/spilling.py"}  # a tool that toolcrib itself wrote
+    for module, found in {**calls("Runtime")}.items():
+        for node in found:
+            given = {keyword.arg for keyword in node.keywords}
+            assert "trust" in given or module in own_tools, f"{module}:{node.lineno}"
+
+
+def test_every_reading_of_files_says_what_may_be_looked_up_in_their_paths():
+    for module, found in calls("Trail").items():
+        for node in found:
+            looks_at_documents = module not in {"index/surroundings.py", "loading/sources.py", "watching.py"}
+            assert not looks_at_documents or any(each.arg == "permits" for each in node.keywords), (
+                f"{module}:{node.lineno}"
+            )

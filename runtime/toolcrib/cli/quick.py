@@ -82,6 +82,9 @@ def call(words: Sequence[str]) -> int | None:
         return None
     if any(problem.severity == "error" for problem in runtime.problems):
         return None
+    tool = runtime.registry.get(name)
+    if tool is not None and tool.mode is not None and not runtime.executors.is_contained(tool.mode):
+        return None  # it waits, and whether it may be bound is asked once, by the command
     result = runtime.call_at_once(name, arguments)
     if result is None:
         return None

@@ -95,6 +95,8 @@ def _line(each: Need, sign: str) -> str:
 
 
 def _asked_by(each: Need) -> str:
+    if not each.users:
+        return escape_terminal(each.place)
     named = ", ".join(map(visible, each.users[:USERS]))
     more = f" and {len(each.users) - USERS} more" if len(each.users) > USERS else ""
     place = f" ({escape_terminal(each.place)})" if each.place and len(each.users) == 1 else ""

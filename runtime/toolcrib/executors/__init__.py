@@ -194,7 +194,7 @@ class Executors:
             return needs
         from toolcrib.trust.needs import needs_of_other_mode  # noqa: PLC0415 -- mocks need nothing
 
-        place = tool.origin.place(f"/{mode}")
+        place = f"{tool.origin.source}:{tool.origin.line}"
         return needs_of_other_mode(mode, block, user=f"tool {tool.name}", place=place)
 
     @property

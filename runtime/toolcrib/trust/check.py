@@ -245,6 +245,7 @@ class Trust:
         self._contents: Contents | None = None
         self._store = store
         self._refused: dict[str, Request] = {}
+        self._homes: dict[str, Workspace] = {}
         self._requests: dict[str, Request] = {}
         self._settled: set[str] = set()
         self._granted: dict[str, None] = {}
@@ -279,6 +280,7 @@ class Trust:
     def show(self, look: Callable[[], Contents]) -> None:
         """Take note of what was read; it is looked at when somebody asks."""
         self._look, self._contents = look, None
+        self._homes.clear()
         self._requests.clear()
         self._settled.clear()
 
@@ -408,9 +410,13 @@ class Trust:
 
     def workspace_of(self, file: str) -> Workspace:
         """The workspace that a file lies in; one of its own where it lies in none."""
-        path = self._resolved(file)
-        holding = [each for each in self.contents.workspaces if each.holds(path)]
-        return max(holding, key=lambda each: len(each.root), default=Workspace(path, "file", file))
+        found = self._homes.get(file)
+        if found is None:
+            path = self._resolved(file)
+            holding = [each for each in self.contents.workspaces if each.holds(path)]
+            alone = Workspace(path, "file", file)
+            found = self._homes[file] = max(holding, key=lambda each: len(each.root), default=alone)
+        return found
 
     def _is_named(self, workspace: Workspace, subject: Subject | None) -> bool:
         """Whether somebody trusts a workspace, or the files of it that wrote a subject, by naming them."""

@@ -323,7 +323,7 @@ def need_of_data(path: str, name: str, *, place: str = "") -> Need:
         name: A variable of the environment in it.
         place: The file that names it.
     """
-    return need("read", f"${{{name}}}", to=f"data {path}", user=f"data {path}", place=place)
+    return need("read", f"${{{name}}}", to=f"data {path}", place=place)
 
 
 def need_of_content(what: str, digests: Iterable[str], *, place: str = "") -> Need:

@@ -96,7 +96,8 @@ class LiveExecutor:
     def needs(self, descriptor: Descriptor, workspace: Workspace) -> Iterable[Need]:
         """The hosts that a tool reaches, and what is looked up for them."""
         block: Any = descriptor.bindings["live"]
-        user, place = f"tool {descriptor.name}", descriptor.origin.place("/live")
+        # Where the document begins: to find a place in it, it would be read again.
+        user, place = f"tool {descriptor.name}", f"{descriptor.origin.source}:{descriptor.origin.line}"
         return needs_of_http(block, user=user, place=place, root=workspace.folder)
 
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:

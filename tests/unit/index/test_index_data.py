@@ -348,7 +348,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@pytest.mark.parametrize("value", VALUES)
 def test_a_value_comes_back_with_its_types(value):
     back = from_plain(read_json(write_json(to_plain(value))))
     assert back == value

@@ -183,7 +183,7 @@ def _joined(root: str, folder: str) -> str:
 
 def _files_shown(files: Followed) -> Iterator[str]:
     for name, digest in files.digests.items():
-        yield f"file {name} {digest[:12]}"
+        yield f"{'names in' if name.endswith('/') else 'file'} {name} {digest[:12]}"
     for name in files.left:
         yield f"data {name}, whose content may change"
     if not files.complete:

@@ -37,6 +37,7 @@ def rendered(text):
         ("{{#if a}} {% for %} {# x #} ${y}", (), "{{#if a}} {% for %} {# x #} ${y}"),
         ("{ {{a}}{{a}} }", ("a",), "{ AA }"),
         ("{{a.b}} {{ 1a }}", (), "{{a.b}} {{ 1a }}"),
+        ("{\n{{a}} $\n{{a}}", ("a",), "{\nA $\nA"),
     ],
 )
 def test_places_of_variables_are_filled_and_nothing_else_is(text, names, expected):

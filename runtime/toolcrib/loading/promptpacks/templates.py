@@ -18,7 +18,7 @@ LONGEST: Final = 200_000
 
 _PLACE: Final = r"\s*(?:(?:fragments\.|fragment:\s*)(?P<fragment>[\w.-]+)|(?P<name>[A-Za-z_]\w*))\s*"
 """What stands in a place: `fragments.name`, as the specification writes it, `fragment:name`, or a name alone."""
-_OPEN_END: Final = re.compile(r"[{$]+$")
+_OPEN_END: Final = re.compile(r"[{$]+\Z")
 
 
 class Fault(NamedTuple):

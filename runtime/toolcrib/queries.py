@@ -49,7 +49,7 @@ ANNOTATIONS = ("read_only", "destructive", "idempotent", "open_world")
 
 
 class Card(NamedTuple):
-    """All that queries need of a tool. `marshal` writes `tuple(card)`, and `Card(*values)` reads it.
+    """All that queries need of a tool. An index holds `tuple(card)`, as JSON.
 
     Attributes:
         labels: Pairs of key and value, as written.

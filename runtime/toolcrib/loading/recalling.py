@@ -25,7 +25,7 @@ from toolcrib.model import JSON, Origin
 from toolcrib.protocols import Files, Kinds
 
 Plain: TypeAlias = Any
-"""What `marshal` writes, and reads as it was."""
+"""Plain data, which an index keeps as JSON and gives back as it was."""
 
 DISK, PACKED, LAID, KEPT = "disk", "packed", "laid", "kept"
 
@@ -195,7 +195,7 @@ def _text(source: str, files: Files | None) -> bytes:
 
 
 class ScenarioText(NamedTuple):
-    """A scenario as an index keeps it: `ScenarioText(*values)` reads what `marshal` wrote of `tuple(...)`.
+    """A scenario as an index keeps it: `ScenarioText(*values)` reads what was written of `tuple(...)`.
 
     Attributes:
         source: Its file, as it was named.

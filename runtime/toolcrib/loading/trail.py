@@ -63,7 +63,7 @@ _KIND, _LINK, _FILE = 0o170000, 0o120000, 0o100000
 
 
 class Seen:
-    """What was looked at, as plain data: `marshal` takes `tuple(seen)`, and `Seen(*data)` is the way back.
+    """What was looked at, as plain data: `tuple(seen)` is all of it, and `Seen(*data)` is the way back.
 
     No named tuple, for these are slow to import.
 

@@ -50,12 +50,12 @@ def load_hook(path: str, place: str, folder: str = "") -> Callable[..., Any]:
 
 @contextmanager
 def _search_path(folder: str) -> Iterator[None]:
-    """Let a trusted project's modules be found, after all others, and nothing of a working directory outside of it.
+    """Let a trusted project's modules be found, after all others, and nothing of a working directory that is another folder.
 
     The project stays on the path: its modules may import each other later.
     """
     here = _working_folder()
-    accidental = bool(here) and not _inside(here, folder) and not _is_meant(here)
+    accidental = bool(here) and here != folder and not _is_meant(here)
     before = [*sys.path]
     if folder and folder not in sys.path:
         sys.path.append(folder)
@@ -75,10 +75,6 @@ def _working_folder() -> str:
         return os.path.realpath(os.getcwd())
     except FileNotFoundError:
         return ""
-
-
-def _inside(path: str, folder: str) -> bool:
-    return bool(folder) and (path == folder or path.startswith(folder.rstrip(os.sep) + os.sep))
 
 
 def _is_meant(here: str) -> bool:

@@ -15,6 +15,8 @@ CACHE_VARIABLE = "TOOLCRIB_CACHE_DIR"
 STATE_VARIABLE = "TOOLCRIB_STATE_DIR"
 """The environment variable that names the state folder."""
 
+_REPOSITORIES = (".git", ".hg")
+
 
 def cache_folder() -> str | None:
     """The folder for data that can be made again at any time; None if the system names no such folder."""
@@ -66,13 +68,18 @@ def others_may_write(found: os.stat_result) -> str:
     """Why somebody else may write to a folder or file; empty if only the user may."""
     if os.name != "posix":
         return ""
-    if found.st_uid != os.geteuid():
+    if is_anothers(found):
         return "it belongs to another user"
     return "others may write to it" if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else ""
 
 
+def is_anothers(found: os.stat_result) -> bool:
+    """Whether a folder, file or link belongs to somebody else than the user."""
+    return os.name == "posix" and found.st_uid != os.geteuid()
+
+
 def in_work_tree(folder: str) -> str:
-    """The nearest folder at or above `folder` that holds `.git`; empty if there is none.
+    """The nearest folder at or above `folder` that holds `.git` or `.hg`; empty if there is none.
 
     Both the path as given and the path with all links resolved are checked: whoever writes a work tree decides
     where a link in it leads.
@@ -83,7 +90,7 @@ def in_work_tree(folder: str) -> str:
 
 def _top_of(folder: str) -> str:
     folder = os.path.abspath(folder)
-    while not os.path.lexists(os.path.join(folder, ".git")):
+    while not any(os.path.lexists(os.path.join(folder, name)) for name in _REPOSITORIES):
         parent = os.path.dirname(folder)
         if parent == folder:
             return ""
@@ -93,3 +100,11 @@ def _top_of(folder: str) -> str:
 
 def _barred(folder: str) -> str:
     return "" if os.access(folder, os.W_OK | os.X_OK) else "nothing can be written there"
+
+
+def working_folder() -> str:
+    """The working directory; empty where it is gone."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""

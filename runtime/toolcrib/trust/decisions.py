@@ -1,8 +1,8 @@
 """Who agreed to what: one small file for each decision, in the user's own folder and never in a repository.
 
 A file is named after the workspace and the hash of what was agreed to, so two processes that decide at the same time keep
-both decisions, and going back to what was agreed to before asks nobody again. A folder or file that others may write to, or
-that is not the user's, is not believed.
+both decisions, and going back to what was agreed to before asks nobody again. A folder or file that others may write to, that is
+not the user's, or that a repository may have brought along is not believed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from toolcrib.trust.needs import Need, hash_of
-from toolcrib.user_folders import others_may_write, state_folder
+from toolcrib.user_folders import STATE_VARIABLE, in_work_tree, is_anothers, others_may_write, state_folder
 
 _FORMAT: Final = 1
 _LARGEST: Final = 16 << 20
@@ -113,9 +113,13 @@ class DecisionStore:
             OSError: It can't be kept: the folder is not the user's own, or can't be written.
         """
         if not self.folder:
-            raise OSError("there is no folder for decisions; name one in TOOLCRIB_STATE_DIR")
-        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            raise OSError(f"there is no folder for decisions; name one in {STATE_VARIABLE}")
         fault = self._fault()
+        if not fault:
+            # One after the other, since `makedirs` gives its mode to the last folder only.
+            os.makedirs(os.path.dirname(self.folder), mode=0o700, exist_ok=True)
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            fault = self._fault()
         if fault:
             raise PermissionError(fault)
         path = self._path(_name_of(decision))
@@ -157,14 +161,22 @@ class DecisionStore:
         yield from (name for name in names if name.endswith(_ENDING))
 
     def _fault(self) -> str:
-        """Why the folder is not to be believed; empty if it is.
+        """Why the folder is not to be believed; empty if it is, or if it is not there yet.
 
         Raises:
             OSError: It can't be looked at.
         """
-        found = os.stat(self.folder)
-        why = others_may_write(found) if stat.S_ISDIR(found.st_mode) else "it is no folder"
-        return f"the trust store {self.folder} is not used: {why}" if why else ""
+        state = os.path.dirname(self.folder)
+        top = in_work_tree(self.folder)
+        if top:
+            why = f": it lies in the work tree {top}; set {STATE_VARIABLE} to a folder outside of it"
+        elif why_not := _why_not_the_users(state):
+            why = f", because of the folder {state}: {why_not}"
+        elif why_not := _why_not_the_users(self.folder, links=False):
+            why = f": {why_not}"
+        else:
+            return ""
+        return f"the trust store {self.folder} is not used{why}"
 
     def _read(self, name: str) -> Decision | None:
         path = self._path(name)
@@ -189,6 +201,29 @@ class DecisionStore:
     def _tell(self, problem: str) -> None:
         if problem not in self.problems:
             self.problems.append(problem)
+
+
+def _why_not_the_users(folder: str, *, links: bool = True) -> str:
+    """Why a folder is not the user's alone; empty if it is, or if there is none.
+
+    Args:
+        folder: Its path. What lies above it does not matter.
+        links: Whether it may be a link that the user made.
+
+    Raises:
+        OSError: It can't be looked at.
+    """
+    try:
+        found = os.lstat(folder)
+        if stat.S_ISLNK(found.st_mode):
+            if not links:
+                return "it is a symbolic link"
+            if is_anothers(found):
+                return "it is a symbolic link of another user"
+            found = os.stat(folder)
+    except FileNotFoundError:
+        return ""
+    return others_may_write(found) if stat.S_ISDIR(found.st_mode) else "it is no folder"
 
 
 def _open_regular(path: str, flags: int) -> int:

@@ -28,6 +28,7 @@ from toolcrib.cli.summary import (
 )
 from toolcrib.clock import RealClock
 from toolcrib.engine import Runtime
+from toolcrib.errors import Problem
 from toolcrib.loading.matrices import MOST_RUNS
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.loading.trail import Seen
@@ -219,12 +220,59 @@ class _Run(NamedTuple):
     duration: float
     slowest: int
     verbose: bool = False
+    postponed: bool = False
 
     @property
-    def failed(self) -> bool:
-        errors = any(problem.severity == "error" for problem in self.runtime.problems)
+    def code(self) -> int:
+        """The exit code. What nobody trusts matters only where something that was chosen could not be run without it."""
         unwritten = any(update.failed for update in self.updated)
-        return errors or unwritten or not all(report.passed for report in self.reports)
+        failed = [report for report in self.reports if not report.passed]
+        denied = [report for report in failed if _is_denied(self.runtime, report)]
+        if unwritten or self.errors or len(denied) < len(failed):
+            return exit_codes.PROBLEMS
+        if self.is_denied:
+            return exit_codes.OF_OUTCOME[Outcome.DENIED]
+        return exit_codes.OK if self.scenarios else exit_codes.NOTHING_SELECTED
+
+    @property
+    def errors(self) -> list[Problem]:
+        """What is wrong with the documents and the servers, but for want of trust."""
+        return [
+            problem
+            for problem in self.runtime.problems
+            if problem.severity == "error" and problem.code != Untrusted.code
+        ]
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether something that was chosen failed, or is not known well enough to run, for want of trust."""
+        return self.postponed or any(
+            not report.passed and _is_denied(self.runtime, report) for report in self.reports
+        )
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What is wrong; what nobody trusts is no error where everything passed without it."""
+        if self.is_denied:
+            return [*self.runtime.problems]
+        return [
+            problem._replace(severity="warning") if problem.code == Untrusted.code else problem
+            for problem in self.runtime.problems
+        ]
+
+
+def _is_denied(runtime: Runtime, report: ScenarioReport) -> bool:
+    """Whether a run failed because a call of it, or its model, needs what nobody has agreed to."""
+    agent = report.scenario.agent is not None
+    for step in report.steps:
+        error = step.result.error if step.result is not None else None
+        if error is not None and error.code == Untrusted.code and (agent or step.failures):
+            return True
+    if not agent or runtime.trust.policy.everything:
+        return False
+    from toolcrib.workspaces import subjects_of_scenario  # noqa: PLC0415 -- few scenarios speak with a model
+
+    return not all(map(runtime.trust.is_trusted, subjects_of_scenario(report.scenario)))
 
 
 def one_round(plan: Plan, options: _Options) -> Round:
@@ -247,7 +295,8 @@ def one_round(plan: Plan, options: _Options) -> Round:
         )
     updated = _update_goldens(reports) if options.update else []
     duration = RealClock().monotonic() - started
-    run = _Run(runtime, scenarios, reports, updated, duration, options.slowest, options.verbose)
+    postponed = bool(runtime.trust.refused) and plan.postpones(runtime)
+    run = _Run(runtime, scenarios, reports, updated, duration, options.slowest, options.verbose, postponed)
     if options.junit is not None:
         _write_junit(run, options.junit)
     for line in _FORMS[options.form](run):
@@ -256,12 +305,7 @@ def one_round(plan: Plan, options: _Options) -> Round:
         _tell_nothing(runtime, filtered=plan.filtered)
         for line in unread_lines(runtime):
             click.echo(line, err=True)
-    code = exit_codes.OK if scenarios else exit_codes.NOTHING_SELECTED
-    if runtime.trust.refused:
-        code = exit_codes.OF_OUTCOME[Outcome.DENIED]
-    elif run.failed:
-        code = exit_codes.PROBLEMS
-    return Round(code, runtime.stock.seen)
+    return Round(run.code, runtime.stock.seen)
 
 
 def _update_goldens(reports: Sequence[ScenarioReport]) -> Sequence[Updated]:
@@ -291,7 +335,7 @@ def _write_junit(run: _Run, path: Path) -> None:
     from toolcrib.cli.writing import write_whole  # noqa: PLC0415
 
     skipped = run.scenarios[len(run.reports) :]
-    text = junit_text(run.reports, skipped, run.runtime.problems, duration=run.duration)
+    text = junit_text(run.reports, skipped, run.problems, duration=run.duration)
     try:
         write_whole(path, text)
     except OSError as error:
@@ -301,6 +345,7 @@ def _write_junit(run: _Run, path: Path) -> None:
 def _as_json(run: _Run) -> Iterator[str]:
     yield json_text(
         run_document(run.runtime, run.reports, run.duration)
+        | {"problems": [problem._asdict() for problem in run.problems]}
         | {"golden": [update._asdict() for update in run.updated]}
     )
 
@@ -318,7 +363,7 @@ def _as_text(run: _Run) -> Iterator[str]:
 
 def _as_github(run: _Run) -> Iterator[str]:
     """The text, of which nothing is a command, with an annotation for every problem and every failure before it."""
-    for problem in run.runtime.problems:
+    for problem in run.problems:
         if problem.severity != "notice":
             yield annotation(problem)
     for report in run.reports:

@@ -143,3 +143,40 @@ def test_names_that_are_no_unicode_are_shown(write, toolcrib, tmp_path):
     (tmp_path / name / "descriptors" / "t.tool.yaml").write_text(LIVE)
     assert toolcrib("trust", name, "--yes").exit_code == 0
     assert toolcrib("trust", "list").exit_code == 0
+
+
+SERVED = """
+project: p
+sources: [descriptors]
+servers: {away: {command: no-such-program, import: true}}
+"""
+MOCKED = """
+name: hello
+mock: {result: hi}
+---
+name: send
+mode: live
+live: {url: "http://127.0.0.1:9/x"}
+---
+scenario: greets
+steps: [{call: hello, expect: {result: hi}}]
+---
+scenario: sends
+steps: [{call: send}]
+---
+scenario: errs
+steps: [{call: hello, expect: {result: bye}}]
+"""
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--format", "github"), ("-j", "2")])
+@pytest.mark.parametrize(
+    ("keyword", "code"), [("greets", 0), ("sends", DENIED), ("greets or sends", DENIED), ("errs", 1), ("", 1)]
+)
+def test_a_run_of_mocks_alone_needs_no_trust(write, toolcrib, form, keyword, code):
+    write({"toolcrib.yaml": SERVED, "descriptors/t.yaml": MOCKED})
+    result = toolcrib("run", "-k", keyword, *form, "--junit", "run.xml")
+    assert result.exit_code == code, result.stdout + result.stderr
+    assert "denied (untrusted_workspace)" in result.stderr
+    counted = 'type="untrusted_workspace"' in (write({}) / "run.xml").read_text()
+    assert counted == ("sends" in keyword or not keyword)

@@ -107,3 +107,20 @@ def test_characters_that_steer_a_terminal_are_shown(ask, tmp_path):
     _code, screen = answered(ask, "n")
     assert "\u202e" not in screen
     assert "\u200b" not in screen
+
+
+@pytest.mark.parametrize(("answer", "outcome"), [("o", "unavailable"), ("n", "untrusted_workspace")])
+def test_a_watch_asks_once_for_the_same(ask, tmp_path, answer, outcome):
+    scenario = tmp_path / "project" / "descriptors" / "s.scenario.yaml"
+    scenario.write_text("scenario: sends\nsteps: [{call: send}]\n")
+    with ask("run", "--watch") as shown:
+        shown.until(QUESTION)
+        shown.type(answer)
+        shown.until("waiting for changes")
+        scenario.write_text("scenario: sends\nrepeat: 2\nsteps: [{call: send}]\n")
+        told = shown.until("waiting for changes")
+        assert "changed: " in told
+        assert "Trust it?" not in told
+        assert outcome in told
+        (tmp_path / "project" / "descriptors" / "t.tool.yaml").write_text(TOOL.replace(":9", ":8"))
+        shown.until(QUESTION)

@@ -17,10 +17,31 @@ from toolcrib.model import NOTHING
 from toolcrib.queries import Card
 from toolcrib.starting import Asked
 from toolcrib.text import escape_terminal
-from toolcrib.trust.check import Policy, Untrusted
+from toolcrib.trust.check import Answer, Policy, Request, Untrusted
 
 MOST_REMARKS = 5
 """So much is told of what is wrong with the tools of servers, by verbs that go on without them."""
+
+
+class Answers:
+    """What somebody at the terminal has answered so far, so that nobody is asked for the same twice."""
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[str, str], Answer] = {}
+
+    def __call__(self, request: Request) -> Answer:
+        """The answer that was given for the same; else ask."""
+        key = (request.workspace.root, request.hash)
+        if key not in self._said:
+            said = ask_at_terminal(request)
+            self._said[key] = "no" if said == "no" else "once"  # what is for good is kept already
+            return said
+        return self._said[key]
+
+    @property
+    def granted(self) -> tuple[str, ...]:
+        """The hashes of what was agreed to."""
+        return tuple(digest for (_root, digest), said in self._said.items() if said != "no")
 
 
 def open_runtime(
@@ -30,14 +51,15 @@ def open_runtime(
     modes: Mapping[str, str] = NOTHING,
     seed: int = 0,
     passthrough: bool = False,
+    answers: Answers | None = None,
 ) -> Runtime:
     """The runtime over what the command line names. Its problems are the verb's to tell.
 
-    What nobody has agreed to is asked about at a terminal, once something needs it.
+    What nobody has agreed to is asked about at a terminal, once something needs it; but for what `answers` know.
     """
     asked = _asked_for(reading, paths)._replace(modes=modes)
     return Runtime.reading(
-        asked, seed=seed, passthrough=passthrough, ask=ask_at_terminal if can_ask() else None
+        asked, seed=seed, passthrough=passthrough, ask=(answers or Answers()) if can_ask() else None
     )
 
 
@@ -81,7 +103,12 @@ def tell_not_queried(runtime: Runtime) -> None:
 
 
 def open_and_ask(
-    reading: Reading, paths: Iterable[str] = (), *, passthrough: bool = False, everything: bool = False
+    reading: Reading,
+    paths: Iterable[str] = (),
+    *,
+    passthrough: bool = False,
+    everything: bool = False,
+    answers: Answers | None = None,
 ) -> Runtime:
     """`open_runtime`, and the MCP servers were asked of which it is not known yet what they offer.
 
@@ -92,8 +119,9 @@ def open_and_ask(
         paths: The same, more closely.
         passthrough: Whether mocks may hand calls on.
         everything: Whether all servers are asked.
+        answers: What somebody has answered before, who is not asked again.
     """
-    runtime = open_runtime(reading, paths, passthrough=passthrough)
+    runtime = open_runtime(reading, paths, passthrough=passthrough, answers=answers)
     names = tuple(runtime.servers) if everything else runtime.undiscovered
     if names:
         import asyncio  # noqa: PLC0415 -- few runtimes have servers

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import click
 
-from toolcrib.cli.opening import open_and_ask
+from toolcrib.cli.opening import Answers, open_and_ask
 from toolcrib.cli.options import Reading
 from toolcrib.engine import Runtime
 from toolcrib.loading.scenarios import Scenario, examples_of
@@ -66,6 +66,7 @@ class Plan(NamedTuple):
         interleave: In how many further orders the calls of parallel steps begin.
         passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
         speaker: Who speaks in scenarios that have an agent.
+        answers: What somebody has answered who was asked for trust; of a watch, in all rounds so far.
     """
 
     reading: Reading
@@ -77,6 +78,7 @@ class Plan(NamedTuple):
     interleave: int = 0
     passthrough: bool = False
     speaker: Speaker = Speaker()
+    answers: Answers | None = None
 
     @property
     def filtered(self) -> bool:
@@ -94,7 +96,9 @@ class Plan(NamedTuple):
             click.UsageError: It is said who speaks, and nobody does.
             ConfigurationError: The runtime can't be set up, or a scenario comes to too many runs.
         """
-        runtime = open_and_ask(self.reading, self.paths, passthrough=self.passthrough)
+        answers = self.answers or Answers()
+        reading = self.reading._replace(granted=(*self.reading.granted, *answers.granted))
+        runtime = open_and_ask(reading, self.paths, passthrough=self.passthrough, answers=answers)
         tools = [
             tool
             for tool in runtime.registry.values()

@@ -40,6 +40,33 @@ def shown_args(args: Iterable[str]) -> list[str]:
     return [text.shown for text in _args(args)]
 
 
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_+=~%-]+|[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}")
+_CODE_FLAG: Final = re.compile(r"-[A-Za-z]*[ce]|--eval|--exec|--command|-command|/c", re.IGNORECASE)
+
+
+def exact_args(args: Iterable[str]) -> list[str]:
+    """Arguments for whoever decides whether they may be used: nothing is masked that may be code or the name of a file."""
+    given = [*args]
+    shown, before = [], ""
+    for arg, text in zip(given, _args(given), strict=True):
+        plain = all(_PLAIN.fullmatch(value) for _name, value in text.hidden)
+        shown.append(text.shown if plain and not _CODE_FLAG.fullmatch(before) else arg)
+        before = arg
+    return shown
+
+
+def exact_command(server: Server) -> str:
+    """The command line of a server, quoted for a shell, for whoever decides whether it may be started."""
+    return " ".join(map(_quoted, [server.command, *exact_args(server.args)]))
+
+
+def exact_variable(name: str, text: str) -> str:
+    """The value of a variable of the environment, likewise; what is looked up stays as it is written."""
+    if is_secret_name(name):
+        return exact_args([f"{name}={text}"])[0].partition("=")[2]
+    return exact_args([text])[0]
+
+
 def shown_url(url: str) -> str:
     """A URL without secrets; any other text as it is."""
     return _url(url).shown

@@ -125,6 +125,7 @@ class Runtime:
         if any(self._reach):
             _world_of(*self._reach)
         self._world: World | None = None
+        self._settled = False  # whether what the project lets tools reach may be in force
         self._shelf = Shelf(registry)
         self._session_ids = itertools.count(1)
         self._runner: asyncio.Runner | None = None
@@ -449,10 +450,15 @@ class Runtime:
 
     @property
     def world(self) -> World:
-        """What the modes may reach, as the project, its profile and the caller put it in force."""
-        if self._world is None:
+        """What the modes may reach, as the project, its profile and the caller put it in force.
+
+        Nobody reaches anything as a project wants it that nobody trusts, not even a model that somebody named.
+        """
+        settled = self.trust.trusts_settings()
+        if self._world is None or settled is not self._settled:
+            self._settled = settled
             egress, origins = self._reach
-            settings = self.settings
+            settings = self.settings if settled else None
             if settings is not None:
                 egress, origins = (*settings.egress, *egress), {**settings.origins, **origins}
             self._world = _world_of(egress, origins)._replace(trust=self.trust)
@@ -465,7 +471,7 @@ class Runtime:
 
         if self.trust.policy.everything or tool.mode is None:
             return
-        self.trust.check(subject_of_tool(tool, self.executors, tool.mode))
+        self.trust.check(subject_of_tool(tool, self.executors, self.trust, tool.mode))
         remote = self.executors.remote_of(tool.mode, tool.name, tool.bindings.get(tool.mode))
         if remote is not None and remote.server in self.servers:
             self.trust.check_server(self.servers[remote.server])

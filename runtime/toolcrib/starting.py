@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from toolcrib.registry import Registry
 from toolcrib.servers import Catalogue, Server
 from toolcrib.stock import Stock, Waiting
 from toolcrib.trust.check import Contents, Policy, Trust
+from toolcrib.user_folders import working_folder
 
 
 class Asked(NamedTuple):
@@ -155,7 +155,7 @@ def _shown(stock: Stock, asked: Asked, executors: Executors, trust: Trust) -> No
     def contents() -> Contents:
         from toolcrib.workspaces import contents_of  # noqa: PLC0415 -- mocks ask for no trust
 
-        return contents_of(stock, executors, asked.paths, asked.servers, base=base)
+        return contents_of(stock, executors, trust, asked.paths, asked.servers, base=base)
 
     trust.show(contents)
 
@@ -210,7 +210,7 @@ def _waiting(stock: Stock, executors: Executors, trust: Trust) -> Mapping[str, W
     return {
         name: waiting
         for name, waiting in stock.waiting.items()
-        if trust.is_trusted(subject_of_tool(stock.registry[name], executors, waiting.mode))
+        if trust.is_trusted(subject_of_tool(stock.registry[name], executors, trust, waiting.mode))
     }
 
 
@@ -226,11 +226,3 @@ def _started(
 ) -> Started:
     registry = in_force(stock, settings, asked.modes, executors, insists=insists)
     return Started(executors, stock, registry, settings)
-
-
-def working_folder() -> str:
-    """The working directory; empty where it is gone."""
-    try:
-        return os.getcwd()  # noqa: PTH109 -- pathlib is slow to import
-    except FileNotFoundError:
-        return ""

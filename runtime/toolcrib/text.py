@@ -132,6 +132,15 @@ def first_sentence(text: str) -> str:
     return line[:end]
 
 
+def in_one_line(text: str) -> str:
+    r"""The text without a break or a gap that could look like one: `\n` and `\t` spelt out, long runs of blanks counted."""
+    text = text.replace("\n", "\\n").replace("\t", "\\t")
+    return _GAP.sub(lambda gap: f" [{len(gap[0])} blanks] ", text)
+
+
+_GAP = re.compile(r"\s{5,}")
+
+
 def escape_terminal(text: str) -> str:
     r"""The text with everything that could steer a terminal spelt out, e.g. ESC as `\x1b`.
 

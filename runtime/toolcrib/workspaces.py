@@ -14,7 +14,16 @@ from toolcrib.loading.linking import tools_of
 from toolcrib.model import JSON, NOTHING, Descriptor, Origin
 from toolcrib.pointers import file_and_line
 from toolcrib.stock import Model, Stock
-from toolcrib.trust.check import Contents, PackContent, Subject, Workspace, subject_of_data, subject_of_server
+from toolcrib.trust.check import (
+    Contents,
+    Home,
+    PackContent,
+    Subject,
+    Trust,
+    Workspace,
+    subject_of_data,
+    subject_of_server,
+)
 from toolcrib.trust.needs import Need, needs_of_agent, needs_of_settings
 
 if TYPE_CHECKING:
@@ -24,6 +33,7 @@ if TYPE_CHECKING:
 def contents_of(
     stock: Stock,
     executors: Executors,
+    trust: Trust,
     paths: Sequence[str] = (),
     own: Collection[str] = (),
     *,
@@ -34,6 +44,7 @@ def contents_of(
     Args:
         stock: What was read.
         executors: The modes.
+        trust: What the contents are for; it knows whose a server is.
         paths: The paths that were named; none for what was found from the working directory.
         own: Names of servers that the program gave itself.
         base: The working directory when it was read; empty where that is gone.
@@ -41,9 +52,9 @@ def contents_of(
     workspaces = tuple(_workspaces(stock, paths, base))
 
     def subjects() -> Iterator[Subject]:
-        yield from _subjects(stock, executors, own)
+        yield from _subjects(stock, executors, trust)
         if len(workspaces) > 1:
-            yield from _crossing(stock, executors)
+            yield from _crossing(stock, executors, trust)
 
     return Contents(
         base=base,
@@ -52,7 +63,7 @@ def contents_of(
         settings=tuple(_settings(stock)),
         settings_file=stock.project_file,
         packs=cache(partial(_pack_content, stock, base)),
-        servers=dict.fromkeys(stock.project.servers if stock.project else (), stock.project_file),
+        servers=_homes(stock, own),
         own=own,
     )
 
@@ -68,8 +79,9 @@ def _workspaces(stock: Stock, paths: Sequence[str], base: str) -> Iterator[Works
     for source in stock.sources:
         own = workspace_at(source, base)
         holding = [each for each in found if each.holds(_real(base, source))]
-        # A folder without a project file does not hold the projects below it.
-        if not holding or (own.kind == "project" and all(each.kind == "folder" for each in holding)):
+        # A folder without a project file does not hold the projects and packs below it that are named.
+        whole = own.kind in {"project", "pack"}
+        if not holding or (whole and all(each.kind == "folder" for each in holding)):
             found.append(own)
     for server in stock.servers.values():
         file = file_and_line(server.place())[0]
@@ -86,13 +98,13 @@ def workspace_at(path: str, base: str) -> Workspace:
     """The workspace of a path that somebody names: the project that it lies in, else the pack, else the path itself."""
     real = _real(base, path)
     folder = real if os.path.isdir(real) else os.path.dirname(real)
+    if real.lower().endswith(ARCHIVE):
+        return Workspace(real, "pack", path)
     project = find_project(folder)
     if project is not None:
         root = os.path.dirname(project)
         whole = os.path.realpath(root)
         return Workspace(whole, "project", path if real == whole else root, partial=real != whole)
-    if real.lower().endswith(ARCHIVE):
-        return Workspace(real, "pack", path)
     pack = next((each for each in _upwards(folder) if _is_pack(each)), None)
     if pack is not None:
         return Workspace(pack, "pack", path if pack == real else pack, partial=real != pack)
@@ -116,29 +128,51 @@ def _is_pack(folder: str) -> bool:
 # What needs something.
 
 
-def _subjects(stock: Stock, executors: Executors, own: Collection[str]) -> Iterator[Subject]:
-    projects = stock.project.servers if stock.project else NOTHING
+def _subjects(stock: Stock, executors: Executors, trust: Trust) -> Iterator[Subject]:
+    contents = trust.contents
     for name, server in stock.servers.items():
-        if name not in own:
-            yield subject_of_server(server, stock.project_file if name in projects else "")
+        if name not in contents.own:
+            yield subject_of_server(server, contents.servers[name])
     for tool in stock.registry.values():
-        yield subject_of_tool(tool, executors)
+        yield subject_of_tool(tool, executors, trust)
     for user, source, place, said in stock.models:
         yield subject_of_model(user, (source,), place, said)
     for source, path, name in stock.data:
         yield subject_of_data(source, path, name)
 
 
-def subject_of_tool(tool: Descriptor, executors: Executors, mode: str | None = None) -> Subject:
-    """A tool as whoever calls it in a mode; in any of its modes, where none is named."""
+def _homes(stock: Stock, own: Collection[str]) -> Mapping[str, Home]:
+    named = stock.project.servers if stock.project else NOTHING
+    found = {}
+    for name, server in stock.servers.items():
+        file = file_and_line(server.place())[0]
+        home = "" if name in own else stock.project_file if name in named else file or server.root
+        found[name] = Home(home, file or f"server {name}")
+    return found
+
+
+def subject_of_tool(tool: Descriptor, executors: Executors, trust: Trust, mode: str | None = None) -> Subject:
+    """A tool as whoever calls it in a mode; in any of its modes, where none is named.
+
+    One that stands for a tool of a server needs nothing in the workspace of that server, which is asked for when the server
+    is started. Elsewhere it does: files of one folder do not drive the servers of another one.
+    """
     modes = tool.bindings if mode is None else (mode,)
+    remotes = {each: executors.remote_of(each, tool.name, tool.bindings.get(each)) for each in modes}
 
     def needs(workspace: Workspace) -> Iterator[Need]:
-        for each in modes:
-            yield from executors.needs_of(each, tool, workspace)
+        for each, remote in remotes.items():
+            if remote is None or not trust.is_home(remote.server, workspace):
+                yield from executors.needs_of(each, tool, workspace)
 
+    servers = trust.contents.servers
+    homes = [servers[remote.server] for remote in remotes.values() if remote and remote.server in servers]
+    imported = next((home.file for home in homes if home.source == tool.origin.source), None)
+    files = _files_of(tool.origin)
+    if imported is not None:  # the server's own listing wrote it
+        files = tuple(filter(None, (imported, *files[1:])))
     settled = any(not executors.is_contained(each) for each in modes)
-    return Subject(f"tool {tool.name}", _files_of(tool.origin), needs, settings=settled)
+    return Subject(f"tool {tool.name}", files, needs, settings=settled)
 
 
 def models_of(scenario: Scenario) -> Iterator[Model]:
@@ -167,14 +201,14 @@ def subjects_of_scenario(scenario: Scenario) -> Iterator[Subject]:
         yield subject_of_model(user, _files_of(scenario.origin), place, said)
 
 
-def _crossing(stock: Stock, executors: Executors) -> Iterator[Subject]:
+def _crossing(stock: Stock, executors: Executors, trust: Trust) -> Iterator[Subject]:
     """Scenarios as whoever calls tools of other workspaces: what these need, they need for themselves."""
     tools = [tool for tool in stock.registry.values() if not all(map(executors.is_contained, tool.bindings))]
     for scenario in stock.scenarios if tools else ():
         named = None if scenario.agent is not None else tools_of(scenario)
         for tool in tools:
             if named is None or tool.name in named:
-                own = subject_of_tool(tool, executors)
+                own = subject_of_tool(tool, executors, trust)
                 yield own._replace(user=f"scenario {scenario.name}", files=_files_of(scenario.origin))
 
 

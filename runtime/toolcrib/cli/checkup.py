@@ -34,10 +34,10 @@ from toolcrib.opening import read_stock
 from toolcrib.pointers import file_and_line
 from toolcrib.registry import Registry
 from toolcrib.servers import Catalogue
-from toolcrib.starting import working_folder
 from toolcrib.stock import Stock
 from toolcrib.trust.check import VARIABLE, Trust, Untrusted
 from toolcrib.user_folders import CACHE_VARIABLE, STATE_VARIABLE
+from toolcrib.user_folders import working_folder
 from toolcrib.workspaces import contents_of
 
 VARIABLES: Mapping[str, str] = {
@@ -137,7 +137,7 @@ class Checkup:
             self._block(error)
             return Stock(Registry())
         base = working_folder()
-        self.trust.show(lambda: contents_of(stock, self.executors, reading.servers, base=base))
+        self.trust.show(lambda: contents_of(stock, self.executors, self.trust, reading.servers, base=base))
         return stock
 
     def _runtime_of(self, registry: Registry) -> Runtime:

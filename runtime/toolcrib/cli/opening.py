@@ -151,7 +151,9 @@ def agree_to_all(runtime: Runtime) -> None:
             for card in runtime.registry.query()
             if card.mode is not None and card.mode in card.modes and not executors.is_contained(card.mode)
         ]
-        subjects = [subject_of_tool(runtime.registry[card.name], executors, card.mode) for card in reaching]
+        subjects = [
+            subject_of_tool(runtime.registry[card.name], executors, trust, card.mode) for card in reaching
+        ]
         for subject in subjects:
             with suppress(Untrusted):
                 trust.check(subject)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ import click
 
 from toolcrib.cli.tables import columns_of, plural
 from toolcrib.lock.hidden import visible
-from toolcrib.text import escape_terminal
+from toolcrib.text import escape_terminal, in_one_line
 from toolcrib.trust.check import Answer, Request, Untrusted
 
 if TYPE_CHECKING:
@@ -30,10 +31,15 @@ USERS = 3
 """Who asks for something: so many are named, the rest is counted."""
 
 
+def _shown(text: str) -> str:
+    """A text that somebody else wrote: all of it, in one line, and nothing in it looks like a line of ours."""
+    return visible(in_one_line(text))
+
+
 def request_lines(request: Request, *, difference: bool = True) -> Iterator[str]:
     """All that would be agreed to; beside what was agreed to before, what is new and what is gone."""
     workspace = request.workspace
-    yield f"{click.style(visible(workspace.root), bold=True)} ({workspace.kind})"
+    yield f"{click.style(_shown(workspace.root), bold=True)} ({workspace.kind})"
     if not request.needs and not request.undeclared:
         yield "  starts, contacts and reads nothing: it answers from its mocks"
     if request.before is None or not difference:
@@ -78,7 +84,7 @@ def _lines(each: Need, sign: str) -> Iterator[str]:
 
 def _details(details: Iterable[str], sign: str) -> Iterator[str]:
     for detail in details:
-        yield _coloured(f"{sign} {' ' * _LEAD}    {visible(detail)}", sign)
+        yield _coloured(f"{sign} {' ' * _LEAD}    {_shown(detail)}", sign)
 
 
 def _coloured(line: str, sign: str) -> str:
@@ -88,7 +94,7 @@ def _coloured(line: str, sign: str) -> str:
 def _line(each: Need, sign: str) -> str:
     verb = _VERBS[each.kind]
     to = f" for {each.to}" if each.kind == "read" and each.to else f" {each.to}" if each.to else ""
-    what = visible(f"{each.what}{to}")
+    what = _shown(f"{each.what}{to}")
     asked = _asked_by(each)
     gap = " " * max(2, 44 - columns_of(what))
     return _coloured(f"{sign} {verb}{' ' * (_LEAD - len(verb))}  {what}{gap}{asked}".rstrip(), sign)
@@ -96,10 +102,10 @@ def _line(each: Need, sign: str) -> str:
 
 def _asked_by(each: Need) -> str:
     if not each.users:
-        return escape_terminal(each.place)
-    named = ", ".join(map(visible, each.users[:USERS]))
+        return _shown(each.place)
+    named = ", ".join(map(_shown, each.users[:USERS]))
     more = f" and {len(each.users) - USERS} more" if len(each.users) > USERS else ""
-    place = f" ({escape_terminal(each.place)})" if each.place and len(each.users) == 1 else ""
+    place = f" ({_shown(each.place)})" if each.place and len(each.users) == 1 else ""
     return f"{named}{more}{place}" if each.kind != "content" else ""
 
 
@@ -137,15 +143,22 @@ def keep(request: Request, how: str) -> None:
     """Store a decision.
 
     Raises:
-        click.ClickException: It can't be stored.
+        click.ClickException: It can't be stored, or would not be believed.
     """
     from toolcrib.clock import RealClock  # noqa: PLC0415 -- few commands decide
     from toolcrib.trust.decisions import Decision, default_store  # noqa: PLC0415 -- as above
 
-    workspace = request.workspace
+    workspace, store = request.workspace, default_store()
+    if store.folder and workspace.holds(os.path.realpath(store.folder)):
+        message = (
+            f"the decision can't be kept: the folder of decisions, {store.folder}, lies in {workspace.root} itself, so "
+            "whoever writes that could agree to it"
+        )
+        hint = f"set TOOLCRIB_STATE_DIR to a folder outside of it, or TOOLCRIB_TRUST={request.hash} for one run"
+        raise click.ClickException(escape_terminal(f"{message}; {hint}"))
     decision = Decision.of(workspace.root, workspace.kind, request.needs, when=RealClock().now(), how=how)
     try:
-        default_store().add(decision)
+        store.add(decision)
     except OSError as error:
         raise click.ClickException(escape_terminal(f"the decision can't be kept: {error}")) from error
 
@@ -155,7 +168,7 @@ def tell_untrusted(refused: Sequence[Request], problems: Sequence[str]) -> None:
     for problem in problems:
         click.echo(f"{click.style('warning', fg='yellow')}: {escape_terminal(problem)}", err=True)
     for request in refused:
-        lead, root = click.style("denied", fg="red", bold=True), visible(request.workspace.root)
+        lead, root = click.style("denied", fg="red", bold=True), _shown(request.workspace.root)
         if request.undeclared and not request.needs:
             said = f"{root} needs what its pack.yaml does not declare"
         elif request.before is not None:

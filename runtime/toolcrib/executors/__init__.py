@@ -186,8 +186,6 @@ class Executors:
         if executor is None or self.is_contained(mode):
             return ()
         block = tool.bindings.get(mode)
-        if workspace.kind != "pack" and self.remote_of(mode, tool.name, block) is not None:
-            return ()  # the server's own needs are asked for when a tool of it is bound, and when it is started
         said = getattr(executor, "needs", None)
         needs: list[Need] = [] if said is None else [*said(tool, workspace)]
         if needs:

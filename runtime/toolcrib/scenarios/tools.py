@@ -75,7 +75,7 @@ def needed_by(runtime: Runtime, scenario: Scenario) -> Iterator[Subject]:
     for name in names:
         tool = registry.get(name)
         if tool is not None and tool.mode is not None and not runtime.executors.is_contained(tool.mode):
-            yield subject_of_tool(tool, runtime.executors, tool.mode)
+            yield subject_of_tool(tool, runtime.executors, runtime.trust, tool.mode)
     yield from subjects_of_scenario(scenario)
 
 

@@ -9,12 +9,15 @@ Trust.check(subject)
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from toolcrib.errors import NotReady
 from toolcrib.model import JSON, NOTHING
 from toolcrib.servers import Server
+from toolcrib.text import in_one_line
+from toolcrib.user_folders import working_folder
 
 if TYPE_CHECKING:
     from toolcrib.trust.decisions import Decision, DecisionStore
@@ -119,7 +122,7 @@ class Contents(NamedTuple):
         subjects: Everything that needs something.
         settings: What the project and its profiles let all tools reach, and the file that says so.
         packs: Root of a pack from elsewhere -> what it holds.
-        servers: Name of a server that a project names -> the project's file, wherever the server is written.
+        servers: Name of a server that was read -> the files that it belongs to and is written in.
         own: Names of servers that the program gave itself.
     """
 
@@ -129,8 +132,21 @@ class Contents(NamedTuple):
     settings: tuple[Need, ...] = ()
     settings_file: str = ""
     packs: Callable[[str], PackContent] | None = None
-    servers: Mapping[str, str] = NOTHING
+    servers: Mapping[str, Home] = NOTHING
     own: Collection[str] = ()
+
+
+class Home(NamedTuple):
+    """Where an MCP server belongs.
+
+    Attributes:
+        file: The project's file, where the project names the server; else the one that it is written in; empty where a
+            program gave it itself.
+        source: What tools that are imported from it have for their source.
+    """
+
+    file: str
+    source: str
 
 
 class PackContent(NamedTuple):
@@ -174,7 +190,9 @@ class Request(NamedTuple):
     @property
     def hint(self) -> str:
         """How a workspace is trusted."""
-        path = "" if self.workspace.root == os.path.realpath(".") else f" {self.workspace.name}"
+        here = working_folder()
+        root = self.workspace.root
+        path = "" if here and root == os.path.realpath(here) else f" {_as_argument(self.workspace, here)}"
         return (
             f"look at all of it with `toolcrib trust{path} --dry-run`, then agree with `toolcrib trust{path}`"
         )
@@ -248,7 +266,7 @@ class Trust:
         self._homes: dict[str, Workspace] = {}
         self._requests: dict[str, Request] = {}
         self._settled: set[str] = set()
-        self._granted: dict[str, None] = {}
+        self._granted: dict[str, Request] = {}
         self._asked: set[str] = set()
 
     @property
@@ -321,7 +339,19 @@ class Trust:
         """
         if self.policy.everything or server.name in self.contents.own:
             return
-        self.check(subject_of_server(server, self.contents.servers.get(server.name, "")), fresh=True)
+        self.check(subject_of_server(server, self.contents.servers.get(server.name)), fresh=True)
+
+    def is_home(self, server: str, workspace: Workspace) -> bool:
+        """Whether a server belongs to a workspace: who agreed to that one agreed to its server."""
+        home = self.contents.servers.get(server)
+        return home is not None and bool(home.file) and self.workspace_of(home.file) == workspace
+
+    def trusts_settings(self) -> bool:
+        """Whether what a project lets all tools reach may be in force; nobody is asked."""
+        contents = self.contents if not self.policy.everything else NO_CONTENTS
+        if not contents.settings:
+            return True
+        return self.is_trusted(Subject("project", (), lambda _workspace: (), settings=True))
 
     def permits_data(self, source: str, path: str, name: str) -> bool:
         """Whether a variable may be looked up in the path of a file of rows; nobody is asked.
@@ -380,7 +410,7 @@ class Trust:
 
     def grant(self, request: Request) -> None:
         """Trust what a request says, in this process."""
-        self._granted[request.hash] = None
+        self._granted[request.hash] = request
 
     # How a need is found, and found to be agreed to.
 
@@ -449,8 +479,11 @@ class Trust:
         request = None if fresh else self._requests.get(workspace.root)
         if request is None or request.hash not in self._settled:
             request = self.request(workspace, subject.user)
-        known = {each.digest for each in request.needs}
-        left = [each for each in needs if each.digest not in known]
+        left = _beyond(request, needs)
+        if left and not fresh:
+            # A file that is run may have changed since the request was made: then this one says so.
+            request = self.request(workspace, subject.user)
+            left = _beyond(request, needs)
         if not left and (request.hash in self._settled or self._is_agreed(request)):
             self._settled.add(request.hash)
             return
@@ -467,23 +500,25 @@ class Trust:
         raise error
 
     def _is_agreed(self, request: Request) -> bool:
-        """Whether somebody has agreed to exactly what a workspace needs now."""
+        """Whether somebody has agreed to everything that a workspace needs now, at one time.
+
+        What is not needed any more changes nothing: one file with an error in it does not take the others' trust.
+        """
+        workspace = request.workspace
         if request.hash in self._granted or any(map(request.hash.startswith, self.policy.hashes)):
             return True
-        workspace = request.workspace
+        if any(
+            each.workspace == workspace and not _beyond(each, request.needs)
+            for each in self._granted.values()
+        ):
+            return True
         if self.policy.nothing or not workspace.root:
             return False
         if _inside(os.path.realpath(self.store.folder or os.devnull), workspace.root):
             return False  # whoever writes the workspace writes the decisions
-        decisions = self.store.agreed([workspace.root, *_above(workspace.root)])
-        wanted = {each.digest for each in request.needs if each.kind != "content"}
-        for decision in decisions:
-            if decision.root == workspace.root and decision.hash == request.hash:
-                return True
-            # Of a project that was agreed to, a part that is named by itself was agreed to as well.
-            part = workspace.partial or decision.root != workspace.root
-            if part and decision.kind != "pack" and wanted <= {each.digest for each in decision.needs}:
-                return bool(wanted)
+        decisions = self.store.agreed([workspace.root])
+        if any(not _beyond(decision, request.needs) for decision in decisions):
+            return True
         # The same folder under another path: a second mount, another case of its letters.
         return any(_is_same(each.root, workspace.root) for each in self.store.with_hash(request.hash))
 
@@ -502,7 +537,7 @@ def untrusted(request: Request, needs: Sequence[Need], undeclared: Sequence[Need
     """The error of what nobody has agreed to."""
     workspace, who = request.workspace, request.user or "it"
     what = ", ".join(dict.fromkeys(map(sentence, needs)))
-    if undeclared:
+    if undeclared and workspace.kind == "pack":
         listed = ", ".join(dict.fromkeys(map(sentence, undeclared)))
         message = f"{who} of the pack {workspace.name} would {what}; its pack.yaml does not declare that it would {listed}"
         hint = "declare hosts, variables and files under `requires` in pack.yaml; all else is for projects"
@@ -525,15 +560,15 @@ _VERBS: Final[Mapping[str, str]] = {
 def sentence(each: Need) -> str:
     """A need as a part of a sentence: ``start `python server.py` ``."""
     to = f" for {each.to}" if each.kind == "read" and each.to else f" {each.to}" if each.to else ""
-    return f"{_VERBS[each.kind]} `{each.what}`{to}"
+    return in_one_line(f"{_VERBS[each.kind]} `{each.what}`{to}")
 
 
-def subject_of_server(server: Server, project_file: str = "") -> Subject:
+def subject_of_server(server: Server, home: Home | None = None) -> Subject:
     """An MCP server as whoever starts or reaches it; one of a project belongs to it wherever the server is written."""
     from toolcrib.pointers import file_and_line  # noqa: PLC0415 -- few runtimes have servers
     from toolcrib.trust.needs import needs_of_server  # noqa: PLC0415 -- as above
 
-    file = project_file or file_and_line(server.place())[0] or server.root
+    file = home.file if home is not None else file_and_line(server.place())[0] or server.root
     return Subject(
         f"server {server.name}",
         (file,),
@@ -551,13 +586,24 @@ def subject_of_data(source: str, path: str, name: str) -> Subject:
     )
 
 
-def _above(path: str) -> list[str]:
-    """The folders above a path, the nearest first."""
-    found: list[str] = []
-    while (parent := os.path.dirname(path)) != path:
-        found.append(parent)
-        path = parent
-    return found
+def _beyond(agreed: Request | Decision, needs: Sequence[Need]) -> list[Need]:
+    """What of some needs is not among others."""
+    known = {each.digest for each in agreed.needs}
+    return [each for each in needs if each.digest not in known]
+
+
+def _as_argument(workspace: Workspace, here: str) -> str:
+    """A workspace as the argument of a command: as it was named, if that leads there from the working directory."""
+    name = workspace.name
+    if not here or os.path.realpath(os.path.join(here, name)) != workspace.root:
+        name = workspace.root
+    if name.startswith("-") or name in _COMMANDS:
+        name = f"./{name}"
+    return shlex.quote(name)
+
+
+_COMMANDS: Final = frozenset(("grant", "list", "revoke"))
+"""What `toolcrib trust` takes for a command, and for no path."""
 
 
 def _inside(path: str, folder: str) -> bool:

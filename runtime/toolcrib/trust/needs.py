@@ -31,7 +31,7 @@ class Need(NamedTuple):
         kind: `start` (a program), `contact` (a host), `read` (a variable, file or keyring entry), `import` (Python code),
             `mode` (a call in a mode of which it is not known what it touches), `content` (a pack, as it is).
         what: The command line, origin, look-up (`${NAME}`), function, mode or pack. Secrets are masked.
-        to: Where what is read goes; what an origin stands in for.
+        to: Where what is read goes; what an origin stands in for; what a function is used as.
         details: What else counts, a line each: `in ./server`, `env TOKEN=${TOKEN}`, `file server.py 1f2e3d4c5b6a`.
         digest: SHA-256 of all that counts, in hex; who asks for it does not.
         users: Who asks for it: `server time`, `tool get_forecast`, `profile ci`.
@@ -135,8 +135,9 @@ def needs_of_server(server: Server, root: str) -> Iterator[Need]:
     for variable in look_ups(written) if target else ():
         if variable.name not in folders:
             yield need("read", variable.text, to=target, user=user, place=place)
-    for hook in filter(None, (server.elicitation, server.sampling)):
-        yield _import(hook, root, user, place)
+    for role, hook in (("elicitation", server.elicitation), ("sampling", server.sampling)):
+        if hook:
+            yield _import(hook, role, root, user, place)
 
 
 def _start(server: Server, root: str, user: str, place: str) -> Need:
@@ -173,17 +174,27 @@ def _joined(root: str, folder: str) -> str:
 
 def _files_shown(files: Followed) -> Iterator[str]:
     for name, digest in files.digests.items():
-        yield f"{'names in' if name.endswith('/') else 'file'} {name} {digest[:12]}"
+        if not name.endswith("/"):
+            yield f"file {name} {digest[:12]}"
+    for name, digest in files.digests.items():
+        if name.endswith("/"):
+            yield f"names in {name} {digest[:12]}"
     for name in files.left:
         yield f"data {name}, whose content may change"
     if not files.complete:
         yield "more files than are followed"
 
 
-def _import(function: str, root: str, user: str, place: str) -> Need:
+def _import(function: str, role: str, root: str, user: str, place: str) -> Need:
     files = files_of_module(function.partition(":")[0], root)
     return need(
-        "import", function, details=_files_shown(files), counts=dict(files.digests), user=user, place=place
+        "import",
+        function,
+        to=f"as {role}",
+        details=_files_shown(files),
+        counts=dict(files.digests),
+        user=user,
+        place=place,
     )
 
 
@@ -218,7 +229,7 @@ def needs_of_http(block: Mapping[str, Any], *, user: str, place: str = "", root:
         yield need("read", variable.text, to=", ".join(sorted(targets)), user=user, place=place)
     for scheme in schemes:
         if isinstance(scheme.get("call"), str):
-            yield _import(scheme["call"], root, user, place)
+            yield _import(scheme["call"], "auth", root, user, place)
 
 
 def look_ups(value: JSON) -> Iterator[Variable]:

@@ -437,7 +437,7 @@ class _Following:
                 or (
                     stem == name != "__pycache__"
                     and name.isidentifier()
-                    and os.path.isdir(os.path.join(folder, name))
+                    and "__init__" in self._listing(os.path.join(folder, name))  # no other folder comes first
                 )
             )
             for name in {name.partition(".")[0] for name in names} & sys.stdlib_module_names:

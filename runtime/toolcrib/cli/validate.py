@@ -14,10 +14,11 @@ from toolcrib.cli.annotations import annotation
 from toolcrib.cli.opening import open_and_ask
 from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
 from toolcrib.cli.printing import json_text, plural, problem_text
+from toolcrib.cli.trust_shown import hint_for
 from toolcrib.engine import Runtime
 from toolcrib.errors import Problem
 from toolcrib.model import Outcome
-from toolcrib.trust.check import Untrusted
+from toolcrib.trust.check import Request, Untrusted, sentence
 
 
 @click.command("validate")
@@ -53,7 +54,11 @@ def command(
         raise click.UsageError("`--json` and `--format github` ask for two forms; leave one of them out")
     runtime = open_and_ask(reading, paths, everything=True)
     runtime.trust.told = True  # among the problems
-    problems = [*runtime.problems, *(asyncio.run(_proved(runtime)) if deep else ())]
+    told = [*runtime.problems, *(asyncio.run(_proved(runtime)) if deep else ())]
+    problems = [
+        *(each for each in told if each.code != Untrusted.code),
+        *_untrusted(told, runtime.trust.refused),
+    ]
     if strict:
         problems = [problem._replace(severity="error") for problem in problems]
     problems.sort(key=lambda problem: (problem.source, problem.line, problem.column))
@@ -63,6 +68,19 @@ def command(
     if errors and {*errors} == {Untrusted.code}:
         ctx.exit(exit_codes.OF_OUTCOME[Outcome.DENIED])
     ctx.exit(exit_codes.PROBLEMS if errors else exit_codes.OK)
+
+
+def _untrusted(told: Sequence[Problem], refused: Sequence[Request]) -> Iterator[Problem]:
+    """In place of a problem for each server: for each workspace that nobody trusts, all that would happen."""
+    first = next((problem for problem in told if problem.code == Untrusted.code), None)
+    if first is None:
+        return
+    for request in refused:
+        workspace = request.workspace
+        changed = " any more: what it needs has changed" if request.before is not None else ""
+        needs = ", ".join(dict.fromkeys(map(sentence, (*request.needs, *request.undeclared))))
+        message = f"the {workspace.kind} {workspace.root} is not trusted{changed}; it would {needs}"
+        yield first._replace(message=message, hint=hint_for(request))
 
 
 async def _proved(runtime: Runtime) -> Sequence[Problem]:

@@ -4,7 +4,11 @@ import os
 import sys
 
 # `-m` lets Python look for modules in the working directory first, which may be anybody's.
-if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:  # noqa: PTH109 -- nothing else is imported yet
+try:
+    here = os.getcwd()  # noqa: PTH109 -- nothing else is imported yet
+except FileNotFoundError:
+    here = ""
+if not sys.flags.safe_path and sys.path[:1] == [here]:
     del sys.path[0]
 
 from toolcrib.cli import main

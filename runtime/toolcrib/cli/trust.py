@@ -78,6 +78,7 @@ def grant(
     ctx: click.Context, *, path: str | None, dry_run: bool, yes: bool, as_json: bool, reading: Reading
 ) -> None:
     """Agree to what a project or a pack starts, contacts and reads."""
+    _be_somewhere(path or ".")
     path = _whole(path) if path else None
     runtime = open_listed(reading, (path,) if path else (), remembers=False)
     tell_refusals(runtime)
@@ -97,6 +98,16 @@ def grant(
         click.echo(json_text({"workspaces": [_json_of(runtime, each, each in agreed) for each in requests]}))
     refused = not dry_run and len(agreed) < len(requests)
     ctx.exit(exit_codes.PROBLEMS if refused else exit_codes.OK)
+
+
+def _be_somewhere(path: str) -> None:
+    """Go on only where a path leads somewhere.
+
+    Raises:
+        click.ClickException: It begins at the working directory, and that is gone.
+    """
+    if not Path(path).is_absolute() and not working_folder():
+        raise click.ClickException("the working directory is gone; go to a folder that is there")
 
 
 def _whole(path: str) -> str:
@@ -191,6 +202,7 @@ def _roots(store: DecisionStore, path: str | None, *, everything: bool) -> list[
     if everything:
         return [*dict.fromkeys(each.root for each in store.everything())]
     named = path or "."
+    _be_somewhere(named)
     return [*dict.fromkeys([os.path.realpath(named), workspace_at(named, working_folder()).root])]
 
 

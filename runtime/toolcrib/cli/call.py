@@ -14,12 +14,13 @@ from toolcrib.cli import exit_codes
 from toolcrib.cli.answers import answer_lines, part_line
 from toolcrib.cli.arguments import read_arguments
 from toolcrib.cli.exchanges import reason_lines, request_of, sent_lines, telling_exchanges
-from toolcrib.cli.opening import open_runtime, tell_refusals
+from toolcrib.cli.opening import open_runtime, tell_idle_variable, tell_refusals
 from toolcrib.cli.options import Reading, json_option, passthrough_option, reading_options, tool_argument
 from toolcrib.cli.printing import outline, tell_failure
 from toolcrib.engine import Runtime
 from toolcrib.model import JSON, Outcome, Partial, Progress, Result
 from toolcrib.text import escape_terminal
+from toolcrib.trust.check import Untrusted
 
 
 @click.command("call")
@@ -88,6 +89,8 @@ def tell(result: Result, *, as_json: bool, worded: bool) -> int:
         click.echo(line, color=True)  # else click would take colours out of what is not ours
     if not as_json and result.outcome is not Outcome.OK:
         tell_failure(result)
+        if result.error is not None and result.error.code == Untrusted.code:
+            tell_idle_variable()
     if worded and not as_json and _wants_another_type(result):
         click.echo(
             "hint: `key=text` passes a text; write `key:=json` for numbers, booleans, lists, objects",

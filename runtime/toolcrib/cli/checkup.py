@@ -13,7 +13,7 @@ from typing import Any
 
 from toolcrib.cli.findings import Findings
 from toolcrib.cli.installation import installation, layers, modes, usable
-from toolcrib.cli.opening import policy_of
+from toolcrib.cli.opening import idle_variable, policy_of
 from toolcrib.cli.options import Reading
 from toolcrib.cli.printing import plural
 from toolcrib.cli.servers_asked import ask_servers
@@ -36,8 +36,7 @@ from toolcrib.registry import Registry
 from toolcrib.servers import Catalogue
 from toolcrib.stock import Stock
 from toolcrib.trust.check import VARIABLE, Trust, Untrusted
-from toolcrib.user_folders import CACHE_VARIABLE, STATE_VARIABLE
-from toolcrib.user_folders import working_folder
+from toolcrib.user_folders import CACHE_VARIABLE, STATE_VARIABLE, working_folder
 from toolcrib.workspaces import contents_of
 
 VARIABLES: Mapping[str, str] = {
@@ -171,7 +170,10 @@ class Checkup:
     def _look_at_trust(self) -> dict[str, Any]:
         """What is trusted, by whom and when, and what is not."""
         trust, workspaces = self.trust, []
-        for request in trust.requests():
+        here = bool(working_folder())
+        if not here:
+            self.findings.error("the working directory is gone", "go to a folder that is there")
+        for request in trust.requests() if here else ():
             trusted = trust.grants(request) and not request.undeclared
             if not trusted and (request.needs or request.undeclared):
                 name = request.workspace.root
@@ -319,6 +321,9 @@ class Checkup:
         for name, effect in VARIABLES.items():
             if os.environ.get(name):
                 yield name, {"value": os.environ[name], "effect": effect}
+        idle = idle_variable()
+        if idle:
+            self.findings.warning(idle, "`toolcrib trust --dry-run` tells the hash")
         for name in sorted(os.environ):
             if name.startswith("TOOLCRIB_") and name not in VARIABLES:
                 near = near_misses(name, [known for known in VARIABLES if known.startswith("TOOLCRIB_")])

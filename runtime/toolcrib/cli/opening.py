@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
@@ -17,7 +19,7 @@ from toolcrib.model import NOTHING
 from toolcrib.queries import Card
 from toolcrib.starting import Asked
 from toolcrib.text import escape_terminal
-from toolcrib.trust.check import Answer, Policy, Request, Untrusted
+from toolcrib.trust.check import VARIABLE, Answer, Policy, Request, Untrusted, hashes_in
 
 MOST_REMARKS = 5
 """So much is told of what is wrong with the tools of servers, by verbs that go on without them."""
@@ -163,11 +165,31 @@ def agree_to_all(runtime: Runtime) -> None:
     tell_denied(runtime)
 
 
+def idle_variable() -> str:
+    """That the environment variable for trust is set to what grants nothing; empty where it is not."""
+    said = os.environ.get(VARIABLE, "").strip()
+    granted = said.lower() == "all" or any(_HASH.fullmatch(each) for each in hashes_in(said))
+    if not said or granted:
+        return ""
+    return f"{VARIABLE} grants nothing: it is neither `all` nor a list of hashes of at least 16 hexadecimal digits"
+
+
+_HASH = re.compile("[0-9a-f]{16,}")
+
+
+def tell_idle_variable() -> None:
+    """Say on stderr that the variable grants nothing, beside what was denied."""
+    idle = idle_variable()
+    if idle:
+        click.echo(f"{click.style('warning', fg='yellow')}: {idle}", err=True)
+
+
 def tell_denied(runtime: Runtime) -> bool:
     """Say on stderr, once for each workspace, what nobody has agreed to so far; whether there is such."""
     refused = runtime.trust.refused
     if refused:
         tell_untrusted(refused, runtime.trust.store.problems)
+        tell_idle_variable()
     runtime.trust.told = True
     return bool(refused)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -192,7 +195,7 @@ def test_decisions_within_the_project_are_not_kept(write, toolcrib, monkeypatch,
     assert f"lies in {folder.resolve()} itself" in result.stderr
     assert "set TOOLCRIB_STATE_DIR to a folder outside of it" in result.stderr
     assert f"TOOLCRIB_TRUST={digest}" in result.stderr
-    assert not (folder / "state").exists()
+    assert document("trust", "list", "--json")["decisions"] == []
     monkeypatch.setenv("TOOLCRIB_TRUST", digest)
     assert toolcrib("call", "send").exit_code == BOUND
 
@@ -236,3 +239,47 @@ def test_nobody_names_the_command_that_grants(write, toolcrib, words):
     told = result.stdout + result.stderr
     assert "Usage: toolcrib trust [PATH] [--dry-run] [--yes] [--json]\n" in told
     assert "trust grant" not in told
+
+
+@pytest.mark.parametrize("value", ["yes", "1", "abc,def", "true true true-but-no-hash-at-all"])
+def test_a_variable_that_grants_nothing_is_told(write, toolcrib, document, monkeypatch, value):
+    write({**PROJECT, "descriptors/s.scenario.yaml": "scenario: sends\nsteps: [{call: send}]\n"})
+    said = "TOOLCRIB_TRUST grants nothing: it is neither `all` nor a list of hashes"
+    assert said not in toolcrib("run").stderr
+    monkeypatch.setenv("TOOLCRIB_TRUST", value)
+    assert toolcrib("run").stderr.count(said) == 1
+    assert toolcrib("call", "send").stderr.count(said) == 1
+    findings = document("doctor", "--json")["findings"]
+    assert [each["severity"] for each in findings if each["message"].startswith(said)] == ["warning"]
+    monkeypatch.setenv("TOOLCRIB_TRUST", f"{value}, sha256:{'0' * 64}")
+    assert said not in toolcrib("run").stderr
+
+
+def test_validate_tells_all_of_a_workspace_in_one_problem(write, toolcrib, document):
+    servers = "servers:\n  one: {command: first, import: true}\n  two: {command: second, import: true}\n"
+    folder = write({**PROJECT, "toolcrib.yaml": f"project: p\n{servers}"})
+    told = document("validate", "--json")["problems"]
+    (problem,) = [each for each in told if each["code"] == "untrusted_workspace"]
+    assert (problem["source"], problem["line"]) == ("toolcrib.yaml", 3)
+    assert problem["message"] == (
+        f"the project {folder.resolve()} is not trusted; it would start `first`, start `second`, "
+        "contact `http://127.0.0.1:9`, read `${MISSING_KEY}` for http://127.0.0.1:9"
+    )
+    assert "then agree with `toolcrib trust`" in problem["hint"]
+    assert toolcrib("validate").exit_code == DENIED
+
+
+@pytest.mark.parametrize("words", [("trust",), ("trust", "."), ("trust", "revoke"), ("trust", "revoke", ".")])
+def test_in_a_folder_that_is_gone_that_is_said(write, toolcrib, monkeypatch, tmp_path, words):
+    write({"gone/x": ""})
+    monkeypatch.chdir(tmp_path / "gone")
+    shutil.rmtree(tmp_path / "gone")
+    result = toolcrib(*words)
+    assert result.exit_code == 1
+    assert result.stderr == "Error: the working directory is gone; go to a folder that is there\n"
+    assert toolcrib("trust", "list").stdout == "nothing is trusted\n"
+    assert toolcrib("doctor").exit_code == 1
+    python = subprocess.run(
+        [sys.executable, "-m", "toolcrib", "--version"], capture_output=True, text=True, check=True
+    )
+    assert python.stdout.startswith("toolcrib ")

@@ -14,10 +14,10 @@ from toolcrib.cli.options import Reading, json_option, reading_options
 from toolcrib.cli.printing import json_text, plural, table
 from toolcrib.cli.trust_shown import can_ask, keep, request_lines, summary_of
 from toolcrib.engine import Runtime
-from toolcrib.starting import working_folder
 from toolcrib.text import escape_terminal
 from toolcrib.trust.check import Request
 from toolcrib.trust.decisions import DecisionStore, default_store
+from toolcrib.user_folders import working_folder
 
 _USAGE = "[PATH] [--dry-run] [--yes] [--json]"
 

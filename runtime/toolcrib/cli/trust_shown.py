@@ -154,7 +154,9 @@ def keep(request: Request, how: str) -> None:
             f"the decision can't be kept: the folder of decisions, {store.folder}, lies in {workspace.root} itself, so "
             "whoever writes that could agree to it"
         )
-        hint = f"set TOOLCRIB_STATE_DIR to a folder outside of it, or TOOLCRIB_TRUST={request.hash} for one run"
+        hint = (
+            f"set TOOLCRIB_STATE_DIR to a folder outside of it, or TOOLCRIB_TRUST={request.hash} for one run"
+        )
         raise click.ClickException(escape_terminal(f"{message}; {hint}"))
     decision = Decision.of(workspace.root, workspace.kind, request.needs, when=RealClock().now(), how=how)
     try:

@@ -353,11 +353,13 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
     registry = Registry(tools)
     problems = [*loaded.problems, *duplicates, *check_requirements(loaded.packs, loaded.refused_packs)]
     problems += undeclared_needs(loaded, kinds)
-    scenarios, refused = [], [scenario.name for scenario in loaded.refused_scenarios]
+    scenarios, postponed = [], []
+    refused = [scenario.name for scenario in loaded.refused_scenarios]
     for scenario in loaded.scenarios:
         full = in_namespace(scenario, registry.cards)
         if unlisted and any(name not in registry and server_of(name, unlisted) for name in tools_of(full)):
-            continue  # until it is known what the servers offer
+            postponed.append(full)  # until it is known what the servers offer
+            continue
         faults = link(full, registry, kinds, loaded.refused, loaded.unread)
         if full.agent is not None:
             from toolcrib.loading.agent_checks import check_prompt  # noqa: PLC0415 -- most scenarios have none
@@ -380,6 +382,7 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
         refused=loaded.refused,
         ignored=loaded.ignored,
         refused_scenarios=tuple(refused),
+        postponed=tuple(postponed),
         unread=loaded.unread,
         models=tuple(model for scenario in loaded.scenarios for model in models_of(scenario)),
     )

@@ -60,6 +60,7 @@ class Stock(NamedTuple):
         withheld: Those of `data` whose variable is set and was not looked up, because nobody has.
         remembered: Name of a server of which only that is known which it answered some time ago -> when.
         refused_scenarios: Names of the scenarios with errors, which are not run.
+        postponed: Scenarios that call tools of `unlisted` servers, so that it is not known yet whether they fit.
         unread: `file:line` of the first error of each file of which nothing could be read.
     """
 
@@ -86,6 +87,7 @@ class Stock(NamedTuple):
     withheld: tuple[tuple[str, str, str], ...] = ()
     remembered: Mapping[str, str] = NOTHING
     refused_scenarios: tuple[str, ...] = ()
+    postponed: tuple[Scenario, ...] = ()
     unread: tuple[str, ...] = ()
 
     @property

@@ -73,7 +73,7 @@ def _workspaces(stock: Stock, paths: Sequence[str], base: str) -> Iterator[Works
     if stock.project_file:
         folder = os.path.dirname(stock.project_file) or "."
         found.append(Workspace(_real(base, folder), "project", folder))
-    elif not paths:
+    elif base and not paths:
         found.append(Workspace(os.path.realpath(base), "folder", "."))
     # What `--pack` names, and sources of a project that lie elsewhere.
     for source in stock.sources:
@@ -91,7 +91,9 @@ def _workspaces(stock: Stock, paths: Sequence[str], base: str) -> Iterator[Works
 
 
 def _real(base: str, path: str) -> str:
-    return os.path.realpath(os.path.join(base, path))
+    whole = os.path.join(base, path)
+    # Where the working directory is gone, nothing is relative to it.
+    return os.path.realpath(whole) if os.path.isabs(whole) else whole
 
 
 def workspace_at(path: str, base: str) -> Workspace:

@@ -119,8 +119,7 @@ class Plan(NamedTuple):
 
     def postpones(self, runtime: Runtime) -> bool:
         """Whether a scenario is asked for of which nobody knows whether it fits before its servers were asked."""
-        postponed: Iterable[Scenario] = getattr(runtime.stock, "postponed", ())
-        return bool(select(postponed, keyword=self.keyword, tags=self.tags))
+        return bool(select(runtime.stock.postponed, keyword=self.keyword, tags=self.tags))
 
     def agreed(self, runtime: Runtime, scenarios: Iterable[Scenario]) -> Plan:
         """Let somebody agree beforehand to what the scenarios may touch, so that nobody is asked while they run.

@@ -301,7 +301,7 @@ def one_round(plan: Plan, options: _Options) -> Round:
         _write_junit(run, options.junit)
     for line in _FORMS[options.form](run):
         click.echo(line)
-    if not scenarios:
+    if not scenarios and not postponed:
         _tell_nothing(runtime, filtered=plan.filtered)
         for line in unread_lines(runtime):
             click.echo(line, err=True)

@@ -466,7 +466,8 @@ class Trust:
         )
 
     def _resolved(self, path: str) -> str:
-        return os.path.realpath(os.path.join(self.contents.base, path))
+        whole = os.path.join(self.contents.base, path)
+        return os.path.realpath(whole) if os.path.isabs(whole) else whole
 
     def _check_in(
         self, workspace: Workspace, subject: Subject, needs: Sequence[Need], *, fresh: bool

@@ -255,6 +255,15 @@ def test_a_variable_that_grants_nothing_is_told(write, toolcrib, document, monke
     assert said not in toolcrib("run").stderr
 
 
+def test_a_scenario_that_waits_for_an_untrusted_server_is_not_passed_over(write, toolcrib):
+    """It can't be run before its server is asked, and what did not run did not pass."""
+    waits = "---\nscenario: waits\nsteps: [{call: away__x}]\n"
+    write({"toolcrib.yaml": SERVED, "descriptors/t.yaml": MOCKED + waits})
+    assert toolcrib("run", "-k", "waits").exit_code == DENIED
+    assert toolcrib("run", "-k", "greets or waits").exit_code == DENIED
+    assert toolcrib("run", "-k", "greets").exit_code == 0
+
+
 def test_validate_tells_all_of_a_workspace_in_one_problem(write, toolcrib, document):
     servers = "servers:\n  one: {command: first, import: true}\n  two: {command: second, import: true}\n"
     folder = write({**PROJECT, "toolcrib.yaml": f"project: p\n{servers}"})

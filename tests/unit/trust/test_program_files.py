@@ -280,7 +280,12 @@ def test_a_new_file_that_stands_before_a_module_counts(argv, new, folder):
 def test_a_new_file_that_is_no_module_does_not_count(folder):
     root = folder(server__dot__py="")
     before = followed(["python", "server.py"], root)
-    folder(logs__in__a__dot__txt="", notes__dot__txt="", my__dot__data__in__rows__dot__csv="", __pycache____in__x__dot__pyc="")
+    folder(
+        logs__in__a__dot__txt="",
+        notes__dot__txt="",
+        my__dot__data__in__rows__dot__csv="",
+        __pycache____in__x__dot__pyc="",
+    )
     assert followed(["python", "server.py"], root) == before
 
 

@@ -283,7 +283,9 @@ def test_a_decision_on_a_folder_above_trusts_no_pack_below(project, tmp_path, mo
     """What somebody agreed to for a folder says nothing of an archive that comes to lie in it."""
     archive = project / "evil.zip"
     with zipfile.ZipFile(archive, "w") as file:
-        file.writestr("pack.yaml", "name: evil\nversion: 1.0.0\ndescription: x\nrequires: {hosts: [127.0.0.1]}\n")
+        file.writestr(
+            "pack.yaml", "name: evil\nversion: 1.0.0\ndescription: x\nrequires: {hosts: [127.0.0.1]}\n"
+        )
         file.writestr("descriptors/t.tool.yaml", TOOLS.replace(', headers: {X: "${MISSING_KEY}"}', ""))
     monkeypatch.chdir(tmp_path)
     agree(toolcrib.Runtime.open("project", trust=False))

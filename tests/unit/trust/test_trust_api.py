@@ -15,6 +15,7 @@ from toolcrib.errors import ConfigurationError
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import parse
 from toolcrib.model import Outcome, Result
+from toolcrib.protocols import Remote
 from toolcrib.starting import Asked
 from toolcrib.testing import FunctionExecutor
 from toolcrib.trust.check import UNTRUSTED, Policy, Trust, hashes_in
@@ -195,6 +196,19 @@ def test_a_mode_that_says_that_it_needs_nothing_is_asked_for_all_the_same():
 
     executors = Executors({"own": lambda: Forgetful(answer)})
     loaded = parse("x.yaml", {"name": "t", "own": {"secret": "${KEY}"}}, executors)
+    assert sent(toolcrib.Runtime.of(loaded, executors=executors, trust=Trust(UNTRUSTED)), "t") == DENIED
+
+
+def test_a_mode_that_calls_a_server_that_nobody_names_is_asked_for_all_of_its_block():
+    class Forwarding(FunctionExecutor):
+        def remote(self, name, _block):
+            return Remote("nobody-names-it", name)
+
+    async def answer(call):
+        return Result.ok("done")
+
+    executors = Executors({"own": lambda: Forwarding(answer)})
+    loaded = parse("x.yaml", {"name": "t", "input_schema": {}, "own": {"secret": "${KEY}"}}, executors)
     assert sent(toolcrib.Runtime.of(loaded, executors=executors, trust=Trust(UNTRUSTED)), "t") == DENIED
 
 

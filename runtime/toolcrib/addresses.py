@@ -60,8 +60,11 @@ def exact_command(server: Server) -> str:
     return " ".join(map(_quoted, [server.command, *exact_args(server.args)]))
 
 
-def exact_variable(name: str, text: str) -> str:
-    """The value of a variable of the environment, likewise; what is looked up stays as it is written."""
+def exact_variable(server: Server, name: str) -> str:
+    """The value of a variable of its environment, likewise; what is looked up stays as it is written."""
+    text = server.env[name]
+    if text in written_secrets(server) and _PLAIN.fullmatch(text) and not text.startswith("-"):
+        return HIDDEN
     if is_secret_name(name):
         return exact_args([f"{name}={text}"])[0].partition("=")[2]
     return exact_args([text])[0]

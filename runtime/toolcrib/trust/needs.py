@@ -147,7 +147,7 @@ def _start(server: Server, root: str, user: str, place: str) -> Need:
     folder = _joined(server.root, _known(server.cwd, folders))
     files = files_of_command(argv, environment, folder, root)
     details = [f"in {server.cwd}"] if server.cwd else []
-    details += [f"env {name}={exact_variable(name, text)}" for name, text in sorted(server.env.items())]
+    details += [f"env {name}={exact_variable(server, name)}" for name in sorted(server.env)]
     written: JSON = [server.command, list(server.args), dict(server.env), server.cwd]
     return need(
         "start",

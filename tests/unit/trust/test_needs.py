@@ -132,7 +132,8 @@ def test_how_a_server_is_used_does_not(more):
 def test_secrets_that_are_written_out_count_and_are_not_shown():
     one, other = (
         SERVER._replace(
-            args=("--token", secret), env={"API_KEY": secret, "URL": f"https://me:{secret}@host/"}
+            args=("--token", secret),
+            env={"API_KEY": secret, "ECHO": secret, "URL": f"https://me:{secret}@host/"},
         )
         for secret in ("canary-1", "canary-2")
     )

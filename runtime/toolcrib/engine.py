@@ -31,7 +31,7 @@ from toolcrib.servers import MODE, Catalogue, Server
 from toolcrib.session import Chain, Session, Shelf, Unavailable
 from toolcrib.starting import Asked, Started, start, start_again, start_over
 from toolcrib.stock import Stock
-from toolcrib.trust.check import UNTRUSTED, Policy, Trust, Untrusted, hashes_in
+from toolcrib.trust.check import UNTRUSTED, Trust, TrustPolicy, Untrusted, hashes_in
 from toolcrib.validation.faults import shorten
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.trail import Seen
     from toolcrib.queries import Hidden
     from toolcrib.reloading import ReloadReport, ToolEvent
-    from toolcrib.trust.check import Answer, Request
+    from toolcrib.trust.check import Consent, TrustRequest
     from toolcrib.turns import Turn
     from toolcrib.world import World
 
@@ -239,7 +239,7 @@ class Runtime:
         asked: Asked,
         *,
         executors: Executors | None = None,
-        ask: Callable[[Request], Answer] | None = None,
+        ask: Callable[[TrustRequest], Consent] | None = None,
         **options: Any,
     ) -> Runtime:
         """`open` for a caller who tells the problems: nothing is logged, and none of them raises.
@@ -799,14 +799,14 @@ def _log() -> logging.Logger:
     return logging.getLogger("toolcrib")
 
 
-def _policy_of(trust: bool | str | None, paths: Sequence[str]) -> Policy:
+def _policy_of(trust: bool | str | None, paths: Sequence[str]) -> TrustPolicy:
     """What `Runtime.open` trusts without a stored decision."""
     if trust is True:
-        return Policy(paths=tuple(paths), everything=not paths).with_environment()
+        return TrustPolicy(paths=tuple(paths), everything=not paths).with_environment()
     if trust is False:
         return UNTRUSTED
     if trust is None:
-        return Policy(paths=tuple(paths)).with_environment()
+        return TrustPolicy(paths=tuple(paths)).with_environment()
     hashes = hashes_in(trust)
     if not hashes:
         raise ConfigurationError(

@@ -27,7 +27,7 @@ from toolcrib.loading.trail import Trail
 from toolcrib.loading.zips import RATIO, RATIO_FROM
 from toolcrib.model import Descriptor
 from toolcrib.proving import prove
-from toolcrib.trust.check import UNTRUSTED, Policy, Trust
+from toolcrib.trust.check import UNTRUSTED, Trust, TrustPolicy
 
 _BESIDE = re.compile(r"(?i)(licen[cs]e|copying|notice|readme|changelog|authors)([.-].*)?")
 """Files at the top of a pack that travel with it although no document names them."""
@@ -140,7 +140,7 @@ def _loaded(archive: ArchiveFiles, also: Iterable[str], executors: Executors) ->
 
 def _trail() -> Trail:
     """Of rows whose paths name variables, the pack's own are read: what travels is the pack."""
-    return Trail(permits=Trust(Policy().with_environment()).permits_data)
+    return Trail(permits=Trust(TrustPolicy().with_environment()).permits_data)
 
 
 async def _judged(source: str, below: str, loaded: Loaded, executors: Executors) -> Parcel:

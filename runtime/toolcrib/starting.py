@@ -13,7 +13,7 @@ from toolcrib.model import NOTHING
 from toolcrib.registry import Registry
 from toolcrib.servers import Catalogue, Server
 from toolcrib.stock import Stock, Waiting
-from toolcrib.trust.check import Contents, Policy, Trust
+from toolcrib.trust.check import Contents, Trust, TrustPolicy
 from toolcrib.user_folders import working_folder
 
 
@@ -39,7 +39,7 @@ class Asked(NamedTuple):
     indexed: bool = True
     watched: bool = False
     servers: Mapping[str, Server] = NOTHING
-    trust: Policy = Policy()
+    trust: TrustPolicy = TrustPolicy()
     remembers: bool = False
 
 

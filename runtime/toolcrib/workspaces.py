@@ -16,10 +16,10 @@ from toolcrib.pointers import file_and_line
 from toolcrib.stock import Model, Stock
 from toolcrib.trust.check import (
     Contents,
-    Home,
     PackContent,
-    Subject,
+    ServerHome,
     Trust,
+    TrustSubject,
     Workspace,
     subject_of_data,
     subject_of_server,
@@ -51,7 +51,7 @@ def contents_of(
     """
     workspaces = tuple(_workspaces(stock, paths, base))
 
-    def subjects() -> Iterator[Subject]:
+    def subjects() -> Iterator[TrustSubject]:
         yield from _subjects(stock, executors, trust)
         if len(workspaces) > 1:
             yield from _crossing(stock, executors, trust)
@@ -130,7 +130,7 @@ def _is_pack(folder: str) -> bool:
 # What needs something.
 
 
-def _subjects(stock: Stock, executors: Executors, trust: Trust) -> Iterator[Subject]:
+def _subjects(stock: Stock, executors: Executors, trust: Trust) -> Iterator[TrustSubject]:
     contents = trust.contents
     for name, server in stock.servers.items():
         if name not in contents.own:
@@ -143,17 +143,19 @@ def _subjects(stock: Stock, executors: Executors, trust: Trust) -> Iterator[Subj
         yield subject_of_data(source, path, name)
 
 
-def _homes(stock: Stock, own: Collection[str]) -> Mapping[str, Home]:
+def _homes(stock: Stock, own: Collection[str]) -> Mapping[str, ServerHome]:
     named = stock.project.servers if stock.project else NOTHING
     found = {}
     for name, server in stock.servers.items():
         file = file_and_line(server.place())[0]
         home = "" if name in own else stock.project_file if name in named else file or server.root
-        found[name] = Home(home, file or f"server {name}")
+        found[name] = ServerHome(home, file or f"server {name}")
     return found
 
 
-def subject_of_tool(tool: Descriptor, executors: Executors, trust: Trust, mode: str | None = None) -> Subject:
+def subject_of_tool(
+    tool: Descriptor, executors: Executors, trust: Trust, mode: str | None = None
+) -> TrustSubject:
     """A tool as whoever calls it in a mode; in any of its modes, where none is named.
 
     One that stands for a tool of a server needs nothing in the workspace of that server, which is asked for when the server
@@ -174,7 +176,7 @@ def subject_of_tool(tool: Descriptor, executors: Executors, trust: Trust, mode: 
     if imported is not None:  # the server's own listing wrote it
         files = tuple(filter(None, (imported, *files[1:])))
     settled = any(not executors.is_contained(each) for each in modes)
-    return Subject(f"tool {tool.name}", files, needs, settings=settled)
+    return TrustSubject(f"tool {tool.name}", files, needs, settings=settled)
 
 
 def models_of(scenario: Scenario) -> Iterator[Model]:
@@ -190,20 +192,20 @@ def models_of(scenario: Scenario) -> Iterator[Model]:
             yield name, scenario.origin.source, scenario.origin.place(pointer), said
 
 
-def subject_of_model(user: str, files: tuple[str, ...], place: str, said: Mapping[str, JSON]) -> Subject:
+def subject_of_model(user: str, files: tuple[str, ...], place: str, said: Mapping[str, JSON]) -> TrustSubject:
     """A model that a scenario names, with the service and the key that it says."""
-    return Subject(
+    return TrustSubject(
         user, files, lambda _workspace: needs_of_agent(said, user=user, place=place), settings=True
     )
 
 
-def subjects_of_scenario(scenario: Scenario) -> Iterator[Subject]:
+def subjects_of_scenario(scenario: Scenario) -> Iterator[TrustSubject]:
     """The models of a scenario, as whoever speaks with them."""
     for user, _source, place, said in models_of(scenario):
         yield subject_of_model(user, _files_of(scenario.origin), place, said)
 
 
-def _crossing(stock: Stock, executors: Executors, trust: Trust) -> Iterator[Subject]:
+def _crossing(stock: Stock, executors: Executors, trust: Trust) -> Iterator[TrustSubject]:
     """Scenarios as whoever calls tools of other workspaces: what these need, they need for themselves."""
     tools = [tool for tool in stock.registry.values() if not all(map(executors.is_contained, tool.bindings))]
     for scenario in stock.scenarios if tools else ():

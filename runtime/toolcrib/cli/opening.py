@@ -19,19 +19,19 @@ from toolcrib.model import NOTHING
 from toolcrib.queries import Card
 from toolcrib.starting import Asked
 from toolcrib.text import escape_terminal
-from toolcrib.trust.check import VARIABLE, Answer, Policy, Request, Untrusted, hashes_in
+from toolcrib.trust.check import VARIABLE, Consent, TrustPolicy, TrustRequest, Untrusted, hashes_in
 
 MOST_REMARKS = 5
 """So much is told of what is wrong with the tools of servers, by verbs that go on without them."""
 
 
-class Answers:
+class Consents:
     """What somebody at the terminal has answered so far, so that nobody is asked for the same twice."""
 
     def __init__(self) -> None:
-        self._said: dict[tuple[str, str], Answer] = {}
+        self._said: dict[tuple[str, str], Consent] = {}
 
-    def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: TrustRequest) -> Consent:
         """The answer that was given for the same; else ask."""
         key = (request.workspace.root, request.hash)
         if key not in self._said:
@@ -53,15 +53,15 @@ def open_runtime(
     modes: Mapping[str, str] = NOTHING,
     seed: int = 0,
     passthrough: bool = False,
-    answers: Answers | None = None,
+    consents: Consents | None = None,
 ) -> Runtime:
     """The runtime over what the command line names. Its problems are the verb's to tell.
 
-    What nobody has agreed to is asked about at a terminal, once something needs it; but for what `answers` know.
+    What nobody has agreed to is asked about at a terminal, once something needs it; but for what `consents` know.
     """
     asked = _asked_for(reading, paths)._replace(modes=modes)
     return Runtime.reading(
-        asked, seed=seed, passthrough=passthrough, ask=(answers or Answers()) if can_ask() else None
+        asked, seed=seed, passthrough=passthrough, ask=(consents or Consents()) if can_ask() else None
     )
 
 
@@ -75,9 +75,9 @@ def _asked_for(reading: Reading, paths: Iterable[str]) -> Asked:
     )
 
 
-def policy_of(reading: Reading) -> Policy:
+def policy_of(reading: Reading) -> TrustPolicy:
     """What a command trusts without a stored decision: who names a file of servers with `--mcp` wants them started."""
-    return Policy(paths=reading.servers, hashes=reading.granted).with_environment()
+    return TrustPolicy(paths=reading.servers, hashes=reading.granted).with_environment()
 
 
 def open_listed(reading: Reading, paths: Iterable[str] = (), *, remembers: bool = True) -> Runtime:
@@ -110,7 +110,7 @@ def open_and_ask(
     *,
     passthrough: bool = False,
     everything: bool = False,
-    answers: Answers | None = None,
+    consents: Consents | None = None,
 ) -> Runtime:
     """`open_runtime`, and the MCP servers were asked of which it is not known yet what they offer.
 
@@ -121,9 +121,9 @@ def open_and_ask(
         paths: The same, more closely.
         passthrough: Whether mocks may hand calls on.
         everything: Whether all servers are asked.
-        answers: What somebody has answered before, who is not asked again.
+        consents: What somebody has answered before, who is not asked again.
     """
-    runtime = open_runtime(reading, paths, passthrough=passthrough, answers=answers)
+    runtime = open_runtime(reading, paths, passthrough=passthrough, consents=consents)
     names = tuple(runtime.servers) if everything else runtime.undiscovered
     if names:
         import asyncio  # noqa: PLC0415 -- few runtimes have servers

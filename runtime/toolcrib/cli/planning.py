@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import click
 
-from toolcrib.cli.opening import Answers, open_and_ask
+from toolcrib.cli.opening import Consents, open_and_ask
 from toolcrib.cli.options import Reading
 from toolcrib.engine import Runtime
 from toolcrib.loading.scenarios import Scenario, examples_of
@@ -66,7 +66,7 @@ class Plan(NamedTuple):
         interleave: In how many further orders the calls of parallel steps begin.
         passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
         speaker: Who speaks in scenarios that have an agent.
-        answers: What somebody has answered who was asked for trust; of a watch, in all rounds so far.
+        consents: What somebody has answered who was asked for trust; of a watch, in all rounds so far.
     """
 
     reading: Reading
@@ -78,7 +78,7 @@ class Plan(NamedTuple):
     interleave: int = 0
     passthrough: bool = False
     speaker: Speaker = Speaker()
-    answers: Answers | None = None
+    consents: Consents | None = None
 
     @property
     def filtered(self) -> bool:
@@ -96,9 +96,9 @@ class Plan(NamedTuple):
             click.UsageError: It is said who speaks, and nobody does.
             ConfigurationError: The runtime can't be set up, or a scenario comes to too many runs.
         """
-        answers = self.answers or Answers()
-        reading = self.reading._replace(granted=(*self.reading.granted, *answers.granted))
-        runtime = open_and_ask(reading, self.paths, passthrough=self.passthrough, answers=answers)
+        consents = self.consents or Consents()
+        reading = self.reading._replace(granted=(*self.reading.granted, *consents.granted))
+        runtime = open_and_ask(reading, self.paths, passthrough=self.passthrough, consents=consents)
         tools = [
             tool
             for tool in runtime.registry.values()

@@ -64,7 +64,7 @@ def call(words: Sequence[str]) -> int | None:
     from toolcrib.engine import Runtime  # noqa: PLC0415
     from toolcrib.errors import ToolcribError  # noqa: PLC0415
     from toolcrib.starting import Asked  # noqa: PLC0415
-    from toolcrib.trust.check import Policy  # noqa: PLC0415
+    from toolcrib.trust.check import TrustPolicy  # noqa: PLC0415
 
     arguments = plain_arguments(rest)
     if arguments is None:
@@ -74,7 +74,7 @@ def call(words: Sequence[str]) -> int | None:
         profile=_only(options, "--profile"),
         modes={} if mode is None else {name: mode},
         indexed="--no-index" not in flags,
-        trust=Policy().with_environment(),
+        trust=TrustPolicy().with_environment(),
     )
     try:
         runtime = Runtime.reading(asked, seed=int(seed))

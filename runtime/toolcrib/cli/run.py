@@ -12,7 +12,7 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.annotations import annotation, no_commands
 from toolcrib.cli.annotations import command as workflow_command
-from toolcrib.cli.opening import Answers, tell_denied
+from toolcrib.cli.opening import Consents, tell_denied
 from toolcrib.cli.options import Reading, json_option, passthrough_option, paths_argument, reading_options
 from toolcrib.cli.planning import Plan, Speaker
 from toolcrib.cli.playing import play, progress
@@ -171,7 +171,7 @@ def command(
             "`--watch` would run again for every file that `--update` writes; leave one out"
         )
     speaker = Speaker(provider or "", model or "", base_url or "", trials)
-    plan = Plan(reading, paths, keyword, tags, seed, repeat, interleave, passthrough, speaker, Answers())
+    plan = Plan(reading, paths, keyword, tags, seed, repeat, interleave, passthrough, speaker, Consents())
     options = _Options(
         form="json" if as_json else form,
         jobs=jobs,

@@ -15,14 +15,14 @@ from toolcrib.cli.printing import json_text, plural, table
 from toolcrib.cli.trust_shown import can_ask, keep, request_lines, summary_of
 from toolcrib.engine import Runtime
 from toolcrib.text import escape_terminal
-from toolcrib.trust.check import Request
+from toolcrib.trust.check import TrustRequest
 from toolcrib.trust.decisions import DecisionStore, default_store
 from toolcrib.user_folders import working_folder
 
 _USAGE = "[PATH] [--dry-run] [--yes] [--json]"
 
 
-class Grants(click.Group):
+class TrustGroup(click.Group):
     """A group whose first word may be a path: then it is trusted."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -38,7 +38,7 @@ class Grants(click.Group):
         formatter.write_usage(ctx.command_path, "revoke [PATH | --all]")
 
 
-@click.group("trust", cls=Grants)
+@click.group("trust", cls=TrustGroup)
 def command() -> None:
     """Trust a project or a pack: let it start programs, contact hosts and read secrets.
 
@@ -57,7 +57,7 @@ class _Unnamed(click.Context):
         return self.parent.command_path if self.parent is not None else super().command_path
 
 
-class Grant(click.Command):
+class GrantCommand(click.Command):
     """What `toolcrib trust` does where no command is named."""
 
     context_class = _Unnamed
@@ -67,7 +67,7 @@ class Grant(click.Command):
         return [_USAGE]
 
 
-@command.command("grant", cls=Grant, hidden=True)
+@command.command("grant", cls=GrantCommand, hidden=True)
 @click.argument("path", required=False, type=click.Path(exists=True))
 @click.option("--dry-run", is_flag=True, help="Show what would be agreed to, and agree to nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Agree without being asked.")
@@ -124,13 +124,13 @@ def _whole(path: str) -> str:
     return found.root
 
 
-def _requests(runtime: Runtime) -> list[Request]:
+def _requests(runtime: Runtime) -> list[TrustRequest]:
     """What there is to agree to: what was named in any case, of what lies elsewhere only what needs something."""
     requests = runtime.trust.requests()
     return [*requests[:1], *(each for each in requests[1:] if each.needs or each.undeclared)]
 
 
-def _agrees(ctx: click.Context, request: Request, runtime: Runtime, *, yes: bool) -> bool:
+def _agrees(ctx: click.Context, request: TrustRequest, runtime: Runtime, *, yes: bool) -> bool:
     if request.undeclared and not any(each.kind != "content" for each in request.needs):
         root = escape_terminal(request.workspace.root)
         told = f"nothing of {root} can be agreed to: what it needs is not declared"
@@ -144,7 +144,7 @@ def _agrees(ctx: click.Context, request: Request, runtime: Runtime, *, yes: bool
     return click.confirm(f"Trust {escape_terminal(request.workspace.root)}?", err=True)
 
 
-def _json_of(runtime: Runtime, request: Request, agreed: bool) -> dict[str, Any]:
+def _json_of(runtime: Runtime, request: TrustRequest, agreed: bool) -> dict[str, Any]:
     before = request.before
     return {
         **request.as_json(),

@@ -12,7 +12,7 @@ import click
 from toolcrib.cli.tables import columns_of, plural
 from toolcrib.lock.hidden import visible
 from toolcrib.text import escape_terminal, in_one_line
-from toolcrib.trust.check import Answer, Request, Untrusted
+from toolcrib.trust.check import Consent, TrustRequest, Untrusted
 
 if TYPE_CHECKING:
     from toolcrib.trust.needs import Need
@@ -36,7 +36,7 @@ def _shown(text: str) -> str:
     return visible(in_one_line(text))
 
 
-def request_lines(request: Request, *, difference: bool = True) -> Iterator[str]:
+def request_lines(request: TrustRequest, *, difference: bool = True) -> Iterator[str]:
     """All that would be agreed to; beside what was agreed to before, what is new and what is gone."""
     workspace = request.workspace
     yield f"{click.style(_shown(workspace.root), bold=True)} ({workspace.kind})"
@@ -58,7 +58,7 @@ def request_lines(request: Request, *, difference: bool = True) -> Iterator[str]
 _COLOURS = {"+": "green", "-": "red", "~": "yellow", "!": "yellow"}
 
 
-def _difference(request: Request) -> Iterator[str]:
+def _difference(request: TrustRequest) -> Iterator[str]:
     """What is needed now beside what was agreed to: `+` is new, `-` is gone, `~` has changed."""
     added = {each.digest for each in request.added}
     removed = {each.subject: each for each in request.removed}
@@ -109,7 +109,7 @@ def _asked_by(each: Need) -> str:
     return f"{named}{more}{place}" if each.kind != "content" else ""
 
 
-def ask_at_terminal(request: Request) -> Answer:
+def ask_at_terminal(request: TrustRequest) -> Consent:
     """Show everything, and ask. Only for a process with a terminal: see `can_ask`."""
     changed = request.before is not None
     lead = "What this project needs has changed" if changed else "This project is not trusted yet"
@@ -139,7 +139,7 @@ def can_ask() -> bool:
     return all(stream is not None and stream.isatty() for stream in streams)
 
 
-def keep(request: Request, how: str) -> None:
+def keep(request: TrustRequest, how: str) -> None:
     """Store a decision.
 
     Raises:
@@ -165,7 +165,7 @@ def keep(request: Request, how: str) -> None:
         raise click.ClickException(escape_terminal(f"the decision can't be kept: {error}")) from error
 
 
-def tell_untrusted(refused: Sequence[Request], problems: Sequence[str]) -> None:
+def tell_untrusted(refused: Sequence[TrustRequest], problems: Sequence[str]) -> None:
     """One message on stderr for each workspace of which something would have happened that nobody agreed to."""
     for problem in problems:
         click.echo(f"{click.style('warning', fg='yellow')}: {escape_terminal(problem)}", err=True)
@@ -183,7 +183,7 @@ def tell_untrusted(refused: Sequence[Request], problems: Sequence[str]) -> None:
         click.echo(f"    hint: {hint_for(request)}", err=True)
 
 
-def hint_for(request: Request) -> str:
+def hint_for(request: TrustRequest) -> str:
     """How a workspace is trusted."""
     return request.hint if request.needs else "declare it under `requires` in pack.yaml"
 

@@ -18,7 +18,7 @@ from toolcrib.cli.trust_shown import hint_for
 from toolcrib.engine import Runtime
 from toolcrib.errors import Problem
 from toolcrib.model import Outcome
-from toolcrib.trust.check import Request, Untrusted, sentence
+from toolcrib.trust.check import TrustRequest, Untrusted, sentence
 
 
 @click.command("validate")
@@ -70,7 +70,7 @@ def command(
     ctx.exit(exit_codes.PROBLEMS if errors else exit_codes.OK)
 
 
-def _untrusted(told: Sequence[Problem], refused: Sequence[Request]) -> Iterator[Problem]:
+def _untrusted(told: Sequence[Problem], refused: Sequence[TrustRequest]) -> Iterator[Problem]:
     """In place of a problem for each server: for each workspace that nobody trusts, all that would happen."""
     first = next((problem for problem in told if problem.code == Untrusted.code), None)
     if first is None:

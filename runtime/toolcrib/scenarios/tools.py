@@ -16,7 +16,7 @@ from toolcrib.workspaces import subject_of_tool, subjects_of_scenario
 
 if TYPE_CHECKING:
     from toolcrib.engine import Runtime
-    from toolcrib.trust.check import Subject
+    from toolcrib.trust.check import TrustSubject
 
 
 def registry_for(registry: Registry, scenario: Scenario) -> Registry:
@@ -65,7 +65,7 @@ def _also_written_in(tool: Descriptor, place: str) -> Descriptor:
     return tool._replace(origin=tool.origin._replace(overrides=(*tool.origin.overrides, place)))
 
 
-def needed_by(runtime: Runtime, scenario: Scenario) -> Iterator[Subject]:
+def needed_by(runtime: Runtime, scenario: Scenario) -> Iterator[TrustSubject]:
     """What a run of a scenario needs outside of this process: tools that it may call, and the models of its agent.
 
     An agent may call any tool that there is.

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 VARIABLE: Final = "TOOLCRIB_TRUST"
 """The environment variable that grants trust: `all`, or hashes of what is agreed to, separated by commas."""
 
-Answer: TypeAlias = Literal["always", "once", "no"]
+Consent: TypeAlias = Literal["always", "once", "no"]
 """What somebody says who is asked: from now on, in this process, or not."""
 
 _HASH_LENGTH: Final = 16
 """Characters of a hash that are enough to name it: as many as no two workspaces share by chance."""
 
 
-class Policy(NamedTuple):
+class TrustPolicy(NamedTuple):
     """What a runtime trusts without a stored decision.
 
     Attributes:
@@ -48,7 +48,7 @@ class Policy(NamedTuple):
     hashes: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
 
-    def with_environment(self, environment: Mapping[str, str] = os.environ) -> Policy:
+    def with_environment(self, environment: Mapping[str, str] = os.environ) -> TrustPolicy:
         """The same, with what `TOOLCRIB_TRUST` grants."""
         said = environment.get(VARIABLE, "").strip()
         if self.nothing or not said:
@@ -58,10 +58,10 @@ class Policy(NamedTuple):
         return self._replace(hashes=(*self.hashes, *hashes_in(said)))
 
 
-ALL: Final = Policy(everything=True)
+ALL: Final = TrustPolicy(everything=True)
 """Whoever wrote the tools into a program trusts them."""
 
-UNTRUSTED: Final = Policy(nothing=True)
+UNTRUSTED: Final = TrustPolicy(nothing=True)
 """Nothing but mocks."""
 
 
@@ -97,7 +97,7 @@ class Workspace(NamedTuple):
         return path == self.root or path.startswith(self.root.rstrip(os.sep) + os.sep)
 
 
-class Subject(NamedTuple):
+class TrustSubject(NamedTuple):
     """Who is about to start, contact or read something.
 
     Attributes:
@@ -128,15 +128,15 @@ class Contents(NamedTuple):
 
     base: str = ""
     workspaces: tuple[Workspace, ...] = ()
-    subjects: Callable[[], Iterable[Subject]] = tuple
+    subjects: Callable[[], Iterable[TrustSubject]] = tuple
     settings: tuple[Need, ...] = ()
     settings_file: str = ""
     packs: Callable[[str], PackContent] | None = None
-    servers: Mapping[str, Home] = NOTHING
+    servers: Mapping[str, ServerHome] = NOTHING
     own: Collection[str] = ()
 
 
-class Home(NamedTuple):
+class ServerHome(NamedTuple):
     """Where an MCP server belongs.
 
     Attributes:
@@ -168,7 +168,7 @@ class PackContent(NamedTuple):
 NO_CONTENTS: Final = Contents()
 
 
-class Request(NamedTuple):
+class TrustRequest(NamedTuple):
     """What somebody is asked to agree to.
 
     Attributes:
@@ -232,7 +232,7 @@ class Untrusted(NotReady):
     code = "untrusted_workspace"
     denied = True
 
-    def __init__(self, message: str, request: Request, *, hint: str = "") -> None:
+    def __init__(self, message: str, request: TrustRequest, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.request = request
 
@@ -251,10 +251,10 @@ class Trust:
 
     def __init__(
         self,
-        policy: Policy = ALL,
+        policy: TrustPolicy = ALL,
         *,
         store: DecisionStore | None = None,
-        ask: Callable[[Request], Answer] | None = None,
+        ask: Callable[[TrustRequest], Consent] | None = None,
     ) -> None:
         self.policy = policy
         self.ask = ask
@@ -262,11 +262,11 @@ class Trust:
         self._look: Callable[[], Contents] | None = None
         self._contents: Contents | None = None
         self._store = store
-        self._refused: dict[str, Request] = {}
+        self._refused: dict[str, TrustRequest] = {}
         self._homes: dict[str, Workspace] = {}
-        self._requests: dict[str, Request] = {}
+        self._requests: dict[str, TrustRequest] = {}
         self._settled: set[str] = set()
-        self._granted: dict[str, Request] = {}
+        self._granted: dict[str, TrustRequest] = {}
         self._asked: set[str] = set()
 
     @property
@@ -286,7 +286,7 @@ class Trust:
         return self._contents
 
     @property
-    def refused(self) -> list[Request]:
+    def refused(self) -> list[TrustRequest]:
         """What would have to be agreed to for what was asked for in vain so far."""
         return [each for each in self._refused.values() if not self.grants(each)]
 
@@ -302,7 +302,7 @@ class Trust:
         self._requests.clear()
         self._settled.clear()
 
-    def check(self, subject: Subject, *, fresh: bool = False) -> None:
+    def check(self, subject: TrustSubject, *, fresh: bool = False) -> None:
         """Return if everything that a subject needs was agreed to, and nothing else of its workspaces has changed.
 
         Args:
@@ -319,7 +319,7 @@ class Trust:
             if needs and not self._is_named(workspace, subject):
                 self._check_in(workspace, subject, needs, fresh=fresh)
 
-    def is_trusted(self, subject: Subject) -> bool:
+    def is_trusted(self, subject: TrustSubject) -> bool:
         """Whether `check` would return; nobody is asked."""
         ask, self.ask = self.ask, None
         refused = dict(self._refused)
@@ -351,7 +351,7 @@ class Trust:
         contents = self.contents if not self.policy.everything else NO_CONTENTS
         if not contents.settings:
             return True
-        return self.is_trusted(Subject("project", (), lambda _workspace: (), settings=True))
+        return self.is_trusted(TrustSubject("project", (), lambda _workspace: (), settings=True))
 
     def permits_data(self, source: str, path: str, name: str) -> bool:
         """Whether a variable may be looked up in the path of a file of rows; nobody is asked.
@@ -377,14 +377,14 @@ class Trust:
         """The folder of the workspace that a file lies in, for what was checked; empty where nothing was read from disk."""
         return self.workspace_of(file).folder if self._look is not None else ""
 
-    def workspaces_of(self, subject: Subject) -> list[Workspace]:
+    def workspaces_of(self, subject: TrustSubject) -> list[Workspace]:
         """The workspaces that a subject's files lie in. A file that lies in none is trusted by nobody."""
         found = {self.workspace_of(file) for file in subject.files}
         if subject.settings and self.contents.settings and self.contents.settings_file:
             found.add(self.workspace_of(self.contents.settings_file))
         return sorted(found)
 
-    def request(self, workspace: Workspace, user: str = "") -> Request:
+    def request(self, workspace: Workspace, user: str = "") -> TrustRequest:
         """What has to be agreed to for a workspace to be trusted, as its files are now."""
         from toolcrib.trust.needs import hash_of, is_declared, merged  # noqa: PLC0415 -- as above
 
@@ -395,26 +395,26 @@ class Trust:
             requires = self._pack(workspace).requires
             undeclared = tuple(each for each in needs if not is_declared(each, requires))
             needs = tuple(each for each in needs if each not in undeclared)
-        found = Request(workspace, needs, hash_of(needs), before, user, undeclared)
+        found = TrustRequest(workspace, needs, hash_of(needs), before, user, undeclared)
         self._requests[workspace.root] = found
         return found
 
-    def requests(self) -> list[Request]:
+    def requests(self) -> list[TrustRequest]:
         """What has to be agreed to for each workspace, also where it was."""
         return [self.request(workspace) for workspace in self.contents.workspaces]
 
-    def grants(self, request: Request) -> bool:
+    def grants(self, request: TrustRequest) -> bool:
         """Whether everything of a request may happen now."""
         named = self.policy.everything or self._is_named(request.workspace, None)
         return named or self._is_agreed(request)
 
-    def grant(self, request: Request) -> None:
+    def grant(self, request: TrustRequest) -> None:
         """Trust what a request says, in this process."""
         self._granted[request.hash] = request
 
     # How a need is found, and found to be agreed to.
 
-    def _needs_in(self, workspace: Workspace, subject: Subject) -> tuple[Need, ...]:
+    def _needs_in(self, workspace: Workspace, subject: TrustSubject) -> tuple[Need, ...]:
         from toolcrib.trust.needs import merged  # noqa: PLC0415 -- as above
 
         own = any(self.workspace_of(file) == workspace for file in subject.files)
@@ -448,7 +448,7 @@ class Trust:
             found = self._homes[file] = max(holding, key=lambda each: len(each.root), default=alone)
         return found
 
-    def _is_named(self, workspace: Workspace, subject: Subject | None) -> bool:
+    def _is_named(self, workspace: Workspace, subject: TrustSubject | None) -> bool:
         """Whether somebody trusts a workspace, or the files of it that wrote a subject, by naming them."""
         named = [self._resolved(path) for path in self.policy.paths]
         named += [
@@ -470,7 +470,7 @@ class Trust:
         return os.path.realpath(whole) if os.path.isabs(whole) else whole
 
     def _check_in(
-        self, workspace: Workspace, subject: Subject, needs: Sequence[Need], *, fresh: bool
+        self, workspace: Workspace, subject: TrustSubject, needs: Sequence[Need], *, fresh: bool
     ) -> None:
         """`check` in one workspace.
 
@@ -500,7 +500,7 @@ class Trust:
             error.hint = "the program that opened it says so: `trust=False`, or the hash of something else"
         raise error
 
-    def _is_agreed(self, request: Request) -> bool:
+    def _is_agreed(self, request: TrustRequest) -> bool:
         """Whether somebody has agreed to everything that a workspace needs now, at one time.
 
         What is not needed any more changes nothing: one file with an error in it does not take the others' trust.
@@ -534,7 +534,7 @@ class Trust:
         return need_of_content(f"pack {pack.name}", pack.digests, place=pack.place)
 
 
-def untrusted(request: Request, needs: Sequence[Need], undeclared: Sequence[Need] = ()) -> Untrusted:
+def untrusted(request: TrustRequest, needs: Sequence[Need], undeclared: Sequence[Need] = ()) -> Untrusted:
     """The error of what nobody has agreed to."""
     workspace, who = request.workspace, request.user or "it"
     what = ", ".join(dict.fromkeys(map(sentence, needs)))
@@ -564,13 +564,13 @@ def sentence(each: Need) -> str:
     return in_one_line(f"{_VERBS[each.kind]} `{each.what}`{to}")
 
 
-def subject_of_server(server: Server, home: Home | None = None) -> Subject:
+def subject_of_server(server: Server, home: ServerHome | None = None) -> TrustSubject:
     """An MCP server as whoever starts or reaches it; one of a project belongs to it wherever the server is written."""
     from toolcrib.pointers import file_and_line  # noqa: PLC0415 -- few runtimes have servers
     from toolcrib.trust.needs import needs_of_server  # noqa: PLC0415 -- as above
 
     file = home.file if home is not None else file_and_line(server.place())[0] or server.root
-    return Subject(
+    return TrustSubject(
         f"server {server.name}",
         (file,),
         lambda workspace: needs_of_server(server, workspace.folder),
@@ -578,16 +578,16 @@ def subject_of_server(server: Server, home: Home | None = None) -> Subject:
     )
 
 
-def subject_of_data(source: str, path: str, name: str) -> Subject:
+def subject_of_data(source: str, path: str, name: str) -> TrustSubject:
     """A file of rows whose path names a variable; see `Trust.permits_data`."""
     from toolcrib.trust.needs import need_of_data  # noqa: PLC0415 -- as above
 
-    return Subject(
+    return TrustSubject(
         f"the store of {source}", (source,), lambda _workspace: [need_of_data(path, name, place=source)]
     )
 
 
-def _beyond(agreed: Request | Decision, needs: Sequence[Need]) -> list[Need]:
+def _beyond(agreed: TrustRequest | Decision, needs: Sequence[Need]) -> list[Need]:
     """What of some needs is not among others."""
     known = {each.digest for each in agreed.needs}
     return [each for each in needs if each.digest not in known]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolcrib.cli.trust_shown import request_lines
 from toolcrib.servers import Server
-from toolcrib.trust.check import Request, Workspace
+from toolcrib.trust.check import TrustRequest, Workspace
 from toolcrib.trust.needs import (
     hash_of,
     host_of,
@@ -234,7 +234,7 @@ def test_what_is_asked_about_is_shown_in_lines_of_ours_alone():
     args = ("-c", "a\n  contact  nothing", "x" + " " * 200 + "y", "z\t\u202e\x1b[2K")
     server = SERVER._replace(command="run", args=args, env={"A": "1\n2"})
     needs = merged(needs_of_server(server, "/nowhere"))
-    request = Request(Workspace("/r\nx", "project", "r"), needs, hash_of(needs))
+    request = TrustRequest(Workspace("/r\nx", "project", "r"), needs, hash_of(needs))
     text = "\n".join(request_lines(request))
     assert len(text.splitlines()) == 4
     assert r"'a\n  contact  nothing' 'x [200 blanks] y' 'z\t\u202e" in text

@@ -18,7 +18,7 @@ from toolcrib.model import Outcome, Result
 from toolcrib.protocols import Remote
 from toolcrib.starting import Asked
 from toolcrib.testing import FunctionExecutor
-from toolcrib.trust.check import UNTRUSTED, Policy, Trust, hashes_in
+from toolcrib.trust.check import UNTRUSTED, Trust, TrustPolicy, hashes_in
 from toolcrib.trust.decisions import Decision, default_store
 
 TOOLS = """
@@ -226,7 +226,7 @@ def test_a_folder_that_is_the_same_under_another_path_is_the_same_only_with_the_
 
 def test_a_part_of_a_trusted_project_is_trusted_with_it(project):
     agree(toolcrib.Runtime.open())
-    policy = Policy()
+    policy = TrustPolicy()
     runtime = toolcrib.Runtime.reading(
         toolcrib.starting.Asked(paths=("descriptors/t.tool.yaml",), trust=policy)
     )
@@ -303,10 +303,10 @@ def test_a_decision_on_a_folder_above_trusts_no_pack_below(project, tmp_path, mo
         file.writestr("descriptors/t.tool.yaml", TOOLS.replace(', headers: {X: "${MISSING_KEY}"}', ""))
     monkeypatch.chdir(tmp_path)
     agree(toolcrib.Runtime.open("project", trust=False))
-    runtime = Runtime.reading(Asked(paths=(str(archive),), trust=Policy()))
+    runtime = Runtime.reading(Asked(paths=(str(archive),), trust=TrustPolicy()))
     (request,) = runtime.trust.requests()
     assert (request.workspace.kind, request.workspace.root) == ("pack", str(archive.resolve()))
     assert sent(runtime) == DENIED
     monkeypatch.chdir(tmp_path / "state" if (tmp_path / "state").is_dir() else tmp_path)
-    beside = Runtime.reading(Asked(also=(str(archive),), trust=Policy()))
+    beside = Runtime.reading(Asked(also=(str(archive),), trust=TrustPolicy()))
     assert "pack" in {each.workspace.kind for each in beside.trust.requests()}

@@ -764,12 +764,19 @@ class Runtime:
         self._runner = None
 
     async def __aenter__(self) -> Self:
-        self._log_down(await self.discover())
+        unasked = self._unasked
+        if unasked:
+            self._log_down(await self.discover(*unasked))
         if self._asked is not None and self._asked.watched:
             import asyncio  # noqa: PLC0415 -- as above
 
             self._watcher = asyncio.create_task(self._keep_watching())
         return self
+
+    @property
+    def _unasked(self) -> tuple[str, ...]:
+        """The servers that must be asked and were not; who asked one before knows that it is down."""
+        return tuple(name for name in self.undiscovered if name not in self.down)
 
     def _log_down(self, problems: Iterable[Problem]) -> None:
         """Log which servers could not be asked; what nobody has agreed to may have been told already."""
@@ -783,8 +790,9 @@ class Runtime:
         await self.aclose()
 
     def __enter__(self) -> Self:
-        if self.undiscovered:
-            self._log_down(self._run(self.discover()))
+        unasked = self._unasked
+        if unasked:
+            self._log_down(self._run(self.discover(*unasked)))
         return self
 
     def __exit__(

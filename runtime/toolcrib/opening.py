@@ -354,7 +354,10 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
     problems = [*loaded.problems, *duplicates, *check_requirements(loaded.packs, loaded.refused_packs)]
     problems += undeclared_needs(loaded, kinds)
     scenarios, postponed = [], []
-    refused = [scenario.name for scenario in loaded.refused_scenarios]
+    refused = [
+        *((scenario.name, problem) for scenario, problem in loaded.refused_scenarios),
+        *loaded.hindered_scenarios,
+    ]
     for scenario in loaded.scenarios:
         full = in_namespace(scenario, registry.cards)
         if unlisted and any(name not in registry and server_of(name, unlisted) for name in tools_of(full)):
@@ -366,11 +369,12 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
 
             faults += check_prompt(full, loaded.packs)
         problems += faults
-        if any(fault.severity == "error" for fault in faults):
-            refused.append(full.name)
+        error = next((fault for fault in faults if fault.severity == "error"), None)
+        if error is not None:
+            refused.append((full.name, error))
         else:
             scenarios.append(full)
-    for scenario in loaded.refused_scenarios:
+    for scenario, _problem in loaded.refused_scenarios:
         problems += link(
             in_namespace(scenario, registry.cards), registry, kinds, loaded.refused, loaded.unread
         )

@@ -59,7 +59,7 @@ class Stock(NamedTuple):
         permitted: Those of `data` whose variable is set and was looked up, because somebody has agreed to it.
         withheld: Those of `data` whose variable is set and was not looked up, because nobody has.
         remembered: Name of a server of which only that is known which it answered some time ago -> when.
-        refused_scenarios: Names of the scenarios with errors, which are not run.
+        refused_scenarios: Name of each scenario that is refused, with its first problem.
         postponed: Scenarios that call tools of `unlisted` servers, so that it is not known yet whether they fit.
         unread: `file:line` of the first error of each file of which nothing could be read.
     """
@@ -86,7 +86,7 @@ class Stock(NamedTuple):
     permitted: tuple[tuple[str, str, str], ...] = ()
     withheld: tuple[tuple[str, str, str], ...] = ()
     remembered: Mapping[str, str] = NOTHING
-    refused_scenarios: tuple[str, ...] = ()
+    refused_scenarios: tuple[tuple[str, Problem], ...] = ()
     postponed: tuple[Scenario, ...] = ()
     unread: tuple[str, ...] = ()
 

@@ -200,6 +200,10 @@ def _held(runner: asyncio.Runner, runtime: Runtime, said: Said, message: str | N
     where = runtime if script is None else script.session
     middleware = ProviderMiddleware(provider, where, policy, config)
     guardrails = () if prompt is None else prompt.guardrails
+    for each in guardrails:
+        if each.unsupported:
+            told = escape_terminal(f"the guardrail `{each.type}` is never judged: {each.unsupported}")
+            click.echo(f"{click.style('warning', fg='yellow')}: {told}", err=True)
     chat = Chat(runner, middleware, show, asking, guardrails=guardrails)
     try:
         if message is not None:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 from toolcrib.errors import Problem
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.model import JSON
-from toolcrib.scenarios import ScenarioReport
+from toolcrib.scenarios import NotRun, ScenarioReport
 from toolcrib.text import compact
 
 _FORBIDDEN = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -20,7 +20,8 @@ _FORBIDDEN = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def junit_text(
     reports: Sequence[ScenarioReport],
     skipped: Iterable[Scenario] = (),
-    problems: Iterable[Problem] = (),
+    problems: Sequence[Problem] = (),
+    not_run: Iterable[NotRun] = (),
     *,
     duration: float,
 ) -> str:
@@ -30,11 +31,18 @@ def junit_text(
         reports: What ran.
         skipped: What was to run and did not.
         problems: What is wrong with documents; only errors count.
+        not_run: What could not be run: an error each, but for what is among the problems.
         duration: Seconds of the whole run.
     """
+    known = {(problem.source, problem.line, problem.code) for problem in problems}
     cases = [
         *((problem.source, _refused(problem)) for problem in problems if problem.severity == "error"),
         *((report.scenario.origin.source, _case(report)) for report in reports),
+        *(
+            (each.source, _unavailable(each))
+            for each in not_run
+            if each.outcome is not None and (each.source, each.line, each.code) not in known
+        ),
         *((scenario.origin.source, _skipped(scenario)) for scenario in skipped),
     ]
     suites: dict[str, list[ET.Element]] = {}
@@ -68,13 +76,15 @@ def _case(report: ScenarioReport) -> ET.Element:
     told |= {f"matrix.{key}": _text(value) for key, value in scenario.values.items()}
     for name, value in told.items():
         ET.SubElement(properties, "property", name=name, value=_safe(value))
-    if not report.passed:
+    if report.failed:
         first = report.faults[0]
         kind = "error" if first.what == "worker" else "failure"
         message = _safe(f"{first.title}: {first.what}: {first.head}")
         ET.SubElement(case, kind, message=message, type=first.what).text = _safe(str(report))
-    if report.warnings:
-        lines = [report.warned(warning) for warning in report.warnings]
+    elif report.verdict == "not judged":
+        ET.SubElement(case, "skipped", message="not judged: all that it asserts was skipped")
+    lines = [*map(report.warned, report.warnings), *map(report.warned, report.skipped)]
+    if lines:
         ET.SubElement(case, "system-out").text = _safe("\n".join(lines))
     return case
 
@@ -111,6 +121,23 @@ def _refused(problem: Problem) -> ET.Element:
     )
     told = ET.SubElement(case, "error", message=_safe(problem.message), type=problem.code)
     told.text = _safe(str(problem))
+    return case
+
+
+def _unavailable(not_run: NotRun) -> ET.Element:
+    case = ET.Element(
+        "testcase",
+        classname=_class(not_run.source),
+        name=_safe(
+            f"{not_run.name or 'file'} ({not_run.kind})" if not_run.kind != "scenario" else not_run.name
+        ),
+        time=_seconds(0),
+        file=_safe(not_run.source),
+        line=str(not_run.line),
+    )
+    ET.SubElement(
+        case, "error", message=_safe(f"not run: {not_run.reason}"), type=_safe(str(not_run.outcome))
+    )
     return case
 
 

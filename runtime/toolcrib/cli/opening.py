@@ -13,7 +13,7 @@ from toolcrib.cli.options import Reading
 from toolcrib.cli.printing import plural
 from toolcrib.cli.trust_shown import ask_at_terminal, can_ask, tell_untrusted
 from toolcrib.engine import Runtime
-from toolcrib.errors import Problem, ToolcribError
+from toolcrib.errors import ToolcribError
 from toolcrib.loading.projects import Profile
 from toolcrib.model import NOTHING
 from toolcrib.queries import Card
@@ -114,7 +114,7 @@ def open_and_ask(
 ) -> Runtime:
     """`open_runtime`, and the MCP servers were asked of which it is not known yet what they offer.
 
-    They do not run any longer. One that could not be asked is told on stderr; `Runtime.down` has them.
+    They no longer run. `Runtime.problems` has an error for each that could not be asked.
 
     Args:
         reading: What the command line says of the tools.
@@ -128,16 +128,13 @@ def open_and_ask(
     if names:
         import asyncio  # noqa: PLC0415 -- few runtimes have servers
 
-        problems = asyncio.run(_asked(runtime, names))
-        for problem in problems:
-            if problem.code != Untrusted.code:
-                click.echo(escape_terminal(str(problem)), err=True)
+        asyncio.run(_ask(runtime, names))
     return runtime
 
 
-async def _asked(runtime: Runtime, names: Iterable[str]) -> tuple[Problem, ...]:
+async def _ask(runtime: Runtime, names: Iterable[str]) -> None:
     try:
-        return await runtime.discover(*names)
+        await runtime.discover(*names)
     finally:
         await runtime.executors.aclose()
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import click
 
 from toolcrib.cli.opening import Consents, open_and_ask
 from toolcrib.cli.options import Reading
 from toolcrib.engine import Runtime
+from toolcrib.errors import Problem
+from toolcrib.loading.linking import tools_of
 from toolcrib.loading.scenarios import Scenario, examples_of
-from toolcrib.scenarios import runs_of, select
+from toolcrib.model import Outcome
+from toolcrib.scenarios import NotRun, runs_of, select
 from toolcrib.scenarios.tools import needed_by
 from toolcrib.trust.check import Untrusted
 
@@ -99,27 +102,69 @@ class Plan(NamedTuple):
         consents = self.consents or Consents()
         reading = self.reading._replace(granted=(*self.reading.granted, *consents.granted))
         runtime = open_and_ask(reading, self.paths, passthrough=self.passthrough, consents=consents)
-        tools = [
-            tool
+        examples = [
+            scenario
             for tool in runtime.registry.values()
-            if not (runtime.unavailable(tool) or runtime.reaches_out(tool))
+            if (scenario := examples_of(tool)) is not None
+            and not (runtime.unavailable(tool) or runtime.reaches_out(tool))
         ]
-        examples = [scenario for tool in tools if (scenario := examples_of(tool)) is not None]
         there = sorted([*runtime.scenarios, *examples], key=_place)
-        runs = [run for scenario in there for run in self._runs_of(scenario)]
-        try:
-            chosen = select(runs, keyword=self.keyword, tags=self.tags)
-        except ValueError as error:
-            raise click.BadParameter(str(error), param_hint="-k") from error
+        chosen = self._chosen(run for scenario in there for run in self._runs_of(scenario))
         if self.speaker != Speaker() and all(run.agent is None for run in chosen):
             raise click.UsageError(
                 "`--provider`, `--model`, `--base-url` and `--trials` are about scenarios with an `agent`, and none of these has one"
             )
         return runtime, chosen
 
-    def postpones(self, runtime: Runtime) -> bool:
-        """Whether a scenario is asked for of which nobody knows whether it fits before its servers were asked."""
-        return bool(select(runtime.stock.postponed, keyword=self.keyword, tags=self.tags))
+    def _chosen(self, scenarios: Iterable[Scenario]) -> list[Scenario]:
+        try:
+            return select(scenarios, keyword=self.keyword, tags=self.tags)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="-k") from error
+
+    def not_run(self, runtime: Runtime) -> list[NotRun]:
+        """What can't be run, and why.
+
+        `-k` and `--tag` choose among scenarios that were read whole; what could not be read is told in any case.
+        """
+        found = []
+        for scenario in self._chosen(runtime.stock.postponed):
+            origin = scenario.origin
+            ends = (runtime.not_found(name, runtime.registry) for name in tools_of(scenario))
+            why = next((end for end in ends if end.outcome is not Outcome.NOT_FOUND), None)
+            if why is not None:
+                code = why.error.code if why.error is not None else why.outcome.value
+                found.append(
+                    NotRun(
+                        "scenario",
+                        scenario.name,
+                        origin.source,
+                        origin.line,
+                        code,
+                        first_line(why.message),
+                        why.outcome,
+                    )
+                )
+        for tool in runtime.registry.values():
+            examples = examples_of(tool)
+            if examples is None or not self._chosen([examples]):
+                continue
+            source, line = tool.origin.source, tool.origin.line
+            hidden, unavailable = runtime.registry.why_hidden(tool.name), runtime.unavailable(tool)
+            if hidden:
+                found.append(NotRun("examples", tool.name, source, line, "hidden", hidden, None))
+            elif unavailable:
+                found.append(NotRun("examples", tool.name, source, line, "unavailable", unavailable))
+            elif runtime.reaches_out(tool):
+                reason = f"the mode `{tool.mode}` reaches out"
+                found.append(NotRun("examples", tool.name, source, line, "reaches_out", reason, None))
+        stock = runtime.stock
+        found += [_refused("scenario", name, problem) for name, problem in stock.refused_scenarios]
+        found += [_refused("tool", name, problem) for name, problem in stock.refused.items()]
+        for place in stock.unread:
+            source, _, at = place.rpartition(":")
+            found.append(NotRun("file", "", source, int(at), "file_unread", "nothing could be read of it"))
+        return sorted(found, key=lambda each: (each.source, each.line))
 
     def agreed(self, runtime: Runtime, scenarios: Iterable[Scenario]) -> Plan:
         """Let somebody agree beforehand to what the scenarios may touch, so that nobody is asked while they run.
@@ -138,6 +183,15 @@ class Plan(NamedTuple):
         return runs_of(
             self.speaker.of(scenario), repeat=self.repeat, seed=self.seed, interleave=self.interleave
         )
+
+
+def _refused(kind: Literal["scenario", "tool"], name: str, problem: Problem) -> NotRun:
+    return NotRun(kind, name, problem.source, problem.line, problem.code, first_line(problem.message))
+
+
+def first_line(text: str) -> str:
+    """A message without what follows its first line."""
+    return text.partition("\n")[0]
 
 
 def _place(scenario: Scenario) -> tuple[str, int]:

@@ -55,7 +55,7 @@ def play(
         for report in coming:
             reports.append(report)
             show(report)
-            if fail_fast and not report.passed:
+            if fail_fast and report.failed:
                 break
     return reports
 
@@ -68,7 +68,7 @@ async def _played(
         for scenario in scenarios:
             reports.append(await run_scenario(runtime, scenario, update=update))
             show(reports[-1])
-            if fail_fast and not reports[-1].passed:
+            if fail_fast and reports[-1].failed:
                 break
     return reports
 
@@ -112,12 +112,12 @@ class _Counts:
     def with_report(self, report: ScenarioReport) -> str:
         """The counts, one more."""
         self._passed += report.passed
-        self._failed += not report.passed
+        self._failed += report.failed
         return f"{self._passed} passed" + (f", {self._failed} failed" if self._failed else "")
 
 
 class _Dots:
-    """`file ..F`: one line a file, one character a run."""
+    """`file ..F?`: one line a file, one character a run; `?` for one that was not judged."""
 
     def __init__(self) -> None:
         self._source = ""
@@ -128,7 +128,8 @@ class _Dots:
             self.end()
             self._source = source
             click.echo(f"{escape_terminal(source)} ", nl=False)
-        click.echo("." if report.passed else click.style("F", fg="red"), nl=False)
+        mark = {"passed": ".", "failed": click.style("F", fg="red")}.get(report.verdict, "?")
+        click.echo(mark, nl=False)
 
     def end(self) -> None:
         if self._source:

@@ -18,11 +18,13 @@ from toolcrib.cli.planning import Plan, Speaker
 from toolcrib.cli.playing import play, progress
 from toolcrib.cli.printing import json_text, plural, problem_text
 from toolcrib.cli.summary import (
+    missing_lines,
+    not_run_lines,
     run_document,
+    skipped_lines,
     slowest_lines,
     summary_lines,
     trace_lines,
-    unread_lines,
     warning_lines,
     warnings_of,
 )
@@ -33,7 +35,7 @@ from toolcrib.loading.matrices import MOST_RUNS
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.loading.trail import Seen
 from toolcrib.model import Outcome
-from toolcrib.scenarios import ScenarioReport
+from toolcrib.scenarios import NotRun, ScenarioReport
 from toolcrib.text import escape_terminal
 from toolcrib.trust.check import Untrusted
 
@@ -121,6 +123,11 @@ def _processors() -> int:
     is_flag=True,
     help="Tell each run in a line, with a digest of all that happened: equal runs have equal ones.",
 )
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Fail too where a scenario, an assertion or a guardrail was not judged.",
+)
 @click.option("--slowest", type=click.IntRange(1), metavar="N", help="Tell which N took longest.")
 @click.option(
     "--format",
@@ -154,6 +161,7 @@ def command(
     junit: Path | None,
     verbose: bool,
     slowest: int | None,
+    strict: bool,
     form: str,
     passthrough: bool,
     as_json: bool,
@@ -161,8 +169,8 @@ def command(
 ) -> None:
     """Run the scenarios, and the examples of descriptors.
 
-    Without PATH: the project, or the folders `descriptors` and `packs`. Ends with 1 when something failed or
-    could not be read, and with 3 when nothing fits.
+    Without PATH: the project, or the folders `descriptors` and `packs`. Ends with 1 when something failed, could not
+    be read or could not be run, and with 3 when nothing fits.
     """
     if as_json and form == "github":
         raise click.UsageError("`--json` and `--format github` ask for two forms; leave one of them out")
@@ -180,6 +188,7 @@ def command(
         junit=junit,
         slowest=slowest or 0,
         verbose=verbose,
+        strict=strict,
     )
     if watch:
         from toolcrib.cli.rerunning import keep_running  # noqa: PLC0415 -- most runs watch nothing
@@ -196,6 +205,7 @@ class _Options(NamedTuple):
     junit: Path | None
     slowest: int
     verbose: bool = False
+    strict: bool = False
 
 
 class Round(NamedTuple):
@@ -218,21 +228,33 @@ class _Run(NamedTuple):
     reports: Sequence[ScenarioReport]
     updated: Sequence[Updated]
     duration: float
-    slowest: int
-    verbose: bool = False
-    postponed: bool = False
+    options: _Options
+    not_run: Sequence[NotRun]
 
     @property
     def code(self) -> int:
         """The exit code. What nobody trusts matters only where something that was chosen could not be run without it."""
-        unwritten = any(update.failed for update in self.updated)
-        failed = [report for report in self.reports if not report.passed]
+        failed = [report for report in self.reports if report.failed]
         denied = [report for report in failed if _is_denied(self.runtime, report)]
-        if unwritten or self.errors or len(denied) < len(failed):
+        if (
+            self.errors
+            or len(denied) < len(failed)
+            or any(update.failed for update in self.updated)
+            or any(each.outcome is Outcome.UNAVAILABLE for each in self.not_run)
+            or (self.options.strict and self.is_unjudged)
+        ):
             return exit_codes.PROBLEMS
         if self.is_denied:
             return exit_codes.OF_OUTCOME[Outcome.DENIED]
         return exit_codes.OK if self.scenarios else exit_codes.NOTHING_SELECTED
+
+    @property
+    def is_unjudged(self) -> bool:
+        """Whether something was asserted that nobody judged; an assertion whose own `when` did not happen is none."""
+        return any(
+            report.verdict == "not judged" or any(skip.what == "skipped" for skip in report.skipped)
+            for report in self.reports
+        )
 
     @property
     def errors(self) -> list[Problem]:
@@ -246,8 +268,8 @@ class _Run(NamedTuple):
     @property
     def is_denied(self) -> bool:
         """Whether something that was chosen failed, or is not known well enough to run, for want of trust."""
-        return self.postponed or any(
-            not report.passed and _is_denied(self.runtime, report) for report in self.reports
+        return any(each.outcome is Outcome.DENIED for each in self.not_run) or any(
+            report.failed and _is_denied(self.runtime, report) for report in self.reports
         )
 
     @property
@@ -280,6 +302,7 @@ def one_round(plan: Plan, options: _Options) -> Round:
     started = RealClock().monotonic()
     runtime, scenarios = plan.open()
     plan = plan.agreed(runtime, scenarios)
+    not_run = plan.not_run(runtime)
     tell_denied(runtime)
     if options.form != "github":
         _tell_problems(runtime)
@@ -295,16 +318,13 @@ def one_round(plan: Plan, options: _Options) -> Round:
         )
     updated = _update_goldens(reports) if options.update else []
     duration = RealClock().monotonic() - started
-    postponed = bool(runtime.trust.refused) and plan.postpones(runtime)
-    run = _Run(runtime, scenarios, reports, updated, duration, options.slowest, options.verbose, postponed)
+    run = _Run(runtime, scenarios, reports, updated, duration, options, not_run)
     if options.junit is not None:
         _write_junit(run, options.junit)
     for line in _FORMS[options.form](run):
         click.echo(line)
-    if not scenarios and not postponed:
+    if not scenarios and not any(each.kind == "scenario" for each in not_run):
         _tell_nothing(runtime, filtered=plan.filtered)
-        for line in unread_lines(runtime):
-            click.echo(line, err=True)
     return Round(run.code, runtime.stock.seen)
 
 
@@ -335,7 +355,7 @@ def _write_junit(run: _Run, path: Path) -> None:
     from toolcrib.cli.writing import write_whole  # noqa: PLC0415
 
     skipped = run.scenarios[len(run.reports) :]
-    text = junit_text(run.reports, skipped, run.problems, duration=run.duration)
+    text = junit_text(run.reports, skipped, run.problems, run.not_run, duration=run.duration)
     try:
         write_whole(path, text)
     except OSError as error:
@@ -344,21 +364,25 @@ def _write_junit(run: _Run, path: Path) -> None:
 
 def _as_json(run: _Run) -> Iterator[str]:
     yield json_text(
-        run_document(run.runtime, run.reports, run.duration)
+        run_document(run.reports, run.not_run, run.duration)
         | {"problems": [problem._asdict() for problem in run.problems]}
         | {"golden": [update._asdict() for update in run.updated]}
     )
 
 
 def _as_text(run: _Run) -> Iterator[str]:
-    if run.verbose:
+    if run.options.verbose:
         yield from (escape_terminal(line) for line in trace_lines(run.reports))
     yield from _failure_lines(run.reports)
     yield from (escape_terminal(line) for line in warning_lines(run.reports))
     yield from (escape_terminal(str(update)) for update in run.updated)
+    yield from (escape_terminal(line) for line in skipped_lines(run.reports))
+    yield from (escape_terminal(line) for line in not_run_lines(run.not_run))
     if run.reports:
-        yield from slowest_lines(run.reports, run.slowest)
-        yield from summary_lines(run.runtime, run.reports, run.duration)
+        yield from slowest_lines(run.reports, run.options.slowest)
+        yield from summary_lines(run.runtime, run.reports, run.not_run, run.duration)
+    else:
+        yield from missing_lines(run.reports, run.not_run)
 
 
 def _as_github(run: _Run) -> Iterator[str]:
@@ -376,6 +400,10 @@ def _as_github(run: _Run) -> Iterator[str]:
                 line=origin.locate(fault.pointer)[0] or origin.line,
                 title=f"{report.scenario.name} › {fault.title}",
             )
+    for each in run.not_run:
+        if each.kind == "scenario" and each.outcome is not None:
+            title = f"{each.name} was not run"
+            yield workflow_command("error", each.reason, file=each.source, line=each.line, title=title)
     for report, warning in warnings_of(run.reports):
         origin = report.scenario.origin
         yield workflow_command(
@@ -396,7 +424,7 @@ _FORMS: Mapping[str, Callable[[_Run], Iterator[str]]] = {
 
 
 def _failure_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
-    left = [report for report in reports if not report.passed]
+    left = [report for report in reports if report.failed]
     for report in left:
         head, *rest = escape_terminal(str(report)).splitlines()
         yield "\n".join(["", click.style(head, fg="red", bold=True), *rest])

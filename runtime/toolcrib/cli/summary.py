@@ -14,7 +14,7 @@ from toolcrib.cli.printing import plural, table
 from toolcrib.engine import Runtime
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.model import Result
-from toolcrib.scenarios import Failure, ScenarioReport
+from toolcrib.scenarios import Failure, NotRun, ScenarioReport
 from toolcrib.scenarios.reports import common_warnings
 
 
@@ -59,8 +59,10 @@ def spoken(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} m"
 
 
-def summary_lines(runtime: Runtime, reports: Sequence[ScenarioReport], duration: float) -> Iterator[str]:
-    """The summary: a line for each pack or folder, the tools by mode, the outcomes, the verdict."""
+def summary_lines(
+    runtime: Runtime, reports: Sequence[ScenarioReport], not_run: Sequence[NotRun], duration: float
+) -> Iterator[str]:
+    """The summary: a line for each pack or folder, the tools by mode, the outcomes, what is missing, the verdict."""
     groups: dict[str, list[ScenarioReport]] = {}
     for report in reports:
         groups.setdefault(group_of(report.scenario), []).append(report)
@@ -72,21 +74,62 @@ def summary_lines(runtime: Runtime, reports: Sequence[ScenarioReport], duration:
     outcomes = Counter(result.outcome.value for _tool, result in results_of(reports))
     if outcomes:
         yield "outcomes: " + ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
-    yield _verdict(runtime, reports, duration)
-    yield from unread_lines(runtime)
+    yield from missing_lines(reports, not_run)
+    yield _verdict(runtime, reports, not_run, duration)
 
 
-def unread_lines(runtime: Runtime) -> Iterator[str]:
-    """What of the documents is in no total, since it has errors: `2 scenarios and 1 tool could not be read`."""
-    stock = runtime.stock
-    counts = {
-        "scenario": len(stock.refused_scenarios),
-        "tool": len(stock.refused),
-        "file": len(stock.unread),
-    }
-    told = [plural(count, what) for what, count in counts.items() if count]
+NAMED = 50
+"""Of what was not run or not judged, as many are named."""
+
+
+def not_run_lines(not_run: Sequence[NotRun]) -> Iterator[str]:
+    """What was not run and should have been, a line each."""
+    left = [each for each in not_run if each.outcome is not None]
+    if left:
+        yield "\nnot run:"
+        yield from (f"  {each}" for each in left[:NAMED])
+        yield from ([f"  and {len(left) - NAMED} more"] if len(left) > NAMED else [])
+
+
+def skipped_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
+    """Which assertions and guardrails were not judged, a line for each scenario and reason."""
+    lines: dict[str, None] = {}
+    for report in reports:
+        reasons: dict[str, list[str]] = {}
+        for skip in report.skipped:
+            named, _, reason = skip.lines[0].partition(" was not judged: ")
+            reasons.setdefault(reason, []).append(named)
+        name = report.scenario.base or report.scenario.name
+        for reason, names in reasons.items():
+            lines[f"  {name}: {', '.join(names)}: {reason} ({report.scenario.origin.place()})"] = None
+    if lines:
+        yield "\nnot judged:"
+        yield from [*lines][:NAMED]
+        yield from ([f"  and {len(lines) - NAMED} more"] if len(lines) > NAMED else [])
+
+
+def missing_lines(reports: Sequence[ScenarioReport], not_run: Sequence[NotRun]) -> Iterator[str]:
+    """What is in no total: what could not be run, what was left out on purpose, and what was not judged."""
+    failing = [each for each in not_run if each.outcome is not None]
+    kinds = {"scenario": "scenario", "examples": "tool with examples", "tool": "tool", "file": "file"}
+    counts = Counter(kinds[each.kind] for each in failing)
+    told = [_counted(counts[what], what) for what in kinds.values() if counts[what]]
     if told:
-        yield click.style(f"{_and(told)} could not be read", fg="red", bold=True)
+        yield click.style(f"{_and(told)} could not be run", fg="red", bold=True)
+    skipped = sum(len(report.skipped) for report in reports)
+    if skipped:
+        yield click.style(f"{_counted(skipped, 'assertion or guardrail')} not judged", fg="yellow")
+    left = Counter(each.reason for each in not_run if each.outcome is None)
+    for reason, count in left.items():
+        yield f"the examples of {plural(count, 'tool')} were left out: {reason}"
+
+
+def _counted(count: int, what: str) -> str:
+    irregular = {
+        "tool with examples": "tools with examples",
+        "assertion or guardrail": "assertions or guardrails",
+    }
+    return f"{count} {what if count == 1 else irregular.get(what, what + 's')}"
 
 
 def _and(parts: Sequence[str]) -> str:
@@ -101,7 +144,7 @@ def trace_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
         yield from table(
             [
                 (
-                    "passed" if report.passed else "failed",
+                    report.verdict,
                     report.scenario.name,
                     plural(len(results_of([report])), "call"),
                     spoken(report.virtual),
@@ -130,7 +173,7 @@ def warnings_of(reports: Sequence[ScenarioReport]) -> Iterator[tuple[ScenarioRep
     for report in reports:
         runs.setdefault((report.scenario.origin.source, report.scenario.origin.line), []).append(report)
     for several in runs.values():
-        for warning in common_warnings(several) if any(report.passed for report in several) else ():
+        for warning in common_warnings(several) if not all(report.failed for report in several) else ():
             yield several[0], warning
 
 
@@ -154,7 +197,7 @@ def _short(seconds: float) -> str:
 def _row(name: str, reports: Sequence[ScenarioReport]) -> tuple[str, ...]:
     examples = [report for report in reports if "examples" in report.scenario.tags]
     others = [report for report in reports if "examples" not in report.scenario.tags]
-    failed = sum(not report.passed for report in reports)
+    failed = sum(report.failed for report in reports)
     tools = plural(scenarios_of(examples), "tool") + " with examples"
     return (
         name,
@@ -165,25 +208,36 @@ def _row(name: str, reports: Sequence[ScenarioReport]) -> tuple[str, ...]:
     )
 
 
-def _verdict(runtime: Runtime, reports: Sequence[ScenarioReport], duration: float) -> str:
+def _verdict(
+    runtime: Runtime, reports: Sequence[ScenarioReport], not_run: Sequence[NotRun], duration: float
+) -> str:
     calls = results_of(reports)
-    failed = sum(not report.passed for report in reports)
+    failed = sum(report.failed for report in reports)
+    passed_runs = sum(report.passed for report in reports)
+    unjudged = len(reports) - failed - passed_runs
     virtual = spoken(sum(report.virtual for report in reports))
     several = runs_and_scenarios(reports)
-    passed = f"{len(reports) - failed if several else plural(len(reports) - failed, 'scenario')} passed"
-    told = f"{failed} failed, {passed}" if failed else passed
-    verdict = click.style(told, fg="red" if failed else "green", bold=True)
+    told = [f"{failed} failed"] if failed else []
+    lost = sum(each.kind == "scenario" and each.outcome is not None for each in not_run)
+    told += [f"{lost} not run"] if lost else []
+    told += [f"{unjudged} not judged"] if unjudged else []
+    told.append(f"{passed_runs if several else plural(passed_runs, 'scenario')} passed")
+    colour = "red" if failed or lost else "yellow" if unjudged else "green"
+    verdict = click.style(", ".join(told), fg=colour, bold=True)
     tools = plural(len({tool for tool, _result in calls if tool in runtime.registry}), "tool")
     return f"{verdict}{several and f': {several}'} in {spoken(duration)} ({virtual} of virtual time), {plural(len(calls), 'call')} of {tools}"
 
 
-def run_document(runtime: Runtime, reports: Sequence[ScenarioReport], duration: float) -> dict[str, Any]:
+def run_document(
+    reports: Sequence[ScenarioReport], not_run: Sequence[NotRun], duration: float
+) -> dict[str, Any]:
     """The run as one JSON document."""
     calls = results_of(reports)
-    failed = sum(not report.passed for report in reports)
     return {
-        "passed": len(reports) - failed,
-        "failed": failed,
+        "passed": sum(report.passed for report in reports),
+        "failed": sum(report.failed for report in reports),
+        "not_judged": sum(report.verdict == "not judged" for report in reports),
+        "skipped": sum(skip.what == "skipped" for report in reports for skip in report.skipped),
         "runs": len(reports),
         "of_scenarios": scenarios_of(reports),
         "calls": len(calls),
@@ -191,5 +245,5 @@ def run_document(runtime: Runtime, reports: Sequence[ScenarioReport], duration: 
         "duration": round(duration, 6),
         "virtual": round(sum(report.virtual for report in reports), 6),
         "scenarios": [report.as_json() for report in reports],
-        "problems": [problem._asdict() for problem in runtime.problems],
+        "not_run": [each._asdict() for each in not_run],
     }

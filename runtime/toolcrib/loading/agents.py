@@ -31,6 +31,7 @@ class Assertion:
         when: What must have happened for it to apply.
         pass_threshold: The share of trials in which it must hold, 0 to 1; None for that of the scenario.
         scope: What one of a turn sees: `turn`, or `conversation`, which is all as far as it came.
+        unsupported: Why it can't be judged at all; empty if it can.
         pointer: Where it stands in the document.
     """
 
@@ -40,6 +41,7 @@ class Assertion:
     when: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     pass_threshold: float | None = None
     scope: Literal["turn", "conversation"] = "turn"
+    unsupported: str = ""
     pointer: str = ""
 
 

@@ -59,11 +59,13 @@ class Guardrail(NamedTuple):
         type: Name of an assertion.
         params: What that asks for, as written.
         message: What is told where it is not true.
+        unsupported: Why it can't be judged at all; empty if it can.
     """
 
     type: str
     params: Mapping[str, JSON] = NOTHING
     message: str = ""
+    unsupported: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +279,9 @@ def _prompt(name: str, entry: Mapping[str, Any], origin: Origin) -> Prompt:
         tools=tools,
         policy=policy,
         guardrails=tuple(
-            Guardrail(each["type"], each.get("params", {}), each.get("message", ""))
+            Guardrail(
+                each["type"], each.get("params", {}), each.get("message", ""), each.get("unsupported", "")
+            )
             for each in entry.get("guardrails", ())
         ),
         pack=origin.pack,

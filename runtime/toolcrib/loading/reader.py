@@ -49,7 +49,8 @@ class Loaded:
         tools: In order of reading; two tools may still have one name.
         packs: In order of reading.
         scenarios: In order of reading.
-        refused_scenarios: What is left of those with errors, to be checked further and never run.
+        refused_scenarios: What is left of those with errors, to be checked further and never run, with the first error.
+        hindered_scenarios: The names of those whose pack was refused, with why.
         problems: Everything that is wrong with them.
         refused: Name of a tool whose document was refused -> the first problem of it, or that of its pack.
         refused_packs: Pack file that was refused -> name of the pack, if it could be read, and the first problem of it.
@@ -60,7 +61,8 @@ class Loaded:
     tools: tuple[Descriptor, ...] = ()
     packs: tuple[Pack, ...] = ()
     scenarios: tuple[Scenario, ...] = ()
-    refused_scenarios: tuple[Scenario, ...] = ()
+    refused_scenarios: tuple[tuple[Scenario, Problem], ...] = ()
+    hindered_scenarios: tuple[tuple[str, Problem], ...] = ()
     problems: tuple[Problem, ...] = ()
     refused: Mapping[str, Problem] = field(default_factory=dict)
     refused_packs: Mapping[str, tuple[str, Problem]] = field(default_factory=dict)
@@ -121,7 +123,8 @@ class Reader:
         self._packs: list[Pack] = []
         self._strays = Strays()
         self._scenarios: list[Scenario] = []
-        self._refused_scenarios: list[Scenario] = []
+        self._refused_scenarios: list[tuple[Scenario, Problem]] = []
+        self._hindered_scenarios: list[tuple[str, Problem]] = []
         self._refused: dict[str, Problem] = {}
         self._refused_packs: dict[str, tuple[str, Problem]] = {}
         self._unread: dict[str, str] = {}
@@ -160,8 +163,11 @@ class Reader:
             packs=tuple(self._packs),
             scenarios=tuple(self._scenarios),
             refused_scenarios=tuple(
-                scenario for scenario in self._refused_scenarios if scenario.origin.source in faulty
+                (scenario, problem)
+                for scenario, problem in self._refused_scenarios
+                if scenario.origin.source in faulty
             ),
+            hindered_scenarios=tuple(self._hindered_scenarios),
             problems=tuple(problems),
             refused={
                 name: problem
@@ -369,10 +375,14 @@ class Reader:
             if where.namespace:
                 origin = scenario.origin._replace(namespace=where.namespace)
                 scenario = replace(scenario, origin=origin)
-            if self._refusal(where.pack) is not None:
-                return problems
-            refused = any(problem.severity == "error" for problem in problems)
-            (self._refused_scenarios if refused else self._scenarios).append(scenario)
+            hindrance = self._refusal(where.pack)
+            error = next((problem for problem in problems if problem.severity == "error"), None)
+            if hindrance is not None:
+                self._hindered_scenarios.append((scenario.name, hindrance))
+            elif error is not None:
+                self._refused_scenarios.append((scenario, error))
+            else:
+                self._scenarios.append(scenario)
         return problems
 
     def _add_tool(self, draft: Draft) -> bool:

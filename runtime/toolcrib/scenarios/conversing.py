@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from toolcrib.engine import Runtime
 from toolcrib.errors import ConfigurationError, ExpressionError, ToolcribError
 from toolcrib.loading.agents import Agent, Assertion, Turn
-from toolcrib.loading.assertions import SPEAKING
 from toolcrib.loading.namespaces import short_name
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.model import JSON, Content
@@ -66,6 +65,7 @@ class Conversing:
         self._read = self.conversation
         self._turns: list[TurnReport] = []
         self._judged: tuple[Judged, ...] = ()
+        self._guardrails: tuple[Judged, ...] = ()
         self._args: dict[str, JSON] = {}
 
     @property
@@ -95,6 +95,7 @@ class Conversing:
             model=conversation.model,
             turns=tuple(self._turns),
             judged=self._judged,
+            guardrails=self._guardrails,
             rounds=conversation.rounds,
             tokens=conversation.tokens,
             cost=conversation.cost,
@@ -112,6 +113,20 @@ class Conversing:
             )
             self.broken = True
             return
+        self._guardrails = tuple(
+            Judged(
+                type=each.type,
+                pointer=f"{talk.agent.pointer}/guardrails",
+                message=each.message,
+                threshold=0.0,
+                applies=False,
+                passed=False,
+                score=0.0,
+                found=each.unsupported,
+            )
+            for each in speaking.guardrails
+            if each.unsupported
+        )
         try:
             for number, turn in enumerate(talk.agent.turns, start=1):
                 await self._hold(number, turn, speaking)
@@ -255,14 +270,7 @@ class Conversing:
             states=states,
             hide=talk.log.hidden_text,
         )
-        found = tuple([await self._one(each, trajectory, speaking) for each in assertions])
-        # Where nobody speaks, no assertion about words applies: that is known of whoever is not to speak.
-        self.warnings += [
-            judged.idle
-            for judged in found
-            if not judged.applies and (speaking.has_text or judged.type not in SPEAKING)
-        ]
-        return found
+        return tuple([await self._one(each, trajectory, speaking) for each in assertions])
 
     async def _one(self, assertion: Assertion, trajectory: Trajectory, speaking: Speaking) -> Judged:
         verdict = await judge(assertion, trajectory, speaking.surroundings)
@@ -276,6 +284,7 @@ class Conversing:
             passed=verdict.passed,
             score=verdict.score,
             found=verdict.message,
+            unmet=verdict.unmet,
         )
 
     def _look_back(self, speaking: Speaking) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from toolcrib.loading.expectations import NO_RULES
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.loading.steps import Parallel, Step
-from toolcrib.model import JSON, Result
+from toolcrib.model import JSON, Outcome, Result
 from toolcrib.scenarios.goldens import GoldenChange
 from toolcrib.text import compact, truncate
 
 if TYPE_CHECKING:
-    from toolcrib.scenarios.turns import AgentReport, TurnReport
+    from toolcrib.scenarios.turns import AgentReport, Judged, TurnReport
 
 SHOWN = 2000
 """Bytes of one value that a report shows."""
+
+BRIEF = 120
+"""Bytes of why an assertion was not judged."""
 
 TRIALS = 3
 """Bad trials that a report tells in full."""
@@ -29,7 +33,7 @@ class Failure(NamedTuple):
             `order`, `store`, `state`, `budget`, `final_text`, `stop` of the end; `fault` that did not happen;
             `unused_rules`; `worker` where the run itself was lost; `agent`, `user`, `answers`, `pending`, `provider`,
             `unscripted`, `script_failed`, `expect_result`, `assertion`, `unused_turns` of an agent; `trials` of all
-            of them.
+            of them; `skipped` for an assertion or guardrail that was not judged, `unmet` where its own `when` is why.
         lines: What was expected and what was there.
         pointer: Where the scenario says so.
     """
@@ -44,6 +48,34 @@ def common_warnings(reports: Sequence[ScenarioReport]) -> list[Failure]:
     first, *others = reports
     odd = [{warning[::2] for warning in other.warnings} for other in others]
     return [warning for warning in first.warnings if all(warning[::2] in each for each in odd)]
+
+
+class NotRun(NamedTuple):
+    """Something that was to run and did not.
+
+    Attributes:
+        kind: `scenario`, `examples` of a tool, `tool`, or `file` of which nothing could be read.
+        name: The name of the scenario or tool; empty for a file.
+        source: The file.
+        line: Where it begins, from 1.
+        code: The code of the problem: `server_down` ...
+        reason: Why it did not run.
+        outcome: `unavailable` or `denied`, which fail a run; None where it was left out on purpose.
+    """
+
+    kind: Literal["scenario", "examples", "tool", "file"]
+    name: str
+    source: str
+    line: int
+    code: str
+    reason: str
+    outcome: Outcome | None = Outcome.UNAVAILABLE
+
+    def __str__(self) -> str:
+        what = {"scenario": self.name, "examples": f"the examples of {self.name}"}.get(self.kind, self.name)
+        outcome = f"{self.outcome}: " if self.outcome is not None else ""
+        place = f"{self.source}:{self.line}"
+        return f"{what} ({place}): {outcome}{self.reason}" if what else f"{place}: {outcome}{self.reason}"
 
 
 class StepReport(NamedTuple):
@@ -95,7 +127,7 @@ class ScenarioReport:
     Attributes:
         scenario: The scenario.
         seed: The seed that was used.
-        passed: Whether everything was as the scenario says.
+        failed: Whether something was not as the scenario says.
         failures: What `verify` found, and what is wrong with a conversation as a whole.
         warnings: What is odd and fails no run: rules of its own mocks that no call used.
         agent: What came of its conversation; None where nobody spoke.
@@ -111,8 +143,8 @@ class ScenarioReport:
         "_tell_digest",
         "agent",
         "duration",
+        "failed",
         "failures",
-        "passed",
         "scenario",
         "seed",
         "trials",
@@ -138,7 +170,7 @@ class ScenarioReport:
         """Hold what is known; `steps` and `digest` work out what they give when somebody looks at it."""
         self.scenario = scenario
         self.seed = seed
-        self.passed = passed
+        self.failed = not passed
         self.failures = failures
         self.warnings = warnings
         self.duration = duration
@@ -165,7 +197,54 @@ class ScenarioReport:
         return self._digest
 
     def __repr__(self) -> str:
-        return f"<ScenarioReport {self.scenario.name!r}, {'passed' if self.passed else 'failed'}>"
+        return f"<ScenarioReport {self.scenario.name!r}, {self.verdict}>"
+
+    @property
+    def verdict(self) -> Literal["passed", "failed", "not judged"]:
+        """What came of it; `not judged` where all that it asserts was skipped."""
+        if self.failed:
+            return "failed"
+        return "passed" if self._is_judged else "not judged"
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything was as the scenario says, and something of that was judged."""
+        return self.verdict == "passed"
+
+    @property
+    def _is_judged(self) -> bool:
+        """Whether a step, an assertion or a rule was judged, or there is nothing but the conversation to judge."""
+        agents = [each.agent for each in (self.trials or (self,)) if each.agent is not None]
+        assertions = [judged for agent in agents for judged in agent.assertions]
+        scenario = self.scenario
+        return bool(
+            not assertions
+            or any(judged.applies for judged in assertions)
+            or any(True for _step in scenario.calls)
+            or scenario.verify is not NO_RULES
+            or (
+                scenario.agent is not None
+                and any(call.expect_result is not None for call in scenario.agent.scripted_calls)
+            )
+        )
+
+    @property
+    def skipped(self) -> tuple[Failure, ...]:
+        """The assertions and guardrails that were not judged; of several trials, those that were judged in none."""
+        judged: dict[tuple[str, str], list[Judged]] = {}
+        for each in self.trials or (self,):
+            agent = each.agent
+            for one in (*agent.assertions, *agent.guardrails) if agent is not None else ():
+                judged.setdefault((one.pointer, one.type), []).append(one)
+        return tuple(
+            Failure(
+                "unmet" if all(one.unmet for one in several) else "skipped",
+                (f"`{several[0].named}` was not judged: {truncate(several[0].found, BRIEF)}",),
+                several[0].pointer,
+            )
+            for several in judged.values()
+            if not any(one.applies for one in several)
+        )
 
     @property
     def faults(self) -> list[Fault]:
@@ -183,15 +262,15 @@ class ScenarioReport:
         return () if self.agent is None else self.agent.turns
 
     def _faults_of_trials(self) -> Iterator[Fault]:
-        bad = [(number, trial) for number, trial in enumerate(self.trials, start=1) if not trial.passed]
+        bad = [(number, trial) for number, trial in enumerate(self.trials, start=1) if trial.failed]
         for number, trial in bad[:TRIALS]:
             for fault in trial.faults:
                 yield fault._replace(title=f"trial {number} (seed {trial.seed}) › {fault.title}")
 
     def __str__(self) -> str:
         """The failure as one readable block; one line for a scenario that passed."""
-        if self.passed:
-            return "\n".join([f"passed {self.scenario.name}", *self._warned])
+        if not self.failed:
+            return "\n".join([f"{self.verdict} {self.scenario.name}", *self._warned])
         lines = []
         for fault in self.faults:
             place = self.scenario.origin.place(fault.pointer)
@@ -210,15 +289,21 @@ class ScenarioReport:
     @property
     def _untold(self) -> int:
         """How many bad trials are not told."""
-        return max(sum(not trial.passed for trial in self.trials) - TRIALS, 0)
+        return max(sum(trial.failed for trial in self.trials) - TRIALS, 0)
 
     @property
     def _warned(self) -> list[str]:
-        return [f"  {self.warned(warning)}" for warning in self.warnings]
+        return [
+            *(f"  {self.warned(warning)}" for warning in self.warnings),
+            *(f"  {self._placed(skip)}" for skip in self.skipped),
+        ]
 
     def warned(self, warning: Failure) -> str:
         """One of the warnings as a line, with its place."""
-        return f"warning: {warning.lines[0]} ({self.scenario.origin.place(warning.pointer)})"
+        return f"warning: {self._placed(warning)}"
+
+    def _placed(self, found: Failure) -> str:
+        return f"{found.lines[0]} ({self.scenario.origin.place(found.pointer)})"
 
     @property
     def order_lines(self) -> list[str]:
@@ -251,6 +336,7 @@ class ScenarioReport:
             "matrix": dict(self.scenario.values),
             "run": self.scenario.run,
             "order": self._order(),
+            "verdict": self.verdict,
             "passed": self.passed,
             "seed": self.seed,
             "duration": round(self.duration, 6),
@@ -259,6 +345,7 @@ class ScenarioReport:
             "steps": [] if self.trials else [_step_json(self.scenario, step) for step in self.steps],
             "failures": [_failure_json(self.scenario, failure) for failure in self.failures],
             "warnings": [_failure_json(self.scenario, warning) for warning in self.warnings],
+            "skipped": [_failure_json(self.scenario, skip) for skip in self.skipped],
             **self._agent_json(),
         }
 

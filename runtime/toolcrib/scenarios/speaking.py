@@ -101,7 +101,10 @@ def speaking_for(
 
 
 def _guardrails(agent: Agent, prompt: Prompt | None) -> tuple[Guardrail, ...]:
-    own = [Guardrail(each["type"], each.get("params", {})) for each in agent.guardrails]
+    own = [
+        Guardrail(each["type"], each.get("params", {}), unsupported=each.get("unsupported", ""))
+        for each in agent.guardrails
+    ]
     return (*own, *(prompt.guardrails if prompt else ()))
 
 

@@ -46,7 +46,7 @@ def packed(report: ScenarioReport) -> PackedReport:
     """The report as data that can be pickled. What the tools really answered stays behind."""
     return PackedReport(
         seed=report.seed,
-        passed=report.passed,
+        passed=not report.failed,
         steps=() if report.trials else tuple(map(_packed_step, report.steps)),
         failures=report.failures,
         warnings=report.warnings,

@@ -104,8 +104,8 @@ def _flaky(trials: Sequence[ScenarioReport]) -> Iterator[Failure]:
     """What was not as it must be in some trials, and often enough in the others."""
     many = len(trials)
     for number, trial in enumerate(trials, start=1):
-        if not trial.passed:
+        if trial.failed:
             fault = trial.faults[0]
-            good = sum(each.passed for each in trials)
+            good = sum(not each.failed for each in trials)
             line = f"flaky: {good} of {many} trials passed; trial {number} (seed {trial.seed}) failed at {fault.title}: {fault.what}: {fault.head}"
             yield Failure("trials", (line,), fault.pointer)

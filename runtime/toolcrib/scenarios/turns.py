@@ -17,10 +17,6 @@ SHOWN = 600
 """Bytes of one text that a report for people shows."""
 
 
-BRIEF = 120
-"""Bytes of why an assertion does not apply."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCall(Step):
     """A call that an agent made, as a step of its own.
@@ -128,7 +124,8 @@ class Judged(NamedTuple):
         applies: Whether it could be judged.
         passed: Whether it holds.
         score: How far.
-        found: What was asked for and what was there.
+        found: What was asked for and what was there; why it was not judged.
+        unmet: Whether it was not judged because what its own `when` asks for did not happen.
     """
 
     type: str
@@ -139,6 +136,7 @@ class Judged(NamedTuple):
     passed: bool
     score: float
     found: str
+    unmet: bool = False
 
     @property
     def failed(self) -> bool:
@@ -149,12 +147,6 @@ class Judged(NamedTuple):
     def named(self) -> str:
         """Its kind, and what it shows."""
         return f"{self.type} ({self.message})" if self.message else self.type
-
-    @property
-    def idle(self) -> Failure:
-        """It never applied."""
-        line = f"`{self.named}` never applied: {truncate(self.found, BRIEF)}"
-        return Failure(what="not_applied", lines=(line,), pointer=self.pointer)
 
     @property
     def failure(self) -> Failure:
@@ -229,6 +221,7 @@ class AgentReport(NamedTuple):
         model: The model that answered last; empty where that is not known.
         turns: What came of each turn.
         judged: The assertions about all of it.
+        guardrails: Those that are never judged.
         rounds: Requests to the model.
         tokens: What its answers took.
         cost: US dollars; 0 where no prices are known.
@@ -238,6 +231,7 @@ class AgentReport(NamedTuple):
     model: str = ""
     turns: tuple[TurnReport, ...] = ()
     judged: tuple[Judged, ...] = ()
+    guardrails: tuple[Judged, ...] = ()
     rounds: int = 0
     tokens: Tokens = Tokens()
     cost: float = 0.0
@@ -254,6 +248,7 @@ class AgentReport(NamedTuple):
             "model": self.model,
             "turns": [turn.as_json() for turn in self.turns],
             "assertions": [judged.as_json() for judged in self.judged],
+            "guardrails": [judged.as_json() for judged in self.guardrails],
             "rounds": self.rounds,
             "tokens": self.tokens._asdict(),
             "cost": self.cost,

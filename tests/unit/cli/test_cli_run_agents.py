@@ -182,7 +182,10 @@ def test_what_could_not_be_read_is_counted_beside_what_ran(talk, write, toolcrib
     )
     result = toolcrib("run")
     assert result.exit_code == exit_codes.PROBLEMS
-    assert result.stdout.splitlines()[-1] == "1 scenario and 1 tool could not be read"
+    *_others, counted, verdict = result.stdout.splitlines()
+    assert counted == "1 scenario and 1 tool could not be run"
+    assert verdict.startswith("1 not run, 2 scenarios passed in ")
+    assert "  a (descriptors/bad.scenario.yaml:2): unavailable: `scrip` is no key here" in result.stdout
 
 
 def test_a_list_of_outcomes_is_shown_where_something_was_called(tools, write, toolcrib):

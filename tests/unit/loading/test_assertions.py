@@ -307,7 +307,7 @@ def test_guardrails_judge_texts():
 
 def test_an_entry_is_what_the_schema_of_scenarios_says():
     keys = part_schema("agent")["$defs"]["assertion"]["properties"]
-    assert {*keys} == {"type", "params", "message", "when", "scope", "pass_threshold"}
+    assert {*keys} == {"type", "params", "message", "when", "scope", "pass_threshold", "unsupported"}
 
 
 NAMES = [

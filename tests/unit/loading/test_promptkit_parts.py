@@ -278,6 +278,7 @@ def test_validators_are_guardrails(tmp_path):
     assert agent_of(found)["guardrails"] == [
         {"type": "banned_words", "params": {"words": ["damn"]}},
         {"type": "length", "params": {"max_characters": 100}},
+        {"type": "sentiment", "unsupported": "`sentiment` is no type of assertion"},
     ]
     assert told(found) == [("no_counterpart", "help.yaml", 10)]
 
@@ -610,7 +611,7 @@ def test_turns_of_other_roles_are_left_out(tmp_path):
     assert [code for code, _file, _line in told(found)] == ["no_counterpart", "missing_key"]
 
 
-def test_assertions_that_promptkit_alone_has_are_left_out(tmp_path):
+def test_assertions_that_promptkit_alone_has_are_never_judged(tmp_path):
     scenario = """
     turns:
       - role: user
@@ -622,7 +623,9 @@ def test_assertions_that_promptkit_alone_has_are_left_out(tmp_path):
     """
     found = read(put(tmp_path, arena_files(scenario=scenario)))
     assert agent_of(found)["turns"][0]["assertions"] == [
-        {"type": "content_includes", "params": {"patterns": ["x"]}}
+        {"type": "agent_invoked", "unsupported": "agents are not called as tools yet"},
+        {"type": "content_includes", "params": {"patterns": ["x"]}},
+        {"type": "toxicity", "unsupported": "`llm_judge` asks a model in words of its own"},
     ]
     assert told(found) == [
         ("no_counterpart", "one.scenario.yaml", 12),

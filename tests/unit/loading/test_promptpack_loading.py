@@ -333,6 +333,7 @@ def test_validators_that_are_enabled_are_guardrails():
     assert own.guardrails == (
         Guardrail("banned_words", {"words": ["y"]}, "No."),
         Guardrail("max_length", {"max": 9}),
+        Guardrail("sentiment", unsupported="`sentiment` is no type of assertion"),
     )
     assert own.metadata["promptpack"]["validators"] == validators
     at = "/prompts/assistant/validators"

@@ -50,7 +50,7 @@ agent:
         (", pass_threshold: 0.5", "", True),
         (", pass_threshold: 0.9", "pass_threshold: 0.1", False),
         (", pass_threshold: 0.1", "", True),
-        (", when: {min_tool_calls: 9}", "", True),
+        (", when: {min_tool_calls: 1}", "pass_threshold: 0.66", True),
     ],
 )
 def test_an_assertion_must_hold_in_a_share_of_the_trials(assertion, more, passed):
@@ -70,13 +70,32 @@ def test_what_held_too_seldom_is_told_with_the_bad_trials():
     assert len(report.steps) == 3
 
 
-def test_an_assertion_that_never_applied_is_a_warning_and_one_that_did_once_is_none():
+def test_a_run_whose_only_assertion_was_judged_in_no_trial_is_not_judged():
     never = run(flipping(", when: {min_tool_calls: 9}"))
-    assert [(each.what, each.pointer) for each in never.warnings] == [
-        ("not_applied", "/agent/turns/0/assertions/0")
-    ]
-    assert "`content_excludes` never applied: 1 call made" in str(never)
-    assert run(flipping(", when: {min_tool_calls: 1}")).warnings == ()
+    assert [(each.what, each.pointer) for each in never.skipped] == [("unmet", "/agent/turns/0/assertions/0")]
+    assert (never.verdict, never.passed, never.failed) == ("not judged", False, False)
+    assert repr(never) == "<ScenarioReport 's', not judged>"
+    assert str(never).startswith("not judged s\n  `content_excludes` was not judged: 1 call made")
+    once = run(flipping(", when: {min_tool_calls: 1}", "pass_threshold: 0.66"))
+    assert (once.verdict, once.skipped) == ("passed", ())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "steps: [{call: coin}]",
+        "verify: {stop: answered}",
+        "agent: {expect_result: 0}",
+    ],
+)
+def test_a_run_that_judges_something_else_than_skipped_assertions_passes(other):
+    text = flipping(", when: {min_tool_calls: 9}").replace("trials: 3", "trials: 1")
+    if other.startswith("agent"):
+        text = text.replace("{call: coin}", '{call: coin, expect_result: {$exists: true}}')
+    else:
+        text += f"{other}\n"
+    report = run(text)
+    assert (report.verdict, len(report.skipped)) == ("passed", 1)
 
 
 @pytest.mark.parametrize("where", ["pass_threshold: 0.5", "agent"])

@@ -159,6 +159,7 @@ def test_the_json_of_a_report_is_stable():
         "matrix": {},
         "run": 1,
         "order": [],
+        "verdict": "failed",
         "passed": False,
         "seed": 7,
         "virtual": 0.0,
@@ -192,6 +193,7 @@ def test_the_json_of_a_report_is_stable():
         ],
         "failures": [],
         "warnings": [],
+        "skipped": [],
     }
 
 

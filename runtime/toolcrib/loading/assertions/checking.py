@@ -25,7 +25,7 @@ from toolcrib.schemas import part_schema
 from toolcrib.selecting import compile_select
 from toolcrib.validation import Fault, Validator, check_schema
 
-_GUARDRAIL_KEYS: Final = ("type", "params", "message")
+_GUARDRAIL_KEYS: Final = ("type", "params", "message", "unsupported")
 """What a guardrail may say of what an assertion may say."""
 
 _ALL_TYPES: Final = "`docs/reference/assertions.md` lists the types"
@@ -118,6 +118,8 @@ class Checker:
         params = entry.get("params") or {}
         if not isinstance(params, dict):
             return None
+        if isinstance(entry.get("unsupported"), str):
+            return Assertion(type=entry["type"], unsupported=entry["unsupported"], pointer=pointer)
         entry = self._with_what_stands_in_params(entry, params, pointer)
         inner = {key: value for key, value in params.items() if key not in _BESIDE}
         alias, settled = self._kind(entry["type"], inner, pointer, "type", "params")

@@ -171,8 +171,7 @@ class _Conversation:
         return made_object(node, parts)
 
     def _assertions(self, nodes: Iterable[Node], *, of_turn: bool) -> list[Made]:
-        made_of = (judgements.assertion(node, self._problems, of_turn=of_turn) for node in nodes)
-        return [each for each in made_of if each is not None]
+        return [judgements.assertion(node, self._problems, of_turn=of_turn) for node in nodes]
 
     def _faults(self, index: int, said: talk.Said, course: Course | None) -> list[Made]:
         return list(talk.faults(said.node, index, course, self._problems))

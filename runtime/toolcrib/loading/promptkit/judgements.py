@@ -69,17 +69,17 @@ _THEIRS_ALONE: Final[Mapping[str, str]] = {
 """Types that PromptKit has and we have not -> why, or what is near."""
 
 
-def assertion(node: Node, problems: list[Problem], *, of_turn: bool) -> Made | None:
-    """Something that must be true; None where it can't be asked here, which is told.
+def assertion(node: Node, problems: list[Problem], *, of_turn: bool) -> Made:
+    """Something that must be true; where it has no counterpart, that is told, and it stays as one that is never judged.
 
     One of a turn that looks at calls sees the whole conversation so far, as in PromptKit.
     """
     kind, params, when = node.part("type"), node.part("params"), node.part("when")
     why = _THEIRS_ALONE.get(kind.text)
     if why is not None:
-        message = f"the assertion `{kind.text}` has no counterpart here, and is left out: {why}"
+        message = f"the assertion `{kind.text}` has no counterpart, so it is never judged: {why}"
         problems.append(kind.problem("no_counterpart", message, severity="warning"))
-        return None
+        return made_object(node, {"type": made(kind.text, kind), "unsupported": made(why, kind)})
     message_node, given = _message(node, _known(kind.text, params, problems))
     scope = of_turn and "scope" not in given and _of_calls(kind.text, given)
     threshold = node.part("pass_threshold")

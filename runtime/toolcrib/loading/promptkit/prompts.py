@@ -86,7 +86,7 @@ def system(prompt: Prompt, scenario: Node, library: Library) -> Made | None:
 
 
 def guardrails(prompt: Prompt, library: Library) -> list[Made]:
-    """What must be true of each answer; a validator that has no counterpart is told."""
+    """What must be true of each answer; a validator that has no counterpart is told, and is never judged."""
     found = []
     for node in prompt.spec.part("validators").each():
         if node.part("enabled").value is False:
@@ -96,10 +96,10 @@ def guardrails(prompt: Prompt, library: Library) -> list[Made]:
         faults: list[Problem] = []
         check_guardrails([entry], "", faults)
         if faults:
-            message = f"the validator `{entry['type']}` has no counterpart here: {faults[0].message}"
+            message = f"the validator `{entry['type']}` has no counterpart, so it is never judged: {faults[0].message}"
             library.tell(node.problem("no_counterpart", message, faults[0].hint, "warning"))
-        else:
-            found.append(made(entry, node))
+            entry = {"type": entry["type"], "unsupported": faults[0].message}
+        found.append(made(entry, node))
     return found
 
 

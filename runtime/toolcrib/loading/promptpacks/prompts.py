@@ -274,40 +274,37 @@ class PromptTurning:
 
     def _validators(self, said: list[Any]) -> None:
         """Those that are switched on and known here. How strictly they are meant is kept apart, as the others are."""
-        own: list[JSON] = []
+        own: list[dict[str, JSON]] = []
         lost: dict[str, None] = {}
         for index, each in enumerate(said):
             if not isinstance(each, dict) or each.get("enabled") is not False:
-                guardrail = _guardrail(each)
-                if self._is_known(guardrail, f"{self._at}/validators/{index}"):
-                    self._note(f"guardrails/{len(own)}", f"validators/{index}")
-                    own.append(guardrail)
+                self._note(f"guardrails/{len(own)}", f"validators/{index}")
+                own.append(self._guardrail(each, f"{self._at}/validators/{index}"))
             lost |= dict.fromkeys(each.keys() - {*_OF_GUARDRAIL} if isinstance(each, dict) else ())
-        self._own["guardrails"] = own
+        self._own["guardrails"] = [*own]
         self._note("guardrails", "validators")
-        if lost or len(own) < len(said):
+        if lost or len(own) < len(said) or any("unsupported" in each for each in own):
             self._kept["validators"] = said
         if lost:
             listed = ", ".join(f"`{key}`" for key in sorted(lost))
             message = f"{listed} of validators has no counterpart here: one that is enabled is told where it is broken"
             self._turning.tell(NO_COUNTERPART, message, f"{self._at}/validators", severity="notice")
 
-    def _is_known(self, guardrail: JSON, place: str) -> bool:
-        """Whether a validator is one here too; of what it is not is told, and it stops nothing."""
+    def _guardrail(self, said: JSON, place: str) -> dict[str, JSON]:
+        """A validator as a guardrail; one that has no counterpart is told, and is never judged."""
         from toolcrib.loading.assertions import check_guardrails  # noqa: PLC0415 -- most prompts have none
 
+        given = said if isinstance(said, dict) else {}
+        own: dict[str, JSON] = {key: given[key] for key in _OF_GUARDRAIL if key in given}
         problems: list[Problem] = []
-        check_guardrails([guardrail], "", problems)
-        if problems:
-            message = (
-                f"this validator can't be used here, and is kept under `metadata`: {problems[0].message}"
-            )
-            self._turning.tell(NO_COUNTERPART, message, place, hint=problems[0].hint, severity="notice")
-        return not problems
-
-
-def _guardrail(said: JSON) -> JSON:
-    return {key: said[key] for key in _OF_GUARDRAIL if key in said} if isinstance(said, dict) else said
+        check_guardrails([own], "", problems)
+        if not problems:
+            return own
+        message = f"this validator is never judged, and is kept under `metadata`: {problems[0].message}"
+        self._turning.tell(NO_COUNTERPART, message, place, hint=problems[0].hint, severity="warning")
+        kind = own.get("type")
+        named = kind if isinstance(kind, str) and kind else "validator"
+        return {"type": named, "unsupported": problems[0].message}
 
 
 _OF_GUARDRAIL: Final = ("type", "params", "message")

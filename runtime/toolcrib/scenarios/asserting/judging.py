@@ -49,9 +49,12 @@ async def judge(
     if assertion.scope == "conversation" and trajectory.whole is not None:
         seen = trajectory.whole
     missing = _missing(assertion.when, seen)
-    found = (
-        skipped(missing) if missing else await _judged(assertion.type, assertion.params, seen, surroundings)
-    )
+    if assertion.unsupported:
+        found = skipped(assertion.unsupported)
+    elif missing:
+        found = skipped(missing)._replace(unmet=True)
+    else:
+        found = await _judged(assertion.type, assertion.params, seen, surroundings)
     return found._replace(message=(trajectory.whole or trajectory).hidden(found.message))
 
 
@@ -99,6 +102,9 @@ def guardrail_triggered(params: Params, trajectory: Trajectory) -> Verdict:
     """A guardrail found something, or nothing."""
     wanted, name = params.get("should_trigger", True), params["validator_type"]
     guards = [each for each in trajectory.guardrails if _kind(name) in _kinds(each)]
+    unsupported = next((each.unsupported for each in guards if each.unsupported), "")
+    if unsupported:
+        return skipped(unsupported)
     if not guards:
         hint = did_you_mean(name, {each.type for each in trajectory.guardrails})
         return skipped(f"the prompt has no guardrail `{name}`{f' ({hint})' if hint else ''}")

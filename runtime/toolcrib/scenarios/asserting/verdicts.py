@@ -13,12 +13,14 @@ class Verdict(NamedTuple):
         passed: Whether it holds; False where it does not apply.
         score: How far it holds, from 0 to 1.
         message: What was asked for and what was there; why it does not apply. On one line, without secrets.
+        unmet: Whether it does not apply because what its own `when` asks for did not happen.
     """
 
     applies: bool
     passed: bool
     score: float
     message: str
+    unmet: bool = False
 
 
 def held(message: str, score: float = 1.0) -> Verdict:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import click
 
 from toolcrib.cli.filters import filter_options, filters_of, tell_strangers
-from toolcrib.cli.opening import open_listed, tell_closed, tell_not_queried, tell_refusals
+from toolcrib.cli.opening import code_of_list, open_listed, tell_closed, tell_not_queried, tell_refusals
 from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
 from toolcrib.cli.tables import json_text, plural, table, terminal_width
 from toolcrib.cli.tools_table import not_offered
@@ -42,7 +42,10 @@ class Cost(NamedTuple):
 @click.option("--losses", is_flag=True, help="Also what the dialect can't say of each tool's schema.")
 @json_option
 @reading_options
+@click.pass_context
 def command(
+    ctx: click.Context,
+    /,
     *,
     paths: tuple[str, ...],
     dialect: str,
@@ -77,6 +80,7 @@ def command(
     tell_closed(runtime)
     if registry and not everything:
         tell_strangers(registry, filters)
+    ctx.exit(code_of_list(runtime, empty=not costs))
 
 
 def _costs(registry: Registry, names: Sequence[str], dialect: str, counting: Counter) -> list[Cost]:

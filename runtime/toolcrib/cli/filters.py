@@ -24,6 +24,7 @@ def _several(name: str, metavar: str, help_text: str, parameter: str | None = No
 
 
 _OPTIONS = (
+    _several("--name", "GLOB", "Only tools whose name fits."),
     _several("--tag", "TAG", "Only tools with this tag."),
     _several("--label", "KEY[=VALUE]", "Only tools with this label."),
     _several("--category", "CATEGORY", "Only tools of this category."),

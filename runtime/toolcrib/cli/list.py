@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
 
 from toolcrib.cli.filters import filter_options, filters_of, tell_strangers
-from toolcrib.cli.opening import open_listed, tell_closed, tell_not_queried, tell_refusals
+from toolcrib.cli.opening import code_of_list, open_listed, tell_closed, tell_not_queried, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options
 from toolcrib.cli.tables import json_text, terminal_width
 from toolcrib.cli.tools_table import count_line, entry_of, mode_text, tool_lines
@@ -15,41 +16,84 @@ from toolcrib.cli.tools_table import modes_line as line_of_modes
 from toolcrib.engine import Runtime
 from toolcrib.model import Descriptor
 from toolcrib.queries import Card, why_unable
+from toolcrib.text import escape_terminal
+
+
+def _existing(_ctx: click.Context, _param: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
+    for path in paths:
+        if not os.path.lexists(path):
+            name = escape_terminal(path)
+            raise click.BadParameter(
+                f"there is no file or folder `{name}`; to choose tools by name, write `--name '{name}'`"
+            )
+    return paths
 
 
 @click.command("list")
-@click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+@click.argument("paths", nargs=-1, metavar="[PATH]...", callback=_existing)
 @filter_options
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Fail where the list is empty or not the whole truth: a document has a problem, a server was not asked.",
+)
 @json_option
 @reading_options
+@click.pass_context
 def command(
-    *, patterns: tuple[str, ...], hidden: bool, as_json: bool, reading: Reading, **options: Any
+    ctx: click.Context,
+    /,
+    *,
+    paths: tuple[str, ...],
+    hidden: bool,
+    strict: bool,
+    as_json: bool,
+    reading: Reading,
+    **options: Any,
 ) -> None:
     """List the tools.
 
-    With PATTERN: those whose name fits the glob, or one of several.
+    Without PATH: the project, or the folders `descriptors` and `packs`. Ends with 1 when a path does not exist, or when
+    nothing is listed because documents have errors.
 
     Every option may be given several times, and a value that begins with `!` turns it around. Of tags, labels,
     annotations and toolsets a tool must have each; of names, categories, modes, files and packs one. With `--any`
     one condition is enough.
     """
-    runtime = open_listed(reading)
+    runtime = open_listed(reading, paths)
     tell_refusals(runtime)
     tell_not_queried(runtime)
     registry = runtime.registry
-    filters = filters_of({**options, "name": patterns})
+    filters = filters_of(options)
     everything = registry.query(hidden=True, **filters)
     cards = everything if hidden else [card for card in everything if registry.hidden(card.name) is None]
     if as_json:
-        click.echo(json_text({"tools": [entry(runtime, card) for card in cards]}))
+        tools = [entry(runtime, card) for card in cards]
+        click.echo(json_text({"tools": tools, "servers": _servers(runtime)}))
     else:
         for line in tool_lines(cards, unable(runtime), terminal_width(), hidden=registry.hidden):
             click.echo(line)
         left = len(everything) - len(cards)
-        click.echo(count_line(cards, unable(runtime), exist=bool(cards or registry.query()), hidden=left))
+        exist = bool(cards or registry.query())
+        unasked = len(runtime.undiscovered)
+        click.echo(count_line(cards, unable(runtime), exist=exist, hidden=left, unasked=unasked))
     tell_closed(runtime)
     if registry and not everything:
         tell_strangers(registry, filters)
+    ctx.exit(code_of_list(runtime, empty=not cards, strict=strict))
+
+
+def _servers(runtime: Runtime) -> list[dict[str, Any]]:
+    """Of each server, whether its tools are known: from the lock, or from what it answered some time ago."""
+    unasked, remembered = {*runtime.undiscovered}, runtime.stock.remembered
+    return [
+        {
+            "name": name,
+            "state": "not queried" if name in unasked or name in remembered else "known",
+            "as_of": remembered.get(name),
+        }
+        for name in runtime.servers
+    ]
 
 
 def unable(runtime: Runtime) -> Any:

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import click
 
+from toolcrib.cli import exit_codes
 from toolcrib.cli.options import Reading
 from toolcrib.cli.printing import plural
 from toolcrib.cli.trust_shown import ask_at_terminal, can_ask, tell_untrusted
@@ -102,6 +103,20 @@ def tell_not_queried(runtime: Runtime) -> None:
         click.echo(
             "    hint: `toolcrib doctor` asks servers, and `toolcrib lock` keeps what they offer", err=True
         )
+
+
+def code_of_list(runtime: Runtime, *, empty: bool, strict: bool = False) -> int:
+    """The exit code of a verb that lists tools: an empty list is a success only where nothing is wrong.
+
+    Args:
+        runtime: What was read.
+        empty: Whether nothing is listed.
+        strict: Whether the list must have tools, and be all there is.
+    """
+    errors = {problem.code for problem in runtime.problems if problem.severity == "error"}
+    incomplete = bool(empty or runtime.problems or runtime.undiscovered)
+    wrong = "path_not_found" in errors or (empty and (errors or runtime.registry.why_closed))
+    return exit_codes.PROBLEMS if wrong or (strict and incomplete) else exit_codes.OK
 
 
 def open_and_ask(

@@ -8,7 +8,7 @@ import click
 
 from toolcrib.cli.filters import filter_options, filters_of, tell_strangers
 from toolcrib.cli.list import entry, unable
-from toolcrib.cli.opening import open_listed, tell_closed, tell_not_queried, tell_refusals
+from toolcrib.cli.opening import code_of_list, open_listed, tell_closed, tell_not_queried, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options
 from toolcrib.cli.tables import json_text, plural, terminal_width
 from toolcrib.cli.tools_table import not_offered, tool_lines
@@ -28,7 +28,10 @@ from toolcrib.cli.tools_table import not_offered, tool_lines
 )
 @json_option
 @reading_options
+@click.pass_context
 def command(
+    ctx: click.Context,
+    /,
     *,
     words: tuple[str, ...],
     hidden: bool,
@@ -66,6 +69,7 @@ def command(
     tell_closed(runtime)
     if registry and not everything:
         tell_strangers(registry, filters)
+    ctx.exit(code_of_list(runtime, empty=not hits))
 
 
 def _count_line(shown: int, found: int, *, exist: bool, hidden: int) -> str:

@@ -79,7 +79,9 @@ def modes_line(modes: Iterable[str]) -> str:
     return ", ".join(f"{count} {mode}" for mode, count in sorted(counts.items()))
 
 
-def count_line(cards: Sequence[Card], why_unable: Why, *, exist: bool, hidden: int = 0) -> str:
+def count_line(
+    cards: Sequence[Card], why_unable: Why, *, exist: bool, hidden: int = 0, unasked: int = 0
+) -> str:
     """The line below the table: `12 tools: 11 mock, 1 unbound`.
 
     Args:
@@ -87,17 +89,20 @@ def count_line(cards: Sequence[Card], why_unable: Why, *, exist: bool, hidden: i
         why_unable: As for `tool_lines`.
         exist: Whether any tool is offered at all.
         hidden: How many more fit that are not offered.
+        unasked: Of how many servers the tools are not known.
     """
     modes = [mode_text(card.mode, why_unable(card)) for card in cards]
-    return _count(modes, exist=exist, hidden=hidden)
+    return _count(modes, exist=exist, hidden=hidden, unasked=unasked)
 
 
-def _count(modes: Sequence[str], *, exist: bool, hidden: int) -> str:
-    if not modes:
-        told = "no tool fits" if exist else "no tools"
-    else:
+def _count(modes: Sequence[str], *, exist: bool, hidden: int, unasked: int = 0) -> str:
+    if modes:
         told = f"{plural(len(modes), 'tool')}: {modes_line(modes)}"
-    return told + not_offered(hidden)
+    elif exist:
+        told = "no tool fits"
+    else:
+        told = "no tool is known" if unasked else "no tools"
+    return told + (f"; {plural(unasked, 'server')} not queried" if unasked else "") + not_offered(hidden)
 
 
 def not_offered(hidden: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from toolcrib.cli import exit_codes
 from toolcrib.cli.printing import columns_of
 from toolcrib.queries import Card, flags_of
 
@@ -39,7 +40,7 @@ def test_a_tool_whose_mode_is_not_installed_is_unavailable(write, toolcrib, docu
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["*a*"], ["failing", "later"]),
+        (["--name", "*a*"], ["failing", "later"]),
         (["--tag", "talk"], ["echo"]),
         (["--mode", "mock"], ["echo", "failing"]),
         (["--source", "*/failing*"], ["failing"]),
@@ -52,7 +53,7 @@ def test_tools_are_chosen_by_name_tag_mode_source_and_label(words, expected, too
 
 
 def test_json_says_what_the_table_says_and_where_a_tool_is_from(tools, document):
-    assert document("list", "echo", "--json")["tools"] == [
+    assert document("list", "--name", "echo", "--json")["tools"] == [
         {
             "name": "echo",
             "alias": "echo",
@@ -87,14 +88,43 @@ def test_no_line_is_wider_than_the_terminal(tools, on_terminal, monkeypatch):
 
 
 def test_a_pattern_that_fits_nothing_says_so(tools, toolcrib):
-    result = toolcrib("list", "zzz*")
+    result = toolcrib("list", "--name", "zzz*")
     assert (result.exit_code, result.stdout) == (0, "no tool fits\n")
+    assert toolcrib("list", "--name", "zzz*", "--strict").exit_code == exit_codes.PROBLEMS
+
+
+def test_paths_are_listed_as_other_verbs_read_them(tools, write, toolcrib, document):
+    write({"elsewhere/far.tool.yaml": "name: far\nmock: {result: 1}\n"})
+    assert names(document("list", "elsewhere", "--json")) == ["far"]
+    assert names(document("list", "elsewhere/far.tool.yaml", "descriptors", "--json"))[-2:] == [
+        "far",
+        "later",
+    ]
+    result = toolcrib("list", "get_*")
+    assert (result.exit_code, result.stdout) == (exit_codes.USAGE, "")
+    assert (
+        "there is no file or folder `get_*`; to choose tools by name, write `--name 'get_*'`" in result.stderr
+    )
+
+
+@pytest.mark.parametrize("verb", [("list",), ("search", "word"), ("cost",)])
+def test_an_empty_list_of_a_source_that_is_absent_is_no_success(verb, write, toolcrib):
+    write({"toolcrib.yaml": "project: p\nsources: [gone]\n"})
+    result = toolcrib(*verb)
+    assert result.exit_code == exit_codes.PROBLEMS
+    assert "path_not_found: there is no file or folder `gone`" in result.stderr
+
+
+def test_an_empty_list_of_a_project_with_errors_is_no_success(write, toolcrib):
+    write({"toolcrib.yaml": "projcet: p\n", "descriptors/a.tool.yaml": "name: a\nmock: {result: 1}\n"})
+    result = toolcrib("list")
+    assert (result.exit_code, result.stdout) == (1, "no tools; 1 not offered, `--all` shows why\n")
 
 
 def test_an_empty_folder_lists_nothing_and_says_how_to_begin(write, toolcrib):
     write({})
     result = toolcrib("list")
-    assert (result.exit_code, result.stdout) == (0, "no tools\n")
+    assert (result.exit_code, result.stdout) == (exit_codes.PROBLEMS, "no tools\n")
     assert "`toolcrib init`" in result.stderr
 
 
@@ -103,6 +133,7 @@ def test_refused_files_are_counted_and_the_rest_is_listed(tools, write, toolcrib
     result = toolcrib("list")
     assert "3 tools: 2 mock, 1 unbound" in result.stdout
     assert result.stderr == "1 file was refused, wholly or in part; run `toolcrib validate`\n"
+    assert (result.exit_code, toolcrib("list", "--strict").exit_code) == (0, exit_codes.PROBLEMS)
     write({"descriptors/worse.tool.yaml": "name: worse\nmock: {}\n"})
     assert toolcrib("list").stderr.startswith("2 files were refused")
 
@@ -143,8 +174,8 @@ def catalogue(write):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["get_*", "put*"], ["get_city", "get_map", "put.city"]),
-        (["get_map", "zzz"], ["get_map"]),
+        (["--name", "get_*", "--name", "put*"], ["get_city", "get_map", "put.city"]),
+        (["--name", "get_map", "--name", "zzz"], ["get_map"]),
         (["--tag", "geo", "--tag", "slow"], ["get_map"]),
         (["--tag", "geo", "--tag", "!slow"], ["get_city"]),
         (["--tag", "slow", "--category", "maps"], ["get_map"]),
@@ -172,7 +203,7 @@ def test_options_may_be_given_several_times_and_turned_around(words, expected, c
         (["--pack-name", "maps"], "no tool is of the pack `maps`; there are none"),
         (["--annotation", "readonly"], "there is no annotation `readonly`; did you mean `read_only`?"),
         (["--toolset", "maps"], "there is no toolset `maps`; there are none"),
-        (["get_mop*"], "no tool has a name like `get_mop*`; did you mean `get_map`?"),
+        (["--name", "get_mop*"], "no tool has a name like `get_mop*`; did you mean `get_map`?"),
         (
             ["--source", "descriptor/*"],
             "no tool is from a file like `descriptor/*`; did you mean `descriptors/all.yaml`?",
@@ -230,12 +261,12 @@ def test_what_is_not_offered_is_counted_and_shown_when_asked_for(project, toolcr
         "put.city  mock  disabled, deprecated  `put.city` is disabled by `put*` in toolcrib.yaml:3",
         "3 tools: 3 mock",
     ]
-    assert toolcrib("list", "put*").stdout == "no tool fits; 1 not offered, `--all` shows why\n"
+    assert toolcrib("list", "--name", "put*").stdout == "no tool fits; 1 not offered, `--all` shows why\n"
 
 
 def test_json_says_why_a_tool_is_not_offered(project, document):
     assert names(document("list", "--json")) == ["get_city", "get_map"]
-    assert [tool["hidden"] for tool in document("list", "p*", "--all", "--json")["tools"]] == [
+    assert [tool["hidden"] for tool in document("list", "--name", "p*", "--all", "--json")["tools"]] == [
         {
             "code": "disabled",
             "message": "`put.city` is disabled by `put*` in toolcrib.yaml:3",

@@ -39,7 +39,7 @@ def named(tmp_path, monkeypatch):
 def test_the_tools_of_a_clients_file_are_listed_shown_found_and_called(named, toolcrib):
     folder = named(clock=[NOW])
     before = toolcrib("list", "--mcp", ".mcp.json")
-    assert before.stdout == "no tools\n"
+    assert before.stdout == "no tool is known; 1 server not queried\n"
     assert before.stderr.startswith("server `clock`: not queried\n")
     assert not (folder / "clock.json.started").exists()
     toolcrib("doctor", "--mcp", ".mcp.json")
@@ -76,7 +76,7 @@ def test_a_server_that_is_down_and_a_tool_that_is_no_good_are_told(named, toolcr
     assert "server_down: the command of the server `gone`, `no-such-command`, was not found" in checked.stdout
     assert "server_remark: the tool `far` of the server `clock` is not offered" in checked.stdout
     listed = toolcrib("list", "--mcp", ".mcp.json")
-    assert listed.stdout == "clock__now  mcp  The time in a zone.\n1 tool: 1 mcp\n"
+    assert listed.stdout == "clock__now  mcp  The time in a zone.\n1 tool: 1 mcp; 1 server not queried\n"
     down = toolcrib("call", "--mcp", ".mcp.json", "gone__now")
     assert down.exit_code == exit_codes.OF_OUTCOME["unavailable"]
     assert "`no-such-command`, was not found" in down.stderr

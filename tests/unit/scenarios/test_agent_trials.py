@@ -91,7 +91,7 @@ def test_a_run_whose_only_assertion_was_judged_in_no_trial_is_not_judged():
 def test_a_run_that_judges_something_else_than_skipped_assertions_passes(other):
     text = flipping(", when: {min_tool_calls: 9}").replace("trials: 3", "trials: 1")
     if other.startswith("agent"):
-        text = text.replace("{call: coin}", '{call: coin, expect_result: {$exists: true}}')
+        text = text.replace("{call: coin}", "{call: coin, expect_result: {$exists: true}}")
     else:
         text += f"{other}\n"
     report = run(text)

@@ -64,6 +64,8 @@ def named_states(assertion: Assertion) -> Iterator[Named]:
 
 def _parts(assertion: Assertion) -> Iterable[tuple[dict[str, Any], Mapping[str, Any], str]]:
     """The schema of its kind, its parameters and where they stand; then those of what it wraps."""
+    if assertion.unsupported:
+        return
     kind, params, pointer = assertion.type, assertion.params, f"{assertion.pointer}/params"
     while kind == WRAPPER:
         kind, params, pointer = params["eval_type"], params["eval_params"], f"{pointer}/eval_params"

@@ -1,0 +1,198 @@
+"""What is missing, unread or unjudged is told in every form, and is no success."""
+
+import json
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from toolcrib.cli import exit_codes
+
+MOCK = """
+name: get_forecast
+description: Daily forecast for a city.
+input_schema: {type: object, properties: {city: {type: string}}, required: [city]}
+mock: {result: {city: "{{ args.city }}"}}
+"""
+MOCKED = "scenario: mocked\nsteps: [{call: get_forecast, args: {city: Oslo}}]\n"
+LOST = "scenario: lost\nsteps: [{call: srv__x, args: {}}]\n"
+DOWN = 'project: p\nservers: {srv: {command: "false", import: true}}\n'
+ARENA = {
+    "arena.yaml": """
+        apiVersion: promptkit.altairalabs.ai/v1alpha1
+        kind: Arena
+        metadata: {name: a}
+        spec:
+          prompt_configs: [{id: support, file: prompt.yaml}]
+          providers: [{file: provider.yaml}]
+          scenarios: [{file: scenario.yaml}]
+    """,
+    "prompt.yaml": """
+        apiVersion: promptkit.altairalabs.ai/v1alpha1
+        kind: PromptConfig
+        metadata: {name: support}
+        spec:
+          task_type: support
+          system_template: You help.
+          validators: [{type: toxicity_guard, params: {}}]
+    """,
+    "provider.yaml": """
+        apiVersion: promptkit.altairalabs.ai/v1alpha1
+        kind: Provider
+        metadata: {name: mock}
+        spec: {id: mock, type: mock, model: m}
+    """,
+    "scenario.yaml": """
+        apiVersion: promptkit.altairalabs.ai/v1alpha1
+        kind: Scenario
+        metadata: {name: greeting}
+        spec:
+          id: greeting
+          task_type: support
+          description: Somebody says hello.
+          turns:
+            - {role: user, content: Hello, assertions: [{type: toxicity, params: {}}]}
+    """,
+}
+
+
+@pytest.fixture
+def trusted(monkeypatch):
+    monkeypatch.setenv("TOOLCRIB_TRUST", "all")
+
+
+@pytest.fixture
+def lost(write, trusted):
+    """A project with a scenario that runs and one that needs a server which is down."""
+    return write(
+        {
+            "toolcrib.yaml": DOWN,
+            "descriptors/a.tool.yaml": MOCK,
+            "descriptors/a.scenario.yaml": f"{MOCKED}---\n{LOST}",
+        }
+    )
+
+
+@pytest.mark.parametrize("words", [(), ("--no-index",), ("-j", "2"), ("-k", "lost")])
+def test_a_scenario_whose_server_is_down_is_listed_and_fails_the_run(words, lost, toolcrib):
+    result = toolcrib("run", *words)
+    assert result.exit_code == exit_codes.PROBLEMS
+    why = "unavailable: the server `srv` could not be started: "
+    assert f"not run:\n  lost (descriptors/a.scenario.yaml:4): {why}" in result.stdout
+    assert "1 scenario could not be run\n" in result.stdout
+    assert result.stderr.count("server_down") == 1
+    if words[:1] != ("-k",):
+        assert result.stdout.splitlines()[-1].startswith("1 not run, 1 scenario passed in ")
+
+
+def test_every_form_of_a_report_has_the_scenario_that_was_not_run(lost, toolcrib, tmp_path):
+    document = json.loads(toolcrib("run", "--json").stdout)
+    (left,) = document["not_run"]
+    assert (document["passed"], document["failed"]) == (1, 0)
+    assert {key: left[key] for key in ("kind", "name", "source", "line", "code", "outcome")} == {
+        "kind": "scenario",
+        "name": "lost",
+        "source": "descriptors/a.scenario.yaml",
+        "line": 4,
+        "code": "server_down",
+        "outcome": "unavailable",
+    }
+    toolcrib("run", "--junit", str(tmp_path / "report.xml"))
+    cases = ET.parse(tmp_path / "report.xml").getroot().iter("testcase")
+    errors = {case.get("name"): error.get("type") for case in cases for error in case.findall("error")}
+    assert errors == {"lost": "unavailable", "server_down": "server_down"}
+    told = toolcrib("run", "--format", "github").stdout.splitlines()
+    assert any(
+        line.startswith("::error file=descriptors/a.scenario.yaml,line=4,title=lost was not run::the server")
+        for line in told
+    )
+
+
+def test_a_server_that_is_down_fails_validate_and_is_told_once(lost, toolcrib):
+    for words in ((), ("--strict",), ("--shallow",)):
+        result = toolcrib("validate", *words)
+        assert result.exit_code == exit_codes.PROBLEMS
+        assert (result.stdout.count("server_down"), result.stderr) == (1, "")
+        assert "no problems" not in result.stdout
+
+
+def test_a_list_says_of_which_servers_no_tool_is_known(lost, toolcrib, document):
+    result = toolcrib("list")
+    assert result.stdout.endswith("1 tool: 1 mock; 1 server not queried\n")
+    assert document("list", "--json")["servers"] == [{"name": "srv", "state": "not queried", "as_of": None}]
+    (lost / "descriptors" / "a.tool.yaml").unlink()
+    assert toolcrib("list").stdout == "no tool is known; 1 server not queried\n"
+
+
+PLANTS = {
+    "a server that is down": {"toolcrib.yaml": DOWN},
+    "an unreadable file": {"descriptors/bad.scenario.yaml": "scenario: bad\n\tsteps: ["},
+    "a file that is no text": {"descriptors/bad.tool.yaml": b"\xff\xfe\x00name"},
+    "a missing pack": {"toolcrib.yaml": "project: p\nsources: [descriptors, packs/gone]\n"},
+    "a pack that another one lacks": {
+        "toolcrib.yaml": "project: p\nsources: [descriptors, mine]\n",
+        "mine/pack.yaml": "pack: mine\nversion: 1.0.0\nrequires: {packs: [{name: gone}]}\n",
+    },
+    "an empty glob": {
+        "toolcrib.yaml": "project: p\nsources: [descriptors, mine]\n",
+        "mine/pack.yaml": 'pack: mine\nversion: 1.0.0\nscenarios: ["none/*.yaml"]\n',
+    },
+    "a scenario whose tool is gone": {"descriptors/gone.scenario.yaml": LOST},
+    "a profile that hides all tools": {
+        "toolcrib.yaml": 'project: p\ndefault_profile: none\nprofiles: {none: {disable: ["*"]}}\n'
+    },
+    "an assertion that was dropped": {f"descriptors/{name}": text for name, text in ARENA.items()},
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("verb", ["run", "validate", "list"])
+def test_no_verb_reports_a_success_that_did_not_happen(plant, verb, write, trusted, toolcrib):
+    sound = {"descriptors/a.tool.yaml": MOCK, "descriptors/a.scenario.yaml": MOCKED}
+    folder = write({name: text for name, text in {**sound, **PLANTS[plant]}.items() if isinstance(text, str)})
+    for name, raw in PLANTS[plant].items():
+        if isinstance(raw, bytes):
+            (folder / name).write_bytes(raw)
+    result = toolcrib(verb, "--strict")
+    assert result.exit_code == exit_codes.PROBLEMS, result.output
+    assert "Traceback" not in result.output
+
+
+def test_what_was_asserted_and_not_judged_is_neither_passed_nor_failed(write, toolcrib, tmp_path):
+    write({f"descriptors/{name}": text for name, text in ARENA.items()})
+    result = toolcrib("run")
+    assert result.exit_code == exit_codes.OK
+    assert "not judged:\n  greeting: `toxicity`: `llm_judge` asks a model" in result.stdout
+    assert "`toxicity_guard`: `toxicity_guard` is no type of assertion" in result.stdout
+    assert "2 assertions or guardrails not judged\n" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("1 not judged, 0 scenarios passed in ")
+    document = json.loads(toolcrib("run", "--json").stdout)
+    counts = {key: document[key] for key in ("passed", "failed", "not_judged", "skipped")}
+    assert counts == {"passed": 0, "failed": 0, "not_judged": 1, "skipped": 2}
+    (report,) = document["scenarios"]
+    assert (report["verdict"], report["passed"]) == ("not judged", False)
+    toolcrib("run", "--junit", str(tmp_path / "report.xml"))
+    (case,) = ET.parse(tmp_path / "report.xml").getroot().iter("testcase")
+    assert case.find("skipped") is not None
+    assert toolcrib("run", "--strict").exit_code == exit_codes.PROBLEMS
+
+
+def test_scenarios_of_a_pack_that_was_refused_are_listed(write, toolcrib):
+    write(
+        {
+            "descriptors/a.tool.yaml": MOCK,
+            "packs/bad/pack.yaml": "pack: bad\nversion: 1.0.0\nrequires: {packs: [{name: gone}]}\n",
+            "packs/bad/a.scenario.yaml": MOCKED,
+        }
+    )
+    result = toolcrib("run")
+    assert result.exit_code == exit_codes.PROBLEMS
+    assert "  mocked (packs/bad/" in result.stdout
+    assert "1 scenario could not be run" in result.stdout
+
+
+def test_examples_that_are_left_out_on_purpose_are_counted_and_fail_nothing(write, toolcrib):
+    live = 'name: rates\nmode: live\nlive: {url: "https://rates.example.com/"}\nexamples: [{args: {}}]\n'
+    write({"descriptors/a.tool.yaml": f"{MOCK}---\n{live}", "descriptors/a.scenario.yaml": MOCKED})
+    result = toolcrib("run", "--strict")
+    assert result.exit_code == exit_codes.OK
+    assert "the examples of 1 tool were left out: the mode `live` reaches out\n" in result.stdout

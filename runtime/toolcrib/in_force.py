@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from toolcrib.errors import ConfigurationError, UnknownMode, did_you_mean
+from toolcrib.errors import ConfigurationError, Problem, UnknownMode, did_you_mean
 from toolcrib.index.heads import Listing, Listings
 from toolcrib.index.stocks import Profiles
 from toolcrib.loading.settings import Settings, apply_settings, first_fit
@@ -61,6 +61,16 @@ def in_force(
         return registry
     error, place = vain
     return registry.closed("; ".join(filter(None, (error.message, error.hint))), place)
+
+
+def check_offer(registry: Registry, stock: Stock) -> Iterator[Problem]:
+    """A warning where there are tools, and each is disabled or outside the toolset in force."""
+    if registry and not registry.query() and not registry.why_closed:
+        why = registry.why_hidden(next(iter(registry)))
+        message = f"no tool is offered, of {len(registry)}: {why}"
+        hint = "`toolcrib list --all` shows why for each"
+        problem = Problem(code="nothing_offered", message=message, hint=hint, severity="warning")
+        yield problem.at(stock.project_file, 1, 1)
 
 
 def _asked_in_vain(stock: Stock, settings: Settings, kinds: Kinds) -> tuple[ConfigurationError, str] | None:

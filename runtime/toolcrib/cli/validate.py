@@ -17,6 +17,7 @@ from toolcrib.cli.printing import json_text, plural, problem_text
 from toolcrib.cli.trust_shown import hint_for
 from toolcrib.engine import Runtime
 from toolcrib.errors import Problem
+from toolcrib.in_force import check_offer
 from toolcrib.model import Outcome
 from toolcrib.trust.check import TrustRequest, Untrusted, sentence
 
@@ -54,7 +55,11 @@ def command(
         raise click.UsageError("`--json` and `--format github` ask for two forms; leave one of them out")
     runtime = open_and_ask(reading, paths, everything=True)
     runtime.trust.told = True  # among the problems
-    told = [*runtime.problems, *(asyncio.run(_proved(runtime)) if deep else ())]
+    told = [
+        *runtime.problems,
+        *check_offer(runtime.registry, runtime.stock),
+        *(asyncio.run(_proved(runtime)) if deep else ()),
+    ]
     problems = [
         *(each for each in told if each.code != Untrusted.code),
         *_untrusted(told, runtime.trust.refused),

@@ -130,15 +130,15 @@ PLANTS = {
     "a missing pack": {"toolcrib.yaml": "project: p\nsources: [descriptors, packs/gone]\n"},
     "a pack that another one lacks": {
         "toolcrib.yaml": "project: p\nsources: [descriptors, mine]\n",
-        "mine/pack.yaml": "pack: mine\nversion: 1.0.0\nrequires: {packs: [{name: gone}]}\n",
+        "mine/pack.yaml": 'name: mine\nversion: 1.0.0\nrequires: {packs: {gone: ">=1"}}\n',
     },
     "an empty glob": {
         "toolcrib.yaml": "project: p\nsources: [descriptors, mine]\n",
-        "mine/pack.yaml": 'pack: mine\nversion: 1.0.0\nscenarios: ["none/*.yaml"]\n',
+        "mine/pack.yaml": 'name: mine\nversion: 1.0.0\nscenarios: ["none/*.yaml"]\n',
     },
     "a scenario whose tool is gone": {"descriptors/gone.scenario.yaml": LOST},
     "a profile that hides all tools": {
-        "toolcrib.yaml": 'project: p\ndefault_profile: none\nprofiles: {none: {disable: ["*"]}}\n'
+        "toolcrib.yaml": 'project: p\nprofile: none\nprofiles: {none: {disable: ["*"]}}\n'
     },
     "an assertion that was dropped": {f"descriptors/{name}": text for name, text in ARENA.items()},
 }
@@ -180,7 +180,7 @@ def test_scenarios_of_a_pack_that_was_refused_are_listed(write, toolcrib):
     write(
         {
             "descriptors/a.tool.yaml": MOCK,
-            "packs/bad/pack.yaml": "pack: bad\nversion: 1.0.0\nrequires: {packs: [{name: gone}]}\n",
+            "packs/bad/pack.yaml": "name: bad\nversion: 1.0.0\noops: 1\n",
             "packs/bad/a.scenario.yaml": MOCKED,
         }
     )

@@ -95,7 +95,6 @@ class McpExecutor:
         server = self._server(block["server"], connections, descriptor.origin.place("/mcp/server"))
         from toolcrib.executors.mcp.starting import check_ready  # noqa: PLC0415 -- as above
 
-        connections.world.trust.check_server(server)
         check_ready(server, connections.world.vault)
         return BoundMcp(descriptor, server, block.get("tool", descriptor.name), overlay, connections)
 

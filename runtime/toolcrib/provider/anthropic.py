@@ -230,9 +230,7 @@ def _handed_back(block: dict[str, Any]) -> JSON:
     return {"type": "thinking", "signature": signature} if signature else None
 
 
-def _finish(
-    reason: Any, blocks: Iterable[Mapping[str, Any]], usage: dict[str, Any], model: str
-) -> Finish:
+def _finish(reason: Any, blocks: Iterable[Mapping[str, Any]], usage: dict[str, Any], model: str) -> Finish:
     cached, writes = (
         count_of(usage.get("cache_read_input_tokens")),
         count_of(usage.get("cache_creation_input_tokens")),

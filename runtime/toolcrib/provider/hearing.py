@@ -72,7 +72,9 @@ class Hearing:
                 part = part._replace(id=self._ids[number])  # noqa: PLW2901 -- the same call
                 number += 1
             parts.append(part)
-        unsaid = Finish("length" if number else "stop")  # without an end, nobody says that the calls are whole
+        unsaid = Finish(
+            "length" if number else "stop"
+        )  # without an end, nobody says that the calls are whole
         return parts, self._answer.finish or unsaid, list(self._let_go())
 
     def cut(self) -> tuple[tuple[Text, ...], dict[str, str], list[Event]]:

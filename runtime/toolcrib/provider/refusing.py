@@ -15,7 +15,6 @@ from toolcrib.provider.requests import Finish
 from toolcrib.session import Session
 from toolcrib.text import truncate
 
-
 _SHOWN = 100
 """Bytes of a name that is shown to the model that made it up."""
 

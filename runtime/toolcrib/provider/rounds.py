@@ -165,7 +165,8 @@ class Turn:
 
     def _cut(self) -> dict[str, str]:
         """The answer that is being heard breaks off: its text is what was said, and none of its calls, which are
-        returned as id -> tool, is made."""
+        returned as id -> tool, is made.
+        """
         if self._hearing is None:
             return {}
         texts, calls, events = self._hearing.cut()

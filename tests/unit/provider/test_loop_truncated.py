@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from http_servers import answering_json, answering_each
+from http_servers import answering_each, answering_json
 from in_memory import runtime_of
 from loop_models import check_whole, ends, loop, watched
 from served_models import events, speaking

@@ -164,8 +164,10 @@ class Turn:
         self._cut()
 
     def _cut(self) -> dict[str, str]:
-        """The answer that is being heard breaks off: its text is what was said, and none of its calls, which are
-        returned as id -> tool, is made.
+        """The answer that is being heard breaks off: its text is what was said, and its calls are not made.
+
+        Returns:
+            Id -> tool of the calls that were begun.
         """
         if self._hearing is None:
             return {}

@@ -107,7 +107,9 @@ def test_a_provider_that_can_not_be_asked_as_its_file_says_is_refused(tmp_path, 
 
 
 def test_everything_that_is_against_a_provider_is_told_at_once(tmp_path):
-    provider = "type: claude\nmodel: m\nplatform: {type: bedrock}\nheaders: {X-Account: a}\ncredential: {api_key: x}"
+    provider = (
+        "type: claude\nmodel: m\nplatform: {type: bedrock}\nheaders: {X-Account: a}\ncredential: {api_key: x}"
+    )
     assert told(asked(tmp_path, provider)) == [
         ("unsupported_provider", "mock.yaml", line) for line in (9, 11, 10)
     ]

@@ -31,7 +31,16 @@ _AZURE_KEY: Final = "${AZURE_OPENAI_API_KEY}"
 
 _DIRECTIONS: Final = frozenset(
     (
-        *("api_base", "api_version", "base_url", "deployment", "endpoint", "host", "location", "organization"),
+        *(
+            "api_base",
+            "api_version",
+            "base_url",
+            "deployment",
+            "endpoint",
+            "host",
+            "location",
+            "organization",
+        ),
         *("project", "proxy", "region", "url"),
     )
 )
@@ -81,24 +90,30 @@ def _platform(spec: Node) -> Iterator[Problem]:
     platform, type_, address = spec.part("platform"), spec.part("type").text, spec.part("base_url")
     if not platform.value:
         if type_ in _LOCAL and not address.text:
-            message = f"a provider of the type `{type_}` has no address of its own, and this one has no `base_url`"
-            yield _refused(spec.part("type"), message, f"write where the server is: `base_url: {_LOCAL[type_]}`")
+            message = (
+                f"a provider of the type `{type_}` has no address of its own, and this one has no `base_url`"
+            )
+            yield _reason(
+                spec.part("type"), message, f"write where the server is: `base_url: {_LOCAL[type_]}`"
+            )
         return
     name, endpoint = platform.part("type"), platform.part("endpoint")
     if name.text.lower() != _AZURE or MODELS[type_] != "openai" or type_ in _LOCAL:
         what = f"`{name.text}`" if name.text else "a platform without `type`"
-        message = f"a `{type_}` model on {what} can't be asked: of platforms, toolcrib reaches Azure OpenAI alone"
+        message = (
+            f"a `{type_}` model on {what} can't be asked: of platforms, toolcrib reaches Azure OpenAI alone"
+        )
         hint = (
             "write the address of a compatible gateway and its own key in place of `platform`: "
             "`base_url: https://gateway.example/v1` and `credential: {credential_env: GATEWAY_KEY}`"
         )
-        yield _refused(name if name else platform, message, hint)
+        yield _reason(name or platform, message, hint)
     elif not endpoint.text:
         message = "the platform `azure` has no `endpoint`: Azure OpenAI is reached at the address of one's own resource"
-        yield _refused(platform, message, "write `endpoint: https://NAME.openai.azure.com`")
+        yield _reason(platform, message, "write `endpoint: https://NAME.openai.azure.com`")
     elif address.text:
         message = "`base_url` and the `endpoint` of the platform name two addresses"
-        yield _refused(address, message, "leave `base_url` out, or `platform`")
+        yield _reason(address, message, "leave `base_url` out, or `platform`")
 
 
 def _credential(credential: Node) -> Iterator[Problem]:
@@ -106,11 +121,11 @@ def _credential(credential: Node) -> Iterator[Problem]:
     key, file, variable = (credential.part(name) for name in ("api_key", "credential_file", "credential_env"))
     hint = "put the key into a variable of the environment, and write `credential_env: MY_KEY`"
     if key.text and "${" not in key.text:
-        yield _refused(key, "the key is written in the file, where everybody who reads it knows it", hint)
+        yield _reason(key, "the key is written in the file, where everybody who reads it knows it", hint)
     elif not key.text and file.text and not file.text.startswith(("/", "~/")):
-        yield _refused(file, "the file of the key is not named by its whole path", hint)
+        yield _reason(file, "the file of the key is not named by its whole path", hint)
     elif not (key.text or file.text) and variable.text and not _VARIABLE.fullmatch(variable.text):
-        yield _refused(variable, "`credential_env` is no name of a variable", hint)
+        yield _reason(variable, "`credential_env` is no name of a variable", hint)
 
 
 def _elsewhere(spec: Node) -> Iterator[Problem]:
@@ -119,13 +134,15 @@ def _elsewhere(spec: Node) -> Iterator[Problem]:
     if headers.value:
         message = "`headers` are not sent, and may say where requests go and on whose account"
         hint = "leave them out, or have a gateway add them and write its address as `base_url`"
-        yield _refused(headers, message, hint)
+        yield _reason(headers, message, hint)
     for name, node in spec.part("additional_config").entries():
         if name in _DIRECTIONS or is_secret_name(name):
-            message = f"`{name}` of `additional_config` says where requests go or on whose account, and is not read"
+            message = (
+                f"`{name}` of `additional_config` says where requests go or on whose account, and is not read"
+            )
             hint = "write `base_url`, `credential` or `platform` instead"
-            yield _refused(node, message, hint)
+            yield _reason(node, message, hint)
 
 
-def _refused(node: Node, message: str, hint: str) -> Problem:
+def _reason(node: Node, message: str, hint: str) -> Problem:
     return node.problem("unsupported_provider", message, hint)

@@ -15,6 +15,8 @@ from toolcrib.provider.requests import Finish
 from toolcrib.session import Session
 from toolcrib.text import truncate
 
+REFUSED_ANSWER = "answer_refused"
+
 _SHOWN = 100
 """Bytes of a name that is shown to the model that made it up."""
 
@@ -100,7 +102,7 @@ def _unfinished(call: ToolCall, finish: Finish) -> Result:
     """
     why = f"`{truncate(call.name, _SHOWN)}` was not called: the answer that asks for it"
     if finish.reason == "refused":
-        return Result.failed(Outcome.DENIED, f"{why} was refused", code="answer_refused")
+        return Result.failed(Outcome.DENIED, f"{why} was refused", code=REFUSED_ANSWER)
     why += " was cut off, so none of its calls is made; write less"
     return Result.failed(Outcome.LIMIT_EXCEEDED, why, code="answer_cut_off")
 

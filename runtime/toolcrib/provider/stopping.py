@@ -17,6 +17,7 @@ _ENDS: Final[Mapping[str, Stop]] = {
     "tool_calls": Stop.ANSWERED,
     "length": Stop.LENGTH,
     "refused": Stop.REFUSED,
+    "pause_turn": Stop.LENGTH,  # Anthropic's: the service would go on, if it were asked once more
 }
 """Why an answer ended -> why the turn did, where nothing was called."""
 

@@ -13,6 +13,7 @@ from toolcrib.loading.namespaces import short_name
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.model import JSON, Content
 from toolcrib.provider import Conversation, ProviderError, Stop
+from toolcrib.provider.refusing import REFUSED_ANSWER
 from toolcrib.provider.seeing import Sight
 from toolcrib.scenarios.asserting import Trajectory, judge
 from toolcrib.scenarios.logs import Happened, Log
@@ -231,7 +232,7 @@ class Conversing:
         """Whether the last answer is not whole, or the provider refused it with the calls that it asks for."""
         conversation = self.conversation
         of_turn = [record for record in conversation.calls if record.turn == conversation.turns]
-        refused = any(record.code == "answer_refused" for record in of_turn)
+        refused = any(record.code == REFUSED_ANSWER for record in of_turn)
         return conversation.stop is Stop.LENGTH or refused
 
     def _misled(self, turn: Turn, speaking: Speaking) -> list[Failure]:

@@ -91,6 +91,7 @@ def test_where_a_provider_is_asked_and_with_which_key(tmp_path, provider, expect
         ("type: vllm\nmodel: m", 7, "base_url: http://localhost:8000"),
         ("type: openai\nmodel: m\ncredential: {api_key: sk-canary-12345}", 9, "credential_env: MY_KEY"),
         ("type: openai\nmodel: m\ncredential: {credential_file: key.txt}", 9, "credential_env: MY_KEY"),
+        ("type: openai\nmodel: m\ncredential: {credential_file: '/run/a}b'}", 9, "credential_env: MY_KEY"),
         ("type: openai\nmodel: m\ncredential: {credential_env: 'MY KEY'}", 9, "credential_env: MY_KEY"),
         ("type: openai\nmodel: m\nheaders: {Authorization: Bearer x}", 9, "leave them out"),
         ("type: openai\nmodel: m\nadditional_config: {endpoint: 'https://x.example'}", 9, "write `base_url`"),

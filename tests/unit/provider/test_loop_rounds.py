@@ -300,6 +300,7 @@ async def test_tokens_and_the_model_are_kept():
         ("stop", Stop.ANSWERED, ""),
         ("length", Stop.LENGTH, ""),
         ("refused", Stop.REFUSED, ""),
+        ("pause_turn", Stop.LENGTH, ""),
         ("pause", Stop.ANSWERED, "the provider says `pause`"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Final, NamedTuple
@@ -218,14 +219,19 @@ class Choice:
 
 
 def _way_to(provider: Provider) -> str:
-    """How a model is asked instead; empty where it can't be."""
-    if provider.type not in MODELS or reasons_against(provider.spec):
+    """How a model is asked instead; empty where it can't be, or where its address holds a password."""
+    if (
+        provider.type not in MODELS
+        or reasons_against(provider.spec)
+        or "@" in provider.spec.part("base_url").text
+    ):
         return ""
     said = {key: part.value for key, part in service_of(provider.spec).items() if part is not None}
-    words = [f"--provider {said['provider']}", f"--model {said.get('model', '')}".rstrip()]
-    if address := said.get("base_url", "").partition("?")[0]:
-        words.append(f"--base-url {address}")
-    return f"`toolcrib run {' '.join(words)}` asks `{provider.id}`"
+    words = ["toolcrib", "run", "--provider", said["provider"]]
+    words += ["--model", said["model"]] if "model" in said else []
+    if "base_url" in said:
+        words += ["--base-url", said["base_url"].partition("?")[0]]  # a query may hold a key
+    return f"`{shlex.join(words)}` asks `{provider.id}`"
 
 
 def of_model(chosen: Chosen) -> dict[str, Made | None]:

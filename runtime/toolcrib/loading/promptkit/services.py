@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
+from urllib.parse import quote
 
 from toolcrib.errors import Problem
 from toolcrib.loading.promptkit.written import Made, Node, made
@@ -30,23 +31,25 @@ _AZURE: Final = "azure"
 _AZURE_KEY: Final = "${AZURE_OPENAI_API_KEY}"
 
 _DIRECTIONS: Final = frozenset(
-    (
-        *(
-            "api_base",
-            "api_version",
-            "base_url",
-            "deployment",
-            "endpoint",
-            "host",
-            "location",
-            "organization",
-        ),
-        *("project", "proxy", "region", "url"),
-    )
+    {
+        "api_base",
+        "api_version",
+        "base_url",
+        "deployment",
+        "endpoint",
+        "host",
+        "location",
+        "organization",
+        "project",
+        "proxy",
+        "region",
+        "url",
+    }
 )
 """Keys of `additional_config` that say where or on whose account a service is asked; so do all that are secret."""
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WHOLE_PATH: Final = re.compile(r"~?/[^{}:]+")
 
 
 def reasons_against(spec: Node) -> list[Problem]:
@@ -67,7 +70,9 @@ def service_of(spec: Node) -> dict[str, Made | None]:
         version, deployment = (
             platform.part("additional_config", name) for name in ("api_version", "deployment")
         )
-        where = address.text.rstrip("/") + (f"?api-version={version.text}" if version.text else "")
+        where = address.text.rstrip("/")
+        if version.text:
+            where += f"{'&' if '?' in where else '?'}api-version={quote(version.text)}"
         model, key = (deployment if deployment.text else model), key or _AZURE_KEY
     return {
         "provider": made(provider, type_),
@@ -90,19 +95,14 @@ def _platform(spec: Node) -> Iterator[Problem]:
     platform, type_, address = spec.part("platform"), spec.part("type").text, spec.part("base_url")
     if not platform.value:
         if type_ in _LOCAL and not address.text:
-            message = (
-                f"a provider of the type `{type_}` has no address of its own, and this one has no `base_url`"
-            )
-            yield _reason(
-                spec.part("type"), message, f"write where the server is: `base_url: {_LOCAL[type_]}`"
-            )
+            message = f"`{type_}` has no address of its own, and there is no `base_url`"
+            hint = f"write where the server is: `base_url: {_LOCAL[type_]}`"
+            yield _reason(spec.part("type"), message, hint)
         return
     name, endpoint = platform.part("type"), platform.part("endpoint")
     if name.text.lower() != _AZURE or MODELS[type_] != "openai" or type_ in _LOCAL:
         what = f"`{name.text}`" if name.text else "a platform without `type`"
-        message = (
-            f"a `{type_}` model on {what} can't be asked: of platforms, toolcrib reaches Azure OpenAI alone"
-        )
+        message = f"`{type_}` on {what} can't be asked: Azure OpenAI is the only supported platform"
         hint = (
             "write the address of a compatible gateway and its own key in place of `platform`: "
             "`base_url: https://gateway.example/v1` and `credential: {credential_env: GATEWAY_KEY}`"
@@ -122,8 +122,10 @@ def _credential(credential: Node) -> Iterator[Problem]:
     hint = "put the key into a variable of the environment, and write `credential_env: MY_KEY`"
     if key.text and "${" not in key.text:
         yield _reason(key, "the key is written in the file, where everybody who reads it knows it", hint)
-    elif not key.text and file.text and not file.text.startswith(("/", "~/")):
-        yield _reason(file, "the file of the key is not named by its whole path", hint)
+    elif not key.text and file.text and not _WHOLE_PATH.fullmatch(file.text):
+        yield _reason(
+            file, "the file of the key is not named by its whole path, without braces and colons", hint
+        )
     elif not (key.text or file.text) and variable.text and not _VARIABLE.fullmatch(variable.text):
         yield _reason(variable, "`credential_env` is no name of a variable", hint)
 
@@ -137,9 +139,7 @@ def _elsewhere(spec: Node) -> Iterator[Problem]:
         yield _reason(headers, message, hint)
     for name, node in spec.part("additional_config").entries():
         if name in _DIRECTIONS or is_secret_name(name):
-            message = (
-                f"`{name}` of `additional_config` says where requests go or on whose account, and is not read"
-            )
+            message = f"`{name}` says where requests go or on whose account, and is not read"
             hint = "write `base_url`, `credential` or `platform` instead"
             yield _reason(node, message, hint)
 

@@ -218,8 +218,8 @@ _PROVIDER_SPEC = _object(
                     "type": TEXT,
                     "endpoint": TEXT,
                     "additional_config": _object({"api_version": TEXT, "deployment": TEXT}),
-                    "region": _idle("Azure OpenAI is reached by its endpoint"),
-                    "project": _idle("Azure OpenAI is reached by its endpoint"),
+                    "region": _idle("a platform is reached at its `endpoint`"),
+                    "project": _idle("a platform is reached at its `endpoint`"),
                 }
             ),
         },

@@ -360,6 +360,7 @@ FINER_CODES = (
     ("cooldown", "denied", "The tool rests between two calls (`cooldown`)."),
     ("rejected", "denied", "Somebody was asked, and said no."),
     ("answer_refused", "denied", "The provider refused the answer that asks for the call."),
+    ("answer_cut_off", "limit_exceeded", "The answer that asks for the call was cut off before its end."),
     (
         "max_calls",
         "limit_exceeded",

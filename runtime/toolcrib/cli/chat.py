@@ -74,7 +74,7 @@ class Said(NamedTuple):
     "name",
     required=True,
     metavar="NAME",
-    help="Speak to `openai`, `openai_responses`, `anthropic`, a provider that is installed, or `scripted`.",
+    help="Speak to `openai`, `openai_responses`, `azure_openai`, `anthropic`, a provider that is installed, or `scripted`.",
 )
 @click.option("--model", metavar="NAME", default="", help="Ask this model of the provider.")
 @click.option(

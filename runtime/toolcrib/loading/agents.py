@@ -73,6 +73,7 @@ class Reply:
         reasoning: What it thinks; None for nothing.
         say: What it says; None for nothing.
         calls: What it asks for, in order.
+        finish: How it breaks off, `length` or `refused`; empty for an answer that is complete.
         times: How often it may be used; 0 for any number of times.
         optional: Whether nobody minds that it was never used.
         pointer: Where it stands in the document.
@@ -82,6 +83,7 @@ class Reply:
     reasoning: Rendering | None = None
     say: Rendering | None = None
     calls: tuple[ScriptedCall, ...] = ()
+    finish: str = ""
     times: int = 1
     optional: bool = False
     pointer: str = ""
@@ -362,6 +364,7 @@ class _Reader:
             reasoning=self.rendering(entry, "reasoning", pointer),
             say=self.rendering(entry, "say", pointer),
             calls=tuple(self._call(call, place) for call, place in alone + several),
+            finish=entry.get("finish", ""),
             times=entry.get("times", 1),
             optional=entry.get("optional", False),
             pointer=pointer,

@@ -12,7 +12,7 @@ from toolcrib.loading.agents import Agent
 GROUP: Final = "toolcrib.providers"
 """The entry-point group in which distributions offer providers: name -> what makes one."""
 
-BUILT_IN: Final = ("anthropic", "openai", "openai_responses")
+BUILT_IN: Final = ("anthropic", "azure_openai", "openai", "openai_responses")
 """The providers of models that come along."""
 
 _WITHOUT_MODEL: Final = ("scripted", "direct")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from toolcrib.errors import ConfigurationError
@@ -104,11 +104,13 @@ class Anthropic(ServedModel):
         """What an answer says that does not come as events."""
         if not isinstance(value.get("content"), list):
             raise answer.unreadable("the answer has no `content`")
-        for index, block in enumerate(objects_of(value["content"])):
+        blocks = objects_of(value["content"])
+        for index, block in enumerate(blocks):
             yield from _begun(index, block, answer)
             if thought := _handed_back(block):
                 yield ReasoningDelta("", thought)
-        yield _finish(value.get("stop_reason"), object_of(value.get("usage")), text_of(value.get("model")))
+        usage, model = object_of(value.get("usage")), text_of(value.get("model"))
+        yield _finish(value.get("stop_reason"), blocks, usage, model)
 
     def reader(self, answer: Answer) -> Reader:
         """What reads an answer that comes as events."""
@@ -228,7 +230,7 @@ def _handed_back(block: dict[str, Any]) -> JSON:
     return {"type": "thinking", "signature": signature} if signature else None
 
 
-def _finish(reason: Any, usage: dict[str, Any], model: str) -> Finish:
+def _finish(reason: Any, blocks: Iterable[Mapping[str, Any]], usage: dict[str, Any], model: str) -> Finish:
     cached, writes = (
         count_of(usage.get("cache_read_input_tokens")),
         count_of(usage.get("cache_creation_input_tokens")),
@@ -239,8 +241,12 @@ def _finish(reason: Any, usage: dict[str, Any], model: str) -> Finish:
         cached=cached,
         cache_writes=writes,
     )
-    told = text_of(reason)
-    return Finish(_REASONS.get(told, told or "stop"), tokens, model)
+    told = text_of(reason) or "end_turn"
+    if told == "stop_sequence" or not reason:
+        # Neither says that calls are whole: those of an answer that came to its end have the reason `tool_use`.
+        called = any(block.get("type") == "tool_use" for block in blocks)
+        told = "max_tokens" if called else told
+    return Finish(_REASONS.get(told, told), tokens, model)
 
 
 class _Reader:
@@ -273,7 +279,8 @@ class _Reader:
             self._reason = object_of(value.get("delta")).get("stop_reason")
             self._count(value)
         elif kind == "message_stop":
-            self.finish, self.done = _finish(self._reason, self._usage, self._model), True
+            self.finish = _finish(self._reason, self._blocks.values(), self._usage, self._model)
+            self.done = True
 
     def _count(self, value: dict[str, Any]) -> None:
         """Counts are of all that came so far; one that is not told again stays."""

@@ -72,16 +72,20 @@ class Hearing:
                 part = part._replace(id=self._ids[number])  # noqa: PLW2901 -- the same call
                 number += 1
             parts.append(part)
-        return parts, self._answer.finish or Finish(), list(self._let_go())
+        unsaid = Finish(
+            "length" if number else "stop"
+        )  # without an end, nobody says that the calls are whole
+        return parts, self._answer.finish or unsaid, list(self._let_go())
 
-    def cut(self) -> tuple[tuple[Text, ...], list[Event]]:
-        """The texts of an answer that breaks off, and what has not been told yet.
+    def cut(self) -> tuple[tuple[Text, ...], dict[str, str], list[Event]]:
+        """The texts of an answer that breaks off, the calls that were told (id -> tool), and what was not told yet.
 
         What the model thought is nothing to go on with when it is cut off, and neither are its calls.
         """
         self._held = deque(held for held in self._held if not isinstance(held, int) or held in self._ids)
         events = [*self.hear(Finish()), *self._let_go()]
-        return tuple(part for part in self._answer.parts() if isinstance(part, Text)), events
+        calls = {id_: self._tools[number] for number, id_ in self._ids.items()}
+        return tuple(part for part in self._answer.parts() if isinstance(part, Text)), calls, events
 
     def _call(self, piece: CallDelta) -> Iterator[Event]:
         number = piece.slot

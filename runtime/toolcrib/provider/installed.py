@@ -32,12 +32,13 @@ def open_provider(
     """A provider by its name.
 
     Args:
-        name: `openai` (chat completions), `openai_responses`, `anthropic` (messages), or one that an installed
-            distribution offers.
+        name: `openai` (chat completions), `openai_responses`, `azure_openai` (chat completions of a deployment),
+            `anthropic` (messages), or one that an installed distribution offers.
         model: The model's name.
-        base_url: Where its service is, unless at its own address. The egress guard decides whether it may be reached.
-        api_key: Its key, in which `${VAR}` is looked up; empty for none. Unless given, the one in `OPENAI_API_KEY` or
-            `ANTHROPIC_API_KEY`. A service on this machine needs none.
+        base_url: Where its service is, unless at its own address; `azure_openai` has none, and needs the endpoint of the
+            resource. The egress guard decides whether it may be reached.
+        api_key: Its key, in which `${VAR}` is looked up; empty for none. Unless given, the one in `OPENAI_API_KEY`,
+            `AZURE_OPENAI_API_KEY` or `ANTHROPIC_API_KEY`. A service on this machine needs none.
         world: What may be reached; in a loop that of its runtime unless given.
         clock: Passes the time between attempts; the machine's unless given.
         trusted: Whether `base_url` may have the key of the environment. One of a document may not, unless it is the
@@ -62,8 +63,8 @@ def _is_at_home(make: Callable[..., Any], base_url: str) -> bool:
         return True
     origin = address_of(base_url).origin
     service = getattr(make, "SERVICE", None)
-    own = service is not None and origin == address_of(service.base_url).origin
-    return own or is_loopback(parse_origin(origin)[1])
+    own = service is not None and service.base_url and origin == address_of(service.base_url).origin
+    return bool(own) or is_loopback(parse_origin(origin)[1])
 
 
 def provider_names() -> list[str]:
@@ -108,8 +109,15 @@ def _anthropic() -> Callable[..., Any]:
     return Anthropic
 
 
+def _azure_openai() -> Callable[..., Any]:
+    from toolcrib.provider.azure_openai import AzureOpenAI  # noqa: PLC0415 -- as above
+
+    return AzureOpenAI
+
+
 _BUILT_IN: Final[Mapping[str, Callable[[], Callable[..., Any]]]] = {
     "anthropic": _anthropic,
+    "azure_openai": _azure_openai,
     "openai": _openai,
     "openai_responses": _openai_responses,
 }

@@ -222,7 +222,8 @@ class _End:
 
     def finish(self, reason: Any) -> Finish:
         """The end, for the reason that was given."""
-        told = "refused" if self._refused else _REASONS.get(text_of(reason), text_of(reason) or "stop")
+        unsaid = "length" if self._called else "stop"  # no reason: nobody says that the calls are whole
+        told = "refused" if self._refused else _REASONS.get(text_of(reason), text_of(reason) or unsaid)
         if told == "stop" and self._called:
             told = "tool_calls"
         return Finish(told, _tokens(self._usage), self._model)

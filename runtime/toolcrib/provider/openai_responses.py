@@ -215,6 +215,8 @@ class _Output:
         if status == "incomplete":
             why = text_of(object_of(value.get("incomplete_details")).get("reason"))
             reason = _INCOMPLETE.get(why, why or "length")
+        elif self._called and status != "completed":
+            reason = "length"
         if self._refused:
             reason = "refused"
         return Finish(reason, _tokens(object_of(value.get("usage"))), text_of(value.get("model")))
@@ -261,7 +263,8 @@ class _Reader:
         elif kind == "response.output_item.done":
             yield from self._output.end(index, object_of(value.get("item")))
         elif kind in _ENDS:
-            self.finish, self.done = self._output.finish(object_of(value.get("response"))), True
+            response = {"status": kind.removeprefix("response."), **object_of(value.get("response"))}
+            self.finish, self.done = self._output.finish(response), True
         elif kind == "error":
             raise self._answer.told(value)
 

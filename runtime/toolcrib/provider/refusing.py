@@ -55,16 +55,15 @@ class Gate:
 
     def refusal(self, call: ToolCall, ledger: Ledger, finish: Finish) -> Result | Pending | None:
         """Why a call is not made, or what it waits for; None where it is made now."""
-        if finish.reason == "refused":
-            why = f"`{call.name}` was not called: the answer that asks for it was refused"
-            return Result.failed(Outcome.DENIED, why, code=REFUSED_ANSWER)
+        if not finish.is_complete:
+            return _unfinished(call, finish)
         now, known = self.now(), self.offering.knows(call.name)
         refused = ledger.judge(call, now, known=known, only=self._only)
         if refused is None and not known:
             return self._unknown(call.name)
         refused = refused or self._hidden(call.name)
         if refused is None and call.arguments is None:
-            return _unreadable(call, finish)
+            return _unreadable(call)
         if refused is None and self._rulebook.of(call.name).asks:
             return self._asked(call)
         if refused is None:
@@ -96,10 +95,21 @@ class Gate:
         return Pending(call.id, call.name, prepared, Outcome.NEEDS_APPROVAL.value, what)
 
 
-def _unreadable(call: ToolCall, finish: Finish) -> Result:
+def _unfinished(call: ToolCall, finish: Finish) -> Result:
+    """The result of a call in an answer that did not come to its end.
+
+    Nobody knows which of its calls are whole: arguments that are cut off may still be a JSON object, above all `{}`.
+    """
+    why = f"`{truncate(call.name, _SHOWN)}` was not called: the answer that asks for it"
+    if finish.reason == "refused":
+        return Result.failed(Outcome.DENIED, f"{why} was refused", code=REFUSED_ANSWER)
+    why += " was cut off, so none of its calls is made; write less"
+    return Result.failed(Outcome.LIMIT_EXCEEDED, why, code="answer_cut_off")
+
+
+def _unreadable(call: ToolCall) -> Result:
     """The result of a call whose arguments are no JSON object."""
-    cut = "; the answer was cut off, so write less" if finish.reason == "length" else ""
-    why = f"invalid arguments for `{call.name}`: {_why_no_object(call.written)}{cut}"
+    why = f"invalid arguments for `{call.name}`: {_why_no_object(call.written)}"
     return Result.failed(Outcome.INVALID_ARGUMENTS, why, code="not_json")
 
 

@@ -84,7 +84,8 @@ class Finish(NamedTuple):
     """The end of an answer; whatever comes after it is not looked at.
 
     Attributes:
-        reason: `stop`, `tool_calls`, `length` (it is cut off), `refused`; or the provider's own word.
+        reason: `stop`, `tool_calls`, `length` (it is cut off), `refused`; or the provider's own word. Calls are made
+            only after `stop` and `tool_calls`.
         tokens: What it cost, where the provider says so.
         model: Which model answered.
     """
@@ -92,6 +93,11 @@ class Finish(NamedTuple):
     reason: str = "stop"
     tokens: Tokens = Tokens()
     model: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the model came to its own end, so that the calls of the answer are whole."""
+        return self.reason in {"stop", "tool_calls"}
 
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | CallDelta | Finish

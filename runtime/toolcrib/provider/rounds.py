@@ -17,14 +17,14 @@ from toolcrib.provider.conversations import Answer, CallRecord, Conversation, Pe
 from toolcrib.provider.discretion import Discretion, unhidden
 from toolcrib.provider.enforcing import Ledger, Rulebook
 from toolcrib.provider.hearing import Hearing, Ids
-from toolcrib.provider.messages import Message, ToolCall, ToolResult
+from toolcrib.provider.messages import Message, Reasoning, ToolCall, ToolResult
 from toolcrib.provider.offering import Offering
 from toolcrib.provider.pricing import Prices
 from toolcrib.provider.refusing import Gate
 from toolcrib.provider.requests import Finish, ProviderError, Request, Tokens
 from toolcrib.provider.seeing import as_decided
 from toolcrib.provider.spilling import Reader, media, told, within
-from toolcrib.provider.stopping import bounded, why_answered
+from toolcrib.provider.stopping import bounded, named, why_answered, why_cut_off
 from toolcrib.provider.timeline import Event, Timeline
 from toolcrib.text import part_text
 
@@ -135,6 +135,8 @@ class Turn:
         self._hear(events)
         self._spend(finish.tokens)
         self._model = finish.model or self._model
+        while parts and isinstance(parts[-1], Reasoning) and not finish.is_complete:
+            parts.pop()  # services refuse a conversation in which nothing follows a thought
         message = Message("assistant", tuple(map(self._named, parts)))
         self._calls = message.calls
         self._asked = {call.id: call for call in self._calls}
@@ -150,25 +152,34 @@ class Turn:
 
     def fail(self, error: ProviderError) -> None:
         """There is no answer; what was said of it stays."""
+        calls = self._cut()
+        cut_off = f"; its calls were not made: {named(calls)}" if calls else ""
         hint = f"; {error.hint}" if error.hint else ""
-        self._failed = Stop.PROVIDER_FAILED, f"{error.message} ({error.code}){hint}"
+        self._failed = Stop.PROVIDER_FAILED, f"{error.message} ({error.code}){cut_off}{hint}"
         self._failure = error.as_json()
-        self._cut()
 
     def give_up(self) -> None:
         """The provider has cancelled itself."""
         self._failed = Stop.CANCELLED, "the request to the model was cancelled from within"
         self._cut()
 
-    def _cut(self) -> None:
-        """The answer that is being heard breaks off: its text is what was said, and its calls are none."""
+    def _cut(self) -> dict[str, str]:
+        """The answer that is being heard breaks off: its text is what was said, and its calls are not made.
+
+        Returns:
+            Id -> tool of the calls that were begun.
+        """
         if self._hearing is None:
-            return
-        texts, events = self._hearing.cut()
+            return {}
+        texts, calls, events = self._hearing.cut()
         self._hearing = None
+        for id_ in calls:
+            why = "not called: the answer that asks for it broke off"
+            events += self._timeline.call_updated(id_, "failed", outcome=Outcome.CANCELLED.value, text=why)
         self._hear([*events, *self._timeline.message_ended()])
         if texts:
             self._say(Message("assistant", texts))
+        return calls
 
     def _named(self, part: AnswerPart) -> AnswerPart:
         """A call by the name of its tool, with arguments as that takes them."""
@@ -352,6 +363,8 @@ class Turn:
             return Stop.MAX_COST, self._unaffordable()
         if self._finish is not None and not self._calls:
             return why_answered(self._finish.reason, self._wanted, spoke=self._spoke)
+        if self._finish is not None and not self._finish.is_complete:
+            return why_cut_off(self._finish, {call.id: call.name for call in self._calls})
         records = [self._records[call.id] for call in self._calls]
         return bounded(records) or self._stopped(records) or self._no_more()
 

@@ -242,7 +242,7 @@ class Scripted:
             message = f"the reply can't be worked out: {error.message} ({place})"
             details = {"pointer": error.pointer or reply.pointer}
             raise ProviderError(message, code="script_failed", hint=error.hint, details=details) from None
-        return [*deltas, Finish("tool_calls" if reply.calls else "stop")]
+        return [*deltas, Finish(reply.finish or ("tool_calls" if reply.calls else "stop"))]
 
     def _why_not(self, number: int, line: Line, sight: Sight, names: Mapping[str, JSON]) -> str:
         """The first reason why a reply does not fit, in words; empty if it does."""

@@ -7,7 +7,8 @@ from typing import Final
 
 from toolcrib.model import Outcome
 from toolcrib.provider.conversations import CallRecord, Stop
-from toolcrib.provider.refusing import REFUSED_ANSWER
+from toolcrib.provider.requests import Finish
+from toolcrib.text import truncate
 
 _BOUNDS: Final = frozenset(stop.value for stop in Stop if stop.value.startswith("max_"))
 
@@ -16,8 +17,30 @@ _ENDS: Final[Mapping[str, Stop]] = {
     "tool_calls": Stop.ANSWERED,
     "length": Stop.LENGTH,
     "refused": Stop.REFUSED,
+    "pause_turn": Stop.LENGTH,  # Anthropic's: the service would go on, if it were asked once more
 }
 """Why an answer ended -> why the turn did, where nothing was called."""
+
+_SHOWN: Final = 100
+"""Bytes of a name that is shown, which the model may have made up."""
+
+
+def named(calls: Mapping[str, str]) -> str:
+    """Calls (id -> tool) as they are named for a person."""
+    return ", ".join(f"`{truncate(tool, _SHOWN)}` ({truncate(id_, _SHOWN)})" for id_, tool in calls.items())
+
+
+def why_cut_off(finish: Finish, calls: Mapping[str, str]) -> tuple[Stop, str]:
+    """Why a turn ends with an answer that did not come to its end, of which no call was made; the same for a person.
+
+    Args:
+        finish: The end of the answer.
+        calls: The calls that it asks for: id -> tool.
+    """
+    stop = Stop.REFUSED if finish.reason == "refused" else Stop.LENGTH
+    what = "was refused" if stop is Stop.REFUSED else "was cut off"
+    own_word = "" if finish.reason in _ENDS else f" (the provider says `{finish.reason}`)"
+    return stop, f"the answer {what}{own_word}; its calls were not made: {named(calls)}"
 
 
 def why_answered(reason: str, wanted: str, *, spoke: bool) -> tuple[Stop, str]:
@@ -41,10 +64,8 @@ def why_answered(reason: str, wanted: str, *, spoke: bool) -> tuple[Stop, str]:
 
 
 def bounded(records: Iterable[CallRecord]) -> tuple[Stop, str] | None:
-    """The end that calls of a round come to that were not made: a bound, or an answer that was refused."""
+    """The bound that calls of a round come to."""
     for record in records:
         if record.outcome is Outcome.LIMIT_EXCEEDED and not record.reached and record.code in _BOUNDS:
             return Stop(record.code), record.message
-        if record.code == REFUSED_ANSWER:
-            return Stop.REFUSED, record.message
     return None

@@ -12,6 +12,7 @@ from toolcrib.loading.namespaces import short_name
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.model import JSON, Content
 from toolcrib.provider import Conversation, ProviderError, Stop
+from toolcrib.provider.refusing import REFUSED_ANSWER
 from toolcrib.provider.seeing import Sight
 from toolcrib.scenarios.asserting import Trajectory, judge
 from toolcrib.scenarios.logs import Happened, Log
@@ -227,10 +228,12 @@ class Conversing:
         expected = self._talk.scenario.verify.stops if last else ()
         if stop is Stop.PROVIDER_FAILED and stop not in expected:
             return [Failure("provider", tuple((detail or stop.value).splitlines()), turn.pointer)]
+        line = f"turn {number} was ended by `{stop}`" + (f": {detail}" if detail else "")
+        if self._is_cut_off() and stop not in expected:
+            return [Failure("stop", (line,), turn.pointer)]
         if stop is Stop.ANSWERED and detail and speaking.has_text:
             self.warnings.append(Failure("stop", (f"turn {number}: {detail}",), turn.pointer))
         elif stop not in _ENDED_WELL and stop not in expected:
-            line = f"turn {number} was ended by `{stop}`: {detail}"
             self.warnings.append(Failure("stop", (line,), turn.pointer))
         if not last:
             return []
@@ -239,6 +242,13 @@ class Conversing:
             *([Failure("pending", self._waiting().left(), turn.pointer)] if waiting else ()),
             *_unjudged(speaking),
         ]
+
+    def _is_cut_off(self) -> bool:
+        """Whether the last answer is not whole, or the provider refused it with the calls that it asks for."""
+        conversation = self.conversation
+        of_turn = [record for record in conversation.calls if record.turn == conversation.turns]
+        refused = any(record.code == REFUSED_ANSWER for record in of_turn)
+        return conversation.stop is Stop.LENGTH or refused
 
     def _misled(self, turn: Turn, speaking: Speaking) -> list[Failure]:
         """What the script was told otherwise than it expects, and why it had no answer."""

@@ -7,6 +7,8 @@ import json
 import pytest
 
 from chatting import install
+from http_servers import answered_by
+from served_models import events
 from toolcrib.cli import exit_codes
 from toolcrib.provider import Conversation, load_transcript
 
@@ -113,6 +115,31 @@ def test_the_exit_code_says_why_it_ended(chat, message, code, told):
     result = chat(message)
     assert result.exit_code == code
     assert told in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "told"),
+    [
+        (
+            "length",
+            20,
+            "the turn ended: length: the answer was cut off; its calls were not made: `get_order` (c)",
+        ),
+        ("content_filter", 15, "the turn ended: refused: the answer was refused; its calls were not made: "),
+        (None, 21, "answer_cut_off: "),
+    ],
+)
+def test_calls_of_an_answer_that_is_cut_off_are_shown_as_not_made(shop, toolcrib, reason, code, told):
+    call = {"index": 0, "id": "c", "function": {"name": "get_order", "arguments": ""}}
+    begun = {"choices": [{"delta": {"content": "Let me see.", "tool_calls": [call]}}]}
+    end = [{"choices": [{"delta": {}, "finish_reason": reason}]}] if reason else []
+    with answered_by(events(begun, *end, "[DONE]")) as server:
+        words = ("--provider", "openai", "--model", "m", "--base-url", f"{server.origin}/v1")
+        result = toolcrib("chat", "shop", *words, "hello")
+    assert (result.exit_code, told in result.stderr) == (code, True)
+    said, called, ended = result.stdout.splitlines()
+    assert (said, called.strip()) == ("Let me see.", "* get_order {}" if reason else "* get_order")
+    assert "not called: the answer that asks for it" in ended.replace("`get_order` was ", "")
 
 
 def test_a_bound_of_the_policy_ends_the_turn(chat, write):

@@ -113,6 +113,22 @@ def test_a_model_at_an_address_of_the_operator_speaks_in_place_of_the_script(tal
     assert (first["model"], first["tools"][0]["function"]["name"]) == ("m-1", "echo")
 
 
+def test_a_model_whose_answer_is_cut_off_fails_the_run_and_calls_nothing(write, tools, toolcrib, document):
+    write({"descriptors/talk.scenario.yaml": "scenario: talk\nagent: {turns: [{user: Say a.}]}\n"})
+    call = {"id": "c", "type": "function", "function": {"name": "echo", "arguments": ""}}
+    choice = {"message": {"content": None, "tool_calls": [call]}, "finish_reason": "length"}
+    with answered_by(answering_json({"choices": [choice]})) as server:
+        words = ("--provider", "openai", "--model", "m-1", "--base-url", f"{server.origin}/v1")
+        result = toolcrib("run", "-k", "talk", *words)
+        (report,) = document("run", "-k", "talk", *words, "--json")["scenarios"]
+    assert result.exit_code == exit_codes.PROBLEMS
+    assert "turn 1 was ended by `length`: the answer was cut off; its calls were not made: `echo` (c)" in (
+        result.stdout
+    )
+    (turn,) = report["agent"]["turns"]
+    assert (report["passed"], turn["stop"]) == (False, "length")
+
+
 def test_what_it_costs_is_worked_out_of_the_prices(write, tools, document):
     write({"descriptors/talk.scenario.yaml": TALK.replace("agent:", "agent:\n  prices: {input: 5000}")})
     with answered_by(answering_by(like_a_model)) as server:

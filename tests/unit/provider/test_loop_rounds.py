@@ -300,6 +300,7 @@ async def test_tokens_and_the_model_are_kept():
         ("stop", Stop.ANSWERED, ""),
         ("length", Stop.LENGTH, ""),
         ("refused", Stop.REFUSED, ""),
+        ("pause_turn", Stop.LENGTH, ""),
         ("pause", Stop.ANSWERED, "the provider says `pause`"),
     ],
 )
@@ -320,17 +321,29 @@ async def test_an_answer_without_an_end_ends():
     assert (conversation.stop, conversation.text) == (Stop.ANSWERED, "a")
 
 
-async def test_calls_of_an_answer_that_was_cut_off_are_told_so():
-    conversation = await talk(Model(asks("get_order", ("slow", '{"a'), finish=Finish("length"))))
-    assert outcomes(conversation) == [Outcome.OK, Outcome.INVALID_ARGUMENTS]
-    assert conversation.messages[3].results[0].text.endswith("; the answer was cut off, so write less")
-
-
-async def test_calls_of_an_answer_that_was_refused_are_not_made():
-    conversation = await talk(Model(asks("get_order", finish=Finish("refused"))))
-    assert ends(conversation) == [("denied", "answer_refused")]
-    assert conversation.stop is Stop.REFUSED
+@pytest.mark.parametrize(
+    ("reason", "stop", "end", "why"),
+    [
+        ("length", Stop.LENGTH, ("limit_exceeded", "answer_cut_off"), "the answer was cut off"),
+        ("refused", Stop.REFUSED, ("denied", "answer_refused"), "the answer was refused"),
+        (
+            "pause",
+            Stop.LENGTH,
+            ("limit_exceeded", "answer_cut_off"),
+            "the answer was cut off (the provider says `pause`)",
+        ),
+    ],
+)
+async def test_calls_of_an_answer_that_did_not_come_to_its_end_are_not_made(reason, stop, end, why):
+    conversation = await talk(Model(asks("get_order", ("slow", '{"a'), finish=Finish(reason))))
+    assert (conversation.stop, ends(conversation)) == (stop, [end, end])
+    assert conversation.detail == f"{why}; its calls were not made: `get_order` (call_1), `slow` (call_2)"
     check_whole(conversation)
+
+
+async def test_calls_of_an_answer_without_an_end_are_not_made():
+    conversation = await talk(Model(asks("get_order")[:-1]))
+    assert (conversation.stop, ends(conversation)) == (Stop.LENGTH, [("limit_exceeded", "answer_cut_off")])
 
 
 async def test_a_provider_that_fails_ends_the_turn_and_all_before_is_kept():

@@ -44,7 +44,7 @@ def test_names_that_are_not_there() -> None:
     assert (raised.value.code, raised.value.hint) == ("unknown_provider", "did you mean `openai`?")
     with pytest.raises(ConfigurationError) as raised:
         open_provider("xyz")
-    assert raised.value.hint == "there are `anthropic`, `openai`, `openai_responses`"
+    assert raised.value.hint == "there are `anthropic`, `azure_openai`, `openai`, `openai_responses`"
 
 
 def test_no_model() -> None:
@@ -77,7 +77,7 @@ def test_what_distributions_offer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: EntryPoints([point]))
     provider: Any = open_provider("parrot", model="m", feathers=3)
     assert provider.given == ("m", "", None, None, None, 3)
-    assert provider_names() == ["anthropic", "openai", "openai_responses", "parrot"]
+    assert provider_names() == ["anthropic", "azure_openai", "openai", "openai_responses", "parrot"]
     with pytest.raises(ConfigurationError, match="no option `feather`"):
         open_provider("parrot", feather=3)
 

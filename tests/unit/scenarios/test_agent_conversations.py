@@ -378,6 +378,35 @@ def test_an_agent_that_can_not_begin_is_told(agent, place):
     assert told(report) == [("agent", place)]
 
 
+CUT_OFF = """
+agent:
+  turns:
+    - user: Refund it.
+      script: [{say: Well, call: refund_order, args: "", finish: %s, expect_result: {code: %s}}]
+"""
+
+
+@pytest.mark.parametrize(("finish", "code"), [("length", "answer_cut_off"), ("refused", "answer_refused")])
+def test_an_answer_that_is_cut_off_fails_the_run_unless_that_is_meant(finish, code):
+    text = CUT_OFF % (finish, code)
+    report = run(text)
+    assert (report.passed, told(report)) == (False, [("stop", "/agent/turns/0")])
+    assert f"turn 1 was ended by `{finish}`: the answer was " in str(report)
+    assert "its calls were not made: `refund_order` (call_1)" in str(report)
+    assert run(
+        text + f"verify: {{stop: {finish}, calls: [{{tool: refund_order, outcome: ok, times: 0}}]}}\n"
+    ).passed
+
+
+def test_a_text_that_is_cut_off_fails_the_run_and_one_that_is_refused_is_judged():
+    text = "agent: {turns: [{user: hi, script: [{say: Once upon, finish: %s}]}]}\n"
+    report = run(text % "length")
+    assert (report.passed, told(report)) == (False, [("stop", "/agent/turns/0")])
+    assert "stop      turn 1 was ended by `length`\n" in str(report)
+    report = run(text % "refused")
+    assert (report.passed, report.warnings[-1].lines) == (True, ("turn 1 was ended by `refused`",))
+
+
 def test_what_a_document_names_is_not_reached_without_permission():
     report = run(
         "agent: {provider: openai, model: m, base_url: 'http://127.0.0.1:9/v1', turns: [{user: hi}]}\n"

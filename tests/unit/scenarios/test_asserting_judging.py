@@ -192,6 +192,13 @@ class TestModelsThatJudge:
         assert (verdict.applies, verdict.passed) == (True, False)
         assert "judge's" in verdict.message
 
+    @pytest.mark.parametrize("reason", ["length", "refused", "tired"])
+    def test_an_answer_that_did_not_come_to_its_end_never_passes(self, reason):
+        cut = Surroundings(judge=Saying(TextDelta('{"passed": true} if it were'), Finish(reason)))
+        verdict = judged("llm_judge", {"criteria": "a"}, way(say="Hi."), cut)
+        assert (verdict.applies, verdict.passed) == (True, False)
+        assert f"the judge's answer is incomplete (`{reason}`)" in verdict.message
+
     def test_nobody_judges(self):
         verdict = judged("llm_judge", {"criteria": "a"}, way(say="Hi."))
         assert (verdict.applies, verdict.passed) == (True, False)

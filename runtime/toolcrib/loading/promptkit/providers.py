@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Final, NamedTuple
 
 from toolcrib.errors import Problem
 from toolcrib.loading.promptkit.library import Library
+from toolcrib.loading.promptkit.services import MODELS, reasons_against, service_of
 from toolcrib.loading.promptkit.written import Made, Node, made, made_object
 
 MOCK: Final = "mock"
-
-_MODELS: Final[Mapping[str, str]] = {
-    "openai": "openai",
-    "claude": "anthropic",
-    "anthropic": "anthropic",
-    "ollama": "openai",
-    "vllm": "openai",
-}
-"""Type of a provider -> ours. Those that speak as OpenAI does are reached by their address."""
-
-_WITHOUT_VERSION: Final = ("ollama", "vllm")
-"""Types whose addresses are those of the server, and not of its API."""
 
 _OF_ROLES: Final = frozenset({"", "llm", "chat", "text"})
 """Roles of providers that answer texts and calls; others make speech, pictures or vectors."""
@@ -200,9 +190,20 @@ class Choice:
         return None
 
     def _model(self, providers: Sequence[Provider], scenario: Node) -> Chosen | None:
+        refused: list[Problem] = []
         for provider in providers:
-            if provider.type in _MODELS:
+            if provider.type not in MODELS:
+                continue
+            reasons = reasons_against(provider.spec)
+            if not reasons:
+                for reason in refused:
+                    self._tell(reason._replace(severity="warning"))
                 return Chosen(provider)
+            refused += reasons
+        if refused:
+            for reason in refused:
+                self._tell(reason)
+            return None
         types = ", ".join(dict.fromkeys(f"`{provider.type}`" for provider in providers)) or "none"
         message = (
             f"nothing answers for the agent: the arena has no mock responses, and its providers are {types}"
@@ -218,28 +219,25 @@ class Choice:
 
 
 def _way_to(provider: Provider) -> str:
-    """How a model is asked instead."""
-    ours = _MODELS.get(provider.type)
-    if ours is None:
+    """How a model is asked instead; empty where it can't be, or where its address holds a password."""
+    if (
+        provider.type not in MODELS
+        or reasons_against(provider.spec)
+        or "@" in provider.spec.part("base_url").text
+    ):
         return ""
-    model = provider.spec.part("model").text
-    return f"`toolcrib run --provider {ours} --model {model}` asks `{provider.id}`"
+    said = {key: part.value for key, part in service_of(provider.spec).items() if part is not None}
+    words = ["toolcrib", "run", "--provider", said["provider"]]
+    words += ["--model", said["model"]] if "model" in said else []
+    if "base_url" in said:
+        words += ["--base-url", said["base_url"].partition("?")[0]]  # a query may hold a key
+    return f"`{shlex.join(words)}` asks `{provider.id}`"
 
 
 def of_model(chosen: Chosen) -> dict[str, Made | None]:
     """What the agent says of its provider."""
     provider = chosen.provider
-    if chosen.scripted or provider is None:
-        return {}
-    spec = provider.spec
-    model, address = spec.part("model"), spec.part("base_url")
-    where = address.text.rstrip("/")
-    where += "/v1" if where and provider.type in _WITHOUT_VERSION and not where.endswith("/v1") else ""
-    return {
-        "provider": made(_MODELS[provider.type], spec.part("type")),
-        "model": made(model.text, model) if model.text else None,
-        "base_url": made(where, address) if where else None,
-    }
+    return {} if chosen.scripted or provider is None else service_of(provider.spec)
 
 
 def settings(chosen: Chosen, prompt: Node | None, defaults: Node) -> Made | None:
@@ -281,13 +279,17 @@ def judge(spec: Node, known: Mapping[str, Provider], problems: list[Problem]) ->
     for node in named:
         asked = node.part("provider")
         provider = known.get(asked.text)
-        if provider is None or provider.type not in _MODELS:
+        if provider is None or provider.type not in MODELS:
             what = "is no provider of the arena" if provider is None else f"is of type `{provider.type}`"
             message = f"the judge can't be asked here: `{asked.text}` {what}"
             problems.append(asked.problem("no_counterpart", message, severity="warning"))
+        elif reasons := reasons_against(provider.spec):
+            problems += [reason._replace(severity="warning") for reason in reasons]
         elif found is not None:
             message = f"one model judges here: that of `{found.places[''].part('provider').text}`"
             problems.append(asked.problem("no_counterpart", message, severity="warning"))
         else:
-            found = made_object(node, {**of_model(Chosen(provider))})
+            model = node.part("model")
+            own_model = {"model": made(model.text, model)} if model.text else {}
+            found = made_object(node, {**service_of(provider.spec), **own_model})
     return found

@@ -211,16 +211,22 @@ _PROVIDER_SPEC = _object(
             "defaults": {"type": ["object", "null"]},
             "pricing": {"type": ["object", "null"]},
             "additional_config": {"type": ["object", "null"]},
-            "credential": _lost(
-                "keys come from the environment (`OPENAI_API_KEY` ...) or the secrets of the project"
+            "headers": _map(TEXT),
+            "credential": _object({"api_key": TEXT, "credential_file": TEXT, "credential_env": TEXT}),
+            "platform": _object(
+                {
+                    "type": TEXT,
+                    "endpoint": TEXT,
+                    "additional_config": _object({"api_version": TEXT, "deployment": TEXT}),
+                    "region": _idle("a platform is reached at its `endpoint`"),
+                    "project": _idle("a platform is reached at its `endpoint`"),
+                }
             ),
         },
         "it is the provider's own business",
         "include_raw_output",
         "rate_limit",
         "capabilities",
-        "platform",
-        "headers",
         "timeout",
         "timeout_ms",
         "request_timeout",

@@ -117,23 +117,25 @@ async def _asked(
     question: dict[str, JSON] = {key: params[key] for key in ("criteria", "rubric") if key in params}
     text = trajectory.hidden(json.dumps({**question, "material": material}, ensure_ascii=False))
     try:
-        answer = await _said_by(
+        answer, finish = await _said_by(
             surroundings.judge, (system(params.get("system_prompt", _INSTRUCTIONS)), user(text))
         )
     except ProviderError as error:
         return failed(f"the judge gave no answer: {error.message}")
+    if not finish.is_complete:
+        return failed(f"the judge's answer is incomplete (`{finish.reason}`): {shorten(answer, _SHOWN)}")
     return _understood(answer, params.get("min_score"))
 
 
-async def _said_by(judge: Provider, messages: tuple[Message, ...]) -> str:
-    """What a model says, up to its end."""
+async def _said_by(judge: Provider, messages: tuple[Message, ...]) -> tuple[str, Finish]:
+    """What a model says, and how its answer ends."""
     pieces = []
     async for delta in judge.respond(Request(messages)):
         if isinstance(delta, TextDelta):
             pieces.append(delta.text)
         if isinstance(delta, Finish):
-            break
-    return "".join(pieces)
+            return "".join(pieces), delta
+    return "".join(pieces), Finish()
 
 
 def _understood(answer: str, least: float | None) -> Verdict:

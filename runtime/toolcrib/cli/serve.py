@@ -10,11 +10,12 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from toolcrib.cli.entry import OutputError
 from toolcrib.cli.opening import agree_to_all, open_runtime, tell_refusals
 from toolcrib.cli.options import Reading, passthrough_option, paths_argument, reading_options
 from toolcrib.errors import ConfigurationError
 from toolcrib.model import NOTHING
-from toolcrib.serve.mcp import Address, Options, serve_http, serve_stdio
+from toolcrib.serve.mcp import Address, Options, StdoutError, serve_http, serve_stdio
 from toolcrib.text import escape_terminal
 
 
@@ -132,7 +133,10 @@ def serve_mcp(
     if transport == "http":
         asyncio.run(serve_http(runtime, options, address, _say))
     else:
-        asyncio.run(serve_stdio(runtime, options, _say))
+        try:
+            asyncio.run(serve_stdio(runtime, options, _say))
+        except StdoutError as error:
+            raise OutputError(error.strerror) from error
 
 
 _OF_HTTP = frozenset({"host", "port", "token_env", "token_file", "hosts", "origins"})

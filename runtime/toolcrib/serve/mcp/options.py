@@ -27,6 +27,10 @@ ANYWHERE: Final = frozenset({"", "*", "0.0.0.0", "::"})  # noqa: S104 -- what is
 """Hosts that mean every address of the machine."""
 
 
+class StdoutError(OSError):
+    """Over stdio, the client can't be written to, though it has not gone away."""
+
+
 class Options(NamedTuple):
     """What is offered, and how.
 

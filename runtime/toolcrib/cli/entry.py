@@ -158,23 +158,23 @@ def main() -> None:
 def _over(raw: io.FileIO, stream: TextIO | None) -> TextIO:
     """A stream as it was, over another raw file; a character that its encoding lacks is shown as an escape.
 
-    Whatever is not over that descriptor is left alone: a stream of a test, a console of Windows.
+    A stream that is not over the same descriptor keeps its file: that of a test, a console of Windows.
     """
     errors = "backslashreplace"
     if stream is None:
         return io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", errors)
-    buffer = getattr(stream, "buffer", None)
-    replaced = getattr(buffer, "raw", buffer)  # `python -u` has no buffer between
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    replaced = getattr(stream.buffer, "raw", stream.buffer)  # `python -u` has no buffer between
     if type(replaced) is io.FileIO and replaced.fileno() == raw.fileno():
         return io.TextIOWrapper(
-            raw if buffer is replaced else io.BufferedWriter(raw),  # type: ignore[arg-type]
+            raw if replaced is stream.buffer else io.BufferedWriter(raw),  # type: ignore[arg-type]
             stream.encoding,
             errors,
-            line_buffering=stream.line_buffering,  # type: ignore[attr-defined]
-            write_through=stream.write_through,  # type: ignore[attr-defined]
+            line_buffering=stream.line_buffering,
+            write_through=stream.write_through,
         )
-    if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(errors=errors)
+    stream.reconfigure(errors=errors)
     return stream
 
 

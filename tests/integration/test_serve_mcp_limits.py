@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -11,6 +12,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
+import trustme
 
 from serving_mcp import (
     BASICS,
@@ -26,7 +28,7 @@ from serving_mcp import (
     write,
 )
 from toolcrib import Runtime
-from toolcrib.serve.mcp import Address, Limits, Options, serve_http
+from toolcrib.serve.mcp import Address, CertificateFiles, Limits, Options, serve_http
 
 pytestmark = [quiet_sdk]
 
@@ -174,6 +176,25 @@ async def test_who_says_half_of_a_request_holds_no_place(tmp_path):
         for number, each in enumerate(halves):
             assert await (await hold(peer=f"127.0.0.{10 + number}")).is_open()
             await until_over(each.reader)
+
+
+async def test_who_does_not_agree_on_tls_holds_no_place_and_is_cut_off(tmp_path):
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost")
+    files = CertificateFiles(tmp_path / "cert.pem", tmp_path / "key.pem")
+    issued.private_key_and_cert_chain_pem.write_to_path(str(files.certificate))
+    issued.private_key_pem.write_to_path(str(files.key))
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    tools = write(tmp_path / "tools", BASICS)
+    limits = {"connections": 2, "head": 2 * PATIENCE}
+    async with served_within(tools, tls=files, **limits) as (_url, port), holding(port) as hold:
+        silent = [await hold() for _ in range(2)]
+        raw = await said_raw(port, ALIVE, ssl=trusting, server_hostname="localhost")
+        assert status_of(raw) == 200
+        await until_over(silent[0].reader)
+    async with served_within(tools, tls=files, head=0.2) as (_url, port), holding(port) as hold:
+        await until_over((await hold()).reader)
 
 
 async def test_where_all_connections_are_in_work_one_more_is_refused_and_room_is_found_again(tmp_path):

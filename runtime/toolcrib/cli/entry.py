@@ -168,7 +168,7 @@ def _over(raw: io.FileIO, stream: TextIO | None) -> TextIO:
     replaced = getattr(stream.buffer, "raw", stream.buffer)  # `python -u` has no buffer between
     if type(replaced) is io.FileIO and replaced.fileno() == raw.fileno():
         return io.TextIOWrapper(
-            raw if replaced is stream.buffer else io.BufferedWriter(raw),  # type: ignore[arg-type]
+            raw if replaced is stream.buffer else io.BufferedWriter(raw),
             stream.encoding,
             errors,
             line_buffering=stream.line_buffering,

@@ -132,8 +132,8 @@ def serve_mcp(
     """Serve the tools as an MCP server.
 
     Over stdio it ends when its input does. Over HTTP, MCP is at /mcp, the tools of a toolset alone at /mcp/TOOLSET,
-    and /healthz says whether it works; a server that other machines can reach needs a token. SIGTERM and Ctrl-C end
-    it once the calls in flight have ended. What is told to people goes to stderr.
+    and /healthz says whether it works; a server that other machines can reach needs a token of at least 16
+    characters. SIGTERM and Ctrl-C end it once the calls in flight have ended. What is told to people goes to stderr.
     """
     if transport == "stdio":
         _refuse_options_of_http(context)

@@ -10,15 +10,17 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from socket import socket
 from ssl import SSLContext, SSLError
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from toolcrib.serve.mcp.connections import Connection
 from toolcrib.serve.mcp.options import Limits, Say
+
+if TYPE_CHECKING:
+    from socket import socket
 
 CLOSING: Final = 2
 """Seconds that connections get to close once all calls have ended, and a client to answer the end of TLS."""

@@ -1,4 +1,4 @@
-"""Clients that go away, in the middle of whatever they asked for: a line at most, and no traceback."""
+"""Clients that go away, in the middle of whatever they asked for: nothing of it is logged."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ async def test_a_client_over_http_goes_away(tmp_path):
     async with serve(write(tmp_path, BASICS)) as served:
         for said, raw in SAID.items():
             for resets in (False, True):
-                before = len(served.said)
                 with socket.create_connection(("127.0.0.1", served.port), PATIENCE) as one:
                     one.sendall(raw)
                     if said == "a long answer":
@@ -64,10 +63,9 @@ async def test_a_client_over_http_goes_away(tmp_path):
                     if resets:
                         one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 assert status_of(await said_raw(served.port, ALIVE)) == 200
-                told = served.said[before:]
-                assert told in ([], ["Invalid HTTP request received.\n"]), (said, resets)
+                assert len(served.said) == 1, (said, resets, served.said)
         assert await served.end() == 0
-    assert len(served.said) <= 3, "".join(served.said)
+    assert "Traceback" not in "".join(served.said)
 
 
 async def test_a_client_of_the_handshake_goes_away_while_events_are_streamed(tmp_path):

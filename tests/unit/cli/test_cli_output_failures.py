@@ -199,6 +199,14 @@ def test_a_file_that_can_not_be_written_is_named(command, said, code, shop):
     assert Path("full").is_symlink()
 
 
+def test_init_names_the_file_that_does_not_fit_on_the_disk(tmp_path):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "toolcrib.yaml").symlink_to("/dev/full")
+    done = ended("init", str(tmp_path / "new"), "--force", stdout=subprocess.DEVNULL)
+    said = f"Error: {tmp_path}/new/toolcrib.yaml can't be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (exit_codes.PROBLEMS, said)
+
+
 def test_over_stdio_a_full_disk_ends_the_server_though_its_client_waits(shop):
     with (
         Path("/dev/full").open("wb") as full,

@@ -116,7 +116,7 @@ def _config(web: Web) -> uvicorn.Config:
         lifespan="off",
         ws="none",
         log_config=None,
-        log_level="warning",
+        log_level="error",  # of a malformed request its client is told, and nobody else
         access_log=False,
         server_header=False,
         proxy_headers=False,

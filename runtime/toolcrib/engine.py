@@ -732,9 +732,8 @@ class Runtime:
                         yield await self.reload()
                     except ConfigurationError as error:
                         _log().warning("a reload was refused, and everything stays as it was: %s", error)
-                    except (
-                        OSError
-                    ) as error:  # no file descriptor is free, and the change is not reported again
+                    except OSError as error:
+                        # No file descriptor is free. `changes` does not report the same change again.
                         _log().warning("a reload failed and is tried again: %s", error)
                         await clock.sleep(poll)
                         continue

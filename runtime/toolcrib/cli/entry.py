@@ -133,7 +133,8 @@ def main() -> None:
     output = StandardOutput(1, "w", closefd=False)
     sys.stdout = _over(output, sys.stdout)
     sys.stderr = _over(StandardError(2, "w", closefd=False), sys.stderr)
-    code: str | int | None = OUTPUT_FAILED
+    code: str | int | None = None
+    lost: str | None = None
     try:
         try:
             _answer(sys.argv[1:])
@@ -144,13 +145,13 @@ def main() -> None:
         if output.error is None:
             raise
     except OutputError as error:
-        sys.stderr.write(f"can't write the output: {error}\n")
-        sys.exit(OUTPUT_FAILED)
-    # Code that expects any exception may have gone on after the first one.
+        lost = str(error)
     if isinstance(output.error, BrokenPipeError):
         code = READER_GONE
-    elif output.error is not None:
-        sys.stderr.write(f"can't write the output: {output.error.strerror}\n")
+    elif output.error is not None:  # also where code that expects any exception went on after it
+        lost = output.error.strerror
+    if lost is not None:
+        sys.stderr.write(f"can't write the output: {lost}\n")
         code = OUTPUT_FAILED
     sys.exit(code)
 

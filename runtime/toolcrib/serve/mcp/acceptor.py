@@ -69,7 +69,9 @@ class Acceptor:
 
     def start(self, listeners: Iterable[socket]) -> None:
         """Accept connections at these sockets, which are closed at the end."""
-        self._accepting = [asyncio.create_task(self._accept(listener)) for listener in listeners]
+        for listener in listeners:
+            listener.listen(BACKLOG)
+            self._accepting.append(asyncio.create_task(self._accept(listener)))
 
     def close(self) -> None:
         """Accept no more, and drop who has not agreed on TLS yet; other connections go on."""
@@ -78,7 +80,6 @@ class Acceptor:
 
     async def _accept(self, listener: socket) -> None:
         with listener:
-            listener.listen(BACKLOG)
             while True:
                 try:
                     accepted, address = await self._loop.sock_accept(listener)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from stat import S_IROTH
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
@@ -26,7 +27,6 @@ from toolcrib.serve.mcp.options import (
     is_loopback,
 )
 from toolcrib.serve.mcp.telling import opening_line
-from toolcrib.serve.mcp.tls import is_public, tls_context
 from toolcrib.serve.mcp.watching import announcing
 from toolcrib.serve.mcp.web import PATH, Web
 
@@ -58,7 +58,11 @@ async def serve_http(runtime: Runtime, options: Options, address: Address, say: 
             certificate.
     """
     address = address.checked()
-    tls = None if address.tls is None else tls_context(address.tls)
+    tls = None
+    if address.tls is not None:
+        from toolcrib.serve.mcp.tls import tls_context  # noqa: PLC0415 -- slow to import
+
+        tls = tls_context(address.tls)
     limits = _within_descriptors(address.limits)
     listeners = await _listeners(address)
     ports = sorted({listener.getsockname()[1] for listener in listeners})
@@ -106,13 +110,14 @@ def _warnings(address: Address, limits: Limits) -> Iterator[str]:
             f"warning: the token has less than {SHORTEST_TOKEN} characters and can be guessed; make a longer one: "
             f"{NEW_TOKEN}"
         )
-    if address.tls is not None and is_public(address.tls.key):
+    if address.tls is not None and address.tls.key.stat().st_mode & S_IROTH:
         yield f"warning: every user of this machine can read the key `{address.tls.key}`; use `chmod 600`"
 
 
 def _config(web: Web) -> uvicorn.Config:
     return uvicorn.Config(
         web,
+        http="h11",
         lifespan="off",
         ws="none",
         log_config=None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
-from stat import S_IROTH
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -39,11 +38,6 @@ def tls_context(files: CertificateFiles) -> ssl.SSLContext:
     if faults:
         raise ConfigurationError("\n".join(faults), code="tls_unusable")
     return context
-
-
-def is_public(key: Path) -> bool:
-    """Whether every user of this machine may read a key."""
-    return bool(key.stat().st_mode & S_IROTH)
 
 
 def _read_certificate(path: Path, faults: list[str]) -> x509.Certificate | None:

@@ -11,7 +11,6 @@ import asyncio
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -147,12 +146,9 @@ async def process(
 
     `files` is how many it may open.
     """
-
-    def limit() -> None:
-        if files is not None:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-
+    limited = [] if files is None else ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh"]
     started = await asyncio.create_subprocess_exec(
+        *limited,
         sys.executable,
         *command(*words),
         stdin=asyncio.subprocess.PIPE,
@@ -161,7 +157,6 @@ async def process(
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, **(env or {})},
         cwd=cwd,
-        preexec_fn=limit,
     )
     served = Served(started)
     try:

@@ -161,7 +161,8 @@ def test_a_reader_that_goes_away_leaves_no_trace_of_what_a_plugin_prints(plugin)
 
 @pytest.mark.parametrize("command", ["list", "run", "call echo", "--help"])
 def test_a_stdout_that_is_closed_is_reported(command, shop):
-    done = ended(*command.split(), preexec_fn=lambda: os.close(1))
+    words = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-c", MAIN, *command.split()]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (
         exit_codes.OUTPUT_FAILED,
         "can't write the output: Bad file descriptor\n",

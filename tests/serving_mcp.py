@@ -116,6 +116,12 @@ class Served:
                 assert not self._listening.done() or not self.said, "".join(self.said)
                 await self._new.wait()
 
+    async def next_said(self) -> None:
+        """Wait for another line on stderr."""
+        self._new.clear()
+        async with asyncio.timeout(PATIENCE):
+            await self._new.wait()
+
     async def end(self, number: int = signal.SIGTERM) -> int:
         """The exit code after a signal."""
         if self.process.returncode is None:
@@ -131,10 +137,18 @@ class Served:
 
 @asynccontextmanager
 async def process(
-    *words: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    *words: str | Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    files: int | None = None,
 ) -> AsyncIterator[Served]:
-    """`toolcrib serve mcp` with these words; it is killed at the end of the block if it still runs."""
+    """`toolcrib serve mcp` with these words; it is killed at the end of the block if it still runs.
+
+    `files` is how many it may open.
+    """
+    limited = [] if files is None else ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh"]
     started = await asyncio.create_subprocess_exec(
+        *limited,
         sys.executable,
         *command(*words),
         stdin=asyncio.subprocess.PIPE,
@@ -158,13 +172,11 @@ async def process(
 
 
 @asynccontextmanager
-async def serve(
-    *words: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
-) -> AsyncIterator[Served]:
-    """A server over HTTP that listens."""
-    async with process(*words, "--transport", "http", "--port", "0", env=env, cwd=cwd) as served:
-        served.line = await served.until_said(r"serving .* at http://")
-        found = re.search(r"http://\S+/mcp", served.line)
+async def serve(*words: str | Path, **options: Any) -> AsyncIterator[Served]:
+    """A server over HTTP that listens; the options are those of `process`."""
+    async with process(*words, "--transport", "http", "--port", "0", **options) as served:
+        served.line = await served.until_said(r"serving .* at https?://")
+        found = re.search(r"https?://[^\s;]+/mcp", served.line)
         assert found
         served.url = found[0]
         yield served
@@ -269,9 +281,9 @@ async def answers(served: Served) -> list[dict[str, Any]]:
         return [json.loads(line) async for line in served.process.stdout]
 
 
-async def said_raw(port: int, raw: bytes) -> bytes:
-    """What a server answers to bytes, until it closes the connection."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+async def said_raw(port: int, raw: bytes, **options: Any) -> bytes:
+    """What a server answers to bytes, until it closes the connection; options are those of `open_connection`."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, **options)
     try:
         writer.write(raw)
         async with asyncio.timeout(PATIENCE):

@@ -724,12 +724,20 @@ class Runtime:
                 raise ConfigurationError("there are no files that can be watched")
             return self._stock.seen
 
-        async with aclosing(changes(seen, clock=RealClock(), poll=poll)) as changed:
+        clock = RealClock()
+        async with aclosing(changes(seen, clock=clock, poll=poll)) as changed:
             async for _paths in changed:
-                try:
-                    yield await self.reload()
-                except ConfigurationError as error:
-                    _log().warning("a reload was refused, and everything stays as it was: %s", error)
+                while True:
+                    try:
+                        yield await self.reload()
+                    except ConfigurationError as error:
+                        _log().warning("a reload was refused, and everything stays as it was: %s", error)
+                    except OSError as error:
+                        # No file descriptor is free. `changes` does not report the same change again.
+                        _log().warning("a reload failed and is tried again: %s", error)
+                        await clock.sleep(poll)
+                        continue
+                    break
 
     async def _keep_watching(self) -> None:
         async for report in self.watch():

@@ -186,6 +186,10 @@ async def test_a_token_is_asked_for(tmp_path):
         (["--host", "0.0.0.0"], "other machines can reach `0.0.0.0`.*--token-env"),
         (["--host", "::"], "other machines can reach"),
         (["--host", "some.name"], "other machines can reach"),
+        (
+            ["--host", "0.0.0.0", "--token-env", "SHORT"],
+            "the token has 15 of at least 16 characters.*secrets.token_urlsafe(32)",
+        ),
         (["--allow-origin", "*"], "allow more than one"),
         (["--allow-host", "*.example.com"], "allow more than one"),
         (["--allow-origin", "example.com"], "is no origin"),
@@ -200,6 +204,7 @@ async def test_a_token_is_asked_for(tmp_path):
 def test_what_can_not_be_served_is_told_at_once(words, said, tmp_path, monkeypatch):
     for name in ("TOKEN", "A"):
         monkeypatch.setenv(name, TOKEN)
+    monkeypatch.setenv("SHORT", TOKEN[:15])
     tools = str(write(tmp_path / "tools", BASICS))
     port = [] if "--port" in words else ["--port", "0"]
     told = CliRunner().invoke(cli, ["serve", "mcp", tools, "--transport", "http", *port, *words])
@@ -207,6 +212,7 @@ def test_what_can_not_be_served_is_told_at_once(words, said, tmp_path, monkeypat
     for part in said.split(".*"):
         assert part in told.stderr
     assert "Traceback" not in told.stderr
+    assert TOKEN[:15] not in told.stderr
 
 
 async def test_a_port_that_is_taken_is_told_at_once(tmp_path):
@@ -218,6 +224,14 @@ async def test_a_port_that_is_taken_is_told_at_once(tmp_path):
         assert await second.ended() == 2
         assert "in use" in "".join(second.said)
         assert "--port 0" in "".join(second.said)
+
+
+async def test_a_short_token_is_served_to_this_machine_with_a_warning(tmp_path):
+    async with serve(write(tmp_path, BASICS), "--token-env", "SHORT", env={"SHORT": TOKEN[:15]}) as served:
+        assert "secrets.token_urlsafe(32)" in await served.until_said("warning: the token has less than 16")
+        assert status_of(await posted(served.port, CALL)) == 401
+        assert status_of(await posted(served.port, CALL, authorization=f"Bearer {TOKEN[:15]}")) == 200
+    assert TOKEN[:15] not in "".join(served.said)
 
 
 async def test_everywhere_with_a_token(tmp_path):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import ssl
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
+import trustme
 
 from serving_mcp import (
     BASICS,
@@ -24,7 +28,7 @@ from serving_mcp import (
     write,
 )
 from toolcrib import Runtime
-from toolcrib.serve.mcp import Address, Limits, Options, serve_http
+from toolcrib.serve.mcp import Address, CertificateFiles, Limits, Options, serve_http
 
 pytestmark = [quiet_sdk]
 
@@ -36,10 +40,10 @@ HALF_A_BODY = as_http("POST", "/mcp", headers_of(request("tools/list")) | {"host
 
 
 @asynccontextmanager
-async def served_within(folder, **limits) -> AsyncIterator[tuple[str, int]]:
-    """URL and port of the tools of a folder, served with limits of their own."""
-    said: asyncio.Queue[str] = asyncio.Queue()
-    address = Address(port=0, limits=Limits(**limits))
+async def served_within(folder, said=None, tls=None, **limits) -> AsyncIterator[tuple[str, int]]:
+    """URL and port of the tools of a folder, served with limits of their own; `said` gets what people are told."""
+    said = asyncio.Queue() if said is None else said
+    address = Address(port=0, limits=Limits(**limits), tls=tls)
     runtime = Runtime.open(folder)
     serving = asyncio.create_task(serve_http(runtime, Options(watch=False), address, said.put_nowait))
     try:
@@ -108,14 +112,108 @@ async def test_answers_that_take_longer_and_connections_that_are_kept_are_not_cu
         writer.close()
 
 
-async def test_a_connection_too_many_is_refused_and_room_is_found_again(tmp_path):
-    async with served_within(write(tmp_path, BASICS), connections=2, head=0.3) as (_url, port):
-        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        assert status_of(await said_raw(port, b"")) == 503
-        for reader, writer in held:
-            await until_over(reader)
+KEPT = as_http("GET", "/healthz", {"host": "localhost", "connection": "keep-alive"})
+SLOW = request("tools/call", {"name": "slow", "arguments": {}})
+IN_WORK = as_http("POST", "/mcp", headers_of(SLOW) | {"host": "localhost"}, json.dumps(SLOW).encode())
+
+other_addresses = pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8 for loopback"
+)
+
+
+class Held(NamedTuple):
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def is_open(self) -> bool:
+        """Whether the server still answers here."""
+        self.writer.write(KEPT)
+        async with asyncio.timeout(PATIENCE):
+            with suppress(ConnectionResetError):
+                return (await self.reader.readline()).startswith(b"HTTP/1.1 200")
+        return False
+
+
+@asynccontextmanager
+async def holding(port: int) -> AsyncIterator[Callable[..., Awaitable[Held]]]:
+    """Opens connections: `await hold(raw, peer, until)`. Each has said `raw`, and has read `until`, if it is given."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def hold(raw: bytes = b"", peer: str = "127.0.0.1", until: bytes = b"") -> Held:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(peer, 0))
+        writers.append(writer)
+        writer.write(raw)
+        async with asyncio.timeout(PATIENCE):
+            await (reader.readuntil(until) if until else writer.drain())
+        return Held(reader, writer)
+
+    try:
+        yield hold
+    finally:
+        for writer in writers:
             writer.close()
-        assert status_of(await said_raw(port, ALIVE)) == 200
+        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
+
+
+@other_addresses
+async def test_a_new_connection_takes_the_place_of_the_longest_idle_one_of_who_holds_most(tmp_path):
+    tools = write(tmp_path, BASICS)
+    async with served_within(tools, connections=4) as (_url, port), holding(port) as hold:
+        kept = await hold(KEPT, until=b"}")
+        greedy = [await hold(KEPT, "127.0.0.2", until=b"}") for _ in range(3)]
+        assert await (await hold(peer="127.0.0.3")).is_open()
+        await until_over(greedy[0].reader)
+        for each in (kept, *greedy[1:]):
+            assert await each.is_open()
+
+
+@other_addresses
+async def test_who_says_half_of_a_request_holds_no_place(tmp_path):
+    tools = write(tmp_path, BASICS)
+    limits = {"connections": 3, "head": 2 * PATIENCE, "body": 2 * PATIENCE}
+    async with served_within(tools, **limits) as (_url, port), holding(port) as hold:
+        halves = [await hold(half, "127.0.0.2") for half in (b"", HALF_A_HEAD, HALF_A_BODY)]
+        for number, each in enumerate(halves):
+            assert await (await hold(peer=f"127.0.0.{10 + number}")).is_open()
+            await until_over(each.reader)
+
+
+async def test_who_does_not_agree_on_tls_holds_no_place_and_is_cut_off(tmp_path):
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost")
+    files = CertificateFiles(tmp_path / "cert.pem", tmp_path / "key.pem")
+    issued.private_key_and_cert_chain_pem.write_to_path(str(files.certificate))
+    issued.private_key_pem.write_to_path(str(files.key))
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    tools = write(tmp_path / "tools", BASICS)
+    limits = {"connections": 2, "head": 2 * PATIENCE}
+    async with served_within(tools, tls=files, **limits) as (_url, port), holding(port) as hold:
+        silent = [await hold() for _ in range(2)]
+        raw = await said_raw(port, ALIVE, ssl=trusting, server_hostname="localhost")
+        assert status_of(raw) == 200
+        await until_over(silent[0].reader)
+    async with served_within(tools, tls=files, head=0.2) as (_url, port), holding(port) as hold:
+        await until_over((await hold()).reader)
+
+
+async def test_where_all_connections_are_in_work_one_more_is_refused_and_room_is_found_again(tmp_path):
+    said = asyncio.Queue()
+    tools = write(tmp_path, BASICS)
+    async with served_within(tools, said, connections=2) as (_url, port), holding(port) as hold:
+        working = []
+        for _ in range(2):
+            working.append(await hold(KEPT, until=b"}"))
+            working[-1].writer.write(IN_WORK)
+        for _ in range(3):
+            assert status_of(await said_raw(port, b"")) == 503
+        assert [said.get_nowait() for _ in range(said.qsize())] == [
+            "all 2 connections are in use; 127.0.0.1 was refused"
+        ]
+        working[0].writer.close()
+        async with asyncio.timeout(PATIENCE):
+            while status_of(await said_raw(port, ALIVE)) == 503:
+                pass
 
 
 async def test_a_session_too_many_ends_the_longest_idle_one(tmp_path):

@@ -1,23 +1,32 @@
 """The command `toolcrib`: a table of verbs, each loaded when it is used.
 
-What this module imports, every command waits for: it imports nothing.
+What this module imports, every command waits for: it imports nothing that Python has not imported already.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import IO
+    from typing import NoReturn, TextIO
+
+    from _typeshed import ReadableBuffer
 
 COMPLETION = "_TOOLCRIB_COMPLETE"
 """The environment variable by which a shell asks click for completions, whatever the words are."""
 
 INTERRUPTED = 130
 """How a shell tells an end by Ctrl-C; as `exit_codes.INTERRUPTED`."""
+
+READER_GONE = 1
+"""As `exit_codes.PROBLEMS`, and as click ends where whoever read the output went away."""
+
+OUTPUT_FAILED = 4
+"""As `exit_codes.OUTPUT_FAILED`."""
 
 
 class Verb:
@@ -71,12 +80,109 @@ VERBS: Mapping[str, Verb] = {
 }
 
 
+class OutputError(Exception):
+    """stdout can't be written to, as on a full disk.
+
+    This is not an OSError, so that no command takes it for the failure of one of its own files.
+    """
+
+
+class StandardOutput(io.FileIO):
+    """stdout. What is written after an error is dropped, so that no later flush fails again.
+
+    Attributes:
+        error: The first error; None while all is well.
+    """
+
+    error: OSError | None = None
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write some of the bytes.
+
+        Raises:
+            BrokenPipeError: Nobody reads the output; click ends the command.
+            OutputError: The output can't be written for another reason.
+        """
+        if self.error is None:
+            try:
+                return super().write(data)
+            except BrokenPipeError as error:
+                self.error = error
+                raise
+            except OSError as error:
+                self.error = error
+                raise OutputError(error.strerror) from error
+        return memoryview(data).nbytes
+
+
+class StandardError(io.FileIO):
+    """stderr. A message that can't be written is dropped: it must not stop the work, and could be reported nowhere."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write some of the bytes, or drop them all."""
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
 def main() -> None:
     """The entry point of the command; ends the process with its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        _never_fails_to_encode(stream)
+    while None in {sys.__stdin__, sys.__stdout__, sys.__stderr__} and os.open(os.devnull, os.O_RDONLY) < 2:
+        pass  # a file that is opened later must not get the number of a stream that is closed
+    output = StandardOutput(1, "w", closefd=False)
+    sys.stdout = _over(output, sys.stdout)
+    sys.stderr = _over(StandardError(2, "w", closefd=False), sys.stderr)
+    code: str | int | None = None
+    lost: str | None = None
     try:
-        code = _answered_quickly(sys.argv[1:])
+        try:
+            _answer(sys.argv[1:])
+        except SystemExit as ended:
+            code = ended.code
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if output.error is None:
+            raise
+    except OutputError as error:
+        lost = str(error)
+    if isinstance(output.error, BrokenPipeError):
+        code = READER_GONE
+    elif output.error is not None:  # also where code that expects any exception went on after it
+        lost = output.error.strerror
+    if lost is not None:
+        sys.stderr.write(f"can't write the output: {lost}\n")
+        code = OUTPUT_FAILED
+    sys.exit(code)
+
+
+def _over(raw: io.FileIO, stream: TextIO | None) -> TextIO:
+    """A stream as it was, over another raw file; a character that its encoding lacks is shown as an escape.
+
+    A stream that is not over the same descriptor keeps its file: that of a test, a console of Windows.
+    """
+    errors = "backslashreplace"
+    if stream is None:
+        return io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", errors)
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    replaced = getattr(stream.buffer, "raw", stream.buffer)  # `python -u` has no buffer between
+    if type(replaced) is io.FileIO and replaced.fileno() == raw.fileno():
+        return io.TextIOWrapper(
+            raw if replaced is stream.buffer else io.BufferedWriter(raw),
+            stream.encoding,
+            errors,
+            line_buffering=stream.line_buffering,
+            write_through=stream.write_through,
+        )
+    stream.reconfigure(errors=errors)
+    return stream
+
+
+def _answer(words: list[str]) -> NoReturn:
+    """Answer a command line; ends by SystemExit."""
+    try:
+        code = _answered_quickly(words)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         code = INTERRUPTED
@@ -85,13 +191,7 @@ def main() -> None:
     from toolcrib.cli.group import cli  # noqa: PLC0415 -- click costs more than a quick answer
 
     cli(prog_name="toolcrib")
-
-
-def _never_fails_to_encode(stream: IO[str]) -> None:
-    """A character that the terminal's encoding lacks is shown as an escape."""
-    reconfigure = getattr(stream, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="backslashreplace")
+    raise AssertionError("click ends the process")
 
 
 def _answered_quickly(words: list[str]) -> int | None:

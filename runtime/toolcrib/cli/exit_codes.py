@@ -20,6 +20,9 @@ USAGE: Final = 2
 NOTHING_SELECTED: Final = 3
 """There was nothing to run, replay or lock: no scenario fits, no task is recorded, no server is named."""
 
+OUTPUT_FAILED: Final = 4
+"""stdout could not be written to, as on a full disk. What the command did is done."""
+
 INTERRUPTED: Final = 130
 """Ended by Ctrl-C; 128 and the number of the signal, as shells have it. SIGTERM is 143, SIGHUP 129."""
 

@@ -73,8 +73,9 @@ def _write(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
+        place = f": {error.filename}" if error.filename else ""  # a full disk names no file
         raise click.ClickException(
-            escape_terminal(f"{path} can't be written: {error.strerror}: {error.filename}")
+            escape_terminal(f"{path} can't be written: {error.strerror}{place}")
         ) from error
 
 

@@ -10,11 +10,13 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from toolcrib.cli.entry import OutputError
 from toolcrib.cli.opening import agree_to_all, open_runtime, tell_refusals
 from toolcrib.cli.options import Reading, passthrough_option, paths_argument, reading_options
 from toolcrib.errors import ConfigurationError
 from toolcrib.model import NOTHING
-from toolcrib.serve.mcp import Address, Options, serve_http, serve_stdio
+from toolcrib.serve.mcp import Address, CertificateFiles, Options, StdoutError, serve_http, serve_stdio
+from toolcrib.serve.mcp.options import NEW_TOKEN
 from toolcrib.text import escape_terminal
 
 
@@ -77,6 +79,18 @@ def command() -> None:
     help="Clients must present the token in this file.",
 )
 @click.option(
+    "--tls-cert",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Serve https with the certificate in this PEM file, with its chain. Needs `--tls-key`.",
+)
+@click.option(
+    "--tls-key",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The key of the certificate, in a PEM file that is not encrypted.",
+)
+@click.option(
     "--allow-host",
     "hosts",
     multiple=True,
@@ -108,6 +122,8 @@ def serve_mcp(
     drain: float,
     token_env: str | None,
     token_file: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
     hosts: tuple[str, ...],
     origins: tuple[str, ...],
     passthrough: bool,
@@ -116,13 +132,14 @@ def serve_mcp(
     """Serve the tools as an MCP server.
 
     Over stdio it ends when its input does. Over HTTP, MCP is at /mcp, the tools of a toolset alone at /mcp/TOOLSET,
-    and /healthz says whether it works; a server that other machines can reach needs a token. SIGTERM and Ctrl-C end
-    it once the calls in flight have ended. What is told to people goes to stderr.
+    and /healthz says whether it works; a server that other machines can reach needs a token of at least 16
+    characters. SIGTERM and Ctrl-C end it once the calls in flight have ended. What is told to people goes to stderr.
     """
     if transport == "stdio":
         _refuse_options_of_http(context)
     options = Options(toolset, inline_refs, not no_watch, page_size, drain)
-    address = Address(host, port, _token(token_env, token_file), hosts, origins)
+    tls = _certificate_files(tls_cert, tls_key)
+    address = Address(host, port, _token(token_env, token_file), hosts, origins, tls=tls)
     modes: Mapping[str, str] = NOTHING if mode is None else {"*": mode}
     if transport == "http":
         address.checked()
@@ -132,10 +149,13 @@ def serve_mcp(
     if transport == "http":
         asyncio.run(serve_http(runtime, options, address, _say))
     else:
-        asyncio.run(serve_stdio(runtime, options, _say))
+        try:
+            asyncio.run(serve_stdio(runtime, options, _say))
+        except StdoutError as error:
+            raise OutputError(error.strerror) from error
 
 
-_OF_HTTP = frozenset({"host", "port", "token_env", "token_file", "hosts", "origins"})
+_OF_HTTP = frozenset({"host", "port", "token_env", "token_file", "tls_cert", "tls_key", "hosts", "origins"})
 
 
 def _refuse_options_of_http(context: click.Context) -> None:
@@ -151,6 +171,15 @@ def _refuse_options_of_http(context: click.Context) -> None:
             f"without `--transport http` nothing is listened at, so {', '.join(given)} would do nothing; add the one "
             f"or leave the other{'s' if len(given) > 1 else ''} out"
         )
+
+
+def _certificate_files(certificate: Path | None, key: Path | None) -> CertificateFiles | None:
+    if certificate is not None and key is not None:
+        return CertificateFiles(certificate, key)
+    if certificate is None and key is None:
+        return None
+    given, missing = ("--tls-cert", "--tls-key") if key is None else ("--tls-key", "--tls-cert")
+    raise click.UsageError(f"`{given}` needs `{missing}`")
 
 
 def _say(text: str) -> None:
@@ -177,6 +206,6 @@ def _token(variable: str | None, file: Path | None) -> str:
         raise ConfigurationError(
             f"there is no token in {place}",
             code="token_needed",
-            hint="make one: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
+            hint=f"make one: {NEW_TOKEN}",
         )
     return token.strip()

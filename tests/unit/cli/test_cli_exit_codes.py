@@ -29,5 +29,6 @@ def test_the_reference_page_shows_the_same_table():
         "problems": exit_codes.PROBLEMS,
         "usage": exit_codes.USAGE,
         "nothing_selected": exit_codes.NOTHING_SELECTED,
+        "output_failed": exit_codes.OUTPUT_FAILED,
         "interrupted": exit_codes.INTERRUPTED,
     }

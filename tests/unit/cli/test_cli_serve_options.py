@@ -14,6 +14,7 @@ import pytest
         ["--allow-origin", "https://app.example.com"],
         ["--token-env", "NO_SUCH_TOKEN"],
         ["--token-file", __file__, "--port", "0"],
+        ["--tls-cert", __file__, "--tls-key", __file__],
     ],
 )
 @pytest.mark.parametrize("transport", [[], ["--transport", "stdio"]])

@@ -36,7 +36,11 @@ def test_which_hosts_only_this_machine_reaches(host, only_here):
         with pytest.raises(ConfigurationError, match="--token-env") as refused:
             Address(host).checked()
         assert refused.value.code == "token_needed"
-        assert Address(host, token="t").checked().token == "t"
+        assert Address(host, token="t" * 16).checked().token == "t" * 16
+        with pytest.raises(ConfigurationError, match="the token has 15 of at least 16") as refused:
+            Address(host, token="t" * 15).checked()
+        assert refused.value.code == "token_too_short"
+        assert "t" * 15 not in str(refused.value)
 
 
 @pytest.mark.parametrize("token", ["with blank", "nöt-ascii", "line\nbreak"])

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolcrib.errors import ConfigurationError
-from toolcrib.serve.mcp.options import Address, Limits, Options, Say
+from toolcrib.serve.mcp.options import Address, CertificateFiles, Limits, Options, Say, StdoutError
 
 if TYPE_CHECKING:
     from toolcrib.engine import Runtime
 
-__all__ = ["Address", "Limits", "Options", "serve_http", "serve_stdio"]
+__all__ = ["Address", "CertificateFiles", "Limits", "Options", "StdoutError", "serve_http", "serve_stdio"]
 
 
 async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
@@ -26,6 +26,7 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
 
     Raises:
         ConfigurationError: The extra `mcp` is not installed, or there is no such toolset.
+        StdoutError: stdout can't be written to. A client that went away is no error.
     """
     _check(runtime, options)
     from toolcrib.serve.mcp.stdio import serve_stdio as serve  # noqa: PLC0415 -- an extra, and slow to import
@@ -45,7 +46,7 @@ async def serve_http(runtime: Runtime, options: Options, address: Address, say: 
 
     Raises:
         ConfigurationError: The extra `mcp` is not installed; there is no such toolset; or the address can't be
-            listened at, or must not without a token.
+            listened at, must not without a long token, or not with this certificate.
     """
     _check(runtime, options)
     from toolcrib.serve.mcp.http import serve_http as serve  # noqa: PLC0415 -- as above

@@ -142,7 +142,7 @@ def _own_origins(address: Address, ports: tuple[int, ...]) -> Iterable[bytes]:
     """A page that this server itself would serve, at the addresses that only this machine has."""
     if is_loopback(address.host) or address.host in ANYWHERE:
         for name in LOOPBACK_NAMES:
-            yield from (f"http://{name}:{port}".encode() for port in ports)
+            yield from (f"{address.scheme}://{name}:{port}".encode() for port in ports)
 
 
 def _preflight(headers: Headers) -> Answer:

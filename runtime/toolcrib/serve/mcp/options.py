@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from toolcrib.errors import ConfigurationError
@@ -23,8 +24,18 @@ MOST_BODY: Final = 4 * 1024 * 1024
 DRAIN: Final = 10.0
 """Seconds that calls in flight get when the server is told to end."""
 
+SHORTEST_TOKEN: Final = 16
+"""Characters of a token, at least, where other machines can reach the address."""
+
+NEW_TOKEN: Final = "python -c 'import secrets; print(secrets.token_urlsafe(32))'"  # noqa: S105 -- no token
+"""The command that makes a good one."""
+
 ANYWHERE: Final = frozenset({"", "*", "0.0.0.0", "::"})  # noqa: S104 -- what is compared with, not bound to
 """Hosts that mean every address of the machine."""
+
+
+class StdoutError(OSError):
+    """Over stdio, the client can't be written to, though it has not gone away."""
 
 
 class Options(NamedTuple):
@@ -49,9 +60,10 @@ class Limits(NamedTuple):
     """What clients over HTTP may take.
 
     Attributes:
-        connections: Connections at a time; below the 1024 files that a process commonly may open.
+        connections: Connections at a time; fewer where the process may not open enough files.
         sessions: Sessions of the handshake era at a time.
-        head: Seconds until the head of a request must be there, from the connection or its first byte on.
+        head: Seconds until the head of a request must be there, from the connection or its first byte on; and until
+            TLS must be agreed on.
         body: Seconds until its body must be there, from its head on.
     """
 
@@ -59,6 +71,18 @@ class Limits(NamedTuple):
     sessions: int = 1000
     head: float = 10.0
     body: float = 30.0
+
+
+class CertificateFiles(NamedTuple):
+    """What TLS is served with.
+
+    Attributes:
+        certificate: PEM file of the certificate, with its chain.
+        key: PEM file of its key, not encrypted.
+    """
+
+    certificate: Path
+    key: Path
 
 
 class Address(NamedTuple):
@@ -71,6 +95,7 @@ class Address(NamedTuple):
         hosts: Values of `Host` that are answered besides those of the address itself.
         origins: Values of `Origin` of pages in browsers that may call.
         limits: What clients may take.
+        tls: Serve https with these; None serves http.
     """
 
     host: str = "127.0.0.1"
@@ -79,13 +104,19 @@ class Address(NamedTuple):
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     limits: Limits = Limits()
+    tls: CertificateFiles | None = None
+
+    @property
+    def scheme(self) -> str:
+        """`https` or `http`."""
+        return "http" if self.tls is None else "https"
 
     def checked(self) -> Address:
         """The same address, if it may be served so.
 
         Raises:
-            ConfigurationError: Other machines could call without a token; or a host or origin that is allowed is
-                none, or any.
+            ConfigurationError: Other machines could call without a token, or with one that is too short; or a host
+                or origin that is allowed is none, or any.
         """
         for value in (*self.hosts, *self.origins):
             _check_exact(value)
@@ -95,13 +126,34 @@ class Address(NamedTuple):
             raise ConfigurationError(
                 "the token has characters that no header can carry", hint="use letters, digits and `-._~+/=`"
             )
-        if not self.token and not is_loopback(self.host):
+        if not is_loopback(self.host):
+            self.check_token()
+        return self
+
+    def check_token(self) -> None:
+        """Check that the token keeps out strangers, at an address that other machines can reach.
+
+        Raises:
+            ConfigurationError: There is none, or it is too short.
+        """
+        if not self.token:
             raise ConfigurationError(
                 f"other machines can reach `{self.host}`, so clients must prove who they are",
                 code="token_needed",
                 hint="name a token by `--token-env NAME` or `--token-file FILE`, or serve at 127.0.0.1",
             )
-        return self
+        if self.has_short_token:
+            raise ConfigurationError(
+                f"other machines can reach `{self.host}`, and the token has {len(self.token)} of at least "
+                f"{SHORTEST_TOKEN} characters",
+                code="token_too_short",
+                hint=f"make a longer one: {NEW_TOKEN}",
+            )
+
+    @property
+    def has_short_token(self) -> bool:
+        """Whether there is a token that could be guessed."""
+        return 0 < len(self.token) < SHORTEST_TOKEN
 
 
 def is_loopback(host: str) -> bool:

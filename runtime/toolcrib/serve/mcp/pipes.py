@@ -33,7 +33,8 @@ class Pipes:
     """A pipe to read lines from and one to write to.
 
     Attributes:
-        broken: Set when nobody reads any more what is written.
+        broken: Set when nothing can be written any more.
+        error: Why; None while it can, and where the reader went away.
     """
 
     def __init__(self, source: int, target: int, *, limit: int = MOST_BODY) -> None:
@@ -45,6 +46,7 @@ class Pipes:
             limit: Bytes of a line at most.
         """
         self.broken = asyncio.Event()
+        self.error: OSError | None = None
         self._source, self._target, self._limit = source, target, limit
         self._loop = asyncio.get_running_loop()
         self._room = threading.Semaphore(_AHEAD)
@@ -104,7 +106,7 @@ class Pipes:
         self._chunks.put_nowait(b"")
 
     async def write(self, data: bytes) -> None:
-        """Write all of it; where nobody reads any more, nothing."""
+        """Write all of it; once that has failed, nothing."""
         if self.broken.is_set():
             return
         written = self._loop.create_future()
@@ -125,7 +127,10 @@ class Pipes:
             data, written = self._outgoing.get()
             try:
                 _write_all(self._target, data)
-            except OSError:
+            except BrokenPipeError:
+                self._tell(self.broken.set)
+            except OSError as error:
+                self.error = error
                 self._tell(self.broken.set)
             if not self._tell(lambda written=written: written.done() or written.set_result(None)):
                 return

@@ -28,7 +28,7 @@ from pydantic_core import from_json
 
 from toolcrib.serve.mcp.ending import Ending
 from toolcrib.serve.mcp.face import Face
-from toolcrib.serve.mcp.options import Options, Say
+from toolcrib.serve.mcp.options import Options, Say, StdoutError
 from toolcrib.serve.mcp.pipes import Pipes, TooLong
 from toolcrib.serve.mcp.splicing import Splices
 from toolcrib.serve.mcp.telling import opening_line
@@ -57,7 +57,8 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
         say: Tells people what goes on, on stderr.
 
     Raises:
-        OSError: There is no stdin or stdout.
+        StdoutError: stdout can't be written to. A client that went away is no error.
+        OSError: stdin or stdout is closed.
     """
     face = Face(runtime, options)
     face.splices = Splices()
@@ -71,6 +72,8 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
             group.start_soon(exchange.write, from_server)
             group.start_soon(exchange.read, to_server, ending, options.drain, scope)
             await face.server.run(from_client, to_client, face.server.create_initialization_options())
+    if pipes.error is not None:
+        raise StdoutError(*pipes.error.args)
 
 
 class _Exchange:
@@ -91,7 +94,7 @@ class _Exchange:
         scope: anyio.CancelScope,
     ) -> None:
         """Hand on what the client says. When it has said all, or a signal came, let what is under way end."""
-        stopped = asyncio.create_task(ending.asked.wait())
+        stopped = asyncio.create_task(_first_of(ending.asked, self._pipes.broken))
         stopped.add_done_callback(lambda _task: self._pipes.stop())
         async with to_server:
             async for line in self._pipes.lines():
@@ -158,11 +161,13 @@ class _Exchange:
         self._face.close()
 
 
-async def _first_of(*events: asyncio.Event, seconds: float) -> None:
+async def _first_of(*events: asyncio.Event, seconds: float | None = None) -> None:
     waits = [asyncio.ensure_future(event.wait()) for event in events]
-    await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    for wait in waits:
-        wait.cancel()
+    try:
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 def _error(request: str | int | None, number: int, text: str) -> bytes:

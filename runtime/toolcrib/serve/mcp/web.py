@@ -82,10 +82,14 @@ class Web:
         if answer is not None:
             await _answered(send, answer, body=scope["method"] != "HEAD")
             return
-        if _in_session(headers):
-            receive = await chosen(receive, self._answers_at_once)
         splices = scope[KEY] = Splices()
-        await self.sessions.handle_request(scope, receive, _without_echo(splicing(send, splices)))
+        receive = _whole(receive)
+        try:
+            if _in_session(headers):
+                receive = await chosen(receive, self._answers_at_once)
+            await self.sessions.handle_request(scope, receive, _without_echo(splicing(send, splices)))
+        except _ClientGone:
+            return
 
     def _routed(self, scope: Scope, path: str) -> Answer | None:
         """An answer of our own; None for what goes to MCP."""
@@ -107,6 +111,25 @@ class Web:
         if method not in {"GET", "HEAD"}:
             return Answer(405, headers=((b"allow", b"GET, HEAD"),))
         return Answer(200, json.dumps({"status": "ok", "tools": self._tools()}).encode())
+
+
+class _ClientGone(Exception):
+    """The client went away before its request was whole."""
+
+
+def _whole(receive: Receive) -> Receive:
+    """A `receive` that raises `_ClientGone`: the SDK raises what nobody catches, and it is logged with its traceback."""
+    whole = False
+
+    async def received() -> Message:
+        nonlocal whole
+        message = await receive()
+        if message["type"] == "http.disconnect" and not whole:
+            raise _ClientGone
+        whole = whole or not message.get("more_body")
+        return message
+
+    return received
 
 
 def _in_session(headers: Headers) -> bool:

@@ -16,6 +16,7 @@ from toolcrib.loading.row_files import READERS
 from toolcrib.loading.assertions.kinds import ALIASES, GUARDING, SPELLINGS, WRAPPER, Alias, is_list, kinds
 from toolcrib.model import Schema
 from toolcrib.rendering import notation
+from toolcrib.rendering.loops import FORM
 from toolcrib.rendering.paths import RESERVED
 from toolcrib.schemas import Kind, renamed, with_blocks
 from toolcrib.selecting import functions as functions_of_jmespath
@@ -98,8 +99,8 @@ _URL: Final = _text(
     "a url begins with `https://host`, `http://host` or `${VAR}`; expressions stand behind that, in the path or in values of the query, and a blank is `%20`",
 )
 _ADDRESS: Final = _text(
-    rf"^(?:[hH][tT][tT][pP][sS]?://(?:[^\x00-\x20\x7f@/?#\\{{}}$]|{_VARIABLE})|{_VARIABLE})[^\x00-\x20\x7f]*$",
-    "a url begins with `https://host`, `http://host` or `${VAR}`",
+    rf"^(?:[hH][tT][tT][pP][sS]?://(?:[^\x00-\x20\x7f@/?#\\{{}}$]|{_VARIABLE})+(?:[/?\\][^\x00-\x20\x7f#]*)?|{_VARIABLE}[^\x00-\x20\x7f]*)$",
+    "a url begins with `https://host`, `http://host` or `${VAR}`, without a user and a fragment",
 )
 
 
@@ -131,6 +132,9 @@ def _jmespath() -> str:
     return rf"^\s*(?:(?:{quoted}|(?:{known})\s*\(|{name}|-?[0-9]+|[\[\]{{}}().,:*@&|!<>=?])\s*)+$"
 
 
+_RANGE: Final = r"^ *(~=|==|!=|>=|<=|>|<) *[0-9][0-9A-Za-z.*+-]*( *, *(~=|==|!=|>=|<=|>|<) *[0-9][0-9A-Za-z.*+-]*)* *$"
+
+
 def _whatever_its_case(name: str) -> str:
     return "".join(f"[{mark.upper()}{mark}]" if mark.isalpha() else re.escape(mark) for mark in name)
 
@@ -155,6 +159,40 @@ def _forms() -> Mapping[str, Any]:
     forms: dict[str, Any] = {
         "text": {"allOf": [_CLOSED, _READABLE, _WITHOUT_VARIABLES]},
         "rendered": _within("rendered", "text", _NOT_COMPUTED),
+        "computed": {
+            "allOf": [_refer("text")],
+            "items": _refer("computed"),
+            "if": {"type": "object", "required": ["for_each"], "propertyNames": {"enum": sorted(FORM)}},
+            "then": _refer("loop"),
+            "else": {"propertyNames": _NOT_COMPUTED, "additionalProperties": _refer("computed")},
+        },
+        "loop": {
+            "properties": {
+                "for_each": {
+                    "type": "object",
+                    "minProperties": 1,
+                    "propertyNames": _refer("name"),
+                    "additionalProperties": _refer("list"),
+                },
+                "let": {
+                    "type": "object",
+                    "propertyNames": _refer("name"),
+                    "additionalProperties": _refer("computed"),
+                },
+                "where": {"type": "string", "allOf": [_refer("condition")]},
+                **dict.fromkeys(("value", "sum", "key"), _refer("computed")),
+            },
+            "dependentRequired": {"key": ["value"]},
+            "dependentSchemas": {"sum": {"properties": {"value": False, "key": False}}},
+        },
+        "list": {
+            "if": {"type": "string"},
+            "then": {"allOf": [_refer("text"), {"pattern": r"\{\{"}]},
+            "else": {"type": "array", "items": _refer("rendered")},
+        },
+        "place": _text(
+            notation.PLACE, "a place is written `order.payments[0].amount`, without braces"
+        ),
         "condition": {
             "allOf": [_text(notation.WHOLE, "a condition is one whole expression: `{{ args.days > 3 }}`"), _READABLE]
         },
@@ -164,8 +202,11 @@ def _forms() -> Mapping[str, Any]:
         "request_text": {"allOf": [_CLOSED, _READABLE, _LOOKED_UP]},
         "request": _within("request", "request_text", {"not": {"pattern": r"\{\{|\$\{"}}),
         "url": {"allOf": [_URL, _CLOSED, _READABLE, _LOOKED_UP]},
-        "address": {"allOf": [_ADDRESS, _LOOKED_UP]},
+        "address": {"allOf": [_ADDRESS, _LOOKED_UP], "not": {"pattern": r"\{\{"}},
         "look_up": _LOOKED_UP,
+        "program": {"allOf": [_LOOKED_UP], "anyOf": [{"pattern": r"^\s*[^ ]*(?: |$)\s*$|^\s*[^ ]*[/\\]|\$\{"}, {"not": {"pattern": "."}}]},
+        "header": {"allOf": [_LOOKED_UP, _text(r"^[\t\x20-\x7e\x80-\xff]*$", "a header holds no line break")]},
+        "range": {"allOf": [{"pattern": _RANGE}, {"not": {"pattern": r"~= *[0-9]+ *(?:,|$)"}}]},
         "secret": {"allOf": [_LOOKED_UP, _NOT_COMPUTED]},
         "header_name": {
             "allOf": [

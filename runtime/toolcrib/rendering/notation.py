@@ -82,3 +82,8 @@ KEY: Final = r"^(?:[^{]|\{[^{%#])*\{?$"
 
 WITHOUT_VARIABLES: Final = r"^(?:[^$]|\$+[^${]|\$\$+\{)*\$*$"
 """A text in which nothing is looked up; `$${` is a literal `${`."""
+
+PLACE: Final = (
+    rf"^\s*[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*|\[(?:{_STRING}|[^'\"(){{}}\[\]]|{_nested()})*\])*\s*$"
+)
+"""A place that an effect changes: `order.payments[0].amount`."""

@@ -90,12 +90,15 @@ _LOOKED_UP: Final = _text(
     "a look-up is `${VAR}`, `${VAR:-default}`, `${file:/path}` or `${keyring:service/user}`; for the characters themselves write `$${`",
 )
 
-_ORIGIN: Final = (
-    rf"(?:[hH][tT][tT][pP][sS]?://(?:[A-Za-z0-9_.:\[\]-]|{_VARIABLE})|{_VARIABLE}(?:://)?)"
-    rf"(?:[A-Za-z0-9_.:\[\]-]|{_VARIABLE})*"
-)
+_HOST: Final = r"(?:[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?|\[[0-9A-Fa-f:.]+\])"
+_PORT: Final = r"(?::(?:0*(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?)?"
+_PARTLY: Final = rf"[A-Za-z0-9_.:\[\]-]*{_VARIABLE}(?:[A-Za-z0-9_.:\[\]-]|{_VARIABLE})*"
+_ORIGIN: Final = rf"(?:[hH][tT][tT][pP][sS]?://(?:{_HOST}{_PORT}|{_PARTLY})|{_VARIABLE}(?:://(?:{_HOST}{_PORT}|{_PARTLY}))?(?:[A-Za-z0-9_.:\[\]-]|{_VARIABLE})*)"
+_MARK: Final = r"[^\x00-\x20\x7f-\xa0\\{}#?"
+_COMPUTED: Final = rf"|{_VARIABLE}|{notation.BODY}"
+_PARAMETER: Final = rf"{_MARK}=&]*(?:=(?:{_MARK[:-1]}&]{_COMPUTED}|\?)*)?"
 _URL: Final = _text(
-    rf"^{_ORIGIN}(?:[/?](?:[^\x00-\x20\x7f-\xa0\\{{}}#]|{_VARIABLE}|{notation.BODY})*)?$",
+    rf"^{_ORIGIN}(?:/(?:{_MARK}]{_COMPUTED})*)?(?:\?{_PARAMETER}(?:&{_PARAMETER})*)?$",
     "a url begins with `https://host`, `http://host` or `${VAR}`; expressions stand behind that, in the path or in values of the query, and a blank is `%20`",
 )
 _ADDRESS: Final = _text(
@@ -124,13 +127,25 @@ def _regex(escapes: str, looks: str, level: int = 1) -> str:
     return rf"(?:(?:[^\\()\[*+?|]|\\{escapes}|{class_}|{group})[*+?]*|\|)*"
 
 
+_QUOTED: Final = r"'(?:[^'\\]|\\[\s\S])*'|\"(?:[^\"\\]|\\[\s\S])*\"|`(?:[^`\\]|\\[\s\S])*`"
+
+
+def _closed_jmespath() -> str:
+    inner = rf"{_QUOTED}|[^'\"`()\[\]{{}}]"
+    nested = r"[(\[{][\s\S]*"
+    for _ in range(_DEPTH):
+        nested = rf"[(\[{{](?:{inner}|{nested})*[)\]}}]"
+    return rf"^(?:{inner}|{nested})*$"
+
+
 def _jmespath() -> str:
     """A regular expression for JMESPath: quotes are closed, and functions exist."""
-    quoted = r"'(?:[^'\\]|\\[\s\S])*'|\"(?:[^\"\\]|\\[\s\S])*\"|`(?:[^`\\]|\\[\s\S])*`"
     known = "|".join(sorted(functions_of_jmespath()))
-    name = rf"[A-Za-z_][A-Za-z0-9_]*\s*(?:[\[\]{{}}).,:*@&|!<>=?-]|{quoted}|$)"
-    return rf"^\s*(?:(?:{quoted}|(?:{known})\s*\(|{name}|-?[0-9]+|[\[\]{{}}().,:*@&|!<>=?])\s*)+$"
+    name = rf"[A-Za-z_][A-Za-z0-9_]*\s*(?:[\[\]{{}}).,:*@&|!<>=?-]|{_QUOTED}|$)"
+    return rf"^\s*(?:(?:{_QUOTED}|(?:{known})\s*\(|{name}|-?[0-9]+|[\[\]{{}}().,:*@&|!<>=?])\s*)+$"
 
+
+_TOKEN: Final = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 _RANGE: Final = r"^ *(~=|==|!=|>=|<=|>|<) *[0-9][0-9A-Za-z.*+-]*( *, *(~=|==|!=|>=|<=|>|<) *[0-9][0-9A-Za-z.*+-]*)* *$"
 
@@ -201,16 +216,28 @@ def _forms() -> Mapping[str, Any]:
         ),
         "request_text": {"allOf": [_CLOSED, _READABLE, _LOOKED_UP]},
         "request": _within("request", "request_text", {"not": {"pattern": r"\{\{|\$\{"}}),
-        "url": {"allOf": [_URL, _CLOSED, _READABLE, _LOOKED_UP]},
+        "url": {
+            "allOf": [_URL, _CLOSED, _READABLE, _LOOKED_UP],
+            "not": {"pattern": r"^[^?#{]*://[^/?#{]*/(?:[^?{]*/)?\.\.?(?:[/?]|$)"},
+        },
         "address": {"allOf": [_ADDRESS, _LOOKED_UP], "not": {"pattern": r"\{\{"}},
         "look_up": _LOOKED_UP,
         "program": {"allOf": [_LOOKED_UP], "anyOf": [{"pattern": r"^\s*[^ ]*(?: |$)\s*$|^\s*[^ ]*[/\\]|\$\{"}, {"not": {"pattern": "."}}]},
         "header": {"allOf": [_LOOKED_UP, _text(r"^[\t\x20-\x7e\x80-\xff]*$", "a header holds no line break")]},
         "range": {"allOf": [{"pattern": _RANGE}, {"not": {"pattern": r"~= *[0-9]+ *(?:,|$)"}}]},
         "secret": {"allOf": [_LOOKED_UP, _NOT_COMPUTED]},
+        "header_secret": {"allOf": [_refer("secret"), {"pattern": r"^[\t\x20-\x7e]*$"}]},
+        "user_name": {
+            "allOf": [
+                _refer("secret"),
+                _text(rf"^(?:[^:$]|\$+[^:${{]|\$\$+\{{|{_VARIABLE})*\$*$", "a user name holds no colon"),
+            ]
+        },
+        "media_type": _text(rf"^{_TOKEN}/{_TOKEN}\s*(?:;[\t\x20-\x7e]*)?$", "a media type has the form `image/png`"),
+        "token": _text(f"^{_TOKEN}$", "a name has letters, digits and `-`"),
         "header_name": {
             "allOf": [
-                _text(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", "the name of a header has letters, digits and `-`"),
+                _refer("token"),
                 {"not": {"pattern": f"^(?:{forbidden})$"}},
             ]
         },
@@ -221,7 +248,13 @@ def _forms() -> Mapping[str, Any]:
         "pattern": _text(
             "^" + _regex(r"[\s\S]", r"\?<?[=!]|\?>|") + "$", "a regular expression: groups and classes are closed"
         ),
-        "jmespath": _text(_jmespath(), "JMESPath, such as `body.results[*].{name: name}`, with its own functions"),
+        "jmespath": {
+            "allOf": [
+                {"pattern": _closed_jmespath()},
+                {"pattern": r"""[A-Za-z0-9_)\]}*@'"`]\s*$"""},
+                _text(_jmespath(), "JMESPath, such as `body.results[*].{name: name}`, with its own functions"),
+            ]
+        },
         "time": {"not": {"pattern": r"(?:^|/)0+(?:\.0+)?[a-z]+$"}, "errorMessage": "a time is longer than 0s"},
         "name": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "not": {"enum": sorted(RESERVED)}},
         "base64": _text(

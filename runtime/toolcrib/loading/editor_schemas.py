@@ -7,8 +7,7 @@ compiles such a text, and does not read the key. Here each form is written out a
 from __future__ import annotations
 
 import copy
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any, Final
 
 from toolcrib.http.headers import FORBIDDEN
@@ -127,11 +126,11 @@ def _regex(escapes: str, looks: str, level: int = 1) -> str:
     return rf"(?:(?:[^\\()\[*+?|]|\\{escapes}|{class_}|{group})[*+?]*|\|)*"
 
 
-_QUOTED: Final = r"'(?:[^'\\]|\\[\s\S])*'|\"(?:[^\"\\]|\\[\s\S])*\"|`(?:[^`\\]|\\[\s\S])*`"
+_QUOTED: Final = r"""(?:'(?:[^'\\]|\\[\s\S])*'|"(?:[^"\\]|\\[\s\S])*"|`(?:[^`\\]|\\[\s\S])*`)"""
 
 
 def _closed_jmespath() -> str:
-    inner = rf"{_QUOTED}|[^'\"`()\[\]{{}}]"
+    inner = rf"""{_QUOTED}|[^'"`()\[\]{{}}]"""
     nested = r"[(\[{][\s\S]*"
     for _ in range(_DEPTH):
         nested = rf"[(\[{{](?:{inner}|{nested})*[)\]}}]"
@@ -145,13 +144,15 @@ def _jmespath() -> str:
     return rf"^\s*(?:(?:{_QUOTED}|(?:{known})\s*\(|{name}|-?[0-9]+|[\[\]{{}}().,:*@&|!<>=?])\s*)+$"
 
 
+_STEP: Final = r"""(?:"(?:[^"\\]|\\[\s\S])+"|[^".\\]+)"""
+
 _TOKEN: Final = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 _RANGE: Final = r"^ *(~=|==|!=|>=|<=|>|<) *[0-9][0-9A-Za-z.*+-]*( *, *(~=|==|!=|>=|<=|>|<) *[0-9][0-9A-Za-z.*+-]*)* *$"
 
 
 def _whatever_its_case(name: str) -> str:
-    return "".join(f"[{mark.upper()}{mark}]" if mark.isalpha() else re.escape(mark) for mark in name)
+    return "".join(f"[{mark.upper()}{mark}]" if mark.isalpha() else mark for mark in name)
 
 
 def _refer(name: str) -> dict[str, Any]:
@@ -171,8 +172,11 @@ def _within(name: str, text: str, *keys: dict[str, Any]) -> dict[str, Any]:
 def _forms() -> Mapping[str, Any]:
     """Name -> the form as JSON Schema."""
     forbidden = "|".join(_whatever_its_case(name) for name in sorted(FORBIDDEN))
+    endings = "|".join(_whatever_its_case(ending.removeprefix(".")) for ending in READERS)
     forms: dict[str, Any] = {
-        "text": {"allOf": [_CLOSED, _READABLE, _WITHOUT_VARIABLES]},
+        "closed": _CLOSED,
+        "readable": _READABLE,
+        "text": {"allOf": [_refer("closed"), _refer("readable"), _WITHOUT_VARIABLES]},
         "rendered": _within("rendered", "text", _NOT_COMPUTED),
         "computed": {
             "allOf": [_refer("text")],
@@ -209,15 +213,15 @@ def _forms() -> Mapping[str, Any]:
             notation.PLACE, "a place is written `order.payments[0].amount`, without braces"
         ),
         "condition": {
-            "allOf": [_text(notation.WHOLE, "a condition is one whole expression: `{{ args.days > 3 }}`"), _READABLE]
+            "allOf": [_text(notation.WHOLE, "a condition is one whole expression: `{{ args.days > 3 }}`"), _refer("readable")]
         },
         "template": _text(
             notation.TEMPLATE, "expressions and statements are closed, and call functions that exist"
         ),
-        "request_text": {"allOf": [_CLOSED, _READABLE, _LOOKED_UP]},
+        "request_text": {"allOf": [_refer("closed"), _refer("readable"), _LOOKED_UP]},
         "request": _within("request", "request_text", {"not": {"pattern": r"\{\{|\$\{"}}),
         "url": {
-            "allOf": [_URL, _CLOSED, _READABLE, _LOOKED_UP],
+            "allOf": [_URL, _refer("request_text")],
             "not": {"pattern": r"^[^?#{]*://[^/?#{]*/(?:[^?{]*/)?\.\.?(?:[/?]|$)"},
         },
         "address": {"allOf": [_ADDRESS, _LOOKED_UP], "not": {"pattern": r"\{\{"}},
@@ -267,12 +271,12 @@ def _forms() -> Mapping[str, Any]:
                     r"^(?:[^$]|\$+[^${]|\$\$+\{|\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?\})*\$*$",
                     "a look-up is `${VAR}` or `${VAR:-default}`",
                 ),
-                _text(rf"(?:{'|'.join(map(_whatever_its_case, READERS))}|\}})$", f"rows are read from {', '.join(READERS)}"),
+                _text(rf"(?:\.(?:{endings})|\}})$", f"rows are read from {', '.join(READERS)}"),
             ]
         },
         "hidden_path": {
             **_text(
-                r"^(?:\"(?:[^\"\\]|\\[\s\S])+\"|[^\".\\]+)(?:\.(?:\"(?:[^\"\\]|\\[\s\S])+\"|[^\".\\]+))*$",
+                rf"^{_STEP}(?:\.{_STEP})*$",
                 "a path has names with `.` between them: `user.email`, `items.*.card`, `**.ssn`",
             ),
             "not": {"pattern": r"(?:^|\.)\*\*$"},
@@ -345,29 +349,37 @@ _JSON_SCHEMA: Final[Mapping[str, Any]] = {
 
 def _assertions() -> dict[str, Any]:
     """The forms of assertions and guardrails: for each type, what it takes."""
-    written = {**{name: Alias(name) for name in kinds()}, **ALIASES}
-    guarding = {name: alias for name, alias in written.items() if alias.kind in (*GUARDING, WRAPPER)}
     definitions: Mapping[str, Any] = next(iter(kinds().values()))["$defs"]
+    settled = {name: alias for name, alias in ALIASES.items() if alias.params}
     return {
-        "assertion": _by_type(written),
-        "guardrail": _by_type(guarding),
-        **{f"params.{name}": _params(alias) for name, alias in written.items()},
-        **{f"{_PARAMS}{name}": renamed(part, f"{_FORM}.{_PARAMS[:-1]}") for name, part in definitions.items()},
+        "assertion": _by_type({*kinds()}),
+        "guardrail": _by_type({*GUARDING, WRAPPER}),
+        **{f"params.{name}": _params(Alias(name)) for name in kinds()},
+        **{f"params.{name}": _params(alias) for name, alias in settled.items()},
+        **{f"{_PARAMS}.{name}": renamed(part, f"{_FORM}.{_PARAMS}") for name, part in definitions.items()},
     }
 
 
-_PARAMS: Final = "params_."
+_PARAMS: Final = "params_"
 
 
-def _by_type(written: Mapping[str, Alias]) -> dict[str, Any]:
+def _by_type(known: Set[str]) -> dict[str, Any]:
+    """An entry with one of the known types, under any of its names, and what each takes."""
+    names: dict[str, list[str]] = {name: [name] for name in sorted(known)}
+    for name, alias in ALIASES.items():
+        if alias.kind in known:
+            names.setdefault(name if alias.params else alias.kind, []).append(name)
     return {
-        "properties": {"type": {"enum": sorted(written)}},
+        "properties": {"type": {"enum": [name for those in names.values() for name in those]}},
         "allOf": [
             {
-                "if": {"properties": {"type": {"const": name}}, "required": ["type"]},
-                "then": {"properties": {"params": _refer(f"params.{name}")}, **_asked_for(alias)},
+                "if": {"properties": {"type": {"enum": those}}, "required": ["type"]},
+                "then": {
+                    "properties": {"params": _refer(f"params.{name}")},
+                    **_asked_for(ALIASES.get(name, Alias(name))),
+                },
             }
-            for name, alias in written.items()
+            for name, those in names.items()
         ],
     }
 
@@ -383,7 +395,7 @@ def _params(alias: Alias) -> dict[str, Any]:
     schema = kinds()[alias.kind]
     own = {
         key: {"anyOf": [{"type": "string"}, entry]} if is_list(schema, key) else entry
-        for key, entry in renamed(schema["properties"], f"{_FORM}.{_PARAMS[:-1]}").items()
+        for key, entry in renamed(schema["properties"], f"{_FORM}.{_PARAMS}").items()
     }
     others = {
         written: key for written, key in SPELLINGS.get(alias.kind, {}).items() if written not in own

@@ -16,7 +16,10 @@ from toolcrib.rendering.functions import FUNCTIONS
 _DEPTH: Final = 6
 """Levels of brackets that are counted; what is nested deeper is accepted."""
 
-_STRING: Final = r"""'(?:[^'\\]|\\[\s\S])*'|"(?:[^"\\]|\\[\s\S])*\""""
+_STRING: Final = r"""(?:'(?:[^'\\]|\\[\s\S])*'|"(?:[^"\\]|\\[\s\S])*")"""
+_OTHER: Final = r"""[^'"(){}\[\]]"""
+"""What is neither a bracket nor begins a text in quotes."""
+
 _NUMBER: Final = r"[0-9][0-9A-Za-z_]*(?:\.[0-9][0-9A-Za-z_]*)?"
 _NAME: Final = r"[^\x00-@\[-^`{-\x7f][^\x00-/:-@\[-^`{-\x7f]*"
 """A letter or `_`, then digits too; beyond ASCII anything."""
@@ -30,10 +33,10 @@ def _nested(level: int = 1) -> str:
     """A pair of brackets with what is in it."""
     if level > _DEPTH:
         return r"[(\[{][\s\S]*"
-    return rf"[(\[{{](?:{_STRING}|[^'\"(){{}}\[\]]|{_nested(level + 1)})*[)\]}}]"
+    return rf"[(\[{{](?:{_STRING}|{_OTHER}|{_nested(level + 1)})*[)\]}}]"
 
 
-_BALANCED: Final = rf"(?:{_STRING}|[=!<>]=|[^'\"(){{}}\[\]=,:;]|{_nested()})*"
+_BALANCED: Final = rf"(?:{_STRING}|[=!<>]=|{_OTHER[:-1]}=,:;]|{_nested()})*"
 """A body whose quotes and brackets are closed, with `,`, `:` and `=` only within brackets."""
 
 
@@ -45,7 +48,7 @@ def _body() -> str:
     digits = r"[0-9][0-9_]*(?:\.[0-9]+)?"
     glued = rf"(?:\b|\.\s*{digits})"  # a word may follow a number at once: `1if`, `.0if`
     leading = rf"(?:[(\[{{:]|not\b|{functions}\s*\(|{digits}{words})[-+\s]*"
-    texts = rf"(?:{_STRING})(?:\s*(?:{_STRING}))*"
+    texts = rf"{_STRING}(?:\s*{_STRING})*"
     operand = rf"(?:{texts}|{digits}{test}|{_NUMBER}|{_NAME}|[)\]}}])\s*"
     behind = rf"(?:[)\]}}]|\.\s*(?:{_NAME}|[0-9]+)|\|\s*{functions}\b|{glued}{test})\s*"
     between = (
@@ -69,8 +72,10 @@ READABLE: Final = rf"^{_LITERAL}(?:\{{\{{(?:[+\s][-+\s]*)?{_body()}\}}\}}{_LITER
 WHOLE: Final = rf"^[^!-~]*{BODY}[^!-~]*$"
 """A text that is one expression."""
 
+_QUOTES: Final = "'\""
+
 _OUTSIDE: Final = (
-    rf"(?:[^{{]|\{{[^{{%#]|\{{#(?:[^#]|#+[^#}}])*#+\}}|\{{%(?:{_STRING}|[^%'\"]|%+[^%}}'\"])*%+\}})*"
+    rf"(?:[^{{]|\{{[^{{%#]|\{{#(?:[^#]|#+[^#}}])*#+\}}|\{{%(?:{_STRING}|[^%{_QUOTES}]|%+[^%}}{_QUOTES}])*%+\}})*"
 )
 TEMPLATE: Final = (
     rf"^{_OUTSIDE}(?:\{{\{{[-+]?\s*[-+\s]*{_body()}-?\}}\}}{_OUTSIDE})*{_END}$|\{{%[-+]?\s*raw\b"
@@ -84,6 +89,6 @@ WITHOUT_VARIABLES: Final = r"^(?:[^$]|\$+[^${]|\$\$+\{)*\$*$"
 """A text in which nothing is looked up; `$${` is a literal `${`."""
 
 PLACE: Final = (
-    rf"^\s*[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*|\[(?:{_STRING}|[^'\"(){{}}\[\]]|{_nested()})*\])*\s*$"
+    rf"^\s*[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*|\[(?:{_STRING}|{_OTHER}|{_nested()})*\])*\s*$"
 )
 """A place that an effect changes: `order.payments[0].amount`."""

@@ -15,8 +15,8 @@ from toolcrib.cli.options import Reading
 from toolcrib.cli.printing import json_text
 from toolcrib.cli.trust_shown import keep
 from toolcrib.executors import Executors
-from toolcrib.loading.finding import PROJECT_FILES
 from toolcrib.loading.editor_schemas import editor_schema
+from toolcrib.loading.finding import PROJECT_FILES
 from toolcrib.schemas import KINDS
 from toolcrib.text import escape_terminal
 

@@ -7,12 +7,12 @@ compiles such a text, and does not read the key. Here each form is written out a
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from toolcrib.http.headers import FORBIDDEN
-from toolcrib.loading.row_files import READERS
 from toolcrib.loading.assertions.kinds import ALIASES, GUARDING, SPELLINGS, WRAPPER, Alias, is_list, kinds
+from toolcrib.loading.row_files import READERS
 from toolcrib.model import Schema
 from toolcrib.rendering import notation
 from toolcrib.rendering.loops import FORM
@@ -90,14 +90,19 @@ _LOOKED_UP: Final = _text(
 )
 
 _HOST: Final = r"(?:[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?|\[[0-9A-Fa-f:.]+\])"
-_PORT: Final = r"(?::(?:0*(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?)?"
+_PORT: Final = (
+    r"(?::(?:0*(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?)?"
+)
 _PARTLY: Final = rf"[A-Za-z0-9_.:\[\]-]*{_VARIABLE}(?:[A-Za-z0-9_.:\[\]-]|{_VARIABLE})*"
-_ORIGIN: Final = rf"(?:[hH][tT][tT][pP][sS]?://(?:{_HOST}{_PORT}|{_PARTLY})|{_VARIABLE}(?:://(?:{_HOST}{_PORT}|{_PARTLY}))?(?:[A-Za-z0-9_.:\[\]-]|{_VARIABLE})*)"
-_MARK: Final = r"[^\x00-\x20\x7f-\xa0\\{}#?"
+_ORIGIN: Final = (
+    rf"(?:[hH][tT][tT][pP][sS]?://(?:{_HOST}{_PORT}|{_PARTLY})"
+    rf"|{_VARIABLE}(?:://)?(?:[A-Za-z0-9_.:\[\]-]|{_VARIABLE})*)"
+)
+_PLAIN: Final = r"[^\x00-\x20\x7f-\xa0\\{}#"
 _COMPUTED: Final = rf"|{_VARIABLE}|{notation.BODY}"
-_PARAMETER: Final = rf"{_MARK}=&]*(?:=(?:{_MARK[:-1]}&]{_COMPUTED}|\?)*)?"
+_PARAMETER: Final = rf"{_PLAIN}=&]*(?:=(?:{_PLAIN}&]{_COMPUTED})*)?"
 _URL: Final = _text(
-    rf"^{_ORIGIN}(?:/(?:{_MARK}]{_COMPUTED})*)?(?:\?{_PARAMETER}(?:&{_PARAMETER})*)?$",
+    rf"^{_ORIGIN}(?:/(?:{_PLAIN}?]{_COMPUTED})*)?(?:\?{_PARAMETER}(?:&{_PARAMETER})*)?$|{notation.MANY}",
     "a url begins with `https://host`, `http://host` or `${VAR}`; expressions stand behind that, in the path or in values of the query, and a blank is `%20`",
 )
 _ADDRESS: Final = _text(
@@ -106,49 +111,43 @@ _ADDRESS: Final = _text(
 )
 
 
-_DEPTH: Final = 6
-"""Levels of groups and brackets that are counted; what is nested deeper is accepted."""
+_GROUPS: Final = 6
+"""Levels of groups that are counted in a regular expression."""
 
 
-def _regex(escapes: str, looks: str, level: int = 1) -> str:
+def _regex(escapes: str, groups: str) -> str:
     """A regular expression for regular expressions: groups, classes and escapes are closed, and something is repeated.
 
     Args:
         escapes: What may stand behind a backslash.
-        looks: What a group may begin with, besides what all engines know; empty or with a bar at its end.
-        level: How deep the groups around it are nested.
+        groups: What may stand behind `(?`.
     """
-    if level > _DEPTH:
-        return r"[\s\S]*"
-    begin = rf"\((?:{looks}\?:|\?[A-Za-z]*-?[A-Za-z]+:?|\?P?<[A-Za-z_][A-Za-z0-9_.]*>)?"
-    group = begin + _regex(escapes, looks, level + 1) + ("" if level == _DEPTH else r"\)")
-    class_ = r"\[\^?\]?(?:[^\]\\]|\\[\s\S])*\]"
-    return rf"(?:(?:[^\\()\[*+?|]|\\{escapes}|{class_}|{group})[*+?]*|\|)*"
+    atom = rf"[^\\()\[*+?|]|\\{escapes}|\[\^?(?:[^\]\\]|\\[\s\S])*\]"
+    inner = rf"(?:(?:{atom})[*+?]*|\|)*"
+    for _ in range(_GROUPS):
+        inner = rf"(?:(?:{atom}|\((?:\?{groups})?{inner}\))[*+?]*|\|)*"
+    return rf"^{inner}$|^(?:[^(]*\(){{{_GROUPS + 1}}}|\[\^?\]"
 
 
 _QUOTED: Final = r"""(?:'(?:[^'\\]|\\[\s\S])*'|"(?:[^"\\]|\\[\s\S])*"|`(?:[^`\\]|\\[\s\S])*`)"""
-
-
-def _closed_jmespath() -> str:
-    inner = rf"""{_QUOTED}|[^'"`()\[\]{{}}]"""
-    nested = r"[(\[{][\s\S]*"
-    for _ in range(_DEPTH):
-        nested = rf"[(\[{{](?:{inner}|{nested})*[)\]}}]"
-    return rf"^(?:{inner}|{nested})*$"
+_UNQUOTED: Final = r"""[^'"`()\[\]{}]"""
+_JMESPATH_CLOSED: Final = rf"^{notation.nested(_QUOTED, _UNQUOTED)}$|{notation.MANY}"
 
 
 def _jmespath() -> str:
     """A regular expression for JMESPath: quotes are closed, and functions exist."""
     known = "|".join(sorted(functions_of_jmespath()))
     name = rf"[A-Za-z_][A-Za-z0-9_]*\s*(?:[\[\]{{}}).,:*@&|!<>=?-]|{_QUOTED}|$)"
-    return rf"^\s*(?:(?:{_QUOTED}|(?:{known})\s*\(|{name}|-?[0-9]+|[\[\]{{}}().,:*@&|!<>=?])\s*)+$"
+    return rf"^\s*(?:(?:{_QUOTED}|(?:{known})\s*\(|{name}|-?[0-9]|[\[\]{{}}().,:*@&|!<>=?])\s*)+$"
 
 
 _STEP: Final = r"""(?:"(?:[^"\\]|\\[\s\S])+"|[^".\\]+)"""
 
-_TOKEN: Final = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_HEADER: Final = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
-_RANGE: Final = r"^ *(~=|==|!=|>=|<=|>|<) *[0-9][0-9A-Za-z.*+-]*( *, *(~=|==|!=|>=|<=|>|<) *[0-9][0-9A-Za-z.*+-]*)* *$"
+_RANGE: Final = (
+    r"^ *(~=|==|!=|>=|<=|>|<) *[0-9][0-9A-Za-z.*+-]*( *, *(~=|==|!=|>=|<=|>|<) *[0-9][0-9A-Za-z.*+-]*)* *$"
+)
 
 
 def _whatever_its_case(name: str) -> str:
@@ -209,11 +208,12 @@ def _forms() -> Mapping[str, Any]:
             "then": {"allOf": [_refer("text"), {"pattern": r"\{\{"}]},
             "else": {"type": "array", "items": _refer("rendered")},
         },
-        "place": _text(
-            notation.PLACE, "a place is written `order.payments[0].amount`, without braces"
-        ),
+        "place": _text(notation.PLACE, "a place is written `order.payments[0].amount`, without braces"),
         "condition": {
-            "allOf": [_text(notation.WHOLE, "a condition is one whole expression: `{{ args.days > 3 }}`"), _refer("readable")]
+            "allOf": [
+                _text(notation.WHOLE, "a condition is one whole expression: `{{ args.days > 3 }}`"),
+                _refer("readable"),
+            ]
         },
         "template": _text(
             notation.TEMPLATE, "expressions and statements are closed, and call functions that exist"
@@ -226,8 +226,10 @@ def _forms() -> Mapping[str, Any]:
         },
         "address": {"allOf": [_ADDRESS, _LOOKED_UP], "not": {"pattern": r"\{\{"}},
         "look_up": _LOOKED_UP,
-        "program": {"allOf": [_LOOKED_UP], "anyOf": [{"pattern": r"^\s*[^ ]*(?: |$)\s*$|^\s*[^ ]*[/\\]|\$\{"}, {"not": {"pattern": "."}}]},
-        "header": {"allOf": [_LOOKED_UP, _text(r"^[\t\x20-\x7e\x80-\xff]*$", "a header holds no line break")]},
+        "program": {"allOf": [_LOOKED_UP], "not": {"pattern": r"^\s*[^\s/\\$]+ +\S"}},
+        "header": {
+            "allOf": [_LOOKED_UP, _text(r"^[\t\x20-\x7e\x80-\xff]*$", "a header holds no line break")]
+        },
         "range": {"allOf": [{"pattern": _RANGE}, {"not": {"pattern": r"~= *[0-9]+ *(?:,|$)"}}]},
         "secret": {"allOf": [_LOOKED_UP, _NOT_COMPUTED]},
         "header_secret": {"allOf": [_refer("secret"), {"pattern": r"^[\t\x20-\x7e]*$"}]},
@@ -237,8 +239,10 @@ def _forms() -> Mapping[str, Any]:
                 _text(rf"^(?:[^:$]|\$+[^:${{]|\$\$+\{{|{_VARIABLE})*\$*$", "a user name holds no colon"),
             ]
         },
-        "media_type": _text(rf"^{_TOKEN}/{_TOKEN}\s*(?:;[\t\x20-\x7e]*)?$", "a media type has the form `image/png`"),
-        "token": _text(f"^{_TOKEN}$", "a name has letters, digits and `-`"),
+        "media_type": _text(
+            rf"^{_HEADER}/{_HEADER}\s*(?:;[\t\x20-\x7e]*)?$", "a media type has the form `image/png`"
+        ),
+        "token": _text(f"^{_HEADER}$", "a name has letters, digits and `-`"),
         "header_name": {
             "allOf": [
                 _refer("token"),
@@ -246,23 +250,30 @@ def _forms() -> Mapping[str, Any]:
             ]
         },
         "regex": _text(
-            "^" + _regex("[^1-9]", "") + "$",
+            _regex("[^1-9]", "(?:[A-Za-z:-]|<[A-Za-z_])"),
             "a regular expression runs in linear time: groups and classes are closed, and there is neither look-around nor a back-reference",
         ),
         "pattern": _text(
-            "^" + _regex(r"[\s\S]", r"\?<?[=!]|\?>|") + "$", "a regular expression: groups and classes are closed"
+            _regex(r"[\s\S]", "(?:[A-Za-z:>-]|<[A-Za-z_]|<?[=!])"),
+            "a regular expression: groups and classes are closed",
         ),
         "jmespath": {
             "allOf": [
-                {"pattern": _closed_jmespath()},
+                {"pattern": _JMESPATH_CLOSED},
                 {"pattern": r"""[A-Za-z0-9_)\]}*@'"`]\s*$"""},
-                _text(_jmespath(), "JMESPath, such as `body.results[*].{name: name}`, with its own functions"),
+                _text(
+                    _jmespath(), "JMESPath, such as `body.results[*].{name: name}`, with its own functions"
+                ),
             ]
         },
-        "time": {"not": {"pattern": r"(?:^|/)0+(?:\.0+)?[a-z]+$"}, "errorMessage": "a time is longer than 0s"},
+        "time": {
+            "not": {"pattern": r"(?:^|/)0+(?:\.0+)?[a-z]+$"},
+            "errorMessage": "a time is longer than 0s",
+        },
         "name": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "not": {"enum": sorted(RESERVED)}},
         "base64": _text(
-            r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$", "the data is written in base64"
+            r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
+            "the data is written in base64",
         ),
         "path": _text(r"^(?:[^$\x00-\x1f\x7f]|\$+[^${\x00-\x1f\x7f])*\$*$", "`${` looks nothing up here"),
         "row_file": {
@@ -282,7 +293,7 @@ def _forms() -> Mapping[str, Any]:
             "not": {"pattern": r"(?:^|\.)\*\*$"},
         },
     }
-    return copy.deepcopy(forms | _JSON_SCHEMA | _assertions())
+    return copy.deepcopy({**forms, **_JSON_SCHEMA, **_assertions()})
 
 
 _TYPE: Final = {"enum": ["null", "boolean", "integer", "number", "string", "array", "object"]}
@@ -292,19 +303,14 @@ _JSON_SCHEMA: Final[Mapping[str, Any]] = {
         "allOf": [
             _INNER,
             {"if": {"$ref": _place("without_ids")}, "then": {"$ref": _place("local_references")}},
-            {
-                "properties": {
-                    "$schema": {
-                        "pattern": r"^https?://json-schema\.org/(?:draft/20(?:20-12|19-09)|draft-0[467])/schema#?$"
-                    }
-                }
-            },
         ]
     },
     "json_schema_part": {
         "type": ["object", "boolean"],
         "patternProperties": {
-            "^type$": {"anyOf": [_TYPE, {"type": "array", "items": _TYPE, "minItems": 1, "uniqueItems": True}]},
+            "^type$": {
+                "anyOf": [_TYPE, {"type": "array", "items": _TYPE, "minItems": 1, "uniqueItems": True}]
+            },
             r"^(properties|\$defs|definitions)$": {"type": "object", "additionalProperties": _INNER},
             "^patternProperties$": {
                 "type": "object",
@@ -320,6 +326,9 @@ _JSON_SCHEMA: Final[Mapping[str, Any]] = {
             "^(minimum|maximum)$": {"type": "number"},
             "^multipleOf$": {"type": "number", "exclusiveMinimum": 0},
             "^uniqueItems$": {"type": "boolean"},
+            r"^\$schema$": {
+                "pattern": r"^https?://json-schema\.org/(?:draft/20(?:20-12|19-09)|draft-0[467])/schema#?$"
+            },
             r"^(title|description|\$ref)$": {"type": "string"},
             "^pattern$": {"type": "string", "allOf": [{"$ref": _place("pattern")}]},
         },
@@ -351,9 +360,12 @@ def _assertions() -> dict[str, Any]:
     """The forms of assertions and guardrails: for each type, what it takes."""
     definitions: Mapping[str, Any] = next(iter(kinds().values()))["$defs"]
     settled = {name: alias for name, alias in ALIASES.items() if alias.params}
+    every, guarding = _names(kinds()), _names(GUARDING)
     return {
-        "assertion": _by_type({*kinds()}),
-        "guardrail": _by_type({*GUARDING, WRAPPER}),
+        "assertion": _by_type(every, "type", "params"),
+        "guardrail": _by_type(_names({*GUARDING, WRAPPER}), "type", "params"),
+        "wrapped": _by_type(every, "eval_type", "eval_params"),
+        "guarding": {"enum": [name for those in guarding.values() for name in those]},
         **{f"params.{name}": _params(Alias(name)) for name in kinds()},
         **{f"params.{name}": _params(alias) for name, alias in settled.items()},
         **{f"{_PARAMS}.{name}": renamed(part, f"{_FORM}.{_PARAMS}") for name, part in definitions.items()},
@@ -363,20 +375,25 @@ def _assertions() -> dict[str, Any]:
 _PARAMS: Final = "params_"
 
 
-def _by_type(known: Set[str]) -> dict[str, Any]:
-    """An entry with one of the known types, under any of its names, and what each takes."""
-    names: dict[str, list[str]] = {name: [name] for name in sorted(known)}
+def _names(known: Collection[str]) -> dict[str, list[str]]:
+    """The types that take the same, by the name of their `params` form."""
+    names = {name: [name] for name in sorted(known)}
     for name, alias in ALIASES.items():
         if alias.kind in known:
             names.setdefault(name if alias.params else alias.kind, []).append(name)
+    return names
+
+
+def _by_type(names: Mapping[str, list[str]], key: str, holder: str) -> dict[str, Any]:
+    """An object with a known type at one key, and at another one what that type takes."""
     return {
-        "properties": {"type": {"enum": [name for those in names.values() for name in those]}},
+        "properties": {key: {"enum": [name for those in names.values() for name in those]}},
         "allOf": [
             {
-                "if": {"properties": {"type": {"enum": those}}, "required": ["type"]},
+                "if": {"properties": {key: {"enum": those}}, "required": [key]},
                 "then": {
-                    "properties": {"params": _refer(f"params.{name}")},
-                    **_asked_for(ALIASES.get(name, Alias(name))),
+                    "properties": {holder: _refer(f"params.{name}")},
+                    **({"required": [holder]} if _needs_params(ALIASES.get(name, Alias(name))) else {}),
                 },
             }
             for name, those in names.items()
@@ -384,10 +401,8 @@ def _by_type(known: Set[str]) -> dict[str, Any]:
     }
 
 
-def _asked_for(alias: Alias) -> dict[str, Any]:
-    """That `params` is there, where one of them is needed."""
-    needed = {*kinds()[alias.kind].get("required", ())} - alias.params.keys()
-    return {"required": ["params"]} if needed else {}
+def _needs_params(alias: Alias) -> bool:
+    return not alias.params.keys() >= {*kinds()[alias.kind].get("required", ())}
 
 
 def _params(alias: Alias) -> dict[str, Any]:
@@ -397,9 +412,7 @@ def _params(alias: Alias) -> dict[str, Any]:
         key: {"anyOf": [{"type": "string"}, entry]} if is_list(schema, key) else entry
         for key, entry in renamed(schema["properties"], f"{_FORM}.{_PARAMS}").items()
     }
-    others = {
-        written: key for written, key in SPELLINGS.get(alias.kind, {}).items() if written not in own
-    }
+    others = {written: key for written, key in SPELLINGS.get(alias.kind, {}).items() if written not in own}
 
     def present(key: str) -> dict[str, Any]:
         names = [key, *(written for written, meant in others.items() if meant == key)]
@@ -412,5 +425,7 @@ def _params(alias: Alias) -> dict[str, Any]:
         needed.append({"anyOf": [present(key) for key in any_of]})
     beside = {"message": {"type": "string"}, "scope": True}
     properties = {**own, **{written: own[key] for written, key in others.items()}, **beside}
+    if alias.kind == WRAPPER:
+        needed.append(_refer("wrapped"))
     closed = {"type": "object", "properties": properties, "additionalProperties": False}
     return {**closed, "allOf": needed} if needed else closed

@@ -12,7 +12,6 @@ from typing import Any
 import jsonschema
 import jsonschema_rs
 import pytest
-import yaml
 
 from toolcrib.errors import DocumentError, Problem
 from toolcrib.executors import Executors
@@ -41,6 +40,12 @@ def accepted(kind, value: Any) -> bool:
     python, rust = (judge.is_valid(value) for judge in judges(kind))
     assert python == rust, value
     return python
+
+
+def value_of(text: str) -> Any:
+    """The one document of a text."""
+    ((document,), _problems) = documents_of("x.yaml", text)
+    return document.value
 
 
 def problems_of(kind, text: str) -> tuple[Problem, ...]:
@@ -230,6 +235,18 @@ SEEN = [
     ("duplicate_name", scenario("", "{call: a, as: now}")),
     ("unknown_assertion", agent("assertions: [{type: tools_caled}]")),
     ("unknown_assertion", prompt("system: a, guardrails: [{type: tools_called, params: {tool_names: [a]}}]")),
+    (
+        "unknown_assertion",
+        agent("assertions: [{type: assertion, params: {min_score: 1, eval_type: tols, eval_params: {}}}]"),
+    ),
+    ("unknown_assertion", agent("assertions: [{type: guardrail_triggered, params: {validator_type: tols}}]")),
+    (
+        "unknown_key",
+        agent(
+            "assertions: [{type: assertion, params: {min_score: 1, eval_type: is_valid_json, eval_params: {a: 1}}}]"
+        ),
+    ),
+    ("unknown_dialect", tool("output_schema: {properties: {a: {$schema: 'https://example.com/mine'}}}")),
     ("bad_glob", project("disable: ['a b']")),
     ("bad_glob", prompt("system: a, policy: {deny: ['a b']}")),
     ("bad_egress", project("egress: {allow: [h.example]}")),
@@ -245,6 +262,14 @@ UNSEEN = [
     ("expression_syntax", mock('result: "{{ (] }}"')),
     ("unknown_function", tool('input_schema: true, live: {url: "https://h.example/{{ uuid() }}"}')),
     ("expression_not_allowed", mock('result: "{{ args.a is matching args.b }}"')),
+    ("missing_key", agent("assertions: [{type: directional, params: {check: same_tool_calls}}]")),
+    ("wrong_type", mock("result: 1, effects: [{increment: a.b, by: '{{ [1] }}'}]")),
+    ("reserved_header", server("url: 'https://h.example/mcp', headers: {Mcp-Session-Id: a}")),
+    ("bad_variable", live('headers: {X: "${keyring:a/:-x}"}')),
+    ("bad_egress", project("egress: {allow: ['[::1:80']}")),
+    ("wrong_operand", scenario("", "{call: a, expect: {result: {$in: [{$gt: 1}]}}}")),
+    ("remote_ref", tool("output_schema: {$id: 'https://x.example/a', $ref: 'https://y.example/b'}")),
+    ("unknown_row_format", pack("store: {a: '${TOOLCRIB_TEST_UNSET:-rows.txt}'}")),
     ("expression_failed", mock('result: "{{ 1 / 0 }}"')),
     ("unknown_name", mock('result: "{{ agrs.a }}"')),
     ("unknown_argument", tool(f'{INPUT}, mock: {{result: "{{{{ args.b }}}}"}}')),
@@ -332,14 +357,14 @@ def named(made: tuple[str, tuple[str, str]]) -> str:
 def test_an_editor_refuses_what_the_loader_refuses(code, document):
     kind, text = document
     assert code in errors(kind, text)
-    assert not accepted(kind, yaml.safe_load(text))
+    assert not accepted(kind, value_of(text))
 
 
 @pytest.mark.parametrize(("code", "document"), UNSEEN, ids=map(named, UNSEEN))
 def test_some_rules_only_the_loader_knows(code, document):
     kind, text = document
     assert code in errors(kind, text)
-    assert accepted(kind, yaml.safe_load(text))
+    assert accepted(kind, value_of(text))
 
 
 def test_the_reference_says_how_far_an_editor_sees_each_problem():
@@ -358,11 +383,13 @@ def documents() -> Iterator[tuple[str, Any]]:
                 if kind:
                     yield kind, document.value
     for path in sorted((ROOT / "docs").rglob("*.md")):
-        for block in re.findall(r"^```yaml[^\n]*\n(.*?)^```", path.read_text(encoding="utf-8"), re.M | re.S):
-            kind = "project" if re.search(r"^project:", block, re.M) else ""
-            kind = kind or ("pack" if re.search(r"^version: \d+\.\d+\.\d+$", block, re.M) else "")
-            kind = kind or ("scenario" if re.search(r"^scenario:", block, re.M) else "descriptor")
-            if re.search(r"^(name|scenario|project):", block, re.M) and not problems_of(kind, block):
+        for block in re.findall(
+            r"^```yaml[^\n]*\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        ):
+            kind = "project" if re.search(r"^project:", block, re.MULTILINE) else ""
+            kind = kind or ("pack" if re.search(r"^version: \d+\.\d+\.\d+$", block, re.MULTILINE) else "")
+            kind = kind or ("scenario" if re.search(r"^scenario:", block, re.MULTILINE) else "descriptor")
+            if re.search(r"^(name|scenario|project):", block, re.MULTILINE) and not problems_of(kind, block):
                 yield from ((kind, document.value) for document in documents_of("x.yaml", block)[0])
 
 
@@ -410,11 +437,17 @@ ACCEPTED = [
     live("", "https://h.example:443/{{ {'a': {'b': args.c}}.a.b }}.json?a"),
     live('select: "body[?a == `1`].{n: name, l: length(tags)} | [0]"'),
     live("method: POST, body: {json: {a: '$${A} ${A}'}}, headers: {X-A: '${A:-b}'}"),
-    tool("output_schema: {$id: 'https://x.example/b', $defs: {c: {$id: c, type: string}}, $ref: 'https://x.example/c'}"),
+    tool(
+        "output_schema: {$id: 'https://x.example/b', $defs: {c: {$id: c, type: string}}, $ref: 'https://x.example/c'}"
+    ),
     tool("output_schema: {properties: {a: {pattern: '(?=a)(b)\\1'}}, default: {$ref: 'https://x.example'}}"),
     agent(
         "assertions: [{type: tool_called, params: {tool: a, message: b}}, {type: banned_words, params: {words: a}}]"
     ),
+    agent(
+        "assertions: [{type: assertion, params: {min_score: 1, eval_type: tools_called, eval_params: {tool: a}}}]"
+    ),
+    agent("assertions: [{type: guardrail_triggered, params: {validator: banned_words}}]"),
     project("servers_from: a.json, servers: {'My Server': {import: false}}"),
     server("command: './a b.sh', env: {A: '${A}'}"),
     prompt("system: '{{ a | upper }}', variables: {a: {default: b}}"),
@@ -430,7 +463,7 @@ def test_an_editor_accepts_what_is_rarely_written(document):
         for problem in problems_of(kind, text)
         if problem.severity == "error" and problem.code != "path_not_found"
     ] == []
-    assert accepted(kind, yaml.safe_load(text))
+    assert accepted(kind, value_of(text))
 
 
 @pytest.mark.parametrize("kind", KINDS)

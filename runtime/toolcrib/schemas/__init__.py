@@ -1,7 +1,7 @@
 """The JSON Schemas of toolcrib's own documents: the single contract of descriptor, pack, scenario and project.
 
 Each kind of document has an envelope in this folder; the blocks of the modes are put into it from
-the executors that own them. What an editor is given is exactly what the loader checks against.
+the executors that own them. Editors get more than the loader checks against: see `loading.editor_schemas`.
 """
 
 from __future__ import annotations

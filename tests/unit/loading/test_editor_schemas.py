@@ -125,6 +125,7 @@ SEEN = [
     ("expression_syntax", mock('rules: [{when: {if: "{{ a }} {{ b }}"}, reply: {result: 1}}]')),
     ("expression_syntax", mock('template: "{{ 1 + }}"')),
     ("expression_syntax", agent("", 'user: hi, script: [{say: "{{ user + }}"}]')),
+    ("expression_syntax", agent("", "user: '{{ run + }}'")),
     ("expression_syntax", prompt('system: "Hello {{ name"')),
     ("expression_syntax", tool('mcp: {server: s, args: {a: "{{ args. }}"}}')),
     ("unknown_function", mock('result: "{{ args.x | uper }}"')),

@@ -50,10 +50,10 @@ FUNCTION_NOTE = (
 )
 
 BEYOND = (
-    "The schema that an editor gets (`toolcrib schema`) says what a schema can. Only the loader finds: names that are "
-    "given twice, faults inside expressions and templates, files that are missing, regular expressions that do not "
-    "compile, references that lead nowhere, examples and answers that do not fit the schemas, and rules that no "
-    "call reaches."
+    "The schema that an editor gets (`toolcrib schema`) has every rule that a schema can express, such as the syntax of "
+    "expressions, urls, durations and regular expressions. Only the loader compares parts of a document with each other and with other files: "
+    "names that are given twice, references that lead nowhere, examples and answers that do not fit the schemas, rules that no "
+    "call reaches. [What an editor sees](problems.md#what-an-editor-sees) lists both."
 )
 
 LIVE_NOTE = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, cast
 
 from toolcrib.errors import Problem, did_you_mean
@@ -66,6 +66,14 @@ def _wrong_functions(parsed: dict[str, Any], pointer: str) -> Iterator[Problem]:
         if given < least or (given > least and not open_ended):
             message = f"`{name}` takes {least}{' or more' if open_ended else ''} arguments, not {given}"
             yield Problem(code="bad_select", message=message, pointer=pointer, hint=_SHAPE)
+
+
+def functions() -> Collection[str]:
+    """The functions that there are in JMESPath."""
+    from jmespath.functions import Functions  # noqa: PLC0415 -- most tools reshape nothing
+
+    names: Collection[str] = Functions.FUNCTION_TABLE.keys()
+    return names
 
 
 def _calls(node: dict[str, Any]) -> Iterator[tuple[str, int]]:

@@ -17,6 +17,7 @@ from sampling import examples
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.documents import read_documents
+from toolcrib.loading.editor_schemas import editor_schema
 from toolcrib.loading.shape import Shape
 from toolcrib.loading.sources import parse
 from toolcrib.schemas import KINDS, KNOWN_MODES, envelope, with_blocks, without_told
@@ -112,7 +113,7 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 CORPUS = list(documents())
-SCHEMAS = {kind: jsonschema.Draft202012Validator(with_blocks(kind, MODES.blocks())) for kind in KINDS}
+SCHEMAS = {kind: jsonschema.Draft202012Validator(editor_schema(kind, MODES.blocks())) for kind in KINDS}
 CHECKED = {
     kind: jsonschema.Draft202012Validator(without_told(with_blocks(kind, MODES.blocks()))) for kind in KINDS
 }

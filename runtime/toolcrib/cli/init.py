@@ -15,8 +15,9 @@ from toolcrib.cli.options import Reading
 from toolcrib.cli.printing import json_text
 from toolcrib.cli.trust_shown import keep
 from toolcrib.executors import Executors
+from toolcrib.loading.editor_schemas import editor_schema
 from toolcrib.loading.finding import PROJECT_FILES
-from toolcrib.schemas import KINDS, with_blocks
+from toolcrib.schemas import KINDS
 from toolcrib.text import escape_terminal
 
 NEXT = """
@@ -84,7 +85,7 @@ def _contents() -> Iterator[tuple[str, str]]:
     yield from _below(files("toolcrib.cli").joinpath("starter"), "")
     blocks = Executors.installed().blocks()
     for kind in KINDS:
-        yield f".toolcrib/{kind}.schema.json", json_text(with_blocks(kind, blocks)) + "\n"
+        yield f".toolcrib/{kind}.schema.json", json_text(editor_schema(kind, blocks)) + "\n"
 
 
 def _below(folder: Traversable, lead: str) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,8 @@ import click
 
 from toolcrib.cli.printing import json_text
 from toolcrib.executors import Executors
-from toolcrib.schemas import KINDS, Kind, with_blocks
+from toolcrib.loading.editor_schemas import editor_schema
+from toolcrib.schemas import KINDS, Kind
 
 
 @click.command("schema")
@@ -14,6 +15,7 @@ from toolcrib.schemas import KINDS, Kind, with_blocks
 def command(kind: Kind) -> None:
     """Print the JSON Schema of a kind of document.
 
-    It is what the loader checks against, with the blocks of the installed modes; editors complete from it.
+    Editors complete from it, with the blocks of the installed modes. It accepts all that the loader accepts, and
+    refuses as much of the rest as a schema can: `docs/reference/problems.md` says what only the loader finds.
     """
-    click.echo(json_text(with_blocks(kind, Executors.installed().blocks())))
+    click.echo(json_text(editor_schema(kind, Executors.installed().blocks())))

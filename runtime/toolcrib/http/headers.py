@@ -15,7 +15,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 _SENT_BY_US: Final = "it is written from the request itself when it is sent; leave it out"
 
-_FORBIDDEN: Final = {
+FORBIDDEN: Final = {
     **dict.fromkeys(
         ["host", "content-length", "transfer-encoding", "accept-encoding", "expect", "content-encoding"],
         _SENT_BY_US,
@@ -48,9 +48,9 @@ def fault_of_name(name: str) -> NameFault | None:
     if not is_token(name):
         hint = "a name has letters, digits and `-`, and is never computed"
         return NameFault(code="wrong_form", message=f"`{name}` is no name of a header", hint=hint)
-    if name.lower() in _FORBIDDEN:
+    if name.lower() in FORBIDDEN:
         message = f"the header `{name}` can't be written here"
-        return NameFault(code="reserved_header", message=message, hint=_FORBIDDEN[name.lower()])
+        return NameFault(code="reserved_header", message=message, hint=FORBIDDEN[name.lower()])
     return None
 
 

@@ -1,7 +1,7 @@
 """The JSON Schemas of toolcrib's own documents: the single contract of descriptor, pack, scenario and project.
 
 Each kind of document has an envelope in this folder; the blocks of the modes are put into it from
-the executors that own them. What an editor is given is exactly what the loader checks against.
+the executors that own them. Editors get more than the loader checks against: see `loading.editor_schemas`.
 """
 
 from __future__ import annotations
@@ -189,16 +189,17 @@ def _embed(schema: dict[str, Any], mode: str, block: Schema) -> None:
         copied.pop("$schema", None)
         copied.pop("$id", None)
         for name, definition in copied.pop("$defs", {}).items():
-            schema["$defs"][f"{mode}.{name}"] = _renamed(definition, mode)
-    schema["$defs"][mode] = _renamed(copied, mode)
+            schema["$defs"][f"{mode}.{name}"] = renamed(definition, mode)
+    schema["$defs"][mode] = renamed(copied, mode)
 
 
-def _renamed(value: Any, mode: str) -> Any:
+def renamed(value: Any, mode: str) -> Any:
+    """A part of a block's schema, with its references leading to where its definitions stand under a name."""
     if isinstance(value, list):
-        return [_renamed(item, mode) for item in value]
+        return [renamed(item, mode) for item in value]
     if not isinstance(value, dict):
         return value
-    changed = {key: _renamed(item, mode) for key, item in value.items()}
+    changed = {key: renamed(item, mode) for key, item in value.items()}
     reference = changed.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/$defs/"):
         changed["$ref"] = f"#/$defs/{mode}.{reference.removeprefix('#/$defs/')}"

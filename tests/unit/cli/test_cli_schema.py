@@ -8,12 +8,13 @@ from click.shell_completion import ShellComplete
 from toolcrib.cli import exit_codes
 from toolcrib.cli.group import cli
 from toolcrib.executors import Executors
-from toolcrib.schemas import KINDS, with_blocks
+from toolcrib.loading.editor_schemas import editor_schema
+from toolcrib.schemas import KINDS
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_printed_is_what_the_loader_checks_against(kind, document):
-    assert document("schema", kind) == with_blocks(kind, Executors.installed().blocks())
+def test_what_is_printed_is_the_schema_of_editors(kind, document):
+    assert document("schema", kind) == editor_schema(kind, Executors.installed().blocks())
 
 
 def test_the_schema_of_descriptors_is_printed_unless_told_otherwise(document):

@@ -170,7 +170,7 @@ def test_what_has_no_effect_is_refused(block):
     ],
 )
 def test_what_has_an_effect_is_taken(block):
-    assert validator().judge({"url": URL, **block})
+    assert validator().judge({"url": URL, "method": "POST", **block})
 
 
 def test_parameters_of_authentication_are_known():

@@ -40,6 +40,7 @@ def _block_schema() -> Schema:
         "type": "object",
         "required": ["url"],
         "additionalProperties": False,
+        "allOf": [],
         "properties": {},
         "$defs": {},
     }
@@ -47,6 +48,7 @@ def _block_schema() -> Schema:
         json.loads(folder.joinpath(f"{section}.json").read_text(encoding="utf-8")) for section in _SECTIONS
     )
     for part in (request, _auth_section(), response, pagination):
+        schema["allOf"] += part.get("allOf", ())
         schema["properties"] |= part["properties"]
         schema["$defs"] |= part.get("$defs", {})
     return schema

@@ -1,0 +1,431 @@
+"""The schemas that editors get: what the loader checks against, and the rules that it tells in better words.
+
+A schema says in `x-form` what a text has to look like: `{"type": "string", "x-form": "condition"}`. The loader
+compiles such a text, and does not read the key. Here each form is written out as JSON Schema.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+from toolcrib.http.headers import FORBIDDEN
+from toolcrib.loading.assertions.kinds import ALIASES, GUARDING, SPELLINGS, WRAPPER, Alias, is_list, kinds
+from toolcrib.loading.row_files import READERS
+from toolcrib.model import Schema
+from toolcrib.rendering import notation
+from toolcrib.rendering.loops import FORM
+from toolcrib.rendering.paths import RESERVED
+from toolcrib.schemas import Kind, renamed, with_blocks
+from toolcrib.selecting import functions as functions_of_jmespath
+
+_FORM: Final = "x-form"
+
+
+def editor_schema(kind: Kind, blocks: Mapping[str, Schema]) -> dict[str, Any]:
+    """The published schema of a kind of document; it accepts all that the loader accepts.
+
+    Args:
+        kind: Which document.
+        blocks: Mode -> schema of its block, of every installed mode.
+    """
+    schema = with_blocks(kind, blocks)
+    forms = _forms()
+    waiting = _written_out(schema)
+    while waiting:
+        name = waiting.pop()
+        if f"{_FORM}.{name}" not in schema["$defs"]:
+            schema["$defs"][f"{_FORM}.{name}"] = forms[name]
+            waiting |= _written_out(forms[name])
+    return schema
+
+
+def _written_out(schema: dict[str, Any]) -> set[str]:
+    """Refer to each form that a schema names, and return the names of all forms that it refers to."""
+    names: set[str] = set()
+    for site in [*_objects(schema)]:
+        name, reference = site.get(_FORM), site.get("$ref")
+        if isinstance(name, str):
+            site["allOf"] = [*site.get("allOf", ()), _refer(name)]
+            names.add(name)
+        if isinstance(reference, str) and reference.startswith(_place("")):
+            names.add(reference.removeprefix(_place("")))
+    return names
+
+
+def _place(name: str) -> str:
+    return f"#/$defs/{_FORM}.{name}"
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object of a schema."""
+    if isinstance(value, dict):
+        yield value
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for item in inner:
+        yield from _objects(item)
+
+
+def _text(pattern: str, message: str) -> dict[str, Any]:
+    return {"pattern": pattern, "errorMessage": message}
+
+
+_CLOSED: Final = _text(notation.BALANCED, "an expression is closed by `}}`, with its quotes and brackets")
+_READABLE: Final = _text(
+    notation.READABLE,
+    "an expression has operands with operators between them, and calls functions that exist: `{{ args.name | upper }}`",
+)
+_WITHOUT_VARIABLES: Final = _text(
+    notation.WITHOUT_VARIABLES, "`${` looks nothing up here; for the characters themselves write `$${`"
+)
+_NOT_COMPUTED: Final = _text(notation.KEY, "no expression is worked out here")
+
+_VARIABLE: Final = (
+    r"\$\{(?:(?:env:)?[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?|file:~?/[^{}]*|keyring:[^{}]+/[^{}]+)\}"
+)
+_LOOKED_UP: Final = _text(
+    rf"^(?:[^$]|\$+[^${{]|\$\$+\{{|{_VARIABLE})*\$*$",
+    "a look-up is `${VAR}`, `${VAR:-default}`, `${file:/path}` or `${keyring:service/user}`; for the characters themselves write `$${`",
+)
+
+_HOST: Final = r"(?:[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?|\[[0-9A-Fa-f:.]+\])"
+_PORT: Final = (
+    r"(?::(?:0*(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?)?"
+)
+_PARTLY: Final = rf"[A-Za-z0-9_.:\[\]-]*{_VARIABLE}(?:[A-Za-z0-9_.:\[\]-]|{_VARIABLE})*"
+_ORIGIN: Final = (
+    rf"(?:[hH][tT][tT][pP][sS]?://(?:{_HOST}{_PORT}|{_PARTLY})"
+    rf"|{_VARIABLE}(?:://)?(?:[A-Za-z0-9_.:\[\]-]|{_VARIABLE})*)"
+)
+_PLAIN: Final = r"[^\x00-\x20\x7f-\xa0\\{}#"
+_COMPUTED: Final = rf"|{_VARIABLE}|{notation.BODY}"
+_PARAMETER: Final = rf"{_PLAIN}=&]*(?:=(?:{_PLAIN}&]{_COMPUTED})*)?"
+_URL: Final = _text(
+    rf"^{_ORIGIN}(?:/(?:{_PLAIN}?]{_COMPUTED})*)?(?:\?{_PARAMETER}(?:&{_PARAMETER})*)?$|{notation.MANY}",
+    "a url begins with `https://host`, `http://host` or `${VAR}`; expressions stand behind that, in the path or in values of the query, and a blank is `%20`",
+)
+_ADDRESS: Final = _text(
+    rf"^(?:[hH][tT][tT][pP][sS]?://(?:[^\x00-\x20\x7f@/?#\\{{}}$]|{_VARIABLE})+(?:[/?\\][^\x00-\x20\x7f#]*)?|{_VARIABLE}[^\x00-\x20\x7f]*)$",
+    "a url begins with `https://host`, `http://host` or `${VAR}`, without a user and a fragment",
+)
+
+
+_GROUPS: Final = 6
+"""Levels of groups that are counted in a regular expression."""
+
+
+def _regex(escapes: str, groups: str) -> str:
+    """A regular expression for regular expressions: groups, classes and escapes are closed, and something is repeated.
+
+    Args:
+        escapes: What may stand behind a backslash.
+        groups: What may stand behind `(?`.
+    """
+    atom = rf"[^\\()\[*+?|]|\\{escapes}|\[\^?(?:[^\]\\]|\\[\s\S])*\]"
+    inner = rf"(?:(?:{atom})[*+?]*|\|)*"
+    for _ in range(_GROUPS):
+        inner = rf"(?:(?:{atom}|\((?:\?{groups})?{inner}\))[*+?]*|\|)*"
+    return rf"^{inner}$|^(?:[^(]*\(){{{_GROUPS + 1}}}|\[\^?\]"
+
+
+_QUOTED: Final = r"""(?:'(?:[^'\\]|\\[\s\S])*'|"(?:[^"\\]|\\[\s\S])*"|`(?:[^`\\]|\\[\s\S])*`)"""
+_UNQUOTED: Final = r"""[^'"`()\[\]{}]"""
+_JMESPATH_CLOSED: Final = rf"^{notation.nested(_QUOTED, _UNQUOTED)}$|{notation.MANY}"
+
+
+def _jmespath() -> str:
+    """A regular expression for JMESPath: quotes are closed, and functions exist."""
+    known = "|".join(sorted(functions_of_jmespath()))
+    name = rf"[A-Za-z_][A-Za-z0-9_]*\s*(?:[\[\]{{}}).,:*@&|!<>=?-]|{_QUOTED}|$)"
+    return rf"^\s*(?:(?:{_QUOTED}|(?:{known})\s*\(|{name}|-?[0-9]|[\[\]{{}}().,:*@&|!<>=?])\s*)+$"
+
+
+_STEP: Final = r"""(?:"(?:[^"\\]|\\[\s\S])+"|[^".\\]+)"""
+
+_HEADER: Final = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+
+_RANGE: Final = (
+    r"^ *(~=|==|!=|>=|<=|>|<) *[0-9][0-9A-Za-z.*+-]*( *, *(~=|==|!=|>=|<=|>|<) *[0-9][0-9A-Za-z.*+-]*)* *$"
+)
+
+
+def _whatever_its_case(name: str) -> str:
+    return "".join(f"[{mark.upper()}{mark}]" if mark.isalpha() else mark for mark in name)
+
+
+def _refer(name: str) -> dict[str, Any]:
+    return {"$ref": _place(name)}
+
+
+def _within(name: str, text: str, *keys: dict[str, Any]) -> dict[str, Any]:
+    """The form of values whose texts have a form, at any depth."""
+    return {
+        "allOf": [_refer(text)],
+        "items": _refer(name),
+        "propertyNames": {"allOf": [*keys]},
+        "additionalProperties": _refer(name),
+    }
+
+
+def _forms() -> Mapping[str, Any]:
+    """Name -> the form as JSON Schema."""
+    forbidden = "|".join(_whatever_its_case(name) for name in sorted(FORBIDDEN))
+    endings = "|".join(_whatever_its_case(ending.removeprefix(".")) for ending in READERS)
+    forms: dict[str, Any] = {
+        "closed": _CLOSED,
+        "readable": _READABLE,
+        "text": {"allOf": [_refer("closed"), _refer("readable"), _WITHOUT_VARIABLES]},
+        "rendered": _within("rendered", "text", _NOT_COMPUTED),
+        "computed": {
+            "allOf": [_refer("text")],
+            "items": _refer("computed"),
+            "if": {"type": "object", "required": ["for_each"], "propertyNames": {"enum": sorted(FORM)}},
+            "then": _refer("loop"),
+            "else": {"propertyNames": _NOT_COMPUTED, "additionalProperties": _refer("computed")},
+        },
+        "loop": {
+            "properties": {
+                "for_each": {
+                    "type": "object",
+                    "minProperties": 1,
+                    "propertyNames": _refer("name"),
+                    "additionalProperties": _refer("list"),
+                },
+                "let": {
+                    "type": "object",
+                    "propertyNames": _refer("name"),
+                    "additionalProperties": _refer("computed"),
+                },
+                "where": {"type": "string", "allOf": [_refer("condition")]},
+                **dict.fromkeys(("value", "sum", "key"), _refer("computed")),
+            },
+            "dependentRequired": {"key": ["value"]},
+            "dependentSchemas": {"sum": {"properties": {"value": False, "key": False}}},
+        },
+        "list": {
+            "if": {"type": "string"},
+            "then": {"allOf": [_refer("text"), {"pattern": r"\{\{"}]},
+            "else": {"type": "array", "items": _refer("rendered")},
+        },
+        "place": _text(notation.PLACE, "a place is written `order.payments[0].amount`, without braces"),
+        "condition": {
+            "allOf": [
+                _text(notation.WHOLE, "a condition is one whole expression: `{{ args.days > 3 }}`"),
+                _refer("readable"),
+            ]
+        },
+        "template": _text(
+            notation.TEMPLATE, "expressions and statements are closed, and call functions that exist"
+        ),
+        "request_text": {"allOf": [_refer("closed"), _refer("readable"), _LOOKED_UP]},
+        "request": _within("request", "request_text", {"not": {"pattern": r"\{\{|\$\{"}}),
+        "url": {
+            "allOf": [_URL, _refer("request_text")],
+            "not": {"pattern": r"^[^?#{]*://[^/?#{]*/(?:[^?{]*/)?\.\.?(?:[/?]|$)"},
+        },
+        "address": {"allOf": [_ADDRESS, _LOOKED_UP], "not": {"pattern": r"\{\{"}},
+        "look_up": _LOOKED_UP,
+        "program": {"allOf": [_LOOKED_UP], "not": {"pattern": r"^\s*[^\s/\\$]+ +\S"}},
+        "header": {
+            "allOf": [_LOOKED_UP, _text(r"^[\t\x20-\x7e\x80-\xff]*$", "a header holds no line break")]
+        },
+        "range": {"allOf": [{"pattern": _RANGE}, {"not": {"pattern": r"~= *[0-9]+ *(?:,|$)"}}]},
+        "secret": {"allOf": [_LOOKED_UP, _NOT_COMPUTED]},
+        "header_secret": {"allOf": [_refer("secret"), {"pattern": r"^[\t\x20-\x7e]*$"}]},
+        "user_name": {
+            "allOf": [
+                _refer("secret"),
+                _text(rf"^(?:[^:$]|\$+[^:${{]|\$\$+\{{|{_VARIABLE})*\$*$", "a user name holds no colon"),
+            ]
+        },
+        "media_type": _text(
+            rf"^{_HEADER}/{_HEADER}\s*(?:;[\t\x20-\x7e]*)?$", "a media type has the form `image/png`"
+        ),
+        "token": _text(f"^{_HEADER}$", "a name has letters, digits and `-`"),
+        "header_name": {
+            "allOf": [
+                _refer("token"),
+                {"not": {"pattern": f"^(?:{forbidden})$"}},
+            ]
+        },
+        "regex": _text(
+            _regex("[^1-9]", "(?:[A-Za-z:-]|<[A-Za-z_])"),
+            "a regular expression runs in linear time: groups and classes are closed, and there is neither look-around nor a back-reference",
+        ),
+        "pattern": _text(
+            _regex(r"[\s\S]", "(?:[A-Za-z:>-]|<[A-Za-z_]|<?[=!])"),
+            "a regular expression: groups and classes are closed",
+        ),
+        "jmespath": {
+            "allOf": [
+                {"pattern": _JMESPATH_CLOSED},
+                {"pattern": r"""[A-Za-z0-9_)\]}*@'"`]\s*$"""},
+                _text(
+                    _jmespath(), "JMESPath, such as `body.results[*].{name: name}`, with its own functions"
+                ),
+            ]
+        },
+        "time": {
+            "not": {"pattern": r"(?:^|/)0+(?:\.0+)?[a-z]+$"},
+            "errorMessage": "a time is longer than 0s",
+        },
+        "name": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "not": {"enum": sorted(RESERVED)}},
+        "base64": _text(
+            r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
+            "the data is written in base64",
+        ),
+        "path": _text(r"^(?:[^$\x00-\x1f\x7f]|\$+[^${\x00-\x1f\x7f])*\$*$", "`${` looks nothing up here"),
+        "row_file": {
+            "allOf": [
+                _text(
+                    r"^(?:[^$]|\$+[^${]|\$\$+\{|\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?\})*\$*$",
+                    "a look-up is `${VAR}` or `${VAR:-default}`",
+                ),
+                _text(rf"(?:\.(?:{endings})|\}})$", f"rows are read from {', '.join(READERS)}"),
+            ]
+        },
+        "hidden_path": {
+            **_text(
+                rf"^{_STEP}(?:\.{_STEP})*$",
+                "a path has names with `.` between them: `user.email`, `items.*.card`, `**.ssn`",
+            ),
+            "not": {"pattern": r"(?:^|\.)\*\*$"},
+        },
+    }
+    return copy.deepcopy({**forms, **_JSON_SCHEMA, **_assertions()})
+
+
+_TYPE: Final = {"enum": ["null", "boolean", "integer", "number", "string", "array", "object"]}
+_INNER: Final = {"$ref": _place("json_schema_part")}
+_JSON_SCHEMA: Final[Mapping[str, Any]] = {
+    "json_schema": {
+        "allOf": [
+            _INNER,
+            {"if": {"$ref": _place("without_ids")}, "then": {"$ref": _place("local_references")}},
+        ]
+    },
+    "json_schema_part": {
+        "type": ["object", "boolean"],
+        "patternProperties": {
+            "^type$": {
+                "anyOf": [_TYPE, {"type": "array", "items": _TYPE, "minItems": 1, "uniqueItems": True}]
+            },
+            r"^(properties|\$defs|definitions)$": {"type": "object", "additionalProperties": _INNER},
+            "^patternProperties$": {
+                "type": "object",
+                "propertyNames": {"$ref": _place("pattern")},
+                "additionalProperties": _INNER,
+            },
+            "^(allOf|anyOf|oneOf)$": {"type": "array", "minItems": 1, "items": _INNER},
+            "^(not|additionalProperties|additionalItems)$": _INNER,
+            "^items$": {"if": {"type": "array"}, "then": {"items": _INNER}, "else": _INNER},
+            "^required$": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+            "^enum$": {"type": "array"},
+            "^(min|max)(Length|Items|Properties)$": {"type": "integer", "minimum": 0},
+            "^(minimum|maximum)$": {"type": "number"},
+            "^multipleOf$": {"type": "number", "exclusiveMinimum": 0},
+            "^uniqueItems$": {"type": "boolean"},
+            r"^\$schema$": {
+                "pattern": r"^https?://json-schema\.org/(?:draft/20(?:20-12|19-09)|draft-0[467])/schema#?$"
+            },
+            r"^(title|description|\$ref)$": {"type": "string"},
+            "^pattern$": {"type": "string", "allOf": [{"$ref": _place("pattern")}]},
+        },
+    },
+    "without_ids": {
+        "properties": {"$id": False, "id": {"not": {"type": "string"}}},
+        "additionalProperties": {"$ref": _place("without_ids")},
+        "items": {"$ref": _place("without_ids")},
+    },
+    "local_references": {
+        "properties": {
+            "$ref": {
+                "if": {"type": "string"},
+                "then": _text(
+                    r"^(?:#|https?://json-schema\.org/|$)",
+                    "nothing is fetched; a reference leads to a place in this schema: `#/$defs/NAME`",
+                ),
+                "else": {"$ref": _place("local_references")},
+            },
+            **dict.fromkeys(("const", "default", "enum", "example", "examples"), True),
+        },
+        "additionalProperties": {"$ref": _place("local_references")},
+        "items": {"$ref": _place("local_references")},
+    },
+}
+
+
+def _assertions() -> dict[str, Any]:
+    """The forms of assertions and guardrails: for each type, what it takes."""
+    definitions: Mapping[str, Any] = next(iter(kinds().values()))["$defs"]
+    settled = {name: alias for name, alias in ALIASES.items() if alias.params}
+    every, guarding = _names(kinds()), _names(GUARDING)
+    return {
+        "assertion": _by_type(every, "type", "params"),
+        "guardrail": _by_type(_names({*GUARDING, WRAPPER}), "type", "params"),
+        "wrapped": _by_type(every, "eval_type", "eval_params"),
+        "guarding": {"enum": [name for those in guarding.values() for name in those]},
+        **{f"params.{name}": _params(Alias(name)) for name in kinds()},
+        **{f"params.{name}": _params(alias) for name, alias in settled.items()},
+        **{f"{_PARAMS}.{name}": renamed(part, f"{_FORM}.{_PARAMS}") for name, part in definitions.items()},
+    }
+
+
+_PARAMS: Final = "params_"
+
+
+def _names(known: Collection[str]) -> dict[str, list[str]]:
+    """The types that take the same, by the name of their `params` form."""
+    names = {name: [name] for name in sorted(known)}
+    for name, alias in ALIASES.items():
+        if alias.kind in known:
+            names.setdefault(name if alias.params else alias.kind, []).append(name)
+    return names
+
+
+def _by_type(names: Mapping[str, list[str]], key: str, holder: str) -> dict[str, Any]:
+    """An object with a known type at one key, and at another one what that type takes."""
+    return {
+        "properties": {key: {"enum": [name for those in names.values() for name in those]}},
+        "allOf": [
+            {
+                "if": {"properties": {key: {"enum": those}}, "required": [key]},
+                "then": {
+                    "properties": {holder: _refer(f"params.{name}")},
+                    **({"required": [holder]} if _needs_params(ALIASES.get(name, Alias(name))) else {}),
+                },
+            }
+            for name, those in names.items()
+        ],
+    }
+
+
+def _needs_params(alias: Alias) -> bool:
+    return not alias.params.keys() >= {*kinds()[alias.kind].get("required", ())}
+
+
+def _params(alias: Alias) -> dict[str, Any]:
+    """What an assertion takes, under all names; of a list of texts also a text alone."""
+    schema = kinds()[alias.kind]
+    own = {
+        key: {"anyOf": [{"type": "string"}, entry]} if is_list(schema, key) else entry
+        for key, entry in renamed(schema["properties"], f"{_FORM}.{_PARAMS}").items()
+    }
+    others = {written: key for written, key in SPELLINGS.get(alias.kind, {}).items() if written not in own}
+
+    def present(key: str) -> dict[str, Any]:
+        names = [key, *(written for written, meant in others.items() if meant == key)]
+        return {"anyOf": [{"required": [name]} for name in names]}
+
+    given = {*alias.params}
+    needed = [present(key) for key in schema.get("required", ()) if key not in given]
+    any_of = [key for each in schema.get("anyOf", ()) for key in each["required"]]
+    if any_of and given.isdisjoint(any_of):
+        needed.append({"anyOf": [present(key) for key in any_of]})
+    beside = {"message": {"type": "string"}, "scope": True}
+    properties = {**own, **{written: own[key] for written, key in others.items()}, **beside}
+    if alias.kind == WRAPPER:
+        needed.append(_refer("wrapped"))
+    closed = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**closed, "allOf": needed} if needed else closed

@@ -362,14 +362,19 @@ def _assertions() -> dict[str, Any]:
     settled = {name: alias for name, alias in ALIASES.items() if alias.params}
     every, guarding = _names(kinds()), _names(GUARDING)
     return {
-        "assertion": _by_type(every, "type", "params"),
-        "guardrail": _by_type(_names({*GUARDING, WRAPPER}), "type", "params"),
+        "assertion": _unless_unsupported(_by_type(every, "type", "params")),
+        "guardrail": _unless_unsupported(_by_type(_names({*GUARDING, WRAPPER}), "type", "params")),
         "wrapped": _by_type(every, "eval_type", "eval_params"),
         "guarding": {"enum": [name for those in guarding.values() for name in those]},
         **{f"params.{name}": _params(Alias(name)) for name in kinds()},
         **{f"params.{name}": _params(alias) for name, alias in settled.items()},
         **{f"{_PARAMS}.{name}": renamed(part, f"{_FORM}.{_PARAMS}") for name, part in definitions.items()},
     }
+
+
+def _unless_unsupported(form: dict[str, Any]) -> dict[str, Any]:
+    """A form of what is judged here; `unsupported` keeps the type that it has in another format."""
+    return {"if": {"required": ["unsupported"]}, "else": form}
 
 
 _PARAMS: Final = "params_"

@@ -449,6 +449,9 @@ ACCEPTED = [
         "assertions: [{type: assertion, params: {min_score: 1, eval_type: tools_called, eval_params: {tool: a}}}]"
     ),
     agent("assertions: [{type: guardrail_triggered, params: {validator: banned_words}}]"),
+    agent(
+        "assertions: [{type: toxicity, unsupported: no counterpart}], guardrails: [{type: pii, unsupported: a}]"
+    ),
     project("servers_from: a.json, servers: {'My Server': {import: false}}"),
     server("command: './a b.sh', env: {A: '${A}'}"),
     prompt("system: '{{ a | upper }}', variables: {a: {default: b}}"),
@@ -484,4 +487,4 @@ def test_a_form_that_does_not_exist_is_an_error():
 
 def test_every_assertion_is_known_under_all_its_names():
     form = editor_schema("scenario", MODES.blocks())["$defs"]["x-form.assertion"]
-    assert sorted(form["properties"]["type"]["enum"]) == sorted({*kinds(), *ALIASES})
+    assert sorted(form["else"]["properties"]["type"]["enum"]) == sorted({*kinds(), *ALIASES})

@@ -21,6 +21,7 @@ from toolcrib.loading.scenarios import mocked
 from toolcrib.loading.sights import inheriting
 from toolcrib.model import JSON, Descriptor, Outcome, Result, Schema
 from toolcrib.pointers import pointer_step, pointer_to
+from toolcrib.proving.store_arguments import Met, find_arguments, watched
 from toolcrib.registry import Registry
 from toolcrib.secrets import redact
 from toolcrib.text import compact, truncate
@@ -115,12 +116,29 @@ async def _prove(runtime: Runtime, mock: _Mock) -> list[Problem]:
         message = f"the answers of `{mock.tool.name}` are not proved, since no arguments could be made up: {error.message}"
         hint = "give the tool `examples`"
         return [mock.problem("not_proved", message, "/mock", hint=hint, severity="notice")]
-    alone = Runtime(Registry([mock.tool]), executors=runtime.executors, trust=runtime.trust)
+    if mock.tool.fixture.collections:
+        tried += await _hits(runtime, mock, tried)
+    alone = _alone(runtime, mock.tool)
     found: dict[str, Problem] = {}
     for arguments in tried:
         for problem in await _judge(alone, mock, arguments):
             found.setdefault(problem.pointer, problem)
     return list(found.values())
+
+
+async def _hits(runtime: Runtime, mock: _Mock, tried: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Arguments that hit rows of the mock's store."""
+    met: Met = {}
+    alone = _alone(runtime, mock.tool._replace(fixture=watched(mock.tool.fixture, met)))
+
+    async def call(arguments: dict[str, Any]) -> Result:
+        return await alone.session(id="proof", clock=VirtualClock()).call(mock.tool.name, arguments)
+
+    return await find_arguments(mock.tool.input_schema, tried, met, call)
+
+
+def _alone(runtime: Runtime, tool: Descriptor) -> Runtime:
+    return Runtime(Registry([tool]), executors=runtime.executors, trust=runtime.trust)
 
 
 def _arguments(mock: _Mock) -> list[dict[str, Any]]:

@@ -1,0 +1,248 @@
+"""Arguments that hit rows of a store, found by watching what a mock looks up and compares.
+
+A mock is called with a small part of its store whose objects and texts note what they are asked for. Wherever an
+argument was looked up among keys, or compared with a text, one of those takes its place in the next call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from toolcrib.errors import ExpressionError
+from toolcrib.model import JSON, Fixture, Result, Schema
+from toolcrib.store import Rows, rows_of
+from toolcrib.text import canonical
+from toolcrib.validation import Validator
+
+MOST_WATCHED: Final = 200
+"""Calls of one mock that are watched."""
+
+_OF_EACH: Final = 4
+"""Arguments that are kept of those whose calls ended alike."""
+
+_MOST_NEXT: Final = 64
+"""Arguments that one call leads to."""
+
+_OPTIONS: Final = 6
+"""Rows of a collection that differ most, and texts that may take the place of one argument."""
+
+_REFERRED: Final = 24
+"""Rows of a collection that are added at a time, because the chosen ones refer to them."""
+
+_ROWS: Final = 2_000
+"""Rows of a collection among which some are chosen."""
+
+_PARTS: Final = 500
+"""Values of a row that tell it from others."""
+
+_FEW: Final = 6
+"""A field with at most so many different texts is one whose text tells rows apart, such as a status."""
+
+Call = Callable[[dict[str, Any]], Awaitable[Result]]
+"""Calls a watched tool in a fresh session."""
+
+Met: TypeAlias = "dict[str, dict[str, None]]"
+"""A text -> the texts among which it was looked up, or with which it was compared."""
+
+
+async def find_arguments(
+    schema: Schema, tried: Sequence[dict[str, Any]], met: Met, call: Call
+) -> list[dict[str, Any]]:
+    """Valid arguments of a mock that hit rows of its store: a few for each way in which its calls end.
+
+    Args:
+        schema: The input schema.
+        tried: Arguments to begin with.
+        met: What the store of the tool notes (`watched`).
+        call: Calls the tool.
+    """
+    validator = Validator(schema)
+    # Several lists side by side are best begun with one element each.
+    begun = [*tried, *(short for each in tried if validator.is_valid(short := _shortened(each)))]
+    seen = {canonical(arguments): arguments for arguments in begun}
+    found: dict[str, list[dict[str, Any]]] = {}
+    turns = Counter[str]()
+    left = [("", written) for written in seen]
+    for _ in range(MOST_WATCHED):
+        if not left:
+            break
+        # What came of calls that ended as few others did leads on most likely; of these, what is shortest.
+        before, written = min(left, key=lambda entry: (turns[entry[0]], len(entry[1])))
+        left.remove((before, written))
+        turns[before] += 1
+        arguments = seen[written]
+        met.clear()
+        end = _end(await call(arguments), arguments)
+        if len(alike := found.setdefault(end, [])) < _OF_EACH:
+            alike.append(arguments)
+        if before:  # an argument that hits stays, so that the others come to fit it
+            for text in [text for text, options in met.items() if text in options]:
+                del met[text]
+        for other in islice(_replaced(arguments, met), _MOST_NEXT):
+            if validator.is_valid(other) and (key := canonical(other)) not in seen:
+                seen[key] = other
+                left.append((end, key))
+    return [arguments for alike in found.values() for arguments in alike if arguments not in tried]
+
+
+def _end(result: Result, arguments: JSON) -> str:
+    """How a call ended, in words that are the same for other arguments."""
+    told = f"{result.outcome} {result.meta.get('mock')} {result.message}"
+    for text in sorted(_texts(arguments), key=len, reverse=True):
+        told = told.replace(text, "?") if text else told
+    return told
+
+
+def _shortened(value: Any) -> Any:
+    """The value with at most one element in each of its lists."""
+    if isinstance(value, dict):
+        return {key: _shortened(item) for key, item in value.items()}
+    return [_shortened(item) for item in value[:1]] if isinstance(value, list) else value
+
+
+def _replaced(value: Any, met: Mapping[str, Mapping[str, None]]) -> Iterator[Any]:
+    """The value with one text or number in it replaced by something that it met."""
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            for other in _replaced(item, met):
+                copy = value.copy()
+                copy[key] = other
+                yield copy
+    elif isinstance(value, str):
+        yield from islice(met.get(value, ()), _OPTIONS)
+    elif type(value) is int:
+        yield from (int(text) for text in islice(met.get(str(value), ()), _OPTIONS) if text.isdecimal())
+
+
+# The part of a store that is watched.
+
+
+def watched(fixture: Fixture, met: Met) -> Fixture:
+    """A fixture with few rows, which note what they meet; a collection whose rows can't be had stays as it is."""
+    rows: dict[str, Rows] = {}
+    for name, collection in fixture.collections.items():
+        try:
+            rows[name] = rows_of(collection)
+        except ExpressionError:
+            continue  # loading has told what is wrong with them
+    chosen = {name: _different(each) for name, each in rows.items()}
+    for _ in range(2):
+        referred = [text for name, keys in chosen.items() for key in keys for text in _texts(rows[name][key])]
+        for name, keys in chosen.items():
+            more = (key for key in dict.fromkeys(referred) if key in rows[name] and key not in keys)
+            keys.update(dict.fromkeys(islice(more, _REFERRED)))
+    collections = dict(fixture.collections)
+    for name, keys in chosen.items():
+        few = _Object({key: _noting(rows[name][key], met) for key in keys}, met)
+        collections[name] = collections[name]._replace(rows=few)
+    return fixture._replace(collections=MappingProxyType(collections))
+
+
+def _different(rows: Rows) -> dict[str, None]:
+    """Keys of rows that differ: in the keys they lack, the types of values, the texts of fields with few."""
+    parts = {key: dict(islice(_parts(row, ()), _PARTS)) for key, row in islice(rows.items(), _ROWS)}
+    often = Counter(path for row in parts.values() for path in row)
+    texts: dict[Hashable, set[JSON]] = {}
+    for row in parts.values():
+        for path, value in row.items():
+            if isinstance(value, str):
+                texts.setdefault(path, set()).add(value)
+    common = {path for path, count in often.items() if count * 2 >= len(parts)}
+    lacking = [key for key, row in parts.items() if not common <= row.keys()]
+    seen: set[Hashable] = set()
+    chosen: dict[str, None] = {}
+    for among, most in ((lacking, _OPTIONS // 2), (parts, _OPTIONS)):
+        for key in among:
+            if len(chosen) == most:
+                break
+            row = parts[key]
+            told: set[Hashable] = {(path, "lacks") for path in common if path not in row}
+            for path in (
+                path for path in row if often[path] > 1 or len(parts) == 1
+            ):  # others are data, as ids are
+                value = row[path]
+                few = isinstance(value, bool) or len(texts.get(path, ())) in range(1, _FEW + 1)
+                told.add(
+                    (path, type(value).__name__, value if few and isinstance(value, str | bool) else None)
+                )
+            if not chosen or not told <= seen:
+                seen |= told
+                chosen[key] = None
+    return chosen
+
+
+def _parts(value: JSON, path: tuple[str | None, ...]) -> Iterator[tuple[tuple[str | None, ...], JSON]]:
+    """The scalars of a value and its empty objects and lists by their place, the same for all elements of a list."""
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _parts(item, (*path, key))
+    elif isinstance(value, list) and value:
+        for item in value:
+            yield from _parts(item, (*path, None))
+    else:
+        yield path, value
+
+
+def _texts(value: JSON) -> Iterator[str]:
+    return (part for _path, part in islice(_parts(value, ()), _PARTS) if isinstance(part, str))
+
+
+def _noting(value: JSON, met: Met) -> Any:
+    if isinstance(value, dict):
+        return _Object({key: _noting(item, met) for key, item in value.items()}, met)
+    if isinstance(value, list):
+        return [_noting(item, met) for item in value]
+    return _Text.noting(value, met) if isinstance(value, str) else value
+
+
+class _Object(dict[str, Any]):
+    """An object that notes which keys are looked up in it."""
+
+    def __init__(self, members: Mapping[str, Any], met: Met) -> None:
+        super().__init__(members)
+        self._met = met
+
+    def _note(self, key: object) -> None:
+        if isinstance(key, str):
+            there = [key] if super().__contains__(key) else []
+            self._met.setdefault(str(key), {}).update(dict.fromkeys([*there, *islice(self, _OPTIONS)]))
+
+    def __contains__(self, key: object) -> bool:
+        self._note(key)
+        return super().__contains__(key)
+
+    def __getitem__(self, key: str) -> Any:
+        self._note(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, otherwise: Any = None) -> Any:
+        """As `dict.get`."""
+        self._note(key)
+        return super().get(key, otherwise)
+
+
+class _Text(str):
+    """A text that notes what it is compared with."""
+
+    __slots__ = ("_met",)
+    __hash__ = str.__hash__
+    _met: Met
+
+    @classmethod
+    def noting(cls, text: str, met: Met) -> _Text:
+        """A text that notes."""
+        made = cls(text)
+        made._met = met
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            self._met.setdefault(str(other), {})[str(self)] = None
+        return super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other

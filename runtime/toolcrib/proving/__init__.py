@@ -21,11 +21,14 @@ from toolcrib.loading.scenarios import mocked
 from toolcrib.loading.sights import inheriting
 from toolcrib.model import JSON, Descriptor, Outcome, Result, Schema
 from toolcrib.pointers import pointer_step, pointer_to
+from toolcrib.proving.row_keys import RowSchemas
 from toolcrib.proving.store_arguments import Met, find_arguments, watched
 from toolcrib.registry import Registry
 from toolcrib.secrets import redact
 from toolcrib.text import compact, truncate
 from toolcrib.virtual_clock import VirtualClock
+
+UNKNOWN_ROW_KEY = "unknown_row_key"
 
 GENERATED = 8
 """How many arguments are generated from an input schema."""
@@ -81,8 +84,10 @@ async def prove(runtime: Runtime) -> list[Problem]:
         for a mock without any arguments to try, `second_opinion` for a schema that jsonschema refuses.
     """
     problems: list[Problem] = []
-    for mock in _mocks(runtime):
-        problems += await _prove(runtime, mock)
+    mocks = list(_mocks(runtime))
+    schemas = RowSchemas([mock.tool for mock in mocks], [each.fixture for each in runtime.scenarios])
+    for mock in mocks:
+        problems += await _prove(runtime, mock, schemas)
     for tool in runtime.registry.values():
         problems += second_opinion(tool)
     return [problem for problem in problems if not _is_known(problem, runtime.problems)]
@@ -109,21 +114,42 @@ def _mocks(runtime: Runtime) -> Iterator[_Mock]:
             yield _Mock(tool=mocked(runtime.registry[name], seen), place=place)
 
 
-async def _prove(runtime: Runtime, mock: _Mock) -> list[Problem]:
+async def _prove(runtime: Runtime, mock: _Mock, schemas: RowSchemas) -> list[Problem]:
+    found = {problem.pointer: problem for problem in _unknown_keys(runtime, mock, schemas, guessed=False)}
     try:
         tried = _arguments(mock)
     except ExpressionError as error:
         message = f"the answers of `{mock.tool.name}` are not proved, since no arguments could be made up: {error.message}"
         hint = "give the tool `examples`"
-        return [mock.problem("not_proved", message, "/mock", hint=hint, severity="notice")]
+        tried = []
+        found[""] = mock.problem("not_proved", message, "/mock", hint=hint, severity="notice")
     if mock.tool.fixture.collections:
         tried += await _hits(runtime, mock, tried)
     alone = _alone(runtime, mock.tool)
-    found: dict[str, Problem] = {}
     for arguments in tried:
         for problem in await _judge(alone, mock, arguments):
             found.setdefault(problem.pointer, problem)
+    for problem in _unknown_keys(runtime, mock, schemas, guessed=True):
+        found.setdefault(problem.pointer, problem)
     return list(found.values())
+
+
+def _unknown_keys(runtime: Runtime, mock: _Mock, schemas: RowSchemas, *, guessed: bool) -> Iterator[Problem]:
+    """Keys that a mock reads of rows, or writes through, although no row has them and no effect writes them.
+
+    A notice where they are only guessed not to be there.
+    """
+    if not mock.tool.fixture.collections:
+        return
+    for told in runtime.executors.check_binding("mock", schemas.furnish(mock.tool, guessed=guessed)):
+        if told.code != UNKNOWN_ROW_KEY:
+            continue
+        hint = told.hint or "add it to rows, or name it in a `schema` of their collection"
+        if not guessed:
+            yield mock.problem(told.code, told.message, told.pointer, hint=hint)
+            continue
+        message = f"{told.message}, as far as rows and effects show; rows may have other keys, so this is not checked"
+        yield mock.problem(told.code, message, told.pointer, hint=hint, severity="notice")
 
 
 async def _hits(runtime: Runtime, mock: _Mock, tried: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

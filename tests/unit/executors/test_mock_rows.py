@@ -207,7 +207,7 @@ def test_what_was_answered_earlier_does_not_move():
         ("{b: {in: books, key: x}, a: {in: 'b[', key: x}}", ("invalid_place", "/mock/rows/a/in")),
         ("{b: {in: books, key: x}, a: {in: 'b[nope]', key: x}}", ("unknown_name", "/mock/rows/a/in")),
         ('{a: {in: books, key: "{{ nope }}"}}', ("unknown_name", "/mock/rows/a/key")),
-        ('{a: {in: books, where: "{{ row.x == nope }}"}}', ("unknown_name", "/mock/rows/a/where")),
+        ('{a: {in: books, where: "{{ row.isbn == nope }}"}}', ("unknown_name", "/mock/rows/a/where")),
         ("{a: {in: books, where: title}}", ("expression_syntax", "/mock/rows/a/where")),
         ('{a: {in: books, key: x, missing: "{{ a }}"}}', ("unknown_name", "/mock/rows/a/missing")),
         ("{args: {in: books, key: x}}", ("name_taken", "/mock/rows/args")),
@@ -227,7 +227,7 @@ def test_a_name_that_is_nearly_right_is_told():
 
 def test_a_key_that_a_closed_schema_does_not_have_is_found():
     found = refused('rows: {book: {in: books, key: b1}}\nresult: "{{ book.titel }}"')
-    assert found == [("unknown_argument", "/mock/result")]
+    assert found == [("unknown_row_key", "/mock/result")]
 
 
 @pytest.mark.parametrize(

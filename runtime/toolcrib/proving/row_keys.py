@@ -1,0 +1,186 @@
+"""Keys of rows that mocks read or write through although no row has them, where no schema says which there are.
+
+For each collection a schema is made of the keys of its rows and of what effects write. What is compiled against it
+is told of unknown keys as where the document has such a schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from toolcrib.errors import ExpressionError
+from toolcrib.model import JSON, Collection, Descriptor, Fixture, Schema
+from toolcrib.store import rows_of
+from toolcrib.subschemas import closed_names, described_names
+
+MOST_VALUES: Final = 500_000
+"""Values of the rows of one collection; of one that has more the keys are not known."""
+
+_PUTS: Final = ("insert", "upsert", "create")
+_WRITES: Final = (*_PUTS, "append", "update")
+"""Keys of effects and of `crud` that name the place where something is written."""
+
+_ELSEWHERE: Final = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties"})
+"""Keywords beside which a schema may name keys elsewhere than in its `properties`."""
+
+_WHOLE: Final = re.compile(r"\s*\{\{(?:(?!\}\}).)*\}\}\s*", re.DOTALL)
+_ARGUMENT: Final = re.compile(r"\s*\{\{\s*args(?:\.(\w+))?\s*\}\}\s*", re.ASCII)
+_SCALARS: Final = ("boolean", "integer", "number", "string")
+
+
+class RowSchemas:
+    """Schemas of the rows of collections, made of what is in them and of what mocks write.
+
+    Args:
+        mocks: All mocks, each as the tool that it is of.
+        fixtures: Further rows for collections by their names: those of scenarios.
+    """
+
+    def __init__(self, mocks: Sequence[Descriptor], fixtures: Iterable[Fixture]) -> None:
+        self._further: dict[str, list[Collection]] = {}
+        self._written: dict[str, Schema] = {}
+        self._computed: set[str] = set()
+        self._holders: dict[str, set[str]] = {}
+        self._made: dict[tuple[str, str, bool], Schema | None] = {}
+        for fixture in fixtures:
+            for name, collection in fixture.collections.items():
+                self._further.setdefault(name, []).append(collection)
+        for tool in mocks:
+            self._read(tool.bindings["mock"], tool)
+
+    def furnish(self, tool: Descriptor, *, guessed: bool) -> Descriptor:
+        """The tool with schemas for the rows of its collections.
+
+        Args:
+            tool: The tool.
+            guessed: Whether what may have other keys is taken to have none: rows with an open schema, and what effects
+                compute.
+        """
+        collections = {
+            name: collection._replace(schema=self._schema_of(collection, guessed=guessed))
+            for name, collection in tool.fixture.collections.items()
+        }
+        return tool._replace(fixture=tool.fixture._replace(collections=MappingProxyType(collections)))
+
+    # What effects write.
+
+    def _read(self, part: JSON, tool: Descriptor) -> None:
+        """Note what a part of a mock writes: an effect, or a `crud`."""
+        if isinstance(part, list):
+            for item in part:
+                self._read(item, tool)
+        if not isinstance(part, dict):
+            return
+        rows = part.get("rows")
+        for name, row in rows.items() if isinstance(rows, dict) else ():
+            if isinstance(row, dict):
+                self._holders.setdefault(name, set()).add(str(row.get("in")))
+        kind = next((kind for kind in _WRITES if isinstance(part.get(kind), str)), "")
+        for key, item in part.items():
+            if not kind or key not in ("set", "value"):
+                self._read(item, tool)
+        if not kind:
+            return
+        place = str(part[kind])
+        for value in [part[key] for key in ("set", "value") if key in part] or ["{{ args }}"]:
+            self._note(value, _last(place), tool)
+        if kind in _PUTS and place not in tool.fixture.collections:
+            self._computed.add(_last(place))  # what is put into an object within a row has a key of its own
+
+    def _note(self, value: JSON, holder: str, tool: Descriptor) -> None:
+        """Note the keys of what is written into a holder: a row, or what stands under a key."""
+        if isinstance(value, dict):
+            for key, item in value.items():
+                self._written[key] = True
+                self._note(item, key, tool)
+        elif isinstance(value, list):
+            for item in value:
+                self._note(item, holder, tool)
+        elif isinstance(value, str) and _WHOLE.fullmatch(value):
+            argument = _ARGUMENT.fullmatch(value)
+            names = closed_names(tool.input_schema) if argument and not argument[1] else None
+            if names is not None:
+                self._written.update(dict.fromkeys(names, True))
+            elif argument is None or _property(tool.input_schema, argument[1]).get("type") not in _SCALARS:
+                self._computed.add(holder)
+
+    # What is in the rows.
+
+    def _schema_of(self, collection: Collection, *, guessed: bool) -> Schema | None:
+        key = (collection.id, collection.digest, guessed)
+        if key not in self._made:
+            self._made[key] = self._make(collection, guessed=guessed)
+        return self._made[key]
+
+    def _make(self, collection: Collection, *, guessed: bool) -> Schema | None:
+        own = collection.schema
+        if own is None:
+            closes = guessed or self._computed.isdisjoint(self._names_of(collection.name))
+        else:
+            closes = (
+                guessed
+                and isinstance(own, dict)
+                and closed_names(own) is None
+                and not _ELSEWHERE & own.keys()
+            )
+        rows = self._rows(collection) if closes else None
+        if rows is None or not (rows or self._written):
+            return own
+        made = _shape(rows, self._written, frozenset() if guessed else frozenset(self._computed))
+        inner: Any = made["properties"] if isinstance(made, dict) else self._written
+        if own is None:
+            return {"properties": {**inner, collection.key: True}, "additionalProperties": False}
+        names: dict[str, JSON] = dict.fromkeys([*described_names(own), *inner], True)
+        return {"allOf": [own], "properties": names, "additionalProperties": False}
+
+    def _names_of(self, collection: str) -> list[str]:
+        """What effects call a collection and its rows."""
+        return [collection, *(name for name, within in self._holders.items() if collection in within)]
+
+    def _rows(self, collection: Collection) -> list[JSON] | None:
+        """The rows of a collection, and those of its name in scenarios; None where they can't be had, or are too many."""
+        found: list[JSON] = []
+        for each in (collection, *self._further.get(collection.name, ())):
+            try:
+                found += rows_of(each).values()
+            except ExpressionError:
+                return None  # loading has told what is wrong with them
+        return found if sum(map(_count, found)) <= MOST_VALUES else None
+
+
+def _last(place: str) -> str:
+    """The last name of a place: `payments` of `order.payments[0]`."""
+    return re.sub(r"\[.*?\]", "", place).strip().rpartition(".")[2]
+
+
+def _property(schema: Schema, name: str | None) -> Mapping[str, JSON]:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    found = properties.get(name or "") if isinstance(properties, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _count(value: JSON) -> int:
+    """How many values are in a value, with itself."""
+    if isinstance(value, dict | list):
+        return 1 + sum(map(_count, value.values() if isinstance(value, dict) else value))
+    return 1
+
+
+def _shape(values: Sequence[JSON], written: Mapping[str, Schema], computed: frozenset[str]) -> Schema:
+    """A schema with the keys of all objects among some values, and of those in their lists; true where there are none."""
+    members: dict[str, list[JSON]] = {}
+    for value in values:
+        for key, item in value.items() if isinstance(value, dict) else ():
+            members.setdefault(key, []).append(item)
+    schema: dict[str, JSON] = {}
+    if members:
+        within = {
+            key: True if key in computed else _shape(items, written, computed)
+            for key, items in members.items()
+        }
+        schema = {"properties": {**written, **within}, "additionalProperties": False}
+    elements = [item for value in values if isinstance(value, list) for item in value]
+    return {**schema, "items": _shape(elements, written, computed)} if elements else schema or True

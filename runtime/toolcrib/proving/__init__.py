@@ -7,9 +7,9 @@ calls reaches stays unproved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import jsonschema
 from jsonschema.validators import validator_for
@@ -22,9 +22,10 @@ from toolcrib.loading.sights import inheriting
 from toolcrib.model import JSON, Descriptor, Outcome, Result, Schema
 from toolcrib.pointers import pointer_step, pointer_to
 from toolcrib.proving.row_keys import RowSchemas
-from toolcrib.proving.store_arguments import Met, find_arguments, watched
+from toolcrib.proving.store_arguments import Met, find_arguments, forms_of, watched
 from toolcrib.registry import Registry
 from toolcrib.secrets import redact
+from toolcrib.store import FRESH, Version, store_of
 from toolcrib.text import compact, truncate
 from toolcrib.virtual_clock import VirtualClock
 
@@ -39,8 +40,34 @@ FITTED = 2
 MOST_CALLS = 8
 """How often a mock is called with the same arguments in one session, for replies that follow each other."""
 
+MOST_WATCHED = 200
+"""Calls of one mock that are watched for what they look up in its store."""
+
+MOST_WATCHED_AFTER = 40
+"""The same, in a store that another call has changed."""
+
+TRIED_AFTER = 4
+"""Arguments that are tried there besides those that hit rows."""
+
+MOST_ACTS = 6
+"""Calls that change the store before others."""
+
 SHOWN = 200
 """Bytes of the arguments that a problem shows."""
+
+
+class _Act(NamedTuple):
+    """A call that changed the store.
+
+    Attributes:
+        tool: The tool that was called.
+        arguments: Its arguments.
+        version: The store as it was afterwards.
+    """
+
+    tool: Descriptor
+    arguments: dict[str, Any]
+    version: Version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +77,12 @@ class _Mock:
     Attributes:
         tool: The tool, in mode `mock`.
         place: JSON Pointer of the block in its document.
+        before: A call that is made in each session first; None for none.
     """
 
     tool: Descriptor
     place: str
+    before: _Act | None = None
 
     @property
     def block(self) -> dict[str, Any]:
@@ -86,8 +115,10 @@ async def prove(runtime: Runtime) -> list[Problem]:
     problems: list[Problem] = []
     mocks = list(_mocks(runtime))
     schemas = RowSchemas([mock.tool for mock in mocks], [each.fixture for each in runtime.scenarios])
+    acts: list[_Act] = []
     for mock in mocks:
-        problems += await _prove(runtime, mock, schemas)
+        problems += await _prove(runtime, mock, schemas, acts)
+    problems += await _prove_after(runtime, mocks, acts, {(each.source, each.pointer) for each in problems})
     for tool in runtime.registry.values():
         problems += second_opinion(tool)
     return [problem for problem in problems if not _is_known(problem, runtime.problems)]
@@ -114,7 +145,8 @@ def _mocks(runtime: Runtime) -> Iterator[_Mock]:
             yield _Mock(tool=mocked(runtime.registry[name], seen), place=place)
 
 
-async def _prove(runtime: Runtime, mock: _Mock, schemas: RowSchemas) -> list[Problem]:
+async def _prove(runtime: Runtime, mock: _Mock, schemas: RowSchemas, acts: list[_Act]) -> list[Problem]:
+    """What is wrong with a mock; its calls that change the store are added to `acts`."""
     found = {problem.pointer: problem for problem in _unknown_keys(runtime, mock, schemas, guessed=False)}
     try:
         tried = _arguments(mock)
@@ -123,15 +155,64 @@ async def _prove(runtime: Runtime, mock: _Mock, schemas: RowSchemas) -> list[Pro
         hint = "give the tool `examples`"
         tried = []
         found[""] = mock.problem("not_proved", message, "/mock", hint=hint, severity="notice")
-    if mock.tool.fixture.collections:
-        tried += await _hits(runtime, mock, tried)
-    alone = _alone(runtime, mock.tool)
-    for arguments in tried:
-        for problem in await _judge(alone, mock, arguments):
-            found.setdefault(problem.pointer, problem)
+    for problem in await _played(runtime, mock, tried, _only(runtime, [mock.tool]), acts):
+        found.setdefault(problem.pointer, problem)
     for problem in _unknown_keys(runtime, mock, schemas, guessed=True):
         found.setdefault(problem.pointer, problem)
     return list(found.values())
+
+
+async def _prove_after(
+    runtime: Runtime, mocks: Sequence[_Mock], acts: Sequence[_Act], known: set[tuple[str, str]]
+) -> list[Problem]:
+    """What is wrong with mocks in stores that a call has changed, besides what is `known` by file and pointer."""
+    own = [mock for mock in mocks if mock.place == "/mock"]
+    together = _only(runtime, [mock.tool for mock in own])
+    problems: list[Problem] = []
+    for act in _different(acts):
+        touched = {*act.version.rows, *act.version.states}
+        for mock in own:
+            if touched.isdisjoint(each.id for part in mock.tool.fixture for each in part.values()):
+                continue
+            after = replace(mock, before=act)
+            try:
+                tried = _arguments(after)[:TRIED_AFTER]
+            except ExpressionError:
+                continue  # which was told before
+            for problem in await _played(runtime, after, tried, together, []):
+                if (place := (problem.source, problem.pointer)) not in known:
+                    known.add(place)
+                    problems.append(problem)
+    return problems
+
+
+def _different(acts: Sequence[_Act]) -> Iterator[_Act]:
+    """The first acts after which rows have a form that no row had, or a machine is in another state."""
+    seen: set[Hashable] = set()
+    known: set[str] = set()
+    chosen = 0
+    for act in acts:
+        for collection in act.tool.fixture.collections.values():
+            if collection.id not in known:
+                known.add(collection.id)
+                seen |= forms_of(collection)
+        after: set[Hashable] = {*act.version.states.items()}
+        for collection in act.tool.fixture.collections.values():
+            after |= forms_of(collection, act.version)
+        if not after <= seen and chosen < MOST_ACTS:
+            seen |= after
+            chosen += 1
+            yield act
+
+
+async def _played(
+    runtime: Runtime, mock: _Mock, tried: Sequence[dict[str, Any]], judge: Runtime, acts: list[_Act]
+) -> list[Problem]:
+    """What goes wrong in calls with arguments, and with others that hit rows of the store."""
+    hits = await _hits(runtime, mock, tried) if mock.tool.fixture.collections else []
+    return [
+        problem for arguments in (*tried, *hits) for problem in await _judge(judge, mock, arguments, acts)
+    ]
 
 
 def _unknown_keys(runtime: Runtime, mock: _Mock, schemas: RowSchemas, *, guessed: bool) -> Iterator[Problem]:
@@ -155,16 +236,20 @@ def _unknown_keys(runtime: Runtime, mock: _Mock, schemas: RowSchemas, *, guessed
 async def _hits(runtime: Runtime, mock: _Mock, tried: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Arguments that hit rows of the mock's store."""
     met: Met = {}
-    alone = _alone(runtime, mock.tool._replace(fixture=watched(mock.tool.fixture, met)))
+    version = FRESH if mock.before is None else mock.before.version
+    tool = mock.tool._replace(fixture=watched(mock.tool.fixture, version, met))
+    alone = _only(runtime, [tool])
 
     async def call(arguments: dict[str, Any]) -> Result:
-        return await alone.session(id="proof", clock=VirtualClock()).call(mock.tool.name, arguments)
+        return await alone.session(id="proof", clock=VirtualClock()).call(tool.name, arguments)
 
-    return await find_arguments(mock.tool.input_schema, tried, met, call)
+    most = MOST_WATCHED if mock.before is None else MOST_WATCHED_AFTER
+    return await find_arguments(tool.input_schema, tried, met, call, most)
 
 
-def _alone(runtime: Runtime, tool: Descriptor) -> Runtime:
-    return Runtime(Registry([tool]), executors=runtime.executors, trust=runtime.trust)
+def _only(runtime: Runtime, tools: Sequence[Descriptor]) -> Runtime:
+    """A runtime with some tools, and nothing around them."""
+    return Runtime(Registry(tools), executors=runtime.executors, trust=runtime.trust)
 
 
 def _arguments(mock: _Mock) -> list[dict[str, Any]]:
@@ -196,10 +281,15 @@ def _of_objects(schema: Schema) -> Schema:
     return {"type": "object", **schema} if isinstance(schema, dict) else schema
 
 
-async def _judge(alone: Runtime, mock: _Mock, arguments: dict[str, Any]) -> list[Problem]:
+async def _judge(runtime: Runtime, mock: _Mock, arguments: dict[str, Any], acts: list[_Act]) -> list[Problem]:
     """Call the mock in a fresh session, as often as it may have answers in a row, and judge each of them."""
-    session = alone.session(id="proof", clock=VirtualClock())
+    session = runtime.session(id="proof", clock=VirtualClock())
+    if mock.before is not None:
+        await session.call(mock.before.tool.name, mock.before.arguments)
     results = [await session.call(mock.tool.name, arguments) for _ in range(_calls(mock.block))]
+    version = store_of(session).version
+    if mock.place == "/mock" and version is not FRESH:
+        acts.append(_Act(mock.tool, arguments, version))
     problems = (_problem(mock, arguments, result) for result in results)
     return [problem for problem in problems if problem is not None]
 
@@ -226,13 +316,16 @@ def _as_list(reply: Any) -> list[Any]:
 
 def _problem(mock: _Mock, arguments: dict[str, Any], result: Result) -> Problem | None:
     tool = mock.tool
-    shown = truncate(compact(redact(arguments, tool.input_schema)), SHOWN)
+    told = f"called with {_shown(tool, arguments)}"
+    if mock.before is not None:
+        before, given, _version = mock.before
+        told = f"after `{before.name}` with {_shown(before, given)}, {told}"
     details = result.error.details if result.error is not None else {}
     if result.outcome is Outcome.INTERNAL:
         if _rows_are_lost(tool, result):
             return None
         pointer = str(details.get("pointer", "/mock"))
-        message = f"called with {shown}: {result.message}"
+        message = f"{told}: {result.message}"
         return mock.problem("reply_fails", message, pointer, hint=str(details.get("hint", "")))
     if "fault" in result.meta:
         return None  # it is meant to be broken
@@ -242,11 +335,15 @@ def _problem(mock: _Mock, arguments: dict[str, Any], result: Result) -> Problem 
     if not faults:
         return None
     severity = "error" if result.outcome is Outcome.INVALID_RESULT else "warning"
-    message = f"called with {shown}, the answer does not fit `output_schema`: {'; '.join(faults)}"
+    message = f"{told}, the answer does not fit `output_schema`: {'; '.join(faults)}"
     hint = "change the answer, or the schema"
     return mock.problem(
         "reply_breaks_schema", message, _reply_pointer(mock.block, result), hint=hint, severity=severity
     )
+
+
+def _shown(tool: Descriptor, arguments: dict[str, Any]) -> str:
+    return truncate(compact(redact(arguments, tool.input_schema)), SHOWN)
 
 
 def _rows_are_lost(tool: Descriptor, result: Result) -> bool:

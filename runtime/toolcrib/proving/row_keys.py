@@ -20,6 +20,7 @@ MOST_VALUES: Final = 500_000
 """Values of the rows of one collection; of one that has more the keys are not known."""
 
 _PUTS: Final = ("insert", "upsert", "create")
+_VALUES: Final = ("set", "value")
 _WRITES: Final = (*_PUTS, "append", "update")
 """Keys of effects and of `crud` that name the place where something is written."""
 
@@ -68,24 +69,28 @@ class RowSchemas:
     # What effects write.
 
     def _read(self, part: JSON, tool: Descriptor) -> None:
-        """Note what a part of a mock writes: an effect, or a `crud`."""
-        if isinstance(part, list):
-            for item in part:
-                self._read(item, tool)
-        if not isinstance(part, dict):
-            return
-        rows = part.get("rows")
-        for name, row in rows.items() if isinstance(rows, dict) else ():
-            if isinstance(row, dict):
-                self._holders.setdefault(name, set()).add(str(row.get("in")))
-        kind = next((kind for kind in _WRITES if isinstance(part.get(kind), str)), "")
-        for key, item in part.items():
-            if not kind or key not in ("set", "value"):
-                self._read(item, tool)
-        if not kind:
-            return
-        place = str(part[kind])
-        for value in [part[key] for key in ("set", "value") if key in part] or ["{{ args }}"]:
+        """Note what a part of a mock writes, and what it calls rows."""
+        if isinstance(part, dict):
+            for name, row in _items(part.get("rows")):
+                self._holders.setdefault(name, set()).update(
+                    str(each) for key, each in _items(row) if key == "in"
+                )
+            self._holders.setdefault("row", set()).update(
+                str(each) for _key, each in _items(part.get("crud"))
+            )
+            kind = next((kind for kind in _WRITES if isinstance(part.get(kind), str)), "")
+            if kind:
+                self._read_effect(part, kind, tool)
+            inner = [item for key, item in part.items() if not kind or key not in _VALUES]
+        else:
+            inner = part if isinstance(part, list) else []
+        for item in inner:
+            self._read(item, tool)
+
+    def _read_effect(self, effect: dict[str, JSON], kind: str, tool: Descriptor) -> None:
+        """Note what an effect writes, or a `crud`."""
+        place = str(effect[kind])
+        for value in [effect[key] for key in _VALUES if key in effect] or ["{{ args }}"]:
             self._note(value, _last(place), tool)
         if kind in _PUTS and place not in tool.fixture.collections:
             self._computed.add(_last(place))  # what is put into an object within a row has a key of its own
@@ -156,6 +161,10 @@ def _last(place: str) -> str:
     return re.sub(r"\[.*?\]", "", place).strip().rpartition(".")[2]
 
 
+def _items(value: JSON) -> Iterable[tuple[str, JSON]]:
+    return value.items() if isinstance(value, dict) else ()
+
+
 def _property(schema: Schema, name: str | None) -> Mapping[str, JSON]:
     properties = schema.get("properties") if isinstance(schema, dict) else None
     found = properties.get(name or "") if isinstance(properties, dict) else None
@@ -173,7 +182,7 @@ def _shape(values: Sequence[JSON], written: Mapping[str, Schema], computed: froz
     """A schema with the keys of all objects among some values, and of those in their lists; true where there are none."""
     members: dict[str, list[JSON]] = {}
     for value in values:
-        for key, item in value.items() if isinstance(value, dict) else ():
+        for key, item in _items(value):
             members.setdefault(key, []).append(item)
     schema: dict[str, JSON] = {}
     if members:

@@ -13,13 +13,10 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from toolcrib.errors import ExpressionError
-from toolcrib.model import JSON, Fixture, Result, Schema
-from toolcrib.store import Rows, rows_of
+from toolcrib.model import JSON, Collection, Fixture, Result, Schema
+from toolcrib.store import FRESH, Rows, Version, rows_of
 from toolcrib.text import canonical
 from toolcrib.validation import Validator
-
-MOST_WATCHED: Final = 200
-"""Calls of one mock that are watched."""
 
 _OF_EACH: Final = 4
 """Arguments that are kept of those whose calls ended alike."""
@@ -50,7 +47,7 @@ Met: TypeAlias = "dict[str, dict[str, None]]"
 
 
 async def find_arguments(
-    schema: Schema, tried: Sequence[dict[str, Any]], met: Met, call: Call
+    schema: Schema, tried: Sequence[dict[str, Any]], met: Met, call: Call, most: int
 ) -> list[dict[str, Any]]:
     """Valid arguments of a mock that hit rows of its store: a few for each way in which its calls end.
 
@@ -59,6 +56,7 @@ async def find_arguments(
         tried: Arguments to begin with.
         met: What the store of the tool notes (`watched`).
         call: Calls the tool.
+        most: How many calls are watched.
     """
     validator = Validator(schema)
     # Several lists side by side are best begun with one element each.
@@ -67,7 +65,7 @@ async def find_arguments(
     found: dict[str, list[dict[str, Any]]] = {}
     turns = Counter[str]()
     left = [("", written) for written in seen]
-    for _ in range(MOST_WATCHED):
+    for _ in range(most):
         if not left:
             break
         # What came of calls that ended as few others did leads on most likely; of these, what is shortest.
@@ -121,14 +119,16 @@ def _replaced(value: Any, met: Mapping[str, Mapping[str, None]]) -> Iterator[Any
 # The part of a store that is watched.
 
 
-def watched(fixture: Fixture, met: Met) -> Fixture:
-    """A fixture with few rows, which note what they meet; a collection whose rows can't be had stays as it is."""
-    rows: dict[str, Rows] = {}
-    for name, collection in fixture.collections.items():
-        try:
-            rows[name] = rows_of(collection)
-        except ExpressionError:
-            continue  # loading has told what is wrong with them
+def watched(fixture: Fixture, version: Version, met: Met) -> Fixture:
+    """A fixture with few rows of a version of the store, which note what they meet.
+
+    A collection whose rows can't be had stays as it is.
+    """
+    rows = {
+        name: there
+        for name, each in fixture.collections.items()
+        if (there := _rows(each, version)) is not None
+    }
     chosen = {name: _different(each) for name, each in rows.items()}
     for _ in range(2):
         referred = [text for name, keys in chosen.items() for key in keys for text in _texts(rows[name][key])]
@@ -139,7 +139,35 @@ def watched(fixture: Fixture, met: Met) -> Fixture:
     for name, keys in chosen.items():
         few = _Object({key: _noting(rows[name][key], met) for key in keys}, met)
         collections[name] = collections[name]._replace(rows=few)
-    return fixture._replace(collections=MappingProxyType(collections))
+    machines = {
+        name: each._replace(start=version.states.get(each.id, each.start))
+        for name, each in fixture.machines.items()
+    }
+    return Fixture(MappingProxyType(collections), MappingProxyType(machines))
+
+
+def forms_of(collection: Collection, version: Version = FRESH) -> set[Hashable]:
+    """The forms of the rows of a collection: which keys they have, and of which types their values are.
+
+    Those of a version are of the rows that are not as they were.
+    """
+    before = {} if version is FRESH else _rows(collection, FRESH) or {}
+    rows = (
+        {} if version is not FRESH and collection.id not in version.rows else _rows(collection, version) or {}
+    )
+    changed = (row for key, row in rows.items() if row is not before.get(key))
+    return {
+        (collection.id, frozenset((path, type(value)) for path, value in islice(_parts(row, ()), _PARTS)))
+        for row in islice(changed, _ROWS)
+    }
+
+
+def _rows(collection: Collection, version: Version) -> Rows | None:
+    layers = version.rows.get(collection.id)
+    try:
+        return rows_of(collection) if layers is None else layers.whole()
+    except ExpressionError:
+        return None  # loading has told what is wrong with them
 
 
 def _different(rows: Rows) -> dict[str, None]:

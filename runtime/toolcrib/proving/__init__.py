@@ -1,14 +1,15 @@
 """What `toolcrib validate` proves beyond loading: what mocks answer, and whether a second judge agrees.
 
-A computed reply is proved by calling the mock: with generated arguments, with the examples, and with
-arguments made to fit each rule. Every problem is a call that really ends so; a reply that none of these
-calls reaches stays unproved.
+A computed reply is proved by calling the mock: with generated arguments, with the examples, with arguments made to
+fit each rule, and with arguments that hit rows of its store; the last ones also after a call that has changed the
+store. Every problem of these is a call that really ends so; a reply that none of them reaches stays unproved. Keys of
+rows are compared with those that rows have and effects write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jsonschema
@@ -22,7 +23,7 @@ from toolcrib.loading.sights import inheriting
 from toolcrib.model import JSON, Descriptor, Outcome, Result, Schema
 from toolcrib.pointers import pointer_step, pointer_to
 from toolcrib.proving.row_keys import RowSchemas
-from toolcrib.proving.store_arguments import Met, find_arguments, forms_of, watched
+from toolcrib.proving.store_arguments import Samples, find_arguments, forms_of
 from toolcrib.registry import Registry
 from toolcrib.secrets import redact
 from toolcrib.store import FRESH, Version, store_of
@@ -69,6 +70,11 @@ class _Act(NamedTuple):
     arguments: dict[str, Any]
     version: Version
 
+    def concerns(self, tool: Descriptor) -> bool:
+        """Whether a tool's store has something that was changed."""
+        changed = {*self.version.rows, *self.version.states}
+        return not changed.isdisjoint(each.id for part in tool.fixture for each in part.values())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mock:
@@ -77,12 +83,10 @@ class _Mock:
     Attributes:
         tool: The tool, in mode `mock`.
         place: JSON Pointer of the block in its document.
-        before: A call that is made in each session first; None for none.
     """
 
     tool: Descriptor
     place: str
-    before: _Act | None = None
 
     @property
     def block(self) -> dict[str, Any]:
@@ -109,16 +113,11 @@ async def prove(runtime: Runtime) -> list[Problem]:
     """What is wrong with what was loaded, as far as only calls or another judge can tell.
 
     Returns:
-        Placed problems: `reply_breaks_schema` and `reply_fails` for a computed reply of a mock, `not_proved`
-        for a mock without any arguments to try, `second_opinion` for a schema that jsonschema refuses.
+        Placed problems: `reply_breaks_schema` and `reply_fails` for a computed reply of a mock, `unknown_row_key` for
+        a key that rows never have, `not_proved` for a mock without any arguments to try, `second_opinion` for a
+        schema that jsonschema refuses.
     """
-    problems: list[Problem] = []
-    mocks = list(_mocks(runtime))
-    schemas = RowSchemas([mock.tool for mock in mocks], [each.fixture for each in runtime.scenarios])
-    acts: list[_Act] = []
-    for mock in mocks:
-        problems += await _prove(runtime, mock, schemas, acts)
-    problems += await _prove_after(runtime, mocks, acts, {(each.source, each.pointer) for each in problems})
+    problems = await _Proof(runtime).problems()
     for tool in runtime.registry.values():
         problems += second_opinion(tool)
     return [problem for problem in problems if not _is_known(problem, runtime.problems)]
@@ -145,45 +144,112 @@ def _mocks(runtime: Runtime) -> Iterator[_Mock]:
             yield _Mock(tool=mocked(runtime.registry[name], seen), place=place)
 
 
-async def _prove(runtime: Runtime, mock: _Mock, schemas: RowSchemas, acts: list[_Act]) -> list[Problem]:
-    """What is wrong with a mock; its calls that change the store are added to `acts`."""
-    found = {problem.pointer: problem for problem in _unknown_keys(runtime, mock, schemas, guessed=False)}
-    try:
-        tried = _arguments(mock)
-    except ExpressionError as error:
-        message = f"the answers of `{mock.tool.name}` are not proved, since no arguments could be made up: {error.message}"
-        hint = "give the tool `examples`"
-        tried = []
-        found[""] = mock.problem("not_proved", message, "/mock", hint=hint, severity="notice")
-    for problem in await _played(runtime, mock, tried, _only(runtime, [mock.tool]), acts):
-        found.setdefault(problem.pointer, problem)
-    for problem in _unknown_keys(runtime, mock, schemas, guessed=True):
-        found.setdefault(problem.pointer, problem)
-    return list(found.values())
+class _Proof:
+    """Calls of the mocks of a runtime, and what goes wrong in them."""
 
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._mocks = list(_mocks(runtime))
+        self._schemas = RowSchemas(
+            [mock.tool for mock in self._mocks], [each.fixture for each in runtime.scenarios]
+        )
+        self._samples = Samples()
+        self._acts: list[_Act] = []
 
-async def _prove_after(
-    runtime: Runtime, mocks: Sequence[_Mock], acts: Sequence[_Act], known: set[tuple[str, str]]
-) -> list[Problem]:
-    """What is wrong with mocks in stores that a call has changed, besides what is `known` by file and pointer."""
-    own = [mock for mock in mocks if mock.place == "/mock"]
-    together = _only(runtime, [mock.tool for mock in own])
-    problems: list[Problem] = []
-    for act in _different(acts):
-        touched = {*act.version.rows, *act.version.states}
-        for mock in own:
-            if touched.isdisjoint(each.id for part in mock.tool.fixture for each in part.values()):
+    async def problems(self) -> list[Problem]:
+        """What is wrong with each mock by itself, and after a call that changes the store."""
+        found = [problem for mock in self._mocks for problem in await self._prove(mock)]
+        known = {(problem.source, problem.pointer) for problem in found}
+        own = [mock for mock in self._mocks if mock.place == "/mock"]
+        together = self._only([mock.tool for mock in own])
+        for act in _different(self._acts):
+            for mock in (mock for mock in own if act.concerns(mock.tool)):
+                for problem in await self._prove_after(act, mock, together):
+                    if (place := (problem.source, problem.pointer)) not in known:
+                        known.add(place)
+                        found.append(problem)
+        return found
+
+    async def _prove(self, mock: _Mock) -> list[Problem]:
+        found = {problem.pointer: problem for problem in self._unknown_keys(mock, guessed=False)}
+        try:
+            tried = _arguments(mock)
+        except ExpressionError as error:
+            message = f"the answers of `{mock.tool.name}` are not proved, since no arguments could be made up: {error.message}"
+            hint = "give the tool `examples`"
+            tried = []
+            found[""] = mock.problem("not_proved", message, "/mock", hint=hint, severity="notice")
+        runtime = self._only([mock.tool])
+        for arguments in (*tried, *await self._hits(mock, tried, FRESH, MOST_WATCHED)):
+            for problem in await self._judge(runtime, mock, arguments):
+                found.setdefault(problem.pointer, problem)
+        for problem in self._unknown_keys(mock, guessed=True):
+            found.setdefault(problem.pointer, problem)
+        return list(found.values())
+
+    async def _prove_after(self, act: _Act, mock: _Mock, runtime: Runtime) -> list[Problem]:
+        try:
+            tried = _arguments(mock)[:TRIED_AFTER]
+        except ExpressionError:
+            return []  # which was told before
+        hits = await self._hits(mock, tried, act.version, MOST_WATCHED_AFTER)
+        return [
+            problem
+            for arguments in (*tried, *hits)
+            for problem in await self._judge(runtime, mock, arguments, act)
+        ]
+
+    def _unknown_keys(self, mock: _Mock, *, guessed: bool) -> Iterator[Problem]:
+        """Keys that a mock reads of rows, or writes through, although no row has them and no effect writes them.
+
+        A notice where they are only guessed not to be there.
+        """
+        if not mock.tool.fixture.collections:
+            return
+        tool = self._schemas.furnish(mock.tool, guessed=guessed)
+        for told in self._runtime.executors.check_binding("mock", tool):
+            if told.code != UNKNOWN_ROW_KEY:
                 continue
-            after = replace(mock, before=act)
-            try:
-                tried = _arguments(after)[:TRIED_AFTER]
-            except ExpressionError:
-                continue  # which was told before
-            for problem in await _played(runtime, after, tried, together, []):
-                if (place := (problem.source, problem.pointer)) not in known:
-                    known.add(place)
-                    problems.append(problem)
-    return problems
+            message, severity = told.message, told.severity
+            if guessed:
+                message += (
+                    ", as far as rows and effects show; it is not checked, since rows may have other keys"
+                )
+                severity = "notice"
+            hint = told.hint or "add it to rows, or name it in a `schema` of their collection"
+            yield mock.problem(told.code, message, told.pointer, hint=hint, severity=severity)
+
+    async def _hits(
+        self, mock: _Mock, tried: Sequence[dict[str, Any]], version: Version, most: int
+    ) -> list[dict[str, Any]]:
+        """Arguments that hit rows of a version of the mock's store."""
+        if not mock.tool.fixture.collections:
+            return []
+        fixture, met = self._samples.of(mock.tool.fixture, version)
+        runtime = self._only([mock.tool._replace(fixture=fixture)])
+
+        async def call(arguments: dict[str, Any]) -> Result:
+            return await runtime.session(id="proof", clock=VirtualClock()).call(mock.tool.name, arguments)
+
+        return await find_arguments(mock.tool.input_schema, tried, met, call, most)
+
+    async def _judge(
+        self, runtime: Runtime, mock: _Mock, arguments: dict[str, Any], before: _Act | None = None
+    ) -> list[Problem]:
+        """Call the mock in a fresh session, as often as it may have answers in a row, and judge each of them."""
+        session = runtime.session(id="proof", clock=VirtualClock())
+        if before is not None:
+            await session.call(before.tool.name, before.arguments)
+        results = [await session.call(mock.tool.name, arguments) for _ in range(_calls(mock.block))]
+        version = store_of(session).version
+        if before is None and mock.place == "/mock" and version is not FRESH:
+            self._acts.append(_Act(mock.tool, arguments, version))
+        problems = (_problem(mock, arguments, result, before) for result in results)
+        return [problem for problem in problems if problem is not None]
+
+    def _only(self, tools: Sequence[Descriptor]) -> Runtime:
+        """A runtime with some tools, and nothing around them."""
+        return Runtime(Registry(tools), executors=self._runtime.executors, trust=self._runtime.trust)
 
 
 def _different(acts: Sequence[_Act]) -> Iterator[_Act]:
@@ -203,53 +269,6 @@ def _different(acts: Sequence[_Act]) -> Iterator[_Act]:
             seen |= after
             chosen += 1
             yield act
-
-
-async def _played(
-    runtime: Runtime, mock: _Mock, tried: Sequence[dict[str, Any]], judge: Runtime, acts: list[_Act]
-) -> list[Problem]:
-    """What goes wrong in calls with arguments, and with others that hit rows of the store."""
-    hits = await _hits(runtime, mock, tried) if mock.tool.fixture.collections else []
-    return [
-        problem for arguments in (*tried, *hits) for problem in await _judge(judge, mock, arguments, acts)
-    ]
-
-
-def _unknown_keys(runtime: Runtime, mock: _Mock, schemas: RowSchemas, *, guessed: bool) -> Iterator[Problem]:
-    """Keys that a mock reads of rows, or writes through, although no row has them and no effect writes them.
-
-    A notice where they are only guessed not to be there.
-    """
-    if not mock.tool.fixture.collections:
-        return
-    for told in runtime.executors.check_binding("mock", schemas.furnish(mock.tool, guessed=guessed)):
-        if told.code != UNKNOWN_ROW_KEY:
-            continue
-        hint = told.hint or "add it to rows, or name it in a `schema` of their collection"
-        if not guessed:
-            yield mock.problem(told.code, told.message, told.pointer, hint=hint)
-            continue
-        message = f"{told.message}, as far as rows and effects show; rows may have other keys, so this is not checked"
-        yield mock.problem(told.code, message, told.pointer, hint=hint, severity="notice")
-
-
-async def _hits(runtime: Runtime, mock: _Mock, tried: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Arguments that hit rows of the mock's store."""
-    met: Met = {}
-    version = FRESH if mock.before is None else mock.before.version
-    tool = mock.tool._replace(fixture=watched(mock.tool.fixture, version, met))
-    alone = _only(runtime, [tool])
-
-    async def call(arguments: dict[str, Any]) -> Result:
-        return await alone.session(id="proof", clock=VirtualClock()).call(tool.name, arguments)
-
-    most = MOST_WATCHED if mock.before is None else MOST_WATCHED_AFTER
-    return await find_arguments(tool.input_schema, tried, met, call, most)
-
-
-def _only(runtime: Runtime, tools: Sequence[Descriptor]) -> Runtime:
-    """A runtime with some tools, and nothing around them."""
-    return Runtime(Registry(tools), executors=runtime.executors, trust=runtime.trust)
 
 
 def _arguments(mock: _Mock) -> list[dict[str, Any]]:
@@ -281,19 +300,6 @@ def _of_objects(schema: Schema) -> Schema:
     return {"type": "object", **schema} if isinstance(schema, dict) else schema
 
 
-async def _judge(runtime: Runtime, mock: _Mock, arguments: dict[str, Any], acts: list[_Act]) -> list[Problem]:
-    """Call the mock in a fresh session, as often as it may have answers in a row, and judge each of them."""
-    session = runtime.session(id="proof", clock=VirtualClock())
-    if mock.before is not None:
-        await session.call(mock.before.tool.name, mock.before.arguments)
-    results = [await session.call(mock.tool.name, arguments) for _ in range(_calls(mock.block))]
-    version = store_of(session).version
-    if mock.place == "/mock" and version is not FRESH:
-        acts.append(_Act(mock.tool, arguments, version))
-    problems = (_problem(mock, arguments, result) for result in results)
-    return [problem for problem in problems if problem is not None]
-
-
 def _calls(block: Mapping[str, Any]) -> int:
     """How many calls in a row may be answered differently; a rule on the call's number gets the most."""
     rules = block.get("rules", ())
@@ -314,12 +320,11 @@ def _as_list(reply: Any) -> list[Any]:
     return [reply] if "times" in reply else []
 
 
-def _problem(mock: _Mock, arguments: dict[str, Any], result: Result) -> Problem | None:
+def _problem(mock: _Mock, arguments: dict[str, Any], result: Result, before: _Act | None) -> Problem | None:
     tool = mock.tool
     told = f"called with {_shown(tool, arguments)}"
-    if mock.before is not None:
-        before, given, _version = mock.before
-        told = f"after `{before.name}` with {_shown(before, given)}, {told}"
+    if before is not None:
+        told = f"after `{before.tool.name}` with {_shown(before.tool, before.arguments)}, {told}"
     details = result.error.details if result.error is not None else {}
     if result.outcome is Outcome.INTERNAL:
         if _rows_are_lost(tool, result):

@@ -119,11 +119,23 @@ def _replaced(value: Any, met: Mapping[str, Mapping[str, None]]) -> Iterator[Any
 # The part of a store that is watched.
 
 
-def watched(fixture: Fixture, version: Version, met: Met) -> Fixture:
-    """A fixture with few rows of a version of the store, which note what they meet.
+class Samples:
+    """Small parts of stores that note what they meet, made once for each fixture and version."""
 
-    A collection whose rows can't be had stays as it is.
-    """
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, int], tuple[Fixture, Version, Fixture, Met]] = {}
+
+    def of(self, fixture: Fixture, version: Version) -> tuple[Fixture, Met]:
+        """A fixture that begins with few rows of a version of the store, and what they note."""
+        key = (id(fixture), id(version))
+        if key not in self._made:
+            met: Met = {}
+            self._made[key] = (fixture, version, _watched(fixture, version, met), met)
+        return self._made[key][2:]
+
+
+def _watched(fixture: Fixture, version: Version, met: Met) -> Fixture:
+    """A fixture with few rows, which note what they meet; a collection whose rows can't be had stays as it is."""
     rows = {
         name: there
         for name, each in fixture.collections.items()
@@ -151,10 +163,14 @@ def forms_of(collection: Collection, version: Version = FRESH) -> set[Hashable]:
 
     Those of a version are of the rows that are not as they were.
     """
-    before = {} if version is FRESH else _rows(collection, FRESH) or {}
-    rows = (
-        {} if version is not FRESH and collection.id not in version.rows else _rows(collection, version) or {}
-    )
+    base, layers = _rows(collection, FRESH) or {}, version.rows.get(collection.id)
+    if version is FRESH:
+        rows = base
+    elif layers is None:
+        rows = {}
+    else:
+        rows = layers.above if layers.below is base else layers.whole()
+    before = {} if version is FRESH else base
     changed = (row for key, row in rows.items() if row is not before.get(key))
     return {
         (collection.id, frozenset((path, type(value)) for path, value in islice(_parts(row, ()), _PARTS)))

@@ -231,7 +231,7 @@ class _Proof:
         async def call(arguments: dict[str, Any]) -> Result:
             return await runtime.session(id="proof", clock=VirtualClock()).call(mock.tool.name, arguments)
 
-        return await find_arguments(mock.tool.input_schema, tried, met, call, most)
+        return await find_arguments(mock.tool, tried, met, call, most)
 
     async def _judge(
         self, runtime: Runtime, mock: _Mock, arguments: dict[str, Any], before: _Act | None = None

@@ -6,14 +6,15 @@ argument was looked up among keys, or compared with a text, one of those takes i
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from toolcrib.errors import ExpressionError
-from toolcrib.model import JSON, Collection, Fixture, Result, Schema
+from toolcrib.model import JSON, Collection, Descriptor, Fixture, Result
 from toolcrib.store import FRESH, Rows, Version, rows_of
 from toolcrib.text import canonical
 from toolcrib.validation import Validator
@@ -26,6 +27,11 @@ _MOST_NEXT: Final = 64
 
 _OPTIONS: Final = 6
 """Rows of a collection that differ most, and texts that may take the place of one argument."""
+
+_CONSTANTS: Final = 16
+"""Texts of a mock's expressions that may take the place of an argument."""
+
+_QUOTED: Final = re.compile(r"""'[^'\\]*'|"[^"\\]*\"""")
 
 _REFERRED: Final = 24
 """Rows of a collection that are added at a time, because the chosen ones refer to them."""
@@ -47,18 +53,19 @@ Met: TypeAlias = "dict[str, dict[str, None]]"
 
 
 async def find_arguments(
-    schema: Schema, tried: Sequence[dict[str, Any]], met: Met, call: Call, most: int
+    tool: Descriptor, tried: Sequence[dict[str, Any]], met: Met, call: Call, most: int
 ) -> list[dict[str, Any]]:
     """Valid arguments of a mock that hit rows of its store: a few for each way in which its calls end.
 
     Args:
-        schema: The input schema.
+        tool: The tool.
         tried: Arguments to begin with.
         met: What the store of the tool notes (`watched`).
         call: Calls the tool.
         most: How many calls are watched.
     """
-    validator = Validator(schema)
+    validator = Validator(tool.input_schema)
+    constants = list(islice(dict.fromkeys(_constants(tool.bindings["mock"])), _CONSTANTS))
     # Several lists side by side are best begun with one element each.
     begun = [*tried, *(short for each in tried if validator.is_valid(short := _shortened(each)))]
     seen = {canonical(arguments): arguments for arguments in begun}
@@ -77,10 +84,10 @@ async def find_arguments(
         end = _end(await call(arguments), arguments)
         if len(alike := found.setdefault(end, [])) < _OF_EACH:
             alike.append(arguments)
-        if before:  # an argument that hits stays, so that the others come to fit it
-            for text in [text for text, options in met.items() if text in options]:
-                del met[text]
-        for other in islice(_replaced(arguments, met), _MOST_NEXT):
+        for text, others in met.items():
+            if before and text in others:  # an argument that hits stays, so that the others come to fit it
+                others.clear()
+        for other in islice(_replaced(arguments, met, constants), _MOST_NEXT):
             if validator.is_valid(other) and (key := canonical(other)) not in seen:
                 seen[key] = other
                 left.append((end, key))
@@ -102,16 +109,25 @@ def _shortened(value: Any) -> Any:
     return [_shortened(item) for item in value[:1]] if isinstance(value, list) else value
 
 
-def _replaced(value: Any, met: Mapping[str, Mapping[str, None]]) -> Iterator[Any]:
-    """The value with one text or number in it replaced by something that it met."""
+def _constants(part: JSON) -> Iterator[str]:
+    """The texts in the expressions of a part of a mock."""
+    if isinstance(part, str) and "{{" in part:
+        yield from (text[1:-1] for text in _QUOTED.findall(part))
+    elif isinstance(part, dict | list):
+        for item in part.values() if isinstance(part, dict) else part:
+            yield from _constants(item)
+
+
+def _replaced(value: Any, met: Mapping[str, Mapping[str, None]], constants: Iterable[str]) -> Iterator[Any]:
+    """The value with one text or number in it replaced by something that it met, or by a constant if it met nothing."""
     if isinstance(value, dict | list):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            for other in _replaced(item, met):
+            for other in _replaced(item, met, constants):
                 copy = value.copy()
                 copy[key] = other
                 yield copy
     elif isinstance(value, str):
-        yield from islice(met.get(value, ()), _OPTIONS)
+        yield from islice(met[value], _OPTIONS) if value in met else constants
     elif type(value) is int:
         yield from (int(text) for text in islice(met.get(str(value), ()), _OPTIONS) if text.isdecimal())
 

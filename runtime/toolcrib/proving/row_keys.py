@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from toolcrib.errors import ExpressionError
 from toolcrib.model import JSON, Collection, Descriptor, Fixture, Schema
@@ -29,6 +29,7 @@ _ELSEWHERE: Final = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf",
 
 _WHOLE: Final = re.compile(r"\s*\{\{(?:(?!\}\}).)*\}\}\s*", re.DOTALL)
 _ARGUMENT: Final = re.compile(r"\s*\{\{\s*args(?:\.(\w+))?\s*\}\}\s*", re.ASCII)
+_BRACKET: Final = re.compile(r"\[[^\[\]]*\]")
 _SCALARS: Final = ("boolean", "integer", "number", "string")
 
 
@@ -42,7 +43,7 @@ class RowSchemas:
 
     def __init__(self, mocks: Sequence[Descriptor], fixtures: Iterable[Fixture]) -> None:
         self._further: dict[str, list[Collection]] = {}
-        self._written: dict[str, Schema] = {}
+        self._written: dict[str, dict[str, Schema]] = {}
         self._computed: set[str] = set()
         self._holders: dict[str, set[str]] = {}
         self._made: dict[tuple[str, str, bool], Schema | None] = {}
@@ -96,21 +97,32 @@ class RowSchemas:
             self._computed.add(_last(place))  # what is put into an object within a row has a key of its own
 
     def _note(self, value: JSON, holder: str, tool: Descriptor) -> None:
-        """Note the keys of what is written into a holder: a row, or what stands under a key."""
-        if isinstance(value, dict):
+        """Note the keys of what is written into a holder: a row, or what stands under a key, or its elements."""
+        if isinstance(value, dict) and "for_each" in value:
+            self._note(
+                value["value"] if value.keys() & {"key", "value"} == {"value"} else "{{ for_each }}",
+                holder,
+                tool,
+            )
+        elif isinstance(value, dict):
             for key, item in value.items():
-                self._written[key] = True
+                self._written.setdefault(holder, {})[key] = True
                 self._note(item, key, tool)
         elif isinstance(value, list):
             for item in value:
                 self._note(item, holder, tool)
         elif isinstance(value, str) and _WHOLE.fullmatch(value):
-            argument = _ARGUMENT.fullmatch(value)
-            names = closed_names(tool.input_schema) if argument and not argument[1] else None
-            if names is not None:
-                self._written.update(dict.fromkeys(names, True))
-            elif argument is None or _property(tool.input_schema, argument[1]).get("type") not in _SCALARS:
-                self._computed.add(holder)
+            self._note_computed(value, holder, tool.input_schema)
+
+    def _note_computed(self, expression: str, holder: str, arguments: Schema) -> None:
+        """Note what an expression may give: an argument of which the schema is known, or anything."""
+        match = _ARGUMENT.fullmatch(expression)
+        names = closed_names(arguments) if match is not None and not match[1] else None
+        if names is not None:
+            self._written.setdefault(holder, {}).update(dict.fromkeys(names, True))
+            self._computed |= {name for name in names if not _is_scalar(arguments, name)}
+        elif match is None or not match[1] or not _is_scalar(arguments, match[1]):
+            self._computed.add(holder)
 
     # What is in the rows.
 
@@ -122,28 +134,53 @@ class RowSchemas:
 
     def _make(self, collection: Collection, *, guessed: bool) -> Schema | None:
         own = collection.schema
-        if own is None:
-            closes = guessed or self._computed.isdisjoint(self._names_of(collection.name))
-        else:
-            closes = (
-                guessed
-                and isinstance(own, dict)
-                and closed_names(own) is None
-                and not _ELSEWHERE & own.keys()
-            )
-        rows = self._rows(collection) if closes else None
-        if rows is None or not (rows or self._written):
+        is_open = isinstance(own, dict) and closed_names(own) is None and not _ELSEWHERE & own.keys()
+        rows = self._rows(collection) if own is None or (guessed and is_open) else None
+        if rows is None:
             return own
-        made = _shape(rows, self._written, frozenset() if guessed else frozenset(self._computed))
-        inner: Any = made["properties"] if isinstance(made, dict) else self._written
-        if own is None:
-            return {"properties": {**inner, collection.key: True}, "additionalProperties": False}
-        names: dict[str, JSON] = dict.fromkeys([*described_names(own), *inner], True)
+        key: dict[str, Schema] = {collection.key: True} if collection.key else {}
+        made = self._shape(rows, collection.name, key, guessed=guessed)
+        if own is None or not isinstance(made, dict):
+            return made if isinstance(made, dict) else own
+        names: dict[str, JSON] = dict.fromkeys([*described_names(own), *described_names(made)], True)
         return {"allOf": [own], "properties": names, "additionalProperties": False}
 
-    def _names_of(self, collection: str) -> list[str]:
-        """What effects call a collection and its rows."""
-        return [collection, *(name for name, within in self._holders.items() if collection in within)]
+    def _shape(
+        self, values: Sequence[JSON], holder: str, above: Mapping[str, Schema], *, guessed: bool
+    ) -> Schema:
+        """A schema with the keys of the objects among some values, and within them and their lists.
+
+        Args:
+            values: What stands there in all rows.
+            holder: The key under which it stands, or the collection.
+            above: Keys that are written into what has that key, which may be an object of such values.
+            guessed: As in `furnish`.
+
+        Returns:
+            True where there are no keys.
+        """
+        names = self._names_of(holder)
+        if not guessed and not self._computed.isdisjoint(names):
+            return True
+        members: dict[str, list[JSON]] = {}
+        for value in values:
+            for key, item in _items(value):
+                members.setdefault(key, []).append(item)
+        written = {key: schema for name in names for key, schema in self._written.get(name, {}).items()}
+        schema: dict[str, JSON] = {}
+        if members or (written and not values):
+            within = {
+                key: self._shape(items, key, written, guessed=guessed) for key, items in members.items()
+            }
+            schema = {"properties": {**above, **written, **within}, "additionalProperties": False}
+        elements = [item for value in values if isinstance(value, list) for item in value]
+        if elements:
+            schema["items"] = self._shape(elements, holder, above, guessed=guessed)
+        return schema or True
+
+    def _names_of(self, holder: str) -> list[str]:
+        """What effects call a collection and its rows, or what stands under a key and its elements."""
+        return [holder, *(name for name, within in self._holders.items() if holder in map(_last, within))]
 
     def _rows(self, collection: Collection) -> list[JSON] | None:
         """The rows of a collection, and those of its name in scenarios; None where they can't be had, or are too many."""
@@ -158,17 +195,20 @@ class RowSchemas:
 
 def _last(place: str) -> str:
     """The last name of a place: `payments` of `order.payments[0]`."""
-    return re.sub(r"\[.*?\]", "", place).strip().rpartition(".")[2]
+    while (shorter := _BRACKET.sub("", place)) != place:
+        place = shorter
+    return place.strip().rpartition(".")[2]
 
 
 def _items(value: JSON) -> Iterable[tuple[str, JSON]]:
     return value.items() if isinstance(value, dict) else ()
 
 
-def _property(schema: Schema, name: str | None) -> Mapping[str, JSON]:
+def _is_scalar(schema: Schema, name: str) -> bool:
+    """Whether a property that a schema describes is neither an object nor a list."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
-    found = properties.get(name or "") if isinstance(properties, dict) else None
-    return found if isinstance(found, dict) else {}
+    found = properties.get(name) if isinstance(properties, dict) else None
+    return isinstance(found, dict) and found.get("type") in _SCALARS
 
 
 def _count(value: JSON) -> int:
@@ -176,20 +216,3 @@ def _count(value: JSON) -> int:
     if isinstance(value, dict | list):
         return 1 + sum(map(_count, value.values() if isinstance(value, dict) else value))
     return 1
-
-
-def _shape(values: Sequence[JSON], written: Mapping[str, Schema], computed: frozenset[str]) -> Schema:
-    """A schema with the keys of all objects among some values, and of those in their lists; true where there are none."""
-    members: dict[str, list[JSON]] = {}
-    for value in values:
-        for key, item in _items(value):
-            members.setdefault(key, []).append(item)
-    schema: dict[str, JSON] = {}
-    if members:
-        within = {
-            key: True if key in computed else _shape(items, written, computed)
-            for key, items in members.items()
-        }
-        schema = {"properties": {**written, **within}, "additionalProperties": False}
-    elements = [item for value in values if isinstance(value, list) for item in value]
-    return {**schema, "items": _shape(elements, written, computed)} if elements else schema or True

@@ -231,6 +231,35 @@ def test_a_key_that_a_closed_schema_does_not_have_is_found():
 
 
 @pytest.mark.parametrize(
+    "reads",
+    [
+        'rows: {book: {in: books, key: b1}}\nresult: "{{ book.shelf.rom }}"',
+        "rows: {book: {in: books, key: b1}}\nresult: \"{{ book.fees[0]['du'] }}\"",
+        'rows: {book: {in: books, key: b1}, shelf: {in: book.fees, key: 0}}\nresult: "{{ shelf.du }}"',
+        'result: "{{ store.books.b1.titel }}"',
+        'result: "{{ (store.books | values | first).titel }}"',
+        'let: {shelf: "{{ store.books[args.x].shelf }}"}\nresult: "{{ shelf.rom }}"',
+        'result: {for_each: {book: "{{ store.books | values }}"}, value: "{{ book.titel }}"}',
+        'result: {for_each: {no: [1]}, let: {b: "{{ store.books[args.x] }}"}, value: "{{ b.titel }}"}',
+    ],
+)
+def test_a_key_within_a_row_that_a_closed_schema_does_not_have_is_found(reads):
+    assert "unknown_row_key" in [code for code, _pointer in refused(reads)]
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        'rows: {book: {in: books, key: b1}}\nresult: "{{ book.shelf.room }} {{ book.fees[0].due }} {{ book.tags[0] }}"',
+        'result: "{{ store.books.b1.title }} {{ store.readers.ann.anything.at.all }}"',
+        'result: {for_each: {book: "{{ store.books | values | sort(\'title\') }}"}, value: "{{ book.shelf.no }}"}',
+    ],
+)
+def test_keys_that_rows_may_have_are_read(reads):
+    assert refused(reads) == []
+
+
+@pytest.mark.parametrize(
     "use",
     [
         'result: "{{ a.title }}"',

@@ -12,7 +12,7 @@ to be judged like our own. Where a part came from is kept, so problems point int
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from toolcrib.errors import ExpressionError, Problem, Severity, did_you_mean, near_misses
@@ -282,7 +282,8 @@ class _Form:
             self.problem("wrong_type", "a template is a text", place)
             return self._stand_in(place)
         try:
-            translated = translate(item, lenient=True)
+            present = [*_present(self._value.get("input_schema", True))]
+            translated = translate(item, lenient=True, present=present)
         except ExpressionError as error:
             self.problem(error.code, error.message, place, hint=error.hint)
             return self._stand_in(place)
@@ -436,6 +437,17 @@ class _Form:
             }
             self.note((*path, "items"), f"{place}/item_type")
         return schema
+
+
+def _present(schema: JSON) -> Iterator[str]:
+    """The arguments that every call has, and that are not null."""
+    required = schema.get("required") if isinstance(schema, dict) else None
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if isinstance(required, list) and isinstance(properties, dict):
+        for name in (name for name in required if isinstance(name, str)):
+            described = properties.get(name)
+            if isinstance(described, dict) and described.get("type") in _TYPES.values():
+                yield name
 
 
 _Turn = Callable[[_Form, JSON, str], bool]

@@ -222,6 +222,17 @@ def test_an_argument_of_a_go_template_that_the_input_schema_does_not_know_is_fou
     assert len(loaded.tools) == tools
 
 
+@pytest.mark.parametrize(
+    ("city", "template"),
+    [({"type": "string"}, "{{ args.city }}"), ({"type": ["string", "null"]}, None), ({}, None)],
+)
+def test_an_argument_that_is_always_there_is_read_without_more_ado(city, template):
+    schema = {"type": "object", "properties": {"city": city}, "required": ["city"]}
+    (tool,) = read({**FLAT, "inputSchema": schema, "mockTemplate": "{{.city}}"}, "a.json").tools
+    written = tool.bindings["mock"]["template"]
+    assert written == (template or "{{ (args['city']) | default('<no value>') }}")
+
+
 def test_a_go_template_may_read_anything_where_the_input_schema_names_nothing():
     assert read({**FLAT, "inputSchema": {"type": "object"}}, "a.json").problems == ()
 

@@ -239,6 +239,25 @@ def test_a_collection_with_more_rows_than_are_looked_at_is_proved_too():
     assert codes_of(HEAD + "  result: '{{ order.total + 1 }}'\n", store) == []
 
 
+def test_what_a_scenario_wants_of_rows_that_no_row_can_be_is_found():
+    text = (
+        HEAD
+        + "  effects: [{update: order, set: {sent: true}}]\n  result: 1\n"
+        + (
+            "---\nscenario: s\nsteps: [{call: tool, args: {id: W1, sku: a, card: b, why: c}}]\n"
+            "verify:\n"
+            "  store:\n"
+            "    orders: {W1: {statuss: {$any: [open, sent]}, sent: true}, W2: {lines: [{skuu: a}], gone: {$exists: false}}}\n"
+        )
+    )
+    told = [(problem.code, problem.pointer, problem.line) for problem in problems_of(text)]
+    assert told == [
+        ("never_matches", "/verify/store/orders/W1/statuss", 17),
+        ("never_matches", "/verify/store/orders/W2/lines/0/skuu", 17),
+    ]
+    assert problems_of(text)[0].message == "rows of `orders` never have `statuss`"
+
+
 def found_by(text, tried, call=None, most=MOST_WATCHED):
     """The arguments that are found for a tool, and how often it was called."""
     executors = Executors.installed()

@@ -9,7 +9,7 @@ rows are compared with those that rows have and effects write.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jsonschema
@@ -18,8 +18,9 @@ from jsonschema.validators import validator_for
 from toolcrib.engine import Runtime
 from toolcrib.errors import ExpressionError, Problem
 from toolcrib.generation import Draw, arguments_for, generate, overlay
+from toolcrib.loading.linking import placed
 from toolcrib.loading.scenarios import mocked
-from toolcrib.loading.sights import inheriting
+from toolcrib.loading.sights import inheriting, misplaced
 from toolcrib.model import JSON, Descriptor, Outcome, Result, Schema
 from toolcrib.pointers import pointer_step, pointer_to
 from toolcrib.proving.row_keys import RowSchemas
@@ -158,7 +159,8 @@ class _Proof:
 
     async def problems(self) -> list[Problem]:
         """What is wrong with each mock by itself, and after a call that changes the store."""
-        found = [problem for mock in self._mocks for problem in await self._prove(mock)]
+        found = [*self._misplaced()]
+        found += [problem for mock in self._mocks for problem in await self._prove(mock)]
         known = {(problem.source, problem.pointer) for problem in found}
         own = [mock for mock in self._mocks if mock.place == "/mock"]
         together = self._only([mock.tool for mock in own])
@@ -169,6 +171,17 @@ class _Proof:
                         known.add(place)
                         found.append(problem)
         return found
+
+    def _misplaced(self) -> Iterator[Problem]:
+        """What scenarios want of rows that no row can be, because no row has the key and no effect writes it."""
+        tools = {
+            name: tool._replace(fixture=self._schemas.furnish(tool.fixture, guessed=False))
+            for name, tool in self._runtime.registry.items()
+        }
+        for scenario in self._runtime.scenarios:
+            seen = inheriting(scenario, self._runtime.registry, [])
+            closed = replace(seen, fixture=self._schemas.furnish(seen.fixture, guessed=False))
+            yield from (placed(problem, scenario) for problem in misplaced(closed, tools))
 
     async def _prove(self, mock: _Mock) -> list[Problem]:
         found = {problem.pointer: problem for problem in self._unknown_keys(mock, guessed=False)}
@@ -206,7 +219,8 @@ class _Proof:
         """
         if not mock.tool.fixture.collections:
             return
-        tool = self._schemas.furnish(mock.tool, guessed=guessed)
+        fixture = self._schemas.furnish(mock.tool.fixture, guessed=guessed)
+        tool = mock.tool._replace(fixture=fixture)
         for told in self._runtime.executors.check_binding("mock", tool):
             if told.code != UNKNOWN_ROW_KEY:
                 continue

@@ -53,19 +53,19 @@ class RowSchemas:
         for tool in mocks:
             self._read(tool.bindings["mock"], tool)
 
-    def furnish(self, tool: Descriptor, *, guessed: bool) -> Descriptor:
-        """The tool with schemas for the rows of its collections.
+    def furnish(self, fixture: Fixture, *, guessed: bool) -> Fixture:
+        """A fixture with schemas for the rows of its collections.
 
         Args:
-            tool: The tool.
+            fixture: The fixture.
             guessed: Whether what may have other keys is taken to have none: rows with an open schema, and what effects
                 compute.
         """
         collections = {
             name: collection._replace(schema=self._schema_of(collection, guessed=guessed))
-            for name, collection in tool.fixture.collections.items()
+            for name, collection in fixture.collections.items()
         }
-        return tool._replace(fixture=tool.fixture._replace(collections=MappingProxyType(collections)))
+        return fixture._replace(collections=MappingProxyType(collections))
 
     # What effects write.
 

@@ -28,7 +28,7 @@ from toolcrib.model import JSON, Annotations, Origin
 from toolcrib.protocols import Files
 from toolcrib.rendering import as_written
 from toolcrib.rendering.values import list_of_names
-from toolcrib.subschemas import closed_names, described_names
+from toolcrib.subschemas import closed_names, described_names, names_elsewhere
 
 _HINTS = {
     "readOnlyHint": "read_only",
@@ -60,7 +60,6 @@ _TYPES = {
     "list": "array",
     "dict": "object",
 }
-
 
 _LAST = {"annotations", "endpoint", "http", "mockTemplate", "mock_template", "mock_template_file"}
 
@@ -295,11 +294,11 @@ class _Form:
         return True
 
     def _strays(self, template: Translated, place: str) -> list[Problem]:
-        """The arguments of a Go template that the input schema refuses, or that it describes others than."""
+        """The arguments of a Go template that the input schema refuses; notices where it only does not name them."""
         schema = self._value.get("input_schema", True)
         described = [f".{name}" for name in described_names(schema)]
         severity: Severity = "notice" if closed_names(schema) is None else "error"
-        if severity == "notice" and not described:
+        if severity == "notice" and (not described or names_elsewhere(schema)):
             return []
         there = list_of_names(sorted(described), 20) if described else "none"
         return [

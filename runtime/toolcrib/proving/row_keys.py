@@ -14,7 +14,7 @@ from typing import Final
 from toolcrib.errors import ExpressionError
 from toolcrib.model import JSON, Collection, Descriptor, Fixture, Schema
 from toolcrib.store import rows_of
-from toolcrib.subschemas import closed_names, described_names
+from toolcrib.subschemas import closed_names, described_names, names_elsewhere
 
 MOST_VALUES: Final = 500_000
 """Values of the rows of one collection; of one that has more the keys are not known."""
@@ -23,9 +23,6 @@ _PUTS: Final = ("insert", "upsert", "create")
 _VALUES: Final = ("set", "value")
 _WRITES: Final = (*_PUTS, "append", "update")
 """Keys of effects and of `crud` that name the place where something is written."""
-
-_ELSEWHERE: Final = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternProperties"})
-"""Keywords beside which a schema may name keys elsewhere than in its `properties`."""
 
 _WHOLE: Final = re.compile(r"\s*\{\{(?:(?!\}\}).)*\}\}\s*", re.DOTALL)
 _ARGUMENT: Final = re.compile(r"\s*\{\{\s*args(?:\.(\w+))?\s*\}\}\s*", re.ASCII)
@@ -134,7 +131,7 @@ class RowSchemas:
 
     def _make(self, collection: Collection, *, guessed: bool) -> Schema | None:
         own = collection.schema
-        is_open = isinstance(own, dict) and closed_names(own) is None and not _ELSEWHERE & own.keys()
+        is_open = isinstance(own, dict) and closed_names(own) is None and not names_elsewhere(own)
         rows = self._rows(collection) if own is None or (guessed and is_open) else None
         if rows is None:
             return own

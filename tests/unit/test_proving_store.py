@@ -157,6 +157,20 @@ mock:
     assert "it is not checked, since rows may have other keys" in problem.message
 
 
+def test_rows_that_are_only_ever_computed_may_have_any_key_and_that_is_told():
+    tool = """
+name: tool
+input_schema: {type: object, properties: {row: {type: object}}, required: [row], additionalProperties: false}
+mock:
+  let: {first: "{{ store.log | values | first }}"}
+  effects: [{insert: log, value: "{{ args.row }}"}]
+  result: "{{ first and first['sum'] }}"
+"""
+    (problem,) = problems_of(tool)
+    assert (problem.code, problem.severity, problem.pointer) == ("unknown_row_key", "notice", "/mock/result")
+    assert problem.message.startswith("`first` never has a key `sum`; its keys are none")
+
+
 def test_rows_with_an_open_schema_may_have_any_key_and_that_is_told():
     store = "store: {orders: {rows: {W1: {total: 5}}, schema: {type: object, properties: {gift: {type: string}}}}}\n"
     told = [

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 import jsonschema
@@ -52,7 +53,10 @@ TRIED_AFTER = 4
 """Arguments that are tried there besides those that hit rows."""
 
 MOST_ACTS = 6
-"""Calls that change the store before others."""
+"""Calls of a pack's tools that change its store before others are made."""
+
+MOST_PAIRS = 500
+"""Such calls, each with a mock that is proved after it."""
 
 SHOWN = 200
 """Bytes of the arguments that a problem shows."""
@@ -156,6 +160,8 @@ class _Proof:
         )
         self._samples = Samples()
         self._acts: list[_Act] = []
+        self._forms: set[Hashable] = set()
+        self._collections: set[str] = set()
 
     async def problems(self) -> list[Problem]:
         """What is wrong with each mock by itself, and after a call that changes the store."""
@@ -164,12 +170,12 @@ class _Proof:
         known = {(problem.source, problem.pointer) for problem in found}
         own = [mock for mock in self._mocks if mock.place == "/mock"]
         together = self._only([mock.tool for mock in own])
-        for act in _different(self._acts):
-            for mock in (mock for mock in own if act.concerns(mock.tool)):
-                for problem in await self._prove_after(act, mock, together):
-                    if (place := (problem.source, problem.pointer)) not in known:
-                        known.add(place)
-                        found.append(problem)
+        pairs = ((act, mock) for act in self._acts for mock in own if act.concerns(mock.tool))
+        for act, mock in islice(pairs, MOST_PAIRS):
+            for problem in await self._prove_after(act, mock, together):
+                if (place := (problem.source, problem.pointer)) not in known:
+                    known.add(place)
+                    found.append(problem)
         return found
 
     def _misplaced(self) -> Iterator[Problem]:
@@ -257,32 +263,28 @@ class _Proof:
         results = [await session.call(mock.tool.name, arguments) for _ in range(_calls(mock.block))]
         version = store_of(session).version
         if before is None and mock.place == "/mock" and version is not FRESH:
-            self._acts.append(_Act(mock.tool, arguments, version))
+            self._note(_Act(mock.tool, arguments, version))
         problems = (_problem(mock, arguments, result, before) for result in results)
         return [problem for problem in problems if problem is not None]
+
+    def _note(self, act: _Act) -> None:
+        """Keep an act after which a row has a form that no row had before, or a machine is in another state."""
+        pack = act.tool.origin.pack
+        if sum(other.tool.origin.pack == pack for other in self._acts) == MOST_ACTS:
+            return
+        collections = act.tool.fixture.collections.values()
+        for collection in (each for each in collections if each.id not in self._collections):
+            self._collections.add(collection.id)
+            self._forms |= forms_of(collection)
+        after: set[Hashable] = {*act.version.states.items()}
+        after = after.union(*(forms_of(collection, act.version) for collection in collections))
+        if not after <= self._forms:
+            self._forms |= after
+            self._acts.append(act)
 
     def _only(self, tools: Sequence[Descriptor]) -> Runtime:
         """A runtime with some tools, and nothing around them."""
         return Runtime(Registry(tools), executors=self._runtime.executors, trust=self._runtime.trust)
-
-
-def _different(acts: Sequence[_Act]) -> Iterator[_Act]:
-    """The first acts after which rows have a form that no row had, or a machine is in another state."""
-    seen: set[Hashable] = set()
-    known: set[str] = set()
-    chosen = 0
-    for act in acts:
-        for collection in act.tool.fixture.collections.values():
-            if collection.id not in known:
-                known.add(collection.id)
-                seen |= forms_of(collection)
-        after: set[Hashable] = {*act.version.states.items()}
-        for collection in act.tool.fixture.collections.values():
-            after |= forms_of(collection, act.version)
-        if not after <= seen and chosen < MOST_ACTS:
-            seen |= after
-            chosen += 1
-            yield act
 
 
 def _arguments(mock: _Mock) -> list[dict[str, Any]]:

@@ -157,7 +157,8 @@ class RowSchemas:
             True where there are no keys.
         """
         names = self._names_of(holder)
-        if not guessed and not self._computed.isdisjoint(names):
+        computed = not self._computed.isdisjoint(names)
+        if computed and not guessed:
             return True
         members: dict[str, list[JSON]] = {}
         for value in values:
@@ -165,7 +166,7 @@ class RowSchemas:
                 members.setdefault(key, []).append(item)
         written = {key: schema for name in names for key, schema in self._written.get(name, {}).items()}
         schema: dict[str, JSON] = {}
-        if members or (written and not values):
+        if members or ((written or computed) and not values):
             within = {
                 key: self._shape(items, key, written, guessed=guessed) for key, items in members.items()
             }

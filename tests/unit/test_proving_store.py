@@ -246,11 +246,13 @@ def test_a_mock_that_is_right_has_no_problems():
     assert codes_of(text) == []
 
 
-def test_a_collection_with_more_rows_than_are_looked_at_is_proved_too():
+def test_one_row_that_lacks_a_key_is_found_among_many():
     rows = "".join(f"    - {{id: W{number}, total: {number}}}\n" for number in range(3_000))
     store = f"store:\n  orders:\n    key: id\n    rows:\n{rows}    - {{id: last}}\n"
     assert codes_of(HEAD + "  result: '{{ order.totl }}'\n", store) == [("unknown_row_key", "/mock/result")]
-    assert codes_of(HEAD + "  result: '{{ order.total + 1 }}'\n", store) == []
+    (problem,) = problems_of(HEAD + "  result: '{{ order.total + 1 }}'\n", store)
+    assert (problem.code, problem.pointer) == ("reply_fails", "/mock/result")
+    assert '"id":"last"' in problem.message
 
 
 def test_what_a_scenario_wants_of_rows_that_no_row_can_be_is_found():

@@ -37,7 +37,7 @@ _REFERRED: Final = 24
 """Rows of a collection that are added at a time, because the chosen ones refer to them."""
 
 _ROWS: Final = 2_000
-"""Rows of a collection among which some are chosen."""
+"""Rows of a collection among which some are chosen, besides those that have other keys than the rows before them."""
 
 _PARTS: Final = 500
 """Values of a row that tell it from others."""
@@ -47,6 +47,9 @@ _FEW: Final = 6
 
 Call = Callable[[dict[str, Any]], Awaitable[Result]]
 """Calls a watched tool in a fresh session."""
+
+_Path: TypeAlias = "tuple[str | None, ...]"
+"""The keys that lead to a value in a row; None for any element of a list."""
 
 Met: TypeAlias = "dict[str, dict[str, None]]"
 """A text -> the texts among which it was looked up, or with which it was compared."""
@@ -60,7 +63,7 @@ async def find_arguments(
     Args:
         tool: The tool.
         tried: Arguments to begin with.
-        met: What the store of the tool notes (`watched`).
+        met: What the store of the tool notes (`Samples`).
         call: Calls the tool.
         most: How many calls are watched.
     """
@@ -204,38 +207,37 @@ def _rows(collection: Collection, version: Version) -> Rows | None:
 
 def _different(rows: Rows) -> dict[str, None]:
     """Keys of rows that differ: in the keys they lack, the types of values, the texts of fields with few."""
-    parts = {key: dict(islice(_parts(row, ()), _PARTS)) for key, row in islice(rows.items(), _ROWS)}
+    by_keys: dict[frozenset[str], str] = {}
+    for key, value in rows.items():
+        by_keys.setdefault(frozenset(value if isinstance(value, dict) else ()), key)
+    looked_at = dict.fromkeys([*islice(rows, _ROWS), *islice(by_keys.values(), _ROWS)])
+    parts = {key: dict(islice(_parts(rows[key], ()), _PARTS)) for key in looked_at}
     often = Counter(path for row in parts.values() for path in row)
-    texts: dict[Hashable, set[JSON]] = {}
+    texts: dict[_Path, set[str]] = {}
     for row in parts.values():
-        for path, value in row.items():
-            if isinstance(value, str):
-                texts.setdefault(path, set()).add(value)
+        for path, part in row.items():
+            if isinstance(part, str):
+                texts.setdefault(path, set()).add(part)
     common = {path for path, count in often.items() if count * 2 >= len(parts)}
+    # A path of one row alone is data, as an id is.
+    known = {path for path, count in often.items() if count > 1 or len(parts) == 1}
+    few = {path for path, different in texts.items() if len(different) <= _FEW}
     lacking = [key for key, row in parts.items() if not common <= row.keys()]
     seen: set[Hashable] = set()
     chosen: dict[str, None] = {}
     for among, most in ((lacking, _OPTIONS // 2), (parts, _OPTIONS)):
         for key in among:
-            if len(chosen) == most:
-                break
             row = parts[key]
-            told: set[Hashable] = {(path, "lacks") for path in common if path not in row}
-            for path in (
-                path for path in row if often[path] > 1 or len(parts) == 1
-            ):  # others are data, as ids are
-                value = row[path]
-                few = isinstance(value, bool) or len(texts.get(path, ())) in range(1, _FEW + 1)
-                told.add(
-                    (path, type(value).__name__, value if few and isinstance(value, str | bool) else None)
-                )
-            if not chosen or not told <= seen:
+            told: set[Hashable] = {(path, "lacks") for path in common - row.keys()}
+            for path in known & row.keys():
+                told.add((path, type(row[path]), str(row[path]) if path in few or row[path] is True else ""))
+            if len(chosen) < most and not (chosen and told <= seen):
                 seen |= told
                 chosen[key] = None
     return chosen
 
 
-def _parts(value: JSON, path: tuple[str | None, ...]) -> Iterator[tuple[tuple[str | None, ...], JSON]]:
+def _parts(value: JSON, path: _Path) -> Iterator[tuple[_Path, JSON]]:
     """The scalars of a value and its empty objects and lists by their place, the same for all elements of a list."""
     if isinstance(value, dict) and value:
         for key, item in value.items():

@@ -236,6 +236,7 @@ def test_a_key_that_a_closed_schema_does_not_have_is_found():
         'rows: {book: {in: books, key: b1}}\nresult: "{{ book.shelf.rom }}"',
         "rows: {book: {in: books, key: b1}}\nresult: \"{{ book.fees[0]['du'] }}\"",
         'rows: {book: {in: books, key: b1}, shelf: {in: book.fees, key: 0}}\nresult: "{{ shelf.du }}"',
+        "rows: {book: {in: books, key: b1}, fee: {in: book.fees, key: 0}}\neffects: [{increment: fee.du}]\nresult: 1",
         'result: "{{ store.books.b1.titel }}"',
         'result: "{{ (store.books | values | first).titel }}"',
         'let: {shelf: "{{ store.books[args.x].shelf }}"}\nresult: "{{ shelf.rom }}"',

@@ -52,6 +52,7 @@ NAMED: Final = frozenset(
     ("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties")
 )
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_NAMES_ELSEWHERE: Final = frozenset({*REFERENCES, "allOf", "anyOf", "oneOf", "if", "patternProperties"})
 IN_PLACE: Final = ("allOf", "anyOf", "oneOf", "then", "else", "dependentSchemas", "dependencies")
 """Keywords whose subschemas judge the same value; `not` and `if` do not say what it should be."""
 
@@ -346,6 +347,11 @@ def described_names(schema: Schema) -> Collection[str]:
     """The names of the properties that a schema describes at its top."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return properties.keys() if isinstance(properties, dict) else ()
+
+
+def names_elsewhere(schema: Schema) -> bool:
+    """Whether a schema may name properties elsewhere than in its `properties`."""
+    return isinstance(schema, dict) and not _NAMES_ELSEWHERE.isdisjoint(schema)
 
 
 def closed_names(schema: Schema) -> Collection[str] | None:

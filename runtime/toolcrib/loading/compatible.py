@@ -12,21 +12,23 @@ to be judged like our own. Where a part came from is kept, so problems point int
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from toolcrib.errors import ExpressionError, Problem, did_you_mean, near_misses
+from toolcrib.errors import ExpressionError, Problem, Severity, did_you_mean, near_misses
 from toolcrib.loading.documents import Document
 from toolcrib.loading.endpoints import put_endpoint, put_http
 from toolcrib.loading.files import read_text
 from toolcrib.loading.fulfilled import put_client
-from toolcrib.loading.gotemplates import translate
+from toolcrib.loading.gotemplates import Translated, translate
 from toolcrib.loading.icons import own_icon
 from toolcrib.loading.marks import pointer_of
 from toolcrib.loading.mock_parts import put_parts
 from toolcrib.model import JSON, Annotations, Origin
 from toolcrib.protocols import Files
 from toolcrib.rendering import as_written
+from toolcrib.rendering.values import list_of_names
+from toolcrib.subschemas import closed_names, described_names, names_elsewhere
 
 _HINTS = {
     "readOnlyHint": "read_only",
@@ -59,7 +61,7 @@ _TYPES = {
     "dict": "object",
 }
 
-_LAST = {"annotations", "endpoint", "http"}
+_LAST = {"annotations", "endpoint", "http", "mockTemplate", "mock_template", "mock_template_file"}
 
 _GATHERED = {("annotations",), ("labels",), ("metadata",), ("mock",)}
 
@@ -174,7 +176,7 @@ class _Form:
 
     def of(self, source: dict[str, Any]) -> tuple[list[Document], list[Problem]]:
         """Turn every key, and give what came of it."""
-        # A title of its own counts more than one among the annotations, and a call is made of the arguments.
+        # A title of its own counts more than one among the annotations; calls and templates read the arguments.
         for key, item in sorted(source.items(), key=lambda entry: entry[0] in _LAST):
             place = self._place + pointer_of((key,))
             turn = FOREIGN.get(key) or SHARED.get(key)
@@ -279,11 +281,37 @@ class _Form:
             self.problem("wrong_type", "a template is a text", place)
             return self._stand_in(place)
         try:
-            self.put(("mock", "template"), translate(item), place)
+            present = [*_present(self._value.get("input_schema", True))]
+            translated = translate(item, lenient=True, present=present)
         except ExpressionError as error:
             self.problem(error.code, error.message, place, hint=error.hint)
             return self._stand_in(place)
+        strays = self._strays(translated, place)
+        self._problems += strays
+        if any(stray.severity == "error" for stray in strays):
+            return self._stand_in(place)
+        self.put(("mock", "template"), translated.text, place)
         return True
+
+    def _strays(self, template: Translated, place: str) -> list[Problem]:
+        """The arguments of a Go template that the input schema refuses; notices where it only does not name them."""
+        schema = self._value.get("input_schema", True)
+        described = [f".{name}" for name in described_names(schema)]
+        severity: Severity = "notice" if closed_names(schema) is None else "error"
+        if severity == "notice" and (not described or names_elsewhere(schema)):
+            return []
+        there = list_of_names(sorted(described), 20) if described else "none"
+        return [
+            Problem(
+                code="unknown_argument",
+                message=f"line {line} of the Go template: unknown argument `.{name}`; the input schema has {there}",
+                pointer=place,
+                hint=did_you_mean(f".{name}", described) or "add it to the input schema",
+                severity=severity,
+            )
+            for name, line in template.arguments.items()
+            if f".{name}" not in described
+        ]
 
     def _stand_in(self, place: str) -> bool:
         """An empty template for one that is refused, so that nobody says that none is there."""
@@ -408,6 +436,17 @@ class _Form:
             }
             self.note((*path, "items"), f"{place}/item_type")
         return schema
+
+
+def _present(schema: JSON) -> Iterator[str]:
+    """The arguments that every call has, and that are not null."""
+    required = schema.get("required") if isinstance(schema, dict) else None
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if isinstance(required, list) and isinstance(properties, dict):
+        for name in (name for name in required if isinstance(name, str)):
+            described = properties.get(name)
+            if isinstance(described, dict) and described.get("type") in _TYPES.values():
+                yield name
 
 
 _Turn = Callable[[_Form, JSON, str], bool]

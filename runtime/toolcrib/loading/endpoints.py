@@ -43,8 +43,6 @@ _REQUEST_KEYS = (
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 _LOOK_UP = re.compile(r"(\$\{[^}]*\})")
-_BODY = re.compile(r"\{[{%].*?[%}]\}", re.DOTALL)
-_READ = re.compile(r"\bargs(?:\.(\w+)|\['((?:[^'\\]|\\.)*)'\])")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _STEP = re.compile(r'[^".\\*]+')
 _FROM_ENVIRONMENT = re.compile(r"([^=\s]+)=([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
@@ -254,9 +252,8 @@ class _Http:
         except ExpressionError as error:
             self._form.problem(error.code, error.message, place, hint=error.hint)
             return ""
-        for body in _BODY.findall(translated):
-            self._used.update(name or quoted for name, quoted in _READ.findall(body))
-        return translated
+        self._used.update(translated.arguments)
+        return translated.text
 
     def _object(self, holder: dict[str, Any], key: str, known: tuple[str, ...], place: str) -> dict[str, Any]:
         value = holder.get(key, {})

@@ -4,16 +4,18 @@ The subset: `{{.x}}`, `{{.a.b}}`, `if`/`else if`/`else`, `range`, `toJson`, `ind
 `%s %d %v`, the comparisons `eq ne lt le gt ge`, `and or not`, pipelines, comments and `{{- -}}`.
 Everything else is refused with its line.
 
-Go prints `<no value>` for an absent key and takes it for false in a condition. Here an absent key
-is an error where it is printed, and none in conditions and loops. As in all our templates, one
-newline at the end is left out.
+An absent key of a mock's template means what it means to PromptKit, which executes its templates with
+`missingkey=zero`: it is printed as `<no value>`, false in a condition, null for `toJson`, and `range` passes it by.
+Where Go fails for an absent key (`len`, `index`, `lt`, `gt` ...), its length is 0, its elements are absent, and the
+comparison is false. In other texts, such as a URL, an absent key that is printed is an error. As in all our
+templates, one newline at the end is left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, NamedTuple, NoReturn
 
 from toolcrib.errors import ExpressionError
 
@@ -22,6 +24,9 @@ LENGTH = 16 * 1024
 
 NESTING = 50
 """Parentheses, and `if` and `range`, may be nested so deep."""
+
+NO_VALUE: Final = "<no value>"
+"""What PromptKit prints for an absent argument."""
 
 _COMMENT = re.compile(r"(?:-\s)?\s*+/\*(?:[^*]|\*(?!/))*+\*/")
 # Possessive throughout: an action that is not closed is found out in one pass.
@@ -38,19 +43,41 @@ _TOKEN = re.compile(
 )
 _OPENERS = re.compile(r"\{[%#]")
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_ORDERINGS = frozenset({"lt", "le", "gt", "ge"})
 _ASKING = frozenset({*_COMPARISONS, "and", "or", "not"})
+_ABSENT_IN_FORM = {"%s": "%!s(<nil>)", "%d": "%!d(<nil>)", "%v": "<nil>"}
+"""Verb of `printf` -> what Go writes for it where the value is absent."""
+
 _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
 
 Token = tuple[str, str]
 
 
-def translate(text: str) -> str:
+class Translated(NamedTuple):
+    """A Go template as one of ours.
+
+    Attributes:
+        text: Our template.
+        arguments: Name of an argument that it reads -> the line where it does so first.
+    """
+
+    text: str
+    arguments: Mapping[str, int]
+
+
+def translate(text: str, *, lenient: bool = False, present: Collection[str] = ()) -> Translated:
     """Our template for a Go template.
+
+    Args:
+        text: The Go template.
+        lenient: Whether an absent argument may be printed, as in a mock of PromptKit; else that fails.
+        present: Arguments that are never absent nor null, which takes less time to print.
 
     Raises:
         ExpressionError: `go_template`, with the line of what is not in the subset.
     """
-    return _Translation(text).result()
+    translation = _Translation(text, lenient=lenient, present=present)
+    return Translated(translation.result(), translation.arguments)
 
 
 class _If:
@@ -70,8 +97,11 @@ class _Loop:
 
 
 class _Translation:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, lenient: bool, present: Collection[str]) -> None:
+        self.arguments: dict[str, int] = {}
         self._text = text
+        self._lenient = lenient
+        self._present = frozenset(f"args.{name}" for name in present)
         self._line = 1
         self._open: list[_If | _Loop] = []
         self._loops = 0
@@ -117,7 +147,10 @@ class _Translation:
         statement = _STATEMENTS.get(word)
         if statement is not None:
             return f"{{%{left} {statement(self, rest)} {right}%}}"
-        return f"{{{{{left} {self._pipeline(body, asking=False)} {right}}}}}"
+        printed = self._pipeline(body, asking=self._lenient)
+        if self._lenient and printed not in self._present:
+            printed = f"({printed}) | default({literal(NO_VALUE)})"
+        return f"{{{{{left} {printed} {right}}}}}"
 
     def _enter(self, block: _If | _Loop) -> None:
         if len(self._open) == NESTING:
@@ -201,7 +234,10 @@ class _Translation:
         arguments = []
         while tokens and tokens[0] not in {("mark", "|"), ("mark", ")")}:
             arguments.append(self._operand(tokens, asking=asking))
-        return self._function(text, [*arguments, *piped])
+        made = self._function(text, [*arguments, *piped])
+        if len(made) > LENGTH:
+            self._refuse(f"what `{text}` computes is too long; at most {LENGTH:,} characters are read")
+        return made
 
     def _operand(self, tokens: list[Token], *, asking: bool) -> str:
         kind, text = tokens.pop(0)
@@ -240,10 +276,13 @@ class _Translation:
         first, *names = text.split(".")
         names = [name for name in names if name]
         root = self._root(first)
-        if not asking:
-            return ".".join([root, *names])
-        for position, name in enumerate(names):
-            root = f"{root if position == 0 else f'({root} or {{}})'}[{literal(name)}]"
+        if root == "args" and names:
+            self.arguments.setdefault(names[0], self._line)
+        path = ".".join([root, *names])
+        if not asking or path in self._present:
+            return path
+        for name in names:
+            root = f"{root if root == 'args' else f'({root} or {{}})'}[{literal(name)}]"
         return root
 
     def _root(self, first: str) -> str:
@@ -263,25 +302,40 @@ class _Translation:
 
     def _function(self, name: str, arguments: list[str]) -> str:
         if name in _COMPARISONS and len(arguments) == 2:
-            return f"({arguments[0]} {_COMPARISONS[name]} {arguments[1]})"
+            compared = f"{arguments[0]} {_COMPARISONS[name]} {arguments[1]}"
+            known = [f"{each} is not none" for each in arguments if name in _ORDERINGS and self._lenient]
+            return "(" + " and ".join([*known, compared]) + ")"
         if name == "eq" and len(arguments) > 2:
             first, *others = arguments
-            return "(" + " or ".join(f"{first} == {other}" for other in others) + ")"
+            return f"({first} in [{', '.join(others)}])"
         if name in {"and", "or"} and len(arguments) > 1:
             return "(" + f" {name} ".join(arguments) + ")"
         if name == "not" and len(arguments) == 1:
             return f"(not {arguments[0]})"
         if name == "len" and len(arguments) == 1:
-            return f"({arguments[0]} | length)"
+            return f"(({arguments[0]} or []) | length)" if self._lenient else f"({arguments[0]} | length)"
         if name == "toJson" and len(arguments) == 1:
             return f"({arguments[0]} | tojson)"
         if name == "index" and len(arguments) > 1:
-            return arguments[0] + "".join(f"[{key}]" for key in arguments[1:])
+            return self._index(arguments[0], arguments[1:])
         if name == "printf" and arguments:
             return self._printf(arguments[0], arguments[1:])
         return self._refuse(
             f"`{name}` with {len(arguments)} argument{'s' if len(arguments) != 1 else ''} is not in the subset"
         )
+
+    def _index(self, value: str, keys: list[str]) -> str:
+        if value == "args" and keys[0].startswith("'"):
+            self.arguments.setdefault(keys[0][1:-1], self._line)
+        for key in keys:
+            if not self._lenient:
+                value = f"{value}[{key}]"
+            elif key.isdecimal() or key.startswith("'"):
+                value = f"({value} or {'[]' if key.isdecimal() else '{}'})[{key}]"
+            else:
+                empty = f"({{}} if {key} is string else [])"
+                value = f"(({value} or {empty})[{key}] if {key} is not none else none)"
+        return value
 
     def _printf(self, form: str, values: list[str]) -> str:
         if not form.startswith("'"):
@@ -289,8 +343,10 @@ class _Translation:
         left = list(values)
         pieces = []
         for piece in re.findall(r"%.?|[^%]+", form[1:-1]):
-            if piece in {"%s", "%d", "%v"} and left:
-                pieces.append(left.pop(0))
+            if piece in _ABSENT_IN_FORM and left:
+                value = left.pop(0)
+                absent = literal(_ABSENT_IN_FORM[piece])
+                pieces.append(f"(({value}) | default({absent}))" if self._lenient else value)
             elif piece == "%%":
                 pieces.append("'%'")
             elif piece.startswith("%"):

@@ -45,7 +45,7 @@ def link(
         *_faults(scenario, tools, refused),
         *_agent(scenario, tools, refused),
     ]
-    return [_placed(_weighed(_doubted(problem, unread), scenario), scenario) for problem in found]
+    return [placed(_weighed(_doubted(problem, unread), scenario), scenario) for problem in found]
 
 
 def _weighed(problem: Problem, scenario: Scenario) -> Problem:
@@ -73,7 +73,8 @@ _SHOWN = 3
 """Files that a hint names."""
 
 
-def _placed(problem: Problem, scenario: Scenario) -> Problem:
+def placed(problem: Problem, scenario: Scenario) -> Problem:
+    """A problem at a pointer into a scenario, with its file and line."""
     if problem.source:
         return problem
     if scenario.origin.is_composed:

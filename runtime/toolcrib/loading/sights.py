@@ -11,7 +11,7 @@ from toolcrib.loading.scenarios import OWN, Scenario, mocked
 from toolcrib.loading.stores import parse_store
 from toolcrib.matching import impossible
 from toolcrib.model import JSON, Collection, Descriptor, Fixture, Machine, Schema
-from toolcrib.pointers import pointer_step
+from toolcrib.pointers import keys_of, pointer_step
 from toolcrib.text import canonical, compact
 from toolcrib.validation import check_schema
 
@@ -218,6 +218,8 @@ def _never_kept(collection: Collection, pattern: JSON, pointer: str) -> Iterator
                 said = fault.message.replace(
                     "the input schema", f"the schema of the rows of `{collection.name}`"
                 )
+                if fault.code == "unknown_argument":
+                    said = f"rows of `{collection.name}` never have `{keys_of(fault.pointer)[-1]}`"
                 yield fault._replace(code="never_matches", message=said, pointer=place + fault.pointer)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from toolcrib.errors import ExpressionError, did_you_mean
 from toolcrib.model import JSON
@@ -50,13 +50,31 @@ def apply(reader: Reader, name: str, parts: Sequence[Part], fields: Sequence[str
     check_shape(name, function, len(parts) - len(fields), fields)
     if function.source:
         return _drawn(reader, name, function, [part.run for part in parts])
-    if function.goes == "one" and len(parts) == 1:
-        return combined(lambda only: _applied_through(function.run, only), *parts)
     count = _COUNTS[function.goes]
-    if count is None:
-        return combined(lambda *runs: _applied(function.run, runs, fields), *parts)
-    counts = [None if part.constant else count for part in parts]
-    return combined(lambda *runs: _applied(function.run, _counted(runs, counts), fields), *parts)
+    if function.goes == "one" and len(parts) == 1:
+        part = combined(lambda only: _applied_through(function.run, only), *parts)
+    elif count is None:
+        part = combined(lambda *runs: _applied(function.run, runs, fields), *parts)
+    else:
+        counts = [None if part.constant else count for part in parts]
+        part = combined(lambda *runs: _applied(function.run, _counted(runs, counts), fields), *parts)
+    keys = parts[0].keys if parts else None
+    if keys is None or name not in _GIVES:
+        return part
+    return part._replace(keys=keys if _GIVES[name] == "all" else keys.below(None))
+
+
+_GIVES: Mapping[str, Literal["all", "one"]] = {
+    "find": "one",
+    "first": "one",
+    "last": "one",
+    "reverse": "all",
+    "sort": "all",
+    "unique": "all",
+    "values": "all",
+    "where": "all",
+}
+"""Function -> whether it gives elements of its first value, or one of them."""
 
 
 def _drawn(reader: Reader, name: str, function: Function, runs: list[Run]) -> Part:

@@ -74,7 +74,9 @@ def _attribute(reader: Reader, node: nodes.Getattr) -> Part:
     if owner.path:
         return member_part(reader, owner, node.attr)
     name, place = node.attr, _written(node.node)
-    return combined(lambda inner: lambda scope: operators.attribute(inner(scope), name, place), owner)
+    keys = reader.key(owner, name)
+    part = combined(lambda inner: lambda scope: operators.attribute(inner(scope), name, place), owner)
+    return part._replace(keys=keys)
 
 
 def _item(reader: Reader, node: nodes.Getitem) -> Part:
@@ -87,19 +89,20 @@ def _item(reader: Reader, node: nodes.Getitem) -> Part:
             reader.compile(bound or nodes.Const(None))
             for bound in (node.arg.start, node.arg.stop, node.arg.step)
         ]
-        return combined(
+        piece = combined(
             lambda inner, start, stop, step: (
                 lambda scope: operators.piece(inner(scope), start(scope), stop(scope), step(scope), place)
             ),
             owner,
             *bounds,
         )
+        return piece._replace(keys=owner.keys)
     key = reader.compile(node.arg)
-    if key.constant:
-        reader.key(owner.path, key.value)
-    return combined(
+    keys = reader.key(owner, key.value if key.constant else None)
+    part = combined(
         lambda inner, at: lambda scope: operators.index(inner(scope), at(scope), place), owner, key
     )
+    return part._replace(keys=keys)
 
 
 def _list(reader: Reader, node: nodes.List | nodes.Tuple) -> Part:

@@ -13,7 +13,7 @@ from toolcrib.rendering.expressions import compile_condition
 from toolcrib.rendering.loops import Loop, check_lengths, keyed, listed, records, summed
 from toolcrib.rendering.paths import RESERVED
 from toolcrib.rendering.reader import Part
-from toolcrib.rendering.structures import compile_value, placed
+from toolcrib.rendering.structures import Rendering, compile_value, placed
 from toolcrib.rendering.values import Run, shortened
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -96,9 +96,11 @@ def read_loop(
         pointer: Where the mapping stands.
     """
     around: dict[str, Collection[str] | None] = _with_keys(names)
-    used: set[str] = set()
-    lists = _lists(block["for_each"], around, problems, f"{pointer}/for_each", used)
-    inner = around | dict.fromkeys(lists)
+    lists = _lists(block["for_each"], around, problems, f"{pointer}/for_each")
+    used = {name for made in lists.values() for name in made.names}
+    inner = around | {
+        name: None if made.keys is None else made.keys.below(None) for name, made in lists.items()
+    }
     idle: dict[str, str] = {}
     lets: dict[str, Run] = {}
     for name, value in _entries(block.get("let"), f"{pointer}/let", problems).items():
@@ -107,14 +109,14 @@ def read_loop(
         made = compile_value(value, inner, problems, place, forms=True)
         used |= made.names
         lets[name] = made.run
-        inner = inner | {name: None}
+        inner = inner | {name: made.keys}
         idle[name] = place
     where = None
     if "where" in block:
         condition, read = compile_test(block["where"], inner, problems, f"{pointer}/where")
         where, used = condition, used | read
     idle = {name: place for name, place in idle.items() if name not in used}
-    loop = Loop(tuple(lists), tuple(lists.values()), lets, where)
+    loop = Loop(tuple(lists), tuple(made.run for made in lists.values()), lets, where)
     return ReadLoop(loop, inner, frozenset(used - lists.keys() - lets.keys()), idle)
 
 
@@ -123,8 +125,8 @@ def _with_keys(names: Collection[str]) -> dict[str, Collection[str] | None]:
 
 
 def _lists(
-    block: JSON, names: Mapping[str, Any], problems: list[Problem], pointer: str, used: set[str]
-) -> dict[str, Run]:
+    block: JSON, names: Mapping[str, Any], problems: list[Problem], pointer: str
+) -> dict[str, Rendering]:
     lists = {}
     for name, value in _entries(block, pointer, problems, '`{item: "{{ args.items }}"}`').items():
         place = f"{pointer}/{pointer_step(name)}"
@@ -134,14 +136,13 @@ def _lists(
             message = f"`for_each` needs a list for `{shortened(name)}`"
             hint = 'write a list, or an expression that gives one: `"{{ args.items }}"`'
             problems.append(Problem(code="invalid_for_each", message=message, pointer=place, hint=hint))
-        used |= made.names
-        lists[name] = made.run
+        lists[name] = made
     literal = {name: side for name, side in _dict(block).items() if isinstance(side, list)}
     try:
         check_lengths(tuple(literal), list(literal.values()))
     except ExpressionError as error:
         problems.append(error.problem(pointer, hint="make them equally long"))
-    return lists or {"": lambda _scope: []}
+    return lists or {"": Rendering(constant=True, names=frozenset(), run=lambda _scope: [])}
 
 
 def _dict(block: JSON) -> dict[str, JSON]:

@@ -69,14 +69,14 @@ def root_part(reader: Reader, name: str) -> Part:
         except KeyError:
             return _read_name(scope, name)
 
-    return Part(run, path=(name,))
+    return Part(run, path=(name,), keys=reader.keys(name))
 
 
 def member_part(reader: Reader, owner: Part, name: str) -> Part:
     """A key of what a path reads."""
-    reader.key(owner.path, name)
+    keys = reader.key(owner, name)
     path = (*owner.path, name)
-    return Part(_path_run(path), path=path)
+    return Part(_path_run(path), path=path, keys=keys)
 
 
 def _read_name(scope: Scope, name: str) -> JSON:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,6 +39,14 @@ def key_alone(root: str, name: str) -> str:
     return name.removeprefix(start) if name.startswith(start) else ""
 
 
+class Keys(Collection[str]):
+    """The keys that an object may have, and those of what is in it; any key is among those that are not known."""
+
+    @abstractmethod
+    def below(self, step: str | None) -> Keys | None:
+        """The keys of what stands under a key; of any element or member for None. None where nothing is known."""
+
+
 class Part(NamedTuple):
     """A compiled node.
 
@@ -48,6 +57,7 @@ class Part(NamedTuple):
         path: The root and the names behind it, where it is nothing but those: `args.city`.
         members: The parts of a list or object of a document that are not all constant.
         bare: The closure without what puts the place of a document into its errors.
+        keys: The keys of its value, and of what is in it, where these are known beyond its own.
     """
 
     run: Run
@@ -56,6 +66,7 @@ class Part(NamedTuple):
     path: tuple[str, ...] = ()
     members: dict[str, Part] | list[Part] | None = None
     bare: Run | None = None
+    keys: Keys | None = None
 
 
 def always(value: JSON) -> Run:
@@ -216,16 +227,27 @@ class Reader:
         self._provided += 1
         return f"{self._place}#{self._provided}"
 
-    def key(self, owner: tuple[str, ...], name: JSON) -> None:
-        """Check a key that is read of a root name whose keys are known.
+    def keys(self, name: str) -> Keys | None:
+        """The keys of a root name's value, where they are known beyond its own."""
+        known = None if name in self._local else self._keys.get(name)
+        return known if isinstance(known, Keys) else None
+
+    def key(self, owner: Part, name: JSON) -> Keys | None:
+        """Check a key that is read of a value whose keys are known.
+
+        Returns:
+            The keys of what stands under it.
 
         Raises:
-            ExpressionError: `unknown_argument`.
+            ExpressionError: `unknown_argument`, `unknown_row_key`.
         """
-        if len(owner) != 1 or owner[0] in self._local or not isinstance(name, str):
-            return
-        known = self._keys.get(owner[0])
-        if known is not None and name not in known:
+        known: Collection[str] | None = owner.keys
+        if known is None and len(owner.path) == 1 and owner.path[0] not in self._local:
+            known = self._keys.get(owner.path[0])
+        if isinstance(name, str) and known is not None and name not in known:
+            what = f"`{'.'.join(owner.path)}`" if owner.path else "this value"
             there = list_of_names(sorted(known), 20) if known else "none"
-            message = f"`{owner[0]}` never has a key `{name}`; its keys are {there}"
-            raise ExpressionError(message, code="unknown_argument", hint=did_you_mean(name, known))
+            code = "unknown_argument" if owner.keys is None else "unknown_row_key"
+            message = f"{what} never has a key `{name}`; its keys are {there}"
+            raise ExpressionError(message, code=code, hint=did_you_mean(name, known))
+        return None if owner.keys is None else owner.keys.below(name if isinstance(name, str) else None)

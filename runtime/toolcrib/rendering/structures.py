@@ -12,7 +12,7 @@ from toolcrib.pointers import pointer_step
 from toolcrib.rendering.braces import Body, split
 from toolcrib.rendering.expressions import compile_node, too_deep
 from toolcrib.rendering.fresh import Keep, fresh
-from toolcrib.rendering.reader import Part, joined, literal
+from toolcrib.rendering.reader import Keys, Part, joined, literal
 from toolcrib.rendering.values import Run, Scope, shortened
 
 _MOST_NESTING = 128
@@ -34,6 +34,11 @@ class Rendering(NamedTuple):
     names: frozenset[str]
     run: Run
     part: Part | None = None
+
+    @property
+    def keys(self) -> Keys | None:
+        """The keys of its value, and of what is in it, where these are known."""
+        return None if self.part is None else self.part.keys
 
     def render(self, scope: Scope) -> JSON:
         """The structure with its expressions worked out.

@@ -257,7 +257,7 @@ def test_crud_stands_for_a_reply(reply, meaning):
         ('crud: {get: books, where: {title: "{{ nope }}"}}', [("unknown_name", "/mock/crud/where/title")]),
         (
             'crud: {get: books, key: x, guard: [{if: "{{ row.titel }}", error: a}]}',
-            [("unknown_argument", "/mock/crud/guard/0/if")],
+            [("unknown_row_key", "/mock/crud/guard/0/if")],
         ),
         ("crud: {update: books, key: x, set: {titel: 1}}", [("unknown_row_key", "/mock/crud/set/titel")]),
         ('crud: {update: log, key: x, value: {a: "{{ nope }}"}}', [("unknown_name", "/mock/crud/value/a")]),

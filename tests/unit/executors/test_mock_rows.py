@@ -207,7 +207,7 @@ def test_what_was_answered_earlier_does_not_move():
         ("{b: {in: books, key: x}, a: {in: 'b[', key: x}}", ("invalid_place", "/mock/rows/a/in")),
         ("{b: {in: books, key: x}, a: {in: 'b[nope]', key: x}}", ("unknown_name", "/mock/rows/a/in")),
         ('{a: {in: books, key: "{{ nope }}"}}', ("unknown_name", "/mock/rows/a/key")),
-        ('{a: {in: books, where: "{{ row.x == nope }}"}}', ("unknown_name", "/mock/rows/a/where")),
+        ('{a: {in: books, where: "{{ row.isbn == nope }}"}}', ("unknown_name", "/mock/rows/a/where")),
         ("{a: {in: books, where: title}}", ("expression_syntax", "/mock/rows/a/where")),
         ('{a: {in: books, key: x, missing: "{{ a }}"}}', ("unknown_name", "/mock/rows/a/missing")),
         ("{args: {in: books, key: x}}", ("name_taken", "/mock/rows/args")),
@@ -227,7 +227,37 @@ def test_a_name_that_is_nearly_right_is_told():
 
 def test_a_key_that_a_closed_schema_does_not_have_is_found():
     found = refused('rows: {book: {in: books, key: b1}}\nresult: "{{ book.titel }}"')
-    assert found == [("unknown_argument", "/mock/result")]
+    assert found == [("unknown_row_key", "/mock/result")]
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        'rows: {book: {in: books, key: b1}}\nresult: "{{ book.shelf.rom }}"',
+        "rows: {book: {in: books, key: b1}}\nresult: \"{{ book.fees[0]['du'] }}\"",
+        'rows: {book: {in: books, key: b1}, shelf: {in: book.fees, key: 0}}\nresult: "{{ shelf.du }}"',
+        "rows: {book: {in: books, key: b1}, fee: {in: book.fees, key: 0}}\neffects: [{increment: fee.du}]\nresult: 1",
+        'result: "{{ store.books.b1.titel }}"',
+        'result: "{{ (store.books | values | first).titel }}"',
+        'let: {shelf: "{{ store.books[args.x].shelf }}"}\nresult: "{{ shelf.rom }}"',
+        'result: {for_each: {book: "{{ store.books | values }}"}, value: "{{ book.titel }}"}',
+        'result: {for_each: {no: [1]}, let: {b: "{{ store.books[args.x] }}"}, value: "{{ b.titel }}"}',
+    ],
+)
+def test_a_key_within_a_row_that_a_closed_schema_does_not_have_is_found(reads):
+    assert "unknown_row_key" in [code for code, _pointer in refused(reads)]
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        'rows: {book: {in: books, key: b1}}\nresult: "{{ book.shelf.room }} {{ book.fees[0].due }} {{ book.tags[0] }}"',
+        'result: "{{ store.books.b1.title }} {{ store.readers.ann.anything.at.all }}"',
+        'result: {for_each: {book: "{{ store.books | values | sort(\'title\') }}"}, value: "{{ book.shelf.no }}"}',
+    ],
+)
+def test_keys_that_rows_may_have_are_read(reads):
+    assert refused(reads) == []
 
 
 @pytest.mark.parametrize(

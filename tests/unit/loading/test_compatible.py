@@ -183,6 +183,60 @@ def test_the_flat_form_answers_by_its_go_template():
     assert call(FLAT, {"city": 'A"B'}).value == {"city": 'A"B'}
 
 
+def test_a_go_template_answers_a_call_that_leaves_an_argument_out():
+    assert call(
+        {**FLAT, "mockTemplate": "It is {{.city}} {{if .city}}here{{else}}nowhere{{end}}."}, {}
+    ).value == ("It is <no value> nowhere.")
+
+
+@pytest.mark.parametrize(
+    ("schema", "severity", "tools"),
+    [({"additionalProperties": False}, "error", 0), ({}, "notice", 1)],
+)
+def test_an_argument_of_a_go_template_that_the_input_schema_does_not_know_is_found(schema, severity, tools):
+    flat = {
+        "mockTemplate": "{{.city}}\n{{if .ctiy}}{{.zzz}}{{end}}",  # before the schema, as written
+        **{key: value for key, value in FLAT.items() if key != "mockTemplate"},
+        "inputSchema": {**FLAT["inputSchema"], **schema},
+    }
+    loaded = read(flat, "a.json")
+    assert [
+        (problem.code, problem.pointer, problem.severity, problem.message, problem.hint)
+        for problem in loaded.problems
+    ] == [
+        (
+            "unknown_argument",
+            "/mockTemplate",
+            severity,
+            "line 2 of the Go template: unknown argument `.ctiy`; the input schema has `.city`",
+            "did you mean `.city`?",
+        ),
+        (
+            "unknown_argument",
+            "/mockTemplate",
+            severity,
+            "line 2 of the Go template: unknown argument `.zzz`; the input schema has `.city`",
+            "add it to the input schema",
+        ),
+    ]
+    assert len(loaded.tools) == tools
+
+
+@pytest.mark.parametrize(
+    ("city", "template"),
+    [({"type": "string"}, "{{ args.city }}"), ({"type": ["string", "null"]}, None), ({}, None)],
+)
+def test_an_argument_that_is_always_there_is_read_without_more_ado(city, template):
+    schema = {"type": "object", "properties": {"city": city}, "required": ["city"]}
+    (tool,) = read({**FLAT, "inputSchema": schema, "mockTemplate": "{{.city}}"}, "a.json").tools
+    written = tool.bindings["mock"]["template"]
+    assert written == (template or "{{ (args['city']) | default('<no value>') }}")
+
+
+def test_a_go_template_may_read_anything_where_the_input_schema_names_nothing():
+    assert read({**FLAT, "inputSchema": {"type": "object"}}, "a.json").problems == ()
+
+
 def test_a_go_template_outside_the_subset_is_refused():
     loaded = read({**FLAT, "mockTemplate": '{{ template "x" }}'}, "a.json")
     assert [(code, pointer) for code, _line, pointer in codes(loaded)] == [("go_template", "/mockTemplate")]

@@ -14,7 +14,7 @@ from toolcrib.rendering import compile_text
 
 
 def rendered(template, **args):
-    return compile_text(translate(template), ["args"]).render({"args": args})
+    return compile_text(translate(template, lenient=True).text, ["args"]).render({"args": args})
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,62 @@ def test_no_text_takes_long(piece):
     assert time.perf_counter() - started < 10
 
 
-def test_an_absent_key_is_an_error_where_it_is_printed():
+@pytest.mark.parametrize("args", [{}, {"x": None}])
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("{{.x}}", "<no value>"),
+        ("{{$.x}} {{ .x.y }}", "<no value> <no value>"),
+        ('{"x": "{{.x}}"}', '{"x": "<no value>"}'),
+        ("{{if .x}}yes{{else}}no{{end}}{{if not .x}}!{{end}}", "no!"),
+        ("{{range .x}}x{{end}}|{{range .x.y}}x{{end}}", "|"),
+        ("{{toJson .x}} {{.x | toJson}}", "null null"),
+        ('{{printf "%s %d %v" .x .x .x}}', "%!s(<nil>) %!d(<nil>) <nil>"),
+        ('{{eq .x "a"}} {{eq .x "a" "b"}} {{ne .x "a"}} {{eq .x nil}}', "false false true true"),
+        ('{{or .x "other"}} {{and .x "other"}}', "other <no value>"),
+        ("{{range .rows}}<{{.id}}>{{end}}", "<1><<no value>><<no value>>"),
+        ("{{range .rows}}{{$.x}}{{end}}", "<no value>" * 3),
+    ],
+)
+def test_an_absent_argument_of_a_mock_is_what_it_is_to_promptkit(template, expected, args):
+    assert rendered(template, rows=[{"id": 1}, {}, None], **args) == expected
+
+
+@pytest.mark.parametrize("args", [{}, {"x": None}])
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("{{len .x}}", "0"),
+        (
+            '{{index .x 0}} {{index .x "a" "b"}} {{index .x .x}} {{index .rows .x}}',
+            " ".join(["<no value>"] * 4),
+        ),
+        ("{{index .rows 9}}", "<no value>"),
+        ("{{lt .x 1}} {{le .x 1}} {{gt 1 .x}} {{ge .x .x}}", "false false false false"),
+        ("{{if gt (len .x) 2}}many{{else}}few{{end}}", "few"),
+    ],
+)
+def test_where_go_fails_for_an_absent_argument_a_mock_goes_on(template, expected, args):
+    assert rendered(template, rows=[1], **args) == expected
+
+
+def test_an_absent_key_that_is_printed_elsewhere_is_an_error():
     with pytest.raises(ExpressionError, match="missing"):
-        rendered("{{ .missing }}")
+        compile_text(translate("{{ .missing }}").text, ["args"]).render({"args": {}})
+
+
+def test_the_arguments_that_a_template_reads_are_known_with_their_lines():
+    template = (
+        '{{.a}}\n{{if eq .b.c "x"}}{{range .rows}}{{.id}}{{$.d}}{{end}}{{end}}\n{{index . "e-f" 0}}{{.a}}'
+    )
+    assert translate(template, lenient=True).arguments == {"a": 1, "b": 2, "rows": 2, "d": 2, "e-f": 3}
+
+
+@pytest.mark.parametrize("nested", ["(eq ", "(lt ", "(index .x "])
+def test_what_is_computed_stays_short_however_it_is_nested(nested):
+    template = "{{if " + nested * 40 + ".x" + " 1 2)" * 40 + "}}{{end}}"
+    with contextlib.suppress(ExpressionError):
+        assert len(translate(template, lenient=True).text) < 64 * 1024
 
 
 @given(st.text())

@@ -220,5 +220,5 @@ def _lets(
         place = f"{pointer}/{pointer_step(name)}"
         check_name(name, inner, problems, place)
         lets[name] = compile_value(value, inner, problems, place, forms=True)
-        inner[name] = None
+        inner[name] = lets[name].keys
     return lets, inner

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from toolcrib.errors import ExpressionError, did_you_mean
 from toolcrib.executors.mock.ground import Ground
 from toolcrib.executors.mock.places import Location, Place, key_text, look, shown, write
-from toolcrib.executors.mock.rows import Fitting, compile_fitting
+from toolcrib.executors.mock.rows import Fitting, compile_fitting, element_keys
 from toolcrib.executors.mock.work import unknown_state
 from toolcrib.model import JSON, Collection
 from toolcrib.pointers import pointer_step
@@ -107,12 +107,13 @@ class _Chosen(NamedTuple):
         return found
 
 
-def _chosen(entry: dict[str, Any], pointer: str, ground: Ground) -> _Chosen | None:
+def _chosen(entry: dict[str, Any], pointer: str, ground: Ground, on: Place | None) -> _Chosen | None:
     key = next((key for key in ("first", "where") if key in entry), None)
     if key is None:
         return None
     place = f"{pointer.rpartition('/')[0]}/{key}"
-    fitting, names = compile_fitting(entry[key], place, ground.names, ground.problems)
+    element = None if on is None else element_keys(on, ground)
+    fitting, names = compile_fitting(entry[key], place, ground, element)
     return _Chosen(fitting, key == "first", names)
 
 
@@ -133,7 +134,7 @@ def _targets(
 
 def _one_or_some(entry: dict[str, Any], pointer: str, ground: Ground) -> tuple[Place, _Chosen | None] | None:
     place = ground.place(entry[pointer.rpartition("/")[2]], pointer)
-    chosen = _chosen(entry, pointer, ground)
+    chosen = _chosen(entry, pointer, ground, place)
     if place is None:
         return None
     _check_fields(entry, place, pointer, ground)

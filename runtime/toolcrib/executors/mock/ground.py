@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from toolcrib.errors import ExpressionError, Problem
+from toolcrib.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.executors.mock.places import Names, Place, compile_place
 from toolcrib.model import JSON, Descriptor
 from toolcrib.rendering import Rendering, compile_value
+from toolcrib.rendering.reader import Keys
+from toolcrib.rendering.values import list_of_names
 
 if TYPE_CHECKING:
     from toolcrib.executors.mock.literals import Spot
@@ -54,6 +56,19 @@ class Ground(NamedTuple):
         spot = self.spot(place)
         if spot is not None:
             spot.check_way(pointer, self)
+            return
+        keys = None if place.in_store else self.names.get(place.root)  # of a row that lies within another
+        for step in place.steps:
+            if not isinstance(keys, Keys):
+                return
+            if step.name and step.name not in keys:
+                there = list_of_names(sorted(keys))
+                message = (
+                    f"`{place.root}` never has `{step.name}` at `{place.text}`; the keys there are {there}"
+                )
+                self.fault("unknown_row_key", message, pointer, did_you_mean(step.name, keys))
+                return
+            keys = keys.below(step.name or None)
 
     def spot(self, place: Place, *, elements: bool = False) -> Spot | None:
         """What schemas say of a place, or of the elements of what stands there; None where they say nothing."""

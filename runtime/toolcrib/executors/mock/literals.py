@@ -76,7 +76,7 @@ class Spot(NamedTuple):
 
     def _unknown(self, key: str, known: Collection[str], text: str, pointer: str, ground: Ground) -> None:
         there = list_of_names(sorted(known))
-        message = f"the schema of `{self.collection}` knows no `{key}` at `{text}`; it knows {there}"
+        message = f"rows of `{self.collection}` never have `{key}` at `{text}`; the keys there are {there}"
         ground.fault("unknown_row_key", message, pointer, did_you_mean(key, known))
 
     def check_value(self, written: Part | None, pointer: str, ground: Ground) -> None:

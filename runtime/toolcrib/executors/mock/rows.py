@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from toolcrib.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.executors.mock.ground import Ground
-from toolcrib.executors.mock.places import Location, Names, Place, compile_place, key_or_none, look
+from toolcrib.executors.mock.places import Location, Names, Place, Step, compile_place, key_or_none, look
 from toolcrib.failing import Failing, compile_error
 from toolcrib.model import JSON, Descriptor
 from toolcrib.pointers import pointer_step
 from toolcrib.rendering import compile_value
 from toolcrib.rendering.forms import check_name, compile_test
 from toolcrib.rendering.loops import Turn
+from toolcrib.rendering.reader import Keys, alone
 from toolcrib.rendering.structures import placed
 from toolcrib.rendering.values import Run, Scope, equal, kind, list_of_names
-from toolcrib.subschemas import closed_names
 
 if TYPE_CHECKING:
     from toolcrib.executors.mock.body import BodyScope
@@ -44,6 +44,7 @@ class Row(NamedTuple):
         names: What that reads of the scope.
         collection: The collection that it is a row of; empty for an object or element within a row.
         missing: What is answered where it is absent; None for a row that may be.
+        keys: The keys that it may have, where these are known.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Row(NamedTuple):
     names: frozenset[str]
     collection: str
     missing: Failing | None
+    keys: Keys | None = None
 
     def read(self, scope: BodyScope) -> JSON:
         """The row as it is now; none where there is none."""
@@ -72,9 +74,7 @@ def compile_rows(
         place = f"{pointer}/{pointer_step(name)}"
         check_name(name, inner, problems, place)
         row = rows[name] = _row(name, entry, place, Ground(inner, dict(rows), tool, problems))
-        collection = tool.fixture.collections.get(row.collection)
-        closed = None if collection is None or collection.schema is None else closed_names(collection.schema)
-        inner = {**inner, name: closed, "key_of": tuple(rows)}
+        inner = {**inner, name: row.keys, "key_of": tuple(rows)}
     return rows, inner
 
 
@@ -87,12 +87,21 @@ def _row(name: str, entry: Mapping[str, Any], pointer: str, ground: Ground) -> R
     if source in ground.tool.fixture.collections:
         whole = Place(source, source, in_store=True, steps=(), names=frozenset())
         find, read = _finding(entry, pointer, _whole(source), ground, whole)
-        return Row(name, _placed(find, pointer), used | read, source, missing)
+        return Row(name, _placed(find, pointer), used | read, source, missing, element_keys(whole, ground))
     place = _within(source, f"{pointer}/in", ground)
     if place is None:
         return Row(name, lambda _scope: None, used, "", missing)
     find, read = _finding(entry, pointer, _inside(place), ground, place)
-    return Row(name, _placed(find, pointer), used | read | place.names | {place.root}, "", missing)
+    used |= read | place.names | {place.root}
+    return Row(name, _placed(find, pointer), used, "", missing, element_keys(place, ground))
+
+
+def element_keys(place: Place, ground: Ground) -> Keys | None:
+    """The keys of the elements of what stands at a place, where these are known."""
+    keys = ground.names.get(alone("store", place.root) if place.in_store else place.root)
+    for step in (*place.steps, Step()):
+        keys = keys.below(step.name or None) if isinstance(keys, Keys) else None
+    return keys if isinstance(keys, Keys) else None
 
 
 def _within(text: str, pointer: str, ground: Ground) -> Place | None:
@@ -156,7 +165,7 @@ def _finding(
 
         return by_key, written.names
     where = f"{pointer}/where"
-    prepare, used = compile_fitting(entry["where"], where, ground.names, ground.problems)
+    prepare, used = compile_fitting(entry["where"], where, ground, element_keys(place, ground))
     spot = ground.spot(place, elements=True)
     if spot is not None and isinstance(entry["where"], dict):
         spot.check_fields(entry["where"], where, ground)
@@ -191,17 +200,23 @@ def _key(value: JSON, container: Container) -> str | int | None:
 
 
 def compile_fitting(
-    value: Any, pointer: str, names: Names, problems: list[Problem]
+    value: Any, pointer: str, ground: Ground, element: Keys | None
 ) -> tuple[Fitting, frozenset[str]]:
-    """Compile `where` or `first`: fields with their values, or a condition over `row`; faults go to `problems`.
+    """Compile `where` or `first`: fields with their values, or a condition over `row`.
+
+    Args:
+        value: What is written there.
+        pointer: Where it stands.
+        ground: What it is compiled against.
+        element: The keys of `row`, where these are known.
 
     Returns:
         What prepares the test in a scope, and the names that it reads.
     """
     if isinstance(value, dict):
-        fields = compile_value(value, names, problems, pointer)
+        fields = compile_value(value, ground.names, ground.problems, pointer)
         return (lambda scope: _having(fields.run(scope))), fields.names
-    test, used = compile_test(value, {**names, "row": None}, problems, pointer)
+    test, used = compile_test(value, {**ground.names, "row": element}, ground.problems, pointer)
 
     def prepare(scope: Scope) -> Callable[[JSON], bool]:
         turn = Turn(scope, _NOTHING, keeps=True)

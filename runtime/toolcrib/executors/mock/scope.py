@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.clock import format_time
 from toolcrib.model import JSON, Call, Descriptor, Result
+from toolcrib.model import Collection as Rows
 from toolcrib.rendering.budget import Counted
 from toolcrib.rendering.drawing import COUNTS, DRAWS, Chance
-from toolcrib.rendering.reader import alone, key_alone
+from toolcrib.rendering.reader import Keys, alone, key_alone
 from toolcrib.subschemas import closed_names
 from toolcrib.text import compact
 
@@ -47,9 +48,17 @@ def names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
         "session": ("id", "calls"),
         "state": tuple(tool.fixture.machines),
         "store": tuple(tool.fixture.collections),
-        **{alone("store", name): None for name in tool.fixture.collections},
+        **{alone("store", name): _keys_of(each) for name, each in tool.fixture.collections.items()},
     }
     return {**dict.fromkeys(NAMES), **known}
+
+
+def _keys_of(collection: Rows) -> Keys | None:
+    if collection.schema is None or collection.fault:
+        return None
+    from toolcrib.executors.mock.shapes import CollectionKeys  # noqa: PLC0415 -- many stores have no schemas
+
+    return CollectionKeys(collection.schema)
 
 
 def as_text(value: JSON) -> str:

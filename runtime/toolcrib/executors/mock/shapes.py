@@ -2,13 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from toolcrib.model import JSON, Schema
-from toolcrib.subschemas import REFERENCES, SchemaIndex, Site, closed_names, is_schema
+from toolcrib.rendering.reader import Keys
+from toolcrib.subschemas import REFERENCES, SchemaIndex, Site, closed_names, is_schema, once_for_each
 
 _CERTAIN = ("allOf",)
 """Keywords whose subschemas all judge the same value."""
+
+
+class RowKeys(Keys):
+    """The keys that an object at a place of a row may have.
+
+    Attributes:
+        names: None where the schema allows more than it names, or says nothing of the place.
+    """
+
+    def __init__(self, index: SchemaIndex, sites: Sequence[Site]) -> None:
+        self._index = index
+        self._sites = index.together(sites, _CERTAIN)
+        closed = [names for site in self._sites if (names := closed_names(site.schema)) is not None]
+        self.names = frozenset.intersection(*map(frozenset, closed)) if closed else None
+
+    def __contains__(self, key: object) -> bool:
+        return self.names is None or key in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names or ())
+
+    def __len__(self) -> int:
+        return len(self.names or ())
+
+    def below(self, step: str | None) -> RowKeys | None:
+        """The keys of what stands under a key; of any element or member for None."""
+        sites = _below(self._index, self._sites, step)
+        return RowKeys(self._index, sites) if sites else None
+
+
+class CollectionKeys(Keys):
+    """The keys of a collection with a schema, any of which a row may have."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+
+    def __contains__(self, _key: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def below(self, _step: str | None) -> RowKeys:
+        """The keys of a row."""
+        return _row_keys(self._schema)
+
+
+@once_for_each
+def _row_keys(schema: Schema | None) -> RowKeys:
+    index = SchemaIndex(True if schema is None else schema)
+    return RowKeys(index, [index.root])
 
 
 def known_keys(schema: Schema, path: Sequence[str | None]) -> frozenset[str] | None:
@@ -21,12 +76,10 @@ def known_keys(schema: Schema, path: Sequence[str | None]) -> frozenset[str] | N
     Returns:
         None where the schema allows more than it names, or says nothing of the place.
     """
-    index = SchemaIndex(schema)
-    sites: list[Site] = index.together([index.root], _CERTAIN)
+    keys: RowKeys | None = CollectionKeys(schema).below(None)
     for step in path:
-        sites = index.together(_below(index, sites, step), _CERTAIN)
-    closed = [names for site in sites if (names := closed_names(site.schema)) is not None]
-    return frozenset.intersection(*map(frozenset, closed)) if closed else None
+        keys = None if keys is None else keys.below(step)
+    return None if keys is None else keys.names
 
 
 def _below(index: SchemaIndex, sites: Sequence[Site], step: str | None) -> list[Site]:

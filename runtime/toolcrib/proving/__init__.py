@@ -1,15 +1,17 @@
 """What `toolcrib validate` proves beyond loading: what mocks answer, and whether a second judge agrees.
 
-A computed reply is proved by calling the mock: with generated arguments, with the examples, and with
-arguments made to fit each rule. Every problem is a call that really ends so; a reply that none of these
-calls reaches stays unproved.
+A computed reply is proved by calling the mock: with generated arguments, with the examples, with arguments made to
+fit each rule, and with arguments that hit rows of its store; the last ones also after a call that has changed the
+store. Every problem of these is a call that really ends so; a reply that none of them reaches stays unproved. Keys of
+rows are compared with those that rows have and effects write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, NamedTuple
 
 import jsonschema
 from jsonschema.validators import validator_for
@@ -17,14 +19,20 @@ from jsonschema.validators import validator_for
 from toolcrib.engine import Runtime
 from toolcrib.errors import ExpressionError, Problem
 from toolcrib.generation import Draw, arguments_for, generate, overlay
+from toolcrib.loading.linking import placed
 from toolcrib.loading.scenarios import mocked
-from toolcrib.loading.sights import inheriting
+from toolcrib.loading.sights import inheriting, misplaced
 from toolcrib.model import JSON, Descriptor, Outcome, Result, Schema
 from toolcrib.pointers import pointer_step, pointer_to
+from toolcrib.proving.row_keys import RowSchemas
+from toolcrib.proving.store_arguments import Samples, find_arguments, forms_of
 from toolcrib.registry import Registry
 from toolcrib.secrets import redact
+from toolcrib.store import FRESH, Version, store_of
 from toolcrib.text import compact, truncate
 from toolcrib.virtual_clock import VirtualClock
+
+UNKNOWN_ROW_KEY = "unknown_row_key"
 
 GENERATED = 8
 """How many arguments are generated from an input schema."""
@@ -35,8 +43,42 @@ FITTED = 2
 MOST_CALLS = 8
 """How often a mock is called with the same arguments in one session, for replies that follow each other."""
 
+MOST_WATCHED = 200
+"""Calls of one mock that are watched for what they look up in its store."""
+
+MOST_WATCHED_AFTER = 40
+"""The same, in a store that another call has changed."""
+
+TRIED_AFTER = 4
+"""Arguments that are tried there besides those that hit rows."""
+
+MOST_ACTS = 6
+"""Calls of a pack's tools that change its store before others are made."""
+
+MOST_PAIRS = 500
+"""Such calls, each with a mock that is proved after it."""
+
 SHOWN = 200
 """Bytes of the arguments that a problem shows."""
+
+
+class _Act(NamedTuple):
+    """A call that changed the store.
+
+    Attributes:
+        tool: The tool that was called.
+        arguments: Its arguments.
+        version: The store as it was afterwards.
+    """
+
+    tool: Descriptor
+    arguments: dict[str, Any]
+    version: Version
+
+    def concerns(self, tool: Descriptor) -> bool:
+        """Whether a tool's store has something that was changed."""
+        changed = {*self.version.rows, *self.version.states}
+        return not changed.isdisjoint(each.id for part in tool.fixture for each in part.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +118,11 @@ async def prove(runtime: Runtime) -> list[Problem]:
     """What is wrong with what was loaded, as far as only calls or another judge can tell.
 
     Returns:
-        Placed problems: `reply_breaks_schema` and `reply_fails` for a computed reply of a mock, `not_proved`
-        for a mock without any arguments to try, `second_opinion` for a schema that jsonschema refuses.
+        Placed problems: `reply_breaks_schema` and `reply_fails` for a computed reply of a mock, `unknown_row_key` for
+        a key that rows never have, `not_proved` for a mock without any arguments to try, `second_opinion` for a
+        schema that jsonschema refuses.
     """
-    problems: list[Problem] = []
-    for mock in _mocks(runtime):
-        problems += await _prove(runtime, mock)
+    problems = await _Proof(runtime).problems()
     for tool in runtime.registry.values():
         problems += second_opinion(tool)
     return [problem for problem in problems if not _is_known(problem, runtime.problems)]
@@ -108,19 +149,142 @@ def _mocks(runtime: Runtime) -> Iterator[_Mock]:
             yield _Mock(tool=mocked(runtime.registry[name], seen), place=place)
 
 
-async def _prove(runtime: Runtime, mock: _Mock) -> list[Problem]:
-    try:
-        tried = _arguments(mock)
-    except ExpressionError as error:
-        message = f"the answers of `{mock.tool.name}` are not proved, since no arguments could be made up: {error.message}"
-        hint = "give the tool `examples`"
-        return [mock.problem("not_proved", message, "/mock", hint=hint, severity="notice")]
-    alone = Runtime(Registry([mock.tool]), executors=runtime.executors, trust=runtime.trust)
-    found: dict[str, Problem] = {}
-    for arguments in tried:
-        for problem in await _judge(alone, mock, arguments):
+class _Proof:
+    """Calls of the mocks of a runtime, and what goes wrong in them."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._mocks = list(_mocks(runtime))
+        self._schemas = RowSchemas(
+            [mock.tool for mock in self._mocks], [each.fixture for each in runtime.scenarios]
+        )
+        self._samples = Samples()
+        self._acts: list[_Act] = []
+        self._forms: set[Hashable] = set()
+        self._collections: set[str] = set()
+
+    async def problems(self) -> list[Problem]:
+        """What is wrong with each mock by itself, and after a call that changes the store."""
+        found = [*self._misplaced()]
+        found += [problem for mock in self._mocks for problem in await self._prove(mock)]
+        known = {(problem.source, problem.pointer) for problem in found}
+        own = [mock for mock in self._mocks if mock.place == "/mock"]
+        together = self._only([mock.tool for mock in own])
+        pairs = ((act, mock) for act in self._acts for mock in own if act.concerns(mock.tool))
+        for act, mock in islice(pairs, MOST_PAIRS):
+            for problem in await self._prove_after(act, mock, together):
+                if (place := (problem.source, problem.pointer)) not in known:
+                    known.add(place)
+                    found.append(problem)
+        return found
+
+    def _misplaced(self) -> Iterator[Problem]:
+        """What scenarios want of rows that no row can be, because no row has the key and no effect writes it."""
+        tools = {
+            name: tool._replace(fixture=self._schemas.furnish(tool.fixture, guessed=False))
+            for name, tool in self._runtime.registry.items()
+        }
+        for scenario in self._runtime.scenarios:
+            seen = inheriting(scenario, self._runtime.registry, [])
+            closed = replace(seen, fixture=self._schemas.furnish(seen.fixture, guessed=False))
+            yield from (placed(problem, scenario) for problem in misplaced(closed, tools))
+
+    async def _prove(self, mock: _Mock) -> list[Problem]:
+        found = {problem.pointer: problem for problem in self._unknown_keys(mock, guessed=False)}
+        try:
+            tried = _arguments(mock)
+        except ExpressionError as error:
+            message = f"the answers of `{mock.tool.name}` are not proved, since no arguments could be made up: {error.message}"
+            hint = "give the tool `examples`"
+            tried = []
+            found[""] = mock.problem("not_proved", message, "/mock", hint=hint, severity="notice")
+        runtime = self._only([mock.tool])
+        for arguments in (*tried, *await self._hits(mock, tried, FRESH, MOST_WATCHED)):
+            for problem in await self._judge(runtime, mock, arguments):
+                found.setdefault(problem.pointer, problem)
+        for problem in self._unknown_keys(mock, guessed=True):
             found.setdefault(problem.pointer, problem)
-    return list(found.values())
+        return list(found.values())
+
+    async def _prove_after(self, act: _Act, mock: _Mock, runtime: Runtime) -> list[Problem]:
+        try:
+            tried = _arguments(mock)[:TRIED_AFTER]
+        except ExpressionError:
+            return []  # which was told before
+        hits = await self._hits(mock, tried, act.version, MOST_WATCHED_AFTER)
+        return [
+            problem
+            for arguments in (*tried, *hits)
+            for problem in await self._judge(runtime, mock, arguments, act)
+        ]
+
+    def _unknown_keys(self, mock: _Mock, *, guessed: bool) -> Iterator[Problem]:
+        """Keys that a mock reads of rows, or writes through, although no row has them and no effect writes them.
+
+        A notice where they are only guessed not to be there.
+        """
+        if not mock.tool.fixture.collections:
+            return
+        fixture = self._schemas.furnish(mock.tool.fixture, guessed=guessed)
+        tool = mock.tool._replace(fixture=fixture)
+        for told in self._runtime.executors.check_binding("mock", tool):
+            if told.code != UNKNOWN_ROW_KEY:
+                continue
+            message, severity = told.message, told.severity
+            if guessed:
+                message += (
+                    ", as far as rows and effects show; it is not checked, since rows may have other keys"
+                )
+                severity = "notice"
+            hint = told.hint or "add it to rows, or name it in a `schema` of their collection"
+            yield mock.problem(told.code, message, told.pointer, hint=hint, severity=severity)
+
+    async def _hits(
+        self, mock: _Mock, tried: Sequence[dict[str, Any]], version: Version, most: int
+    ) -> list[dict[str, Any]]:
+        """Arguments that hit rows of a version of the mock's store."""
+        if not mock.tool.fixture.collections:
+            return []
+        fixture, met = self._samples.of(mock.tool.fixture, version)
+        runtime = self._only([mock.tool._replace(fixture=fixture)])
+
+        async def call(arguments: dict[str, Any]) -> Result:
+            return await runtime.session(id="proof", clock=VirtualClock()).call(mock.tool.name, arguments)
+
+        return await find_arguments(mock.tool, tried, met, call, most)
+
+    async def _judge(
+        self, runtime: Runtime, mock: _Mock, arguments: dict[str, Any], before: _Act | None = None
+    ) -> list[Problem]:
+        """Call the mock in a fresh session, as often as it may have answers in a row, and judge each of them."""
+        session = runtime.session(id="proof", clock=VirtualClock())
+        if before is not None:
+            await session.call(before.tool.name, before.arguments)
+        results = [await session.call(mock.tool.name, arguments) for _ in range(_calls(mock.block))]
+        version = store_of(session).version
+        if before is None and mock.place == "/mock" and version is not FRESH:
+            self._note(_Act(mock.tool, arguments, version))
+        problems = (_problem(mock, arguments, result, before) for result in results)
+        return [problem for problem in problems if problem is not None]
+
+    def _note(self, act: _Act) -> None:
+        """Keep an act after which a row has a form that no row had before, or a machine is in another state."""
+        pack = act.tool.origin.pack
+        if sum(other.tool.origin.pack == pack for other in self._acts) == MOST_ACTS:
+            return
+        collections = act.tool.fixture.collections.values()
+        for collection in (each for each in collections if each.id not in self._collections):
+            self._collections.add(collection.id)
+            self._forms |= forms_of(collection)
+        after: set[Hashable] = {*act.version.states.items()}
+        after = after.union(*(forms_of(collection, act.version) for collection in collections))
+        if not after <= self._forms:
+            self._forms |= after
+            self._acts.append(act)
+
+    def _only(self, tools: Sequence[Descriptor]) -> Runtime:
+        """A runtime with some tools, and nothing around them."""
+        return Runtime(Registry(tools), executors=self._runtime.executors, trust=self._runtime.trust)
 
 
 def _arguments(mock: _Mock) -> list[dict[str, Any]]:
@@ -152,14 +316,6 @@ def _of_objects(schema: Schema) -> Schema:
     return {"type": "object", **schema} if isinstance(schema, dict) else schema
 
 
-async def _judge(alone: Runtime, mock: _Mock, arguments: dict[str, Any]) -> list[Problem]:
-    """Call the mock in a fresh session, as often as it may have answers in a row, and judge each of them."""
-    session = alone.session(id="proof", clock=VirtualClock())
-    results = [await session.call(mock.tool.name, arguments) for _ in range(_calls(mock.block))]
-    problems = (_problem(mock, arguments, result) for result in results)
-    return [problem for problem in problems if problem is not None]
-
-
 def _calls(block: Mapping[str, Any]) -> int:
     """How many calls in a row may be answered differently; a rule on the call's number gets the most."""
     rules = block.get("rules", ())
@@ -180,15 +336,17 @@ def _as_list(reply: Any) -> list[Any]:
     return [reply] if "times" in reply else []
 
 
-def _problem(mock: _Mock, arguments: dict[str, Any], result: Result) -> Problem | None:
+def _problem(mock: _Mock, arguments: dict[str, Any], result: Result, before: _Act | None) -> Problem | None:
     tool = mock.tool
-    shown = truncate(compact(redact(arguments, tool.input_schema)), SHOWN)
+    told = f"called with {_shown(tool, arguments)}"
+    if before is not None:
+        told = f"after `{before.tool.name}` with {_shown(before.tool, before.arguments)}, {told}"
     details = result.error.details if result.error is not None else {}
     if result.outcome is Outcome.INTERNAL:
         if _rows_are_lost(tool, result):
             return None
         pointer = str(details.get("pointer", "/mock"))
-        message = f"called with {shown}: {result.message}"
+        message = f"{told}: {result.message}"
         return mock.problem("reply_fails", message, pointer, hint=str(details.get("hint", "")))
     if "fault" in result.meta:
         return None  # it is meant to be broken
@@ -198,11 +356,15 @@ def _problem(mock: _Mock, arguments: dict[str, Any], result: Result) -> Problem 
     if not faults:
         return None
     severity = "error" if result.outcome is Outcome.INVALID_RESULT else "warning"
-    message = f"called with {shown}, the answer does not fit `output_schema`: {'; '.join(faults)}"
+    message = f"{told}, the answer does not fit `output_schema`: {'; '.join(faults)}"
     hint = "change the answer, or the schema"
     return mock.problem(
         "reply_breaks_schema", message, _reply_pointer(mock.block, result), hint=hint, severity=severity
     )
+
+
+def _shown(tool: Descriptor, arguments: dict[str, Any]) -> str:
+    return truncate(compact(redact(arguments, tool.input_schema)), SHOWN)
 
 
 def _rows_are_lost(tool: Descriptor, result: Result) -> bool:

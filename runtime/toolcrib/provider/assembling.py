@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from toolcrib.model import JSON
 from toolcrib.provider.messages import Reasoning, Text, ToolCall
 from toolcrib.provider.requests import CallDelta, Delta, Finish, ReasoningDelta, TextDelta
-from toolcrib.text import compact
+from toolcrib.text import compact, decode_json
 from toolcrib.validation import json_fault
 
 AnswerPart: TypeAlias = Text | Reasoning | ToolCall
@@ -225,20 +225,9 @@ def parse_written(text: str) -> dict[str, JSON] | None:
     if not text.strip():
         return {}
     try:
-        value: JSON = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse)
+        value = decode_json(text)
     except (ValueError, RecursionError):
         return None
     if value is None:
         return {}
     return value if isinstance(value, dict) and json_fault(value) is None else None
-
-
-def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError
-    return members
-
-
-def _refuse(_constant: str) -> JSON:
-    raise ValueError

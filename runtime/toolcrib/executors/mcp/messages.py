@@ -24,6 +24,8 @@ from mcp_types import (
 )
 
 from toolcrib.executors.mcp.links import PASSAGE, Passage, Trouble
+from toolcrib.text import DuplicateKey, decode_json
+from toolcrib.validation import json_fault
 
 GARBAGE = 100
 """How many lines may be no messages."""
@@ -32,6 +34,7 @@ _FULL = 1024 * 1024
 """Bytes of messages that were not taken yet from which on no more are heard."""
 
 _BEGINNING = 256
+_DEPTH = 200
 
 
 class Inbox:
@@ -164,8 +167,8 @@ class Intake:
     def read(self, text: str, size: int) -> None:
         """Take a line or an event in, of so many bytes."""
         for message in messages_in(text):
-            if message is None:
-                self._no_message(text)
+            if isinstance(message, ValueError):
+                self._no_message(text, message)
             else:
                 self._take(message, size)
 
@@ -181,11 +184,13 @@ class Intake:
             self.waiting.drop(message.id)
         self.inbox.put(message, size)
 
-    def _no_message(self, text: str) -> None:
+    def _no_message(self, text: str, error: ValueError) -> None:
         self.garbage += 1
         number = self._meant(text)
         if number is not None:
             message = "what the server answered is no valid message of the protocol"
+            if isinstance(error, DuplicateKey):
+                message += f": {error}"
             self.fail(number, Trouble("protocol_violation", message), PARSE_ERROR)
 
     def _meant(self, text: str) -> RequestId | None:
@@ -200,26 +205,26 @@ class Intake:
         return number if isinstance(number, int | str) and number in self.waiting else self.waiting.only()
 
 
-def messages_in(text: str) -> list[JSONRPCMessage | None]:
-    """The messages of a line: one, or those of a batch (2025-03-26); None for what is none.
+def messages_in(text: str) -> list[JSONRPCMessage | ValueError]:
+    """The messages of a line: one, or those of a batch (2025-03-26); what is wrong in place of what is none.
 
-    What is nested deeper than 200 levels is none: the SDK's parser ends there.
+    What is nested deeper than 200 levels is none, as for the SDK's own parser.
     """
     try:
-        return [jsonrpc_message_adapter.validate_json(text, by_name=False)]
-    except ValueError:
-        pass
-    if not text.startswith("["):
-        return [None]
-    try:
-        batch = json.loads(text)
-    except (ValueError, RecursionError):
-        return [None]
-    return [_message_of(each) for each in batch] or [None]
+        value = decode_json(text)
+    except RecursionError:
+        return [ValueError("it is nested too deeply")]
+    except ValueError as error:
+        return [error]
+    fault = json_fault(value, depth=_DEPTH)
+    if fault is not None:
+        return [ValueError(fault.expected)]
+    batch = value if isinstance(value, list) and value else [value]
+    return [_message_of(each) for each in batch]
 
 
-def _message_of(value: object) -> JSONRPCMessage | None:
+def _message_of(value: object) -> JSONRPCMessage | ValueError:
     try:
         return jsonrpc_message_adapter.validate_python(value, by_name=False)
-    except ValueError:
-        return None
+    except ValueError as error:
+        return error

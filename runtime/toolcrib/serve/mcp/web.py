@@ -10,10 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
+from mcp.types import INVALID_REQUEST
+
 from toolcrib.errors import near_misses
-from toolcrib.serve.mcp.briefly import OF_THE_REQUEST, Receive, chosen
+from toolcrib.serve.mcp.briefly import OF_THE_REQUEST, choose
 from toolcrib.serve.mcp.face import TOOLSET, Face
 from toolcrib.serve.mcp.guard import Answer, Guard, Headers, refusal
+from toolcrib.serve.mcp.messages import InvalidMessage, Receive, parse_message, read_body
 from toolcrib.serve.mcp.options import MOST_BODY
 from toolcrib.serve.mcp.sessions import Sessions
 from toolcrib.serve.mcp.splicing import KEY, Message, Send, Splices, splicing
@@ -82,10 +85,27 @@ class Web:
         if answer is not None:
             await _answered(send, answer, body=scope["method"] != "HEAD")
             return
-        if _in_session(headers):
-            receive = await chosen(receive, self._answers_at_once)
+        if scope["method"] == "POST":
+            body, receive = await read_body(receive)
+            answer = None if body is None else self._judged(body, headers)
+            if answer is not None:
+                await _answered(send, answer)
+                return
         splices = scope[KEY] = Splices()
         await self.sessions.handle_request(scope, receive, _without_echo(splicing(send, splices)))
+
+    def _judged(self, body: bytes, headers: Headers) -> Answer | None:
+        """The answer to a request with a key that is there twice; the SDK says what else is wrong with a request."""
+        try:
+            message = parse_message(body)
+        except InvalidMessage as error:
+            if error.code != INVALID_REQUEST:
+                return None
+            told = {"code": error.code, "message": str(error)}
+            return Answer(400, json.dumps({"jsonrpc": "2.0", "id": error.request, "error": told}).encode())
+        if _in_session(headers):
+            choose(message, self._answers_at_once)
+        return None
 
     def _routed(self, scope: Scope, path: str) -> Answer | None:
         """An answer of our own; None for what goes to MCP."""
@@ -114,7 +134,7 @@ def _in_session(headers: Headers) -> bool:
     return any(name == b"mcp-session-id" for name, _value in headers)
 
 
-async def _answered(send: Send, answer: Answer, *, body: bool) -> None:
+async def _answered(send: Send, answer: Answer, *, body: bool = True) -> None:
     length = (b"content-length", str(len(answer.body)).encode())
     told = [*answer.headers, _PLAIN, length, *([_JSON] if answer.body else [])]
     await send({"type": "http.response.start", "status": answer.status, "headers": told})

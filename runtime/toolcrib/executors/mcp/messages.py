@@ -186,19 +186,21 @@ class Intake:
 
     def _no_message(self, text: str, error: ValueError) -> None:
         self.garbage += 1
-        number = self._meant(text)
+        number = self._meant(text, error)
         if number is not None:
             message = "what the server answered is no valid message of the protocol"
             if isinstance(error, DuplicateKey):
                 message += f": {error}"
             self.fail(number, Trouble("protocol_violation", message), PARSE_ERROR)
 
-    def _meant(self, text: str) -> RequestId | None:
+    def _meant(self, text: str, error: ValueError) -> RequestId | None:
         """The request that a broken message is an answer to, as far as can be seen."""
         try:
             read: Any = json.loads(text)
         except (ValueError, RecursionError):
             return self.waiting.only() if '"jsonrpc"' in text[:_BEGINNING] else None
+        if isinstance(read, list) and isinstance(error, DuplicateKey):
+            return self.waiting.only()
         if not isinstance(read, dict) or "method" in read or not read.keys() & {"result", "error"}:
             return None
         number = read.get("id")

@@ -11,7 +11,7 @@ from toolcrib.model import JSON
 from toolcrib.provider.messages import Reasoning, Text, ToolCall
 from toolcrib.provider.requests import CallDelta, Delta, Finish, ReasoningDelta, TextDelta
 from toolcrib.text import compact, decode_json
-from toolcrib.validation import json_fault
+from toolcrib.validation import as_json, json_fault
 
 AnswerPart: TypeAlias = Text | Reasoning | ToolCall
 
@@ -212,8 +212,9 @@ def _as_text(arguments: str | dict[str, JSON]) -> tuple[str, bool]:
     """The text of arguments, and whether they can be JSON at all."""
     if isinstance(arguments, str):
         return arguments, True
-    if json_fault(arguments) is None:
-        return compact(arguments), True
+    value, fault = as_json(arguments)
+    if fault is None:
+        return compact(value), True
     return json.dumps(arguments, ensure_ascii=False, default=repr, skipkeys=True), False
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from toolcrib.clock import format_duration, parse_duration
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document
+from toolcrib.loading.hidden_text import hidden_problems, may_hide
 from toolcrib.loading.limits import check_limits, limits_of, spread
 from toolcrib.loading.shape import TOO_MANY, Shape
 from toolcrib.loading.soundness import sound
@@ -57,12 +58,14 @@ class Given(NamedTuple):
         files: The files that it may name.
         pack: The pack that holds it.
         fixture: What its store begins with.
+        reviewed: Whether somebody else judges the characters of its texts: what a server says, the lock does.
     """
 
     document: Document
     files: Files | None = None
     pack: str = ""
     fixture: Fixture = NO_FIXTURE
+    reviewed: bool = False
 
 
 Parsed: TypeAlias = tuple[Descriptor | None, list[Problem]]
@@ -129,7 +132,10 @@ class _Draft:
             return
         kept = sound(value, self.problems, shape)
         self._whole = kept is value
-        content = canonical(value).encode("utf-8")
+        text = canonical(value)
+        if may_hide(text) and not self.given.reviewed:
+            self.problems += hidden_problems(value, _READ_BY_MODELS)
+        content = text.encode("utf-8")
         self._size = len(content)
         origin = _origin(self.given, hashlib.sha256(content).hexdigest())
         tool = _build({"name": "unnamed", **kept}, origin, kinds)._replace(fixture=self.given.fixture)
@@ -216,6 +222,11 @@ _KEYS = frozenset(envelope("descriptor")["properties"])
 
 _PLAIN = _KEYS - {"mode"}
 """Keys that say nothing of modes."""
+
+_READ_BY_MODELS = frozenset(
+    {"name", "title", "description", "category", "tags", "input_schema", "output_schema"}
+)
+"""Keys whose texts a model may read."""
 
 _NOT_OF_THE_TOOL = frozenset({"$schema", "override"})
 """Keys that speak of the document."""

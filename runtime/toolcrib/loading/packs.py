@@ -14,6 +14,7 @@ from toolcrib.errors import DocumentError, Problem
 from toolcrib.loading.contents import Content, documents_of, log_problems, only_document
 from toolcrib.loading.documents import Document
 from toolcrib.loading.fixtures import fixture_of, with_names
+from toolcrib.loading.hidden_text import hidden_problems
 from toolcrib.loading.marks import clipped
 from toolcrib.loading.namespaces import full_name
 from toolcrib.loading.prompts import Prompt, check_prompts, prompts_of
@@ -185,6 +186,7 @@ def parse_pack(
 ) -> tuple[Pack | None, list[Problem]]:
     """Read `pack.yaml`. Returns the pack, or None where it is refused, and all problems, placed."""
     value, faults = shape.judged(document)
+    faults += hidden_problems(value, _READ_BY_MODELS)
     if isinstance(value, dict):
         faults = [*map(_of_later, faults), *_check_pack(sound(value, faults, shape))]
     problems = [document.place(problem) for problem in faults]
@@ -208,6 +210,9 @@ def parse_pack(
     plain |= {"fixture": fixture, "faults": wrong}
     return Pack(**plain, origin=origin), problems
 
+
+_READ_BY_MODELS = frozenset({"prompts"})
+"""Keys whose texts a model reads."""
 
 _READ_APART = frozenset({"$schema", "state", "store"})
 """Keys that are no fields of a pack."""

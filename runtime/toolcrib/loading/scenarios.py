@@ -13,6 +13,7 @@ from toolcrib.loading.documents import Document
 from toolcrib.loading.expectations import NO_RULES, Expectation, Names, Verify, parse_verification
 from toolcrib.loading.fixtures import with_names
 from toolcrib.loading.goldens import check_golden
+from toolcrib.loading.hidden_text import hidden_problems
 from toolcrib.loading.matrices import combinations, parse_matrix
 from toolcrib.loading.shape import TOO_MANY, Shape
 from toolcrib.loading.soundness import sound
@@ -110,6 +111,7 @@ def parse_scenario(
         refused: what is there of it is only good for being checked further. None where that is nothing.
     """
     value, problems = shape.judged(document)
+    problems += hidden_problems(value)
     if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in problems):
         return None, [document.place(problem) for problem in problems]
     kept = sound(value, problems, shape)

@@ -71,15 +71,28 @@ class Hidden(NamedTuple):
         return f"U+{self.code:04X} {self.name} at character {self.offset + 1}"
 
 
+_FLAG: Final = re.compile(
+    "\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f"
+)
+"""The flags of England, Scotland and Wales, the only ones that Unicode recommends to write with tags (RGI, UTS #51)."""
+
+
 def hidden_characters(text: str) -> list[Hidden]:
     """The characters of a text that are not seen, or not as what they are.
 
     Marks of direction, characters without width, tags, blanks that look like nothing, private use, controls but
     newline and tab, halves of surrogate pairs. What is part of ordinary writing is passed over: a variation selector
     behind a character that is none of ASCII's letters, a joiner between two characters beyond ASCII as in emoji,
-    Persian and Hindi, a carriage return before a newline.
+    Persian and Hindi, a carriage return before a newline, the tags of a flag.
     """
-    return [_told(match) for match in _ANY.finditer(text) if not _is_ordinary(text, match.start())]
+    if text.isascii() and text.isprintable():
+        return []
+    flags = {at for match in _FLAG.finditer(text) for at in range(*match.span())}
+    return [
+        _told(match)
+        for match in _ANY.finditer(text)
+        if match.start() not in flags and not _is_ordinary(text, match.start())
+    ]
 
 
 def hidden_in(definition: Mapping[str, Any]) -> list[Hidden]:

@@ -10,7 +10,7 @@ from toolcrib.model import JSON, NOTHING, Call, Descriptor, Outcome, Result, Sch
 from toolcrib.protocols import CallNext, Middleware
 from toolcrib.secrets import SeenSecrets
 from toolcrib.subschemas import once_for_each
-from toolcrib.validation import Fault, Validator, as_json, json_fault
+from toolcrib.validation import SUBCLASS, Fault, Validator, json_fault, unshared
 
 _NOT_JSON = "can't be passed on as JSON"
 
@@ -46,12 +46,12 @@ def bench(tool: Descriptor) -> Bench:
                 return _unreportable(call, result, fault)
         if result.outcome is not Outcome.OK:
             return result
-        value, fault = as_json(result.value, depth=DEPTH)
+        fault = json_fault(result.value, DEPTH)
+        if fault is not None and fault.keyword == SUBCLASS:
+            result, fault = result._replace(value=unshared(result.value, DEPTH)), None
         if fault is not None:
             faults = without(_seen(call), [masked(fault, validator)], result.value)
             return _refused(tool, result._replace(value=None), faults, _NOT_JSON)
-        if value is not result.value:
-            result = result._replace(value=value)
         refused = _with_alien_part(call, result) if result.content else None
         if refused is not None:
             return refused

@@ -7,13 +7,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 TEST_OPTIONS ?=
 CONFORMANCE_OPTIONS ?=
+FUZZ_MINUTES ?= 10
 
 # Three workers take the files in their order: the long ones of docs and integration, which often wait for programs that they
 # start, come before the many short ones.
 SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run test coverage lint format bench conformance clean
+.PHONY: help run test coverage lint format bench conformance fuzz release clean
 
 help:  ## list these targets
 	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -44,6 +45,9 @@ bench: $(VENV)/developing  ## measure against goals and peers, and write benchma
 
 conformance:  ## run the official MCP suite, real servers and real clients
 	@$(PYTHON) conformance/run.py $(CONFORMANCE_OPTIONS)
+
+fuzz: $(VENV)/developing  ## try the readers with what nobody would write, for FUZZ_MINUTES
+	$(BIN)/python tests/fuzz/run.py --minutes $(FUZZ_MINUTES)
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) build dist .coverage .coverage.* .grimp_cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -137,7 +137,7 @@ def _imported(server: Server, catalogue: Catalogue, own: Collection[str], kinds:
         if tool in catalogue.tools and name not in own
     ]
     source, line = _place_of(server)
-    loaded = parse(source, documents, kinds, line=line, reviewed=True) if documents else Loaded()
+    loaded = parse(source, documents, kinds, line=line) if documents else Loaded()
     refused = {name: catalogue.refused[tool] for tool, name in names.items() if tool in catalogue.refused}
     refused |= {name: f"{fault.message} (at {fault.pointer})" for name, fault in loaded.refused.items()}
     whose = {name: f"the tool `{tool}` of the server `{server.name}`" for tool, name in names.items()}
@@ -183,7 +183,7 @@ def _completed(
 def _their_own(remote: Remote, definition: Mapping[str, Any], kinds: Kinds) -> Descriptor | None:
     """The server's tool, as a descriptor of its own."""
     document = document_of(Server(remote.server), definition, "remote")
-    return next(iter(parse(f"server {remote.server}", [document], kinds, reviewed=True).tools), None)
+    return next(iter(parse(f"server {remote.server}", [document], kinds).tools), None)
 
 
 def _missing(tool: Descriptor, mode: str, remote: Remote, catalogue: Catalogue) -> Problem:

@@ -58,14 +58,12 @@ class Given(NamedTuple):
         files: The files that it may name.
         pack: The pack that holds it.
         fixture: What its store begins with.
-        reviewed: Whether somebody else judges the characters of its texts: what a server says, the lock does.
     """
 
     document: Document
     files: Files | None = None
     pack: str = ""
     fixture: Fixture = NO_FIXTURE
-    reviewed: bool = False
 
 
 Parsed: TypeAlias = tuple[Descriptor | None, list[Problem]]
@@ -133,8 +131,8 @@ class _Draft:
         kept = sound(value, self.problems, shape)
         self._whole = kept is value
         text = canonical(value)
-        if may_hide(text) and not self.given.reviewed:
-            self.problems += hidden_problems(value, _READ_BY_MODELS)
+        if may_hide(text):
+            self.problems += hidden_problems(value)
         content = text.encode("utf-8")
         self._size = len(content)
         origin = _origin(self.given, hashlib.sha256(content).hexdigest())
@@ -222,11 +220,6 @@ _KEYS = frozenset(envelope("descriptor")["properties"])
 
 _PLAIN = _KEYS - {"mode"}
 """Keys that say nothing of modes."""
-
-_READ_BY_MODELS = frozenset(
-    {"name", "title", "description", "category", "tags", "input_schema", "output_schema"}
-)
-"""Keys whose texts a model may read."""
 
 _NOT_OF_THE_TOOL = frozenset({"$schema", "override"})
 """Keys that speak of the document."""

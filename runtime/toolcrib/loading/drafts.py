@@ -31,7 +31,6 @@ class Home:
         scenarios: Whether scenarios are taken from there.
         outside: What the store of tools outside packs begins with.
         only: The file whose scenarios alone are taken from an arena of PromptKit; empty for those of all files.
-        reviewed: Whether somebody else judges the characters of the texts.
     """
 
     files: Files | None = None
@@ -41,7 +40,6 @@ class Home:
     scenarios: bool = True
     outside: Fixture = NO_FIXTURE
     only: str = ""
-    reviewed: bool = False
 
     @property
     def fixture(self) -> Fixture:
@@ -99,7 +97,7 @@ class _Started:
         if self._defaults and isinstance(document.value, dict):
             document = document.moved({**document.value, **self._defaults}, {})
         pack = "" if where.pack is None else where.pack.name
-        self.given = Given(document, files, pack, where.fixture, where.reviewed)
+        self.given = Given(document, files, pack, where.fixture)
 
     def finished(self, tool: Descriptor) -> Descriptor:
         """The tool under its full name. Its digest tells the files that it names, its origin what its pack gave it."""

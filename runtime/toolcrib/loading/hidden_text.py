@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from itertools import groupby
 from typing import Final
 
@@ -25,45 +24,33 @@ def may_hide(text: str) -> bool:
     return not text.isascii() or "\x7f" in text or _ESCAPED.search(text) is not None
 
 
-def hidden_problems(value: JSON, read_by_model: Collection[str] = ()) -> list[Problem]:
-    """A `hidden_character` for each text of a document that holds hidden characters.
+def hidden_problems(value: JSON) -> list[Problem]:
+    """A warning, `hidden_character`, for each text or key of a document that holds hidden characters.
 
-    It is a warning, and an error where a model reads the text and the character is of no use in any language: a
-    control character, a tag, a mark that overrides the direction of text. A pattern may name control characters.
-
-    Args:
-        value: The document.
-        read_by_model: Its top-level keys below which a model reads texts.
+    A pattern may name control characters: it is shown with their escapes.
     """
     if not isinstance(value, dict):
         return []
     found = [each for each in hidden_in(value) if not (_is_control(each.code) and _in_pattern(each))]
     texts = [[*those] for _place, those in groupby(found, lambda each: (each.where, each.in_key))]
-    problems = [_problem(those, read_by_model) for those in texts[:MOST]]
+    problems = [_problem(those) for those in texts[:MOST]]
     if len(texts) > MOST:
         problems[-1] = problems[-1]._replace(hint=f"{len(texts) - MOST:,} more texts hold hidden characters")
     return problems
 
 
-def _problem(found: list[Hidden], read_by_model: Collection[str]) -> Problem:
-    read = found[0].where[1:].partition("/")[0] in read_by_model and not _in_pattern(found[0])
-    deceives = [each for each in found if read and _deceives(each.code)]
-    first = (deceives or found)[0]
+def _problem(found: list[Hidden]) -> Problem:
+    first = found[0]
     what = "the key" if first.in_key else "the text"
     more = f", and {len(found) - 1:,} more" if len(found) > 1 else ""
     message = f"{what} holds {first} ({first.why}){more}"
     said = spelt("".join(chr(each.code) for each in found))
     if said:
         message += f"; the tags spell `{visible(said[:_SPELT])}`"
-    hint = "leave it out" if deceives else "leave it out, unless it is meant"
-    severity: Final = "error" if deceives else "warning"
+    hint = "leave it out, unless it is meant"
     return Problem(
-        code="hidden_character", message=message, pointer=first.where, hint=hint, severity=severity
+        code="hidden_character", message=message, pointer=first.where, hint=hint, severity="warning"
     )
-
-
-def _deceives(code: int) -> bool:
-    return _is_control(code) or 0x202A <= code <= 0x202E or 0xE0000 <= code <= 0xE007F
 
 
 def _is_control(code: int) -> bool:

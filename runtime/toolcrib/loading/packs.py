@@ -186,9 +186,8 @@ def parse_pack(
 ) -> tuple[Pack | None, list[Problem]]:
     """Read `pack.yaml`. Returns the pack, or None where it is refused, and all problems, placed."""
     value, faults = shape.judged(document)
-    faults += hidden_problems(value, _READ_BY_MODELS)
     if isinstance(value, dict):
-        faults = [*map(_of_later, faults), *_check_pack(sound(value, faults, shape))]
+        faults = [*map(_of_later, faults), *_check_pack(sound(value, faults, shape)), *hidden_problems(value)]
     problems = [document.place(problem) for problem in faults]
     if not isinstance(value, dict) or any(problem.severity == "error" for problem in problems):
         return None, problems
@@ -210,9 +209,6 @@ def parse_pack(
     plain |= {"fixture": fixture, "faults": wrong}
     return Pack(**plain, origin=origin), problems
 
-
-_READ_BY_MODELS = frozenset({"prompts"})
-"""Keys whose texts a model reads."""
 
 _READ_APART = frozenset({"$schema", "state", "store"})
 """Keys that are no fields of a pack."""

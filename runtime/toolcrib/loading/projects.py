@@ -231,11 +231,10 @@ def parse_project(
         an error, the project says less than was written: enough to report on, too little to call tools by.
     """
     value, problems = shape.judged(document, ("project", "profile"))
-    problems += hidden_problems(value)
     if not isinstance(value, dict):
         return None, [document.place(problem) for problem in problems]
     kept = sound(value, problems, shape)
-    problems = [*problems, *check_project(kept, value)]
+    problems = [*problems, *check_project(kept, value), *hidden_problems(value)]
     project = _built(_with_names(kept, value), document, value)
     fixture, wrong = fixture_of(kept, project.origin._replace(files=files), "", document)
     if any(kept.get(key) != value.get(key) for key in ("store", "state")):

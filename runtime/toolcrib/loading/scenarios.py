@@ -111,7 +111,6 @@ def parse_scenario(
         refused: what is there of it is only good for being checked further. None where that is nothing.
     """
     value, problems = shape.judged(document)
-    problems += hidden_problems(value)
     if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in problems):
         return None, [document.place(problem) for problem in problems]
     kept = sound(value, problems, shape)
@@ -131,6 +130,7 @@ def parse_scenario(
     scenario = _build(kept, origin, keys, problems)
     if any(kept.get(key) != value.get(key) for key in ("store", "state")):
         scenario = replace(scenario, fixture=with_names(scenario.fixture, value, OWN))
+    problems += hidden_problems(value)
     return scenario, [document.place(problem) for problem in problems]
 
 

@@ -44,15 +44,7 @@ def load(
     return reader.loaded()
 
 
-def parse(
-    name: str,
-    content: Content,
-    kinds: Kinds,
-    *,
-    files: Files | None = None,
-    line: int = 1,
-    reviewed: bool = False,
-) -> Loaded:
+def parse(name: str, content: Content, kinds: Kinds, *, files: Files | None = None, line: int = 1) -> Loaded:
     """Read documents from memory.
 
     Args:
@@ -61,11 +53,10 @@ def parse(
         kinds: What the installed modes say of their blocks.
         files: The files that the documents may name.
         line: Where in `name` mappings stand that somebody else has read.
-        reviewed: Whether somebody else judges the characters of the texts, as the lock does those of servers.
     """
     reader = Reader(kinds)
     documents, problems = documents_of(name, content, line=line)
-    reader.add_documents(name, name, documents, problems, Home(files, reviewed=reviewed))
+    reader.add_documents(name, name, documents, problems, Home(files))
     return reader.loaded()
 
 

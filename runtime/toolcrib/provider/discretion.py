@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from toolcrib.model import JSON, Content, Descriptor, Result
 from toolcrib.provider.conversations import CallRecord, Pending
 from toolcrib.secrets import HIDDEN, SeenSecrets
-from toolcrib.text import DuplicateKey, compact, decode_json
+from toolcrib.text import DuplicateKey, compact, unique_members
 
 
 class Discretion:
@@ -100,11 +101,12 @@ def _written_in(text: str) -> JSON:
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
-        return decode_json(text)
+        value: JSON = json.loads(text, object_pairs_hook=unique_members)  # `NaN` hides no secret
     except DuplicateKey:
         raise
     except (ValueError, RecursionError):
         return None
+    return value
 
 
 def unhidden(edited: Any, shown: Any, whole: Any) -> Any:

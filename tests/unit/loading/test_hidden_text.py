@@ -7,10 +7,8 @@ import json
 import pytest
 
 from in_memory import MOCKS, loaded
-from toolcrib.importing import document_of
 from toolcrib.loading.hidden_text import MOST, hidden_problems
 from toolcrib.loading.sources import parse, parse_files
-from toolcrib.servers import Server
 
 TOOL = """\
 name: look
@@ -33,40 +31,27 @@ def told(text):
     ]
 
 
-DECEIVING = ["\\e[31m", "\\x9b", "\\b", "\\U000E0041", "\\u202e", "\\u202a", "\\x7f"]
-HIDDEN = ["\\u200b", "\\u200e", "\\u2066", "\\u00ad", "\\ufeff", "\\ue000", "\\u2028"]
-
+CHARACTERS = [
+    "\\e[31m", "\\x9b", "\\b", "\\x7f", "\\U000E0041", "\\u202e", "\\u200b", "\\u200e", "\\u2066", "\\u00ad", "\\ufeff", "\\ue000", "\\u2028",
+]  # fmt: skip
 PLACES = [
     ("title: Look", 'title: "@"', "/title"),
     ("description: Looks.", 'description: "@"', "/description"),
     ("description: A city.", 'description: "@"', "/input_schema/properties/city/description"),
     ("enum: [Oslo], examples: [Oslo]", 'enum: [Oslo, "@"]', "/input_schema/properties/city/enum/1"),
     ("mock:", 'output_schema: {title: "@"}\nmock:', "/output_schema/title"),
+    ("result: found", 'result: {a: ["@"]}', "/mock/result/a/0"),
 ]
 
 
-@pytest.mark.parametrize("character", DECEIVING)
+@pytest.mark.parametrize("character", CHARACTERS)
 @pytest.mark.parametrize(("there", "instead", "pointer"), PLACES)
-def test_what_can_only_deceive_is_refused_where_a_model_reads_it(character, there, instead, pointer):
+def test_a_hidden_character_is_told_with_its_place(character, there, instead, pointer):
     text = TOOL.replace(there, instead)
     before, _, _ = text.partition('"@"')
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
     text = text.replace("@", f"a{character}")
-    assert told(text) == [("error", line, column, pointer)]
-    assert loaded(text).tools == ()
-
-
-@pytest.mark.parametrize("character", HIDDEN)
-def test_what_has_its_use_in_some_language_is_a_warning(character):
-    text = TOOL.replace("Looks.", f'"Looks{character}."')
-    assert told(text) == [("warning", 3, 14, "/description")]
-    assert len(loaded(text).tools) == 1
-
-
-@pytest.mark.parametrize("character", [*DECEIVING, *HIDDEN])
-def test_in_the_answers_of_a_mock_everything_is_a_warning(character):
-    text = TOOL.replace("result: found", f'result: {{a: ["x{character}"]}}')
-    assert told(text) == [("warning", 9, 21, "/mock/result/a/0")]
+    assert told(text) == [("warning", line, column, pointer)]
     assert len(loaded(text).tools) == 1
 
 
@@ -102,8 +87,8 @@ def test_ordinary_writing_is_no_alarm(text):
 
 def test_a_flag_hides_no_other_tags():
     flag = "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f"
-    assert hidden_problems({"description": flag * 3}, {"description"}) == []
-    (problem,) = hidden_problems({"description": flag + "\U000e0041" + flag}, {"description"})
+    assert hidden_problems({"description": flag * 3}) == []
+    (problem,) = hidden_problems({"description": flag + "\U000e0041" + flag})
     assert "U+E0041" in problem.message
 
 
@@ -113,9 +98,9 @@ def test_a_pattern_may_name_control_characters_and_may_hide_nothing_else():
         "name": "a",
         "input_schema": {"properties": {"b": property_}, "patternProperties": {"^[\x01]$": {}}},
     }
-    assert hidden_problems(tool, {"input_schema"}) == []
+    assert hidden_problems(tool) == []
     property_["pattern"] += "\U000e0041"
-    assert [problem.severity for problem in hidden_problems(tool, {"input_schema"})] == ["warning"]
+    assert [problem.pointer for problem in hidden_problems(tool)] == ["/input_schema/properties/b/pattern"]
 
 
 def test_not_every_text_of_a_document_is_told():
@@ -129,7 +114,7 @@ def test_a_json_document_is_judged_as_well():
         {"name": "look", "description": "Looks\x1b[31m.", "mock": {"result": "\u202e"}}, indent=1
     )
     problems = parse("a.json", text, MOCKS).problems
-    assert [(problem.severity, problem.line) for problem in problems] == [("error", 3), ("warning", 5)]
+    assert [(problem.severity, problem.line) for problem in problems] == [("warning", 3), ("warning", 5)]
 
 
 PACK = """\
@@ -142,6 +127,18 @@ prompts:
 SCENARIO = 'scenario: buys\nsteps: [{call: "lo\\u200bok", expect: {result: "\\e[1m"}}]\n'
 
 
+def test_a_warning_takes_no_part_from_a_document():
+    text = """\
+scenario: buys
+faults: [{tool: "*", inject: {error: {code: x, message: "no\\e[1m"}}}]
+steps: [{call: look, args: {a: "\\e[1m"}}]
+"""
+    read = parse_files({"buys.scenario.yaml": text}, MOCKS)
+    (scenario,) = read.scenarios
+    assert [problem.code for problem in read.problems] == ["hidden_character"] * 2
+    assert (len(scenario.faults), len(scenario.steps)) == (1, 1)
+
+
 def test_packs_and_scenarios_are_judged_as_well():
     problems = parse_files({"pack.yaml": PACK, "buys.scenario.yaml": SCENARIO}, MOCKS).problems
     found = [
@@ -151,14 +148,7 @@ def test_packs_and_scenarios_are_judged_as_well():
     ]
     assert found == [
         ("warning", "pack.yaml", 3, "/description"),
-        ("error", "pack.yaml", 5, "/prompts/sell/template"),
+        ("warning", "pack.yaml", 5, "/prompts/sell/template"),
         ("warning", "buys.scenario.yaml", 2, "/steps/0/call"),
         ("warning", "buys.scenario.yaml", 2, "/steps/0/expect/result"),
     ]
-
-
-def test_what_a_server_says_is_left_to_the_lock():
-    definition = {"name": "look", "description": "Looks\x1b[31m.", "inputSchema": {"type": "object"}}
-    document = document_of(Server("shop"), definition, "shop__look")
-    problems = parse("server shop", [document], MOCKS, reviewed=True).problems
-    assert [problem.code for problem in problems] == ["mode_not_installed"]

@@ -18,7 +18,7 @@ from toolcrib.http import Bounds, Request, Response
 from toolcrib.loading.limits import written
 from toolcrib.model import JSON, Descriptor, Schema
 from toolcrib.secrets import HIDDEN, SeenSecrets, is_secret_name, redact
-from toolcrib.text import DuplicateKey, decode_json, escape_terminal
+from toolcrib.text import DuplicateKey, escape_terminal, unique_members
 from toolcrib.vault import Vault
 
 if TYPE_CHECKING:
@@ -357,7 +357,7 @@ def _body(text: str, kind: str, vault: Masks) -> str:
 
 def _json(text: str) -> str:
     try:
-        value = decode_json(text)
+        value = json.loads(text, object_pairs_hook=unique_members)  # `NaN` hides no secret
     except (DuplicateKey, RecursionError):
         return HIDDEN
     except ValueError:

@@ -129,9 +129,10 @@ def whole(text):
     return answered
 
 
+@pytest.mark.parametrize("before", ["", '"n": NaN, '])
 @pytest.mark.parametrize("calls", [streamed, whole])
-async def test_an_answer_over_http_is_no_result(calls):
-    async with serving(speaking(calls=calls(ANSWER))) as server:
+async def test_an_answer_over_http_is_no_result(calls, before):
+    async with serving(speaking(calls=calls(ANSWER.replace('"content"', before + '"content"')))) as server:
         result = await outcome_at(Server("sdk", "http", url=f"{server.origin}/mcp"))
     assert (result.outcome, result.error.code) == (Outcome.INVALID_RESULT, "protocol_violation")
     assert TWICE in result.message
@@ -180,6 +181,14 @@ async def test_a_call_over_http_is_refused(tmp_path):
     assert json_of(raw)["id"] == 7
     assert "the key `text` is there twice" in json_of(raw)["error"]["message"]
     assert status_of(good) == 200
+
+
+async def test_a_call_over_http_is_refused_whatever_else_is_wrong_with_it(tmp_path):
+    async with serve(write(tmp_path, BASICS)) as served:
+        headers = headers_of(CALL) | {"host": f"127.0.0.1:{served.port}"}
+        body = CALL_TWICE.replace(b'"params": {', b'"params": {"n": NaN, ')
+        raw = await said_raw(served.port, as_http("POST", "/mcp", headers, body))
+    assert (status_of(raw), json_of(raw)["error"]["code"]) == (400, -32700)
 
 
 # Models

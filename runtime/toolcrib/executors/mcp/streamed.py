@@ -7,6 +7,7 @@ with an error instead, and what is known of it is written into the call's `Passa
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
@@ -35,7 +36,7 @@ from toolcrib.http import Fault, HTTPError, Request
 from toolcrib.http.event_streams import EventStream
 from toolcrib.http.lines import OF_THE_CONNECTION, SENDER_WRITES
 from toolcrib.http.streaming import Incoming
-from toolcrib.text import DuplicateKey, decode_json
+from toolcrib.text import DuplicateKey, unique_members
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -395,9 +396,12 @@ def _cut(answer: bytes) -> bytes:
 
 
 def _check_keys(text: str | bytes) -> None:
-    """Raise DuplicateKey for a JSON text with a key that is there twice; what is wrong else, the SDK says."""
+    """Raise DuplicateKey for a JSON text with a key that is there twice; what is wrong else, the SDK says.
+
+    `NaN` is passed over, as by the SDK: what follows it is looked at as well.
+    """
     try:
-        decode_json(text)
+        json.loads(text, object_pairs_hook=unique_members)
     except DuplicateKey:
         raise
     except (ValueError, RecursionError):

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
-from mcp.types import INVALID_REQUEST
-
 from toolcrib.errors import near_misses
 from toolcrib.serve.mcp.briefly import OF_THE_REQUEST, choose
 from toolcrib.serve.mcp.face import TOOLSET, Face
@@ -95,12 +93,10 @@ class Web:
         await self.sessions.handle_request(scope, receive, _without_echo(splicing(send, splices)))
 
     def _judged(self, body: bytes, headers: Headers) -> Answer | None:
-        """The answer to a request with a key that is there twice; the SDK says what else is wrong with a request."""
+        """The answer to what is no JSON or has a key twice; what else is wrong with a request, the SDK says."""
         try:
             message = parse_message(body)
         except InvalidMessage as error:
-            if error.code != INVALID_REQUEST:
-                return None
             told = {"code": error.code, "message": str(error)}
             return Answer(400, json.dumps({"jsonrpc": "2.0", "id": error.request, "error": told}).encode())
         if _in_session(headers):

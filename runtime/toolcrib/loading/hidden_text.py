@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from itertools import groupby
+from itertools import islice
 from typing import Final
 
 from toolcrib.errors import Problem
-from toolcrib.lock.hidden import Hidden, hidden_in, spelt, visible
+from toolcrib.loading.marks import pointer_of
+from toolcrib.lock.hidden import Hidden, each_hidden, spelt, texts_in, visible
 from toolcrib.model import JSON
 
 MOST: Final = 20
 """Texts of one document that are told."""
 
-_ESCAPED: Final = re.compile(r"\\[bfru]")
+MOST_CHARACTERS: Final = 100
+"""Characters of one text that are counted."""
 
-_SPELT: Final = 100
-"""Characters that tags spell which are told."""
+_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_ESCAPED: Final = re.compile(r"\\[bfru]")
 
 
 def may_hide(text: str) -> bool:
@@ -29,35 +31,26 @@ def hidden_problems(value: JSON) -> list[Problem]:
 
     A pattern may name control characters: it is shown with their escapes.
     """
-    if not isinstance(value, dict):
-        return []
-    found = [each for each in hidden_in(value) if not (_is_control(each.code) and _in_pattern(each))]
-    texts = [[*those] for _place, those in groupby(found, lambda each: (each.where, each.in_key))]
-    problems = [_problem(those) for those in texts[:MOST]]
-    if len(texts) > MOST:
-        problems[-1] = problems[-1]._replace(hint=f"{len(texts) - MOST:,} more texts hold hidden characters")
+    problems: list[Problem] = []
+    for path, text, in_key in texts_in(value) if isinstance(value, dict) else ():
+        in_pattern = path[-2:-1] == ("patternProperties",) if in_key else path[-1] == "pattern"
+        looked_at = _CONTROLS.sub(" ", text) if in_pattern else text
+        found = [*islice(each_hidden(looked_at), MOST_CHARACTERS + 1)]
+        if found and len(problems) == MOST:
+            problems[-1] = problems[-1]._replace(hint="what follows holds more hidden characters")
+            break
+        if found:
+            problems.append(_problem(found, pointer_of(path), "the key" if in_key else "the text"))
     return problems
 
 
-def _problem(found: list[Hidden]) -> Problem:
+def _problem(found: list[Hidden], pointer: str, what: str) -> Problem:
     first = found[0]
-    what = "the key" if first.in_key else "the text"
-    more = f", and {len(found) - 1:,} more" if len(found) > 1 else ""
+    count = f"{len(found) - 1}" if len(found) <= MOST_CHARACTERS else "many"
+    more = f", and {count} more" if len(found) > 1 else ""
     message = f"{what} holds {first} ({first.why}){more}"
     said = spelt("".join(chr(each.code) for each in found))
     if said:
-        message += f"; the tags spell `{visible(said[:_SPELT])}`"
+        message += f"; the tags spell `{visible(said)}`"
     hint = "leave it out, unless it is meant"
-    return Problem(
-        code="hidden_character", message=message, pointer=first.where, hint=hint, severity="warning"
-    )
-
-
-def _is_control(code: int) -> bool:
-    return code < 0x20 or 0x7F <= code < 0xA0
-
-
-def _in_pattern(found: Hidden) -> bool:
-    """Whether the character stands in a regular expression of a schema."""
-    holder, _, key = found.where.rpartition("/")
-    return holder.endswith("/patternProperties") if found.in_key else key == "pattern"
+    return Problem(code="hidden_character", message=message, pointer=pointer, hint=hint, severity="warning")

@@ -106,7 +106,13 @@ def test_a_pattern_may_name_control_characters_and_may_hide_nothing_else():
 def test_not_every_text_of_a_document_is_told():
     problems = hidden_problems({"mock": ["\u200b"] * 50})
     assert len(problems) == MOST
-    assert problems[-1].hint == "30 more texts hold hidden characters"
+    assert problems[-1].hint == "what follows holds more hidden characters"
+
+
+def test_of_a_text_that_hides_a_megabyte_no_more_is_counted_than_is_told():
+    (problem,) = hidden_problems({"description": "\u200b" * 1_000_000})
+    assert "at character 1 (" in problem.message
+    assert problem.message.endswith("and many more")
 
 
 def test_a_json_document_is_judged_as_well():

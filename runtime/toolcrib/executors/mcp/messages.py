@@ -24,8 +24,7 @@ from mcp_types import (
 )
 
 from toolcrib.executors.mcp.links import PASSAGE, Passage, Trouble
-from toolcrib.text import DuplicateKey, decode_json
-from toolcrib.validation import json_fault
+from toolcrib.text import DuplicateKey, unique_members
 
 GARBAGE = 100
 """How many lines may be no messages."""
@@ -34,7 +33,6 @@ _FULL = 1024 * 1024
 """Bytes of messages that were not taken yet from which on no more are heard."""
 
 _BEGINNING = 256
-_DEPTH = 200
 
 
 class Inbox:
@@ -210,19 +208,35 @@ class Intake:
 def messages_in(text: str) -> list[JSONRPCMessage | ValueError]:
     """The messages of a line: one, or those of a batch (2025-03-26); what is wrong in place of what is none.
 
-    What is nested deeper than 200 levels is none, as for the SDK's own parser.
+    What is nested deeper than 200 levels is none: the SDK's parser ends there.
     """
     try:
-        value = decode_json(text)
-    except RecursionError:
-        return [ValueError("it is nested too deeply")]
+        check_keys(text)
+        return [jsonrpc_message_adapter.validate_json(text, by_name=False)]
     except ValueError as error:
-        return [error]
-    fault = json_fault(value, depth=_DEPTH)
-    if fault is not None:
-        return [ValueError(fault.expected)]
-    batch = value if isinstance(value, list) and value else [value]
-    return [_message_of(each) for each in batch]
+        if isinstance(error, DuplicateKey) or not text.startswith("["):
+            return [error]
+    try:
+        batch = json.loads(text)
+    except (ValueError, RecursionError):
+        return [ValueError("it is no JSON")]
+    return [_message_of(each) for each in batch] or [ValueError("it is empty")]
+
+
+def check_keys(text: str | bytes) -> None:
+    """Refuse a JSON text with a key that is there twice; what is wrong else, the SDK's parser says.
+
+    As by that, `NaN` is passed over: one tool whose definition holds it takes no other away.
+
+    Raises:
+        DuplicateKey: An object has a key twice.
+    """
+    try:
+        json.loads(text, object_pairs_hook=unique_members)
+    except DuplicateKey:
+        raise
+    except (ValueError, RecursionError):
+        pass
 
 
 def _message_of(value: object) -> JSONRPCMessage | ValueError:

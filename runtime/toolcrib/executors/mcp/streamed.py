@@ -7,7 +7,6 @@ with an error instead, and what is known of it is written into the call's `Passa
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
@@ -31,12 +30,13 @@ from mcp_types import (
 from toolcrib.clock import RealClock
 from toolcrib.executors.mcp.endpoints import Caller, Failed
 from toolcrib.executors.mcp.links import PASSAGE, Passage, Trouble
+from toolcrib.executors.mcp.messages import check_keys
 from toolcrib.executors.mcp.statuses import session_is_over, trouble_of
 from toolcrib.http import Fault, HTTPError, Request
 from toolcrib.http.event_streams import EventStream
 from toolcrib.http.lines import OF_THE_CONNECTION, SENDER_WRITES
 from toolcrib.http.streaming import Incoming
-from toolcrib.text import DuplicateKey, unique_members
+from toolcrib.text import DuplicateKey
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -262,7 +262,7 @@ class Carrier(httpx2.AsyncBaseTransport):
             raise Failed.by(error) from None
         if answer.is_success:
             try:
-                _check_keys(answer.content)
+                check_keys(answer.content)
             except DuplicateKey as error:
                 raise Failed(_ambiguous(error), sent=True) from None
         self._judge(request, answer, exchange.passage)
@@ -338,7 +338,7 @@ class Events(httpx2.AsyncByteStream):
             chunk = await self._incoming.chunk()
             self._measure(chunk)
             for event in self._events.add(chunk):
-                _check_keys(event.data)
+                check_keys(event.data)
         except HTTPError as error:
             return self._broken(error)
         except DuplicateKey as error:
@@ -393,19 +393,6 @@ class Events(httpx2.AsyncByteStream):
 def _cut(answer: bytes) -> bytes:
     """The end of an event that was begun, and an answer."""
     return b"\nevent: cut\n\nevent: message\ndata: " + answer + b"\n\n"
-
-
-def _check_keys(text: str | bytes) -> None:
-    """Raise DuplicateKey for a JSON text with a key that is there twice; what is wrong else, the SDK says.
-
-    `NaN` is passed over, as by the SDK: what follows it is looked at as well.
-    """
-    try:
-        json.loads(text, object_pairs_hook=unique_members)
-    except DuplicateKey:
-        raise
-    except (ValueError, RecursionError):
-        pass
 
 
 def _ambiguous(error: DuplicateKey) -> Trouble:

@@ -3,17 +3,19 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RELEASE := build/release
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
 TEST_OPTIONS ?=
 CONFORMANCE_OPTIONS ?=
+FUZZ_MINUTES ?= 10
 
 # Three workers take the files in their order: the long ones of docs and integration, which often wait for programs that they
 # start, come before the many short ones.
 SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run test coverage lint format bench conformance clean
+.PHONY: help run test coverage lint format bench conformance fuzz release clean
 
 help:  ## list these targets
 	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -45,6 +47,19 @@ bench: $(VENV)/developing  ## measure against goals and peers, and write benchma
 conformance:  ## run the official MCP suite, real servers and real clients
 	@$(PYTHON) conformance/run.py $(CONFORMANCE_OPTIONS)
 
+fuzz: $(VENV)/developing  ## try the readers with what nobody would write, for FUZZ_MINUTES
+	$(BIN)/python tests/fuzz/run.py --minutes $(FUZZ_MINUTES)
+
+# 3 says that nobody could be asked, which the script tells; a vulnerability is 1.
+release: $(RELEASE)/ready  ## build what is published into dist/, check it, list what it needs (SBOM), and audit that
+	rm -rf dist build/installed
+	$(RELEASE)/bin/python -m build --outdir dist
+	$(RELEASE)/bin/python -m twine check --strict dist/*
+	@$(PYTHON) -m venv --without-pip build/installed
+	@$(RELEASE)/bin/python -m pip --disable-pip-version-check --quiet --python build/installed/bin/python install dist/*.whl
+	$(RELEASE)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible --output-file dist/toolcrib.cdx.json build/installed/bin/python
+	$(RELEASE)/bin/python .ci/audit.py toolcrib build/installed/lib/python*/site-packages || [ $$? -eq 3 ]
+
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) build dist .coverage .coverage.* .grimp_cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -61,4 +76,11 @@ $(VENV)/developing: $(VENV)/installed
 	@echo "adding the development tools (once)"
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' > $(VENV)/dev.txt
 	@$(PIP) install --requirement $(VENV)/dev.txt
+	@touch $@
+
+$(RELEASE)/ready: pyproject.toml
+	@echo "setting up $(RELEASE) (once)"
+	@$(PYTHON) -m venv $(RELEASE)
+	@$(RELEASE)/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["release"], sep="\n")' > $(RELEASE)/release.txt
+	@$(RELEASE)/bin/python -m pip --disable-pip-version-check --quiet install --requirement $(RELEASE)/release.txt
 	@touch $@

@@ -324,6 +324,7 @@ FINER_CODES = (
     ("redirected", "tool_error", "The API points elsewhere, and `redirects` does not follow."),
     ("auth_failed", "tool_error", "No token could be had."),
     ("not_json", "invalid_result", "JSON was promised, and the answer is none."),
+    ("duplicate_key", "invalid_result", "An object of the answer has a key twice, so it says two things."),
     ("bad_text", "invalid_result", "The answer is no text in its charset."),
     ("unsupported_charset", "invalid_result", "The answer is in a charset that is not read."),
     ("select_failed", "invalid_result", "`select` can't be worked out over the answer."),

@@ -193,7 +193,9 @@ CASES = [
     text("D08", b"name: caf\xe9\n", "invalid_utf8"),
     text("D09", b"name: a\x00b\n", "control_character"),
     text("D09-bell", b"name: 'a\x07b'\n", "control_character"),
-    text("D09-escaped", 'name: hostile\nmock: {result_file: "a\\0b"}\n', "file_unreadable"),
+    text(
+        "D09-escaped", 'name: hostile\nmock: {result_file: "a\\0b"}\n', "file_unreadable", "?hidden_character"
+    ),
     text("D10-empty", "", "unrecognised_file"),
     text("D10-comments", "# a\n# b\n", "unrecognised_file"),
     text("D10-list", "- a\n- b\n", "unrecognised_file"),
@@ -252,7 +254,10 @@ CASES = [
     ),
     text("D21", "name: hostile\ndescription: ''\nmock: {result: 1}\n", **called({}, "ok", 1)),
     text(
-        "D22", 'name: hostile\ndescription: "\\e[31mred\\u202e"\nmock: {result: 1}\n', **called({}, "ok", 1)
+        "D22",
+        'name: hostile\ndescription: "\\e[31mred\\u202e"\nmock: {result: 1}\n',
+        "?hidden_character",
+        **called({}, "ok", 1),
     ),
     text("D22-raw", b"name: hostile\ndescription: \x1b[31mred\nmock: {result: 1}\n", "control_character"),
     schema("D25", "input_schema", "{properties: {a: {type: strng}}}", "invalid_schema"),

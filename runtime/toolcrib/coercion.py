@@ -22,7 +22,6 @@ where two do, none is taken. What does not fit in the end is given back as it ca
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -32,6 +31,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from toolcrib.model import JSON, Schema
 from toolcrib.pointers import pointer_to
 from toolcrib.subschemas import Path, Site
+from toolcrib.text import decode_json
 from toolcrib.validation import Fault, Validator, json_fault
 from toolcrib.validation.explaining import wanted_types
 from toolcrib.validation.faults import show
@@ -278,21 +278,10 @@ def _readings(text: str, wanted: set[str]) -> Iterator[JSON]:
 def _parsed(text: str) -> JSON:
     """The JSON of a text; None where it is none, repeats a key, or nests too deeply."""
     try:
-        value: JSON = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse)
+        value = decode_json(text)
     except (ValueError, RecursionError):
         return None
     return value if json_fault(value, depth=_DEPTH) is None else None
-
-
-def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError
-    return members
-
-
-def _refuse(_constant: str) -> JSON:
-    raise ValueError
 
 
 def _type_of(value: object) -> str:

@@ -6,10 +6,9 @@ A recording is JSON Lines, one task a line: `{task, calls: [{tool, arguments, re
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple
 
 from toolcrib.engine import Runtime
 from toolcrib.errors import Problem
@@ -21,7 +20,7 @@ from toolcrib.pointers import pointer_to
 from toolcrib.secrets import SeenSecrets, redact
 from toolcrib.session import Session
 from toolcrib.store import store_of
-from toolcrib.text import compact, truncate
+from toolcrib.text import compact, decode_json, truncate
 from toolcrib.validation import Fault, Validator
 from toolcrib.validation.faults import shorten
 from toolcrib.virtual_clock import VirtualClock
@@ -281,15 +280,11 @@ def _said(result: Result) -> JSON:
 def _wanted(recorded: str, said: JSON) -> JSON:
     """What a recorded text stands for beside an answer: a text is not read as a number, `true` or `null`."""
     try:
-        value: JSON = json.loads(recorded, parse_constant=_refused)
+        value = decode_json(recorded)
     except (ValueError, RecursionError):
         return recorded
     is_scalar = not isinstance(value, dict | list | str)
     return recorded if is_scalar and isinstance(said, str) else value
-
-
-def _refused(constant: str) -> NoReturn:
-    raise ValueError(f"`{constant}` is no JSON")
 
 
 _TASK: Final[Schema] = {

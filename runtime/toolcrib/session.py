@@ -29,6 +29,7 @@ from toolcrib.protocols import BoundTool, CallNext, Clock
 from toolcrib.queries import Hidden
 from toolcrib.registry import Registry
 from toolcrib.secrets import redact
+from toolcrib.validation import as_dict
 
 if TYPE_CHECKING:
     from toolcrib.store import Store
@@ -422,8 +423,8 @@ class Session:
 
     def _made(self, chain: Chain, arguments: Mapping[str, JSON] | None, context: CallContext) -> Call:
         given: Any = {} if arguments is None else arguments
-        if type(given) is not dict and isinstance(given, Mapping):
-            given = dict(given)
+        if type(given) is not dict:
+            given = as_dict(given)
         number = f"{self.id}-{next(self._runtime.call_numbers)}"
         return tuple.__new__(Call, (chain.tool, given, context, number, 1, None, None))
 
@@ -439,7 +440,7 @@ def _checked(client: Client | None) -> Client | None:
 
 def _name(name: object) -> str:
     if isinstance(name, str):
-        return name
+        return str.__str__(name)  # of a subclass, a plain one: names are looked up, and compared
     raise ConfigurationError(
         f"a tool is called by its name, and {'None' if name is None else f'a `{type(name).__name__}`'} is no text",
         hint='write `call("tool_name", {...})`',

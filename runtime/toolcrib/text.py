@@ -1,9 +1,10 @@
-"""JSON values and results as text, for models, digests and terminals."""
+"""JSON values and results as text, for models, digests and terminals; JSON texts as values."""
 
 from __future__ import annotations
 
 import json
 import re
+from typing import Any, Final, NoReturn
 
 from toolcrib.model import JSON, Content, Outcome, Result
 
@@ -20,6 +21,63 @@ _ABBREVIATIONS = ("e.g", "i.e")
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
+
+
+_LONGEST_KEY: Final = 60
+"""Characters of a key that a message names. A longer one is not named: a cut secret is not recognized as one."""
+
+
+class DuplicateKey(ValueError):
+    """An object of a JSON text has a key twice, so that readers disagree on what it says (RFC 8259 section 4)."""
+
+
+class NotFinite(ValueError):
+    """`NaN` or `Infinity` stands where JSON has a number."""
+
+
+def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The members of a JSON object: an `object_pairs_hook`.
+
+    Raises:
+        DuplicateKey: A key is there twice.
+    """
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
+    names: set[str] = set()
+    for name, _value in pairs:
+        if name in names:
+            break
+        names.add(name)
+    shown = f"the key `{escape_terminal(name)}`" if len(name) <= _LONGEST_KEY else "a key"
+    raise DuplicateKey(f"{shown} is there twice in one object")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise NotFinite(f"`{name}` is no number of JSON")
+
+
+# The hook costs 3 ms for 1 MB of ordinary rows (11 ms instead of 8), and 15 ms where every object has one member.
+JSON_DECODER: Final = json.JSONDecoder(object_pairs_hook=unique_members, parse_constant=_refuse_constant)
+"""Reads JSON that comes from somebody else: what `decode_json` refuses, it refuses."""
+
+
+def decode_json(text: str | bytes) -> JSON:
+    """The value of a JSON text (RFC 8259) that comes from somebody else.
+
+    Args:
+        text: Bytes are UTF-8, UTF-16 or UTF-32.
+
+    Raises:
+        DuplicateKey: An object has a key twice.
+        NotFinite: It holds `NaN` or `Infinity`.
+        ValueError: It is no JSON, or holds a number of more than 4,300 digits.
+        RecursionError: It is nested too deeply.
+    """
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text))
+    value: JSON = JSON_DECODER.decode(text)
+    return value
 
 
 def compact(value: JSON) -> str:
@@ -88,7 +146,7 @@ def _repeats(part: Content, result: Result, lead: str) -> bool:
     if not part.text.lstrip().startswith(("{", "[")):
         return False
     try:
-        return canonical(json.loads(part.text)) == canonical(result.value)
+        return canonical(decode_json(part.text)) == canonical(result.value)
     except (ValueError, RecursionError):
         return False
 

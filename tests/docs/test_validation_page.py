@@ -14,7 +14,7 @@ from toolcrib.middleware import arguments, results
 from toolcrib.subschemas import STEPS
 from toolcrib.validation import Validator, check_schema, json_fault, judging, validate
 from toolcrib.validation.checking import DEPTH, SIZE
-from toolcrib.validation.json_values import DIGITS
+from toolcrib.validation.json_values import DIGITS, MOST
 from toolcrib.validation.references import WAYS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "validation.md").read_text(encoding="utf-8")
@@ -97,6 +97,7 @@ def test_the_limits_are_as_the_page_says():
         "steps of a pattern with look-around or back-references": STEPS,
         "nesting of arguments": arguments.DEPTH,
         "nesting of results": results.DEPTH,
+        "members and items below the first level of a value, each object and list as two more": MOST,
         "digits of an integer": DIGITS,
         "violations that are told of one value": judging.MOST,
     }

@@ -54,6 +54,14 @@ def test_calls_that_wait_are_asked_for(talk, tmp_path):
         chat.until("the arguments, as a JSON object: ")
         chat.type('{"amount": 2}')
         assert "as was decided] 2" in chat.until("\n> ")
+        chat.type('call refund {"amount": 1}')
+        chat.until("[y/N/edit] ")
+        chat.type("e")
+        chat.until("the arguments, as a JSON object: ")
+        chat.type('{"amount": 2, "amount": 9}')
+        refused = chat.until("\n> ")
+        assert "the key `amount` is there twice in one object; the call is refused" in refused
+        assert "refund: denied" in refused
         chat.type('call refund {"amount": 3}')
         chat.until("[y/N/edit] ")
         chat.type("")
@@ -75,7 +83,7 @@ def test_calls_that_wait_are_asked_for(talk, tmp_path):
         chat.end_of_input()
         assert chat.ended() == 0
     roles = [message.role for message in load_transcript(tmp_path / "talk.jsonl")]
-    assert roles == ["user", "assistant", "tool", "assistant"] * 6
+    assert roles == ["user", "assistant", "tool", "assistant"] * 7
 
 
 def test_ctrl_c_ends_the_turn_and_keeps_the_conversation(talk, tmp_path):

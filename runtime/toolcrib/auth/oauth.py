@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from toolcrib.http.retry_after import seconds_to_wait
 from toolcrib.model import JSON
 from toolcrib.protocols import Clock
 from toolcrib.secrets import HIDDEN, is_secret_name
+from toolcrib.text import DuplicateKey, decode_json
 from toolcrib.vault import Vault
 
 _HINTS: Final = {
@@ -84,9 +84,15 @@ class Grant:
                 retryable=error.fault in _PASSING,
                 details={"token_url": address.shown, "fault": error.fault.value},
             ) from None
-        told = _told(response)
+        good = 200 <= response.status < 300
+        try:
+            told = _told(response)
+        except DuplicateKey as error:
+            if good:
+                raise self._unusable(f"{error} of what {self.address.shown} answered") from None
+            told = {}
         _register(told, vault)
-        if not 200 <= response.status < 300:
+        if not good:
             raise self._refused(response, told, clock, vault)
         return self._token(told)
 
@@ -238,8 +244,11 @@ def warn_of_plain_text(address: Address, fields: Fields, key: str = "") -> None:
 
 
 def _told(response: Response) -> dict[str, JSON]:
+    """The members of an answer; none where it is no object. DuplicateKey where one is there twice."""
     try:
-        told = json.loads(response.body)
+        told = decode_json(response.body)
+    except DuplicateKey:
+        raise
     except (ValueError, RecursionError):
         return {}
     return told if isinstance(told, dict) else {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 
+from toolcrib.text import escape_terminal, unique_members
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -80,18 +82,11 @@ def _finite(text: str) -> float:
     return value if math.isfinite(value) else _unlike(text)
 
 
-def _without_doubles(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
-    value = dict(pairs)
-    return value if len(value) == len(pairs) else _unlike("")
-
-
-_PLAIN = json.JSONDecoder(object_pairs_hook=_without_doubles, parse_float=_finite, parse_constant=_unlike)
+_PLAIN = json.JSONDecoder(object_pairs_hook=unique_members, parse_float=_finite, parse_constant=_unlike)
 
 
 def _refused(message: str) -> click.UsageError:
     import click  # noqa: PLC0415 -- arguments that are in order need none of it
-
-    from toolcrib.text import escape_terminal  # noqa: PLC0415
 
     return click.UsageError(escape_terminal(message))
 

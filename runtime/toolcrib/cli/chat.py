@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -29,7 +28,7 @@ from toolcrib.model import JSON, NOTHING, Outcome
 from toolcrib.provider import Config, JSONLSink, Prices, Provider, ProviderMiddleware, Stop, ToolPolicy
 from toolcrib.provider.installed import open_provider, reaching
 from toolcrib.provider.transcripts import SinkFailed
-from toolcrib.text import escape_terminal
+from toolcrib.text import DuplicateKey, decode_json, escape_terminal
 from toolcrib.tool_policy import NO_POLICY
 
 SCRIPTED = "scripted"
@@ -282,10 +281,11 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 def _json(text: str) -> JSON:
     """The value that a text stands for: JSON where it is some, else the text."""
     try:
-        value: JSON = json.loads(text)
+        return decode_json(text)
+    except DuplicateKey as error:
+        raise click.UsageError(f"a value can't be read as JSON: {error}") from None
     except ValueError:
         return text
-    return value
 
 
 def _value_of(prompt: Prompt, name: str, text: str) -> tuple[str, JSON]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
@@ -13,7 +12,7 @@ from toolcrib.engine import Runtime
 from toolcrib.executors.client.calls import DEFERRED, ClientCall
 from toolcrib.model import JSON, Client, Result
 from toolcrib.provider import Answer, Pending
-from toolcrib.text import compact
+from toolcrib.text import DuplicateKey, compact, decode_json
 
 NOBODY = "nobody was there to ask"
 """Why a call is refused that somebody would have to approve."""
@@ -86,9 +85,12 @@ class Asking:
         if said in {"y", "yes"} and "y" in ways:
             return self._approve(pending, fulfilled=fulfilled)
         if said and ways[-1].startswith(said):
-            value = self._value(
-                "the result, as JSON or text: " if fulfilled else "the arguments, as a JSON object: "
-            )
+            question = "the result, as JSON or text: " if fulfilled else "the arguments, as a JSON object: "
+            try:
+                value = self._value(question)
+            except DuplicateKey as error:
+                self._show.note(f"{error}; the call is refused")
+                return Answer.reject()
             if fulfilled:
                 return Answer.result(value)
             if isinstance(value, dict):
@@ -104,10 +106,11 @@ class Asking:
     def _value(self, question: str) -> JSON:
         written = input(question)
         try:
-            value: JSON = json.loads(written)
+            return decode_json(written)
+        except DuplicateKey:
+            raise
         except ValueError:
             return written
-        return value
 
     def _has_mock(self, tool: str) -> bool:
         known = self._runtime.registry.get(tool)

@@ -10,7 +10,7 @@ from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document, parse_documents
 from toolcrib.loading.notices import log_problems
 from toolcrib.model import JSON
-from toolcrib.validation import json_fault
+from toolcrib.validation import as_dict, as_json
 
 __all__ = ["Content", "documents_of", "log_problems"]
 
@@ -39,10 +39,9 @@ def documents_of(name: str, content: Content, *, line: int = 1) -> tuple[list[Do
 def _from_mappings(name: str, contents: Sequence[object], line: int) -> tuple[list[Document], list[Problem]]:
     documents, problems = [], []
     for index, content in enumerate(contents):
-        value = dict(content) if isinstance(content, Mapping) else content
-        fault = json_fault(value)
+        value, fault = as_json(as_dict(content))
         if fault is None:
-            documents.append(Document(name, index, line, copy.deepcopy(value)))  # type: ignore[arg-type]  # it is JSON
+            documents.append(Document(name, index, line, copy.deepcopy(value)))
             continue
         message = f"expected {fault.expected}, got {fault.got}"
         problem = Problem(code="not_json", message=message, pointer=fault.pointer)

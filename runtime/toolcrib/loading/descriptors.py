@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from toolcrib.clock import format_duration, parse_duration
 from toolcrib.errors import Problem
 from toolcrib.loading.documents import Document
+from toolcrib.loading.hidden_text import hidden_problems, may_hide
 from toolcrib.loading.limits import check_limits, limits_of, spread
 from toolcrib.loading.shape import TOO_MANY, Shape
 from toolcrib.loading.soundness import sound
@@ -129,7 +130,10 @@ class _Draft:
             return
         kept = sound(value, self.problems, shape)
         self._whole = kept is value
-        content = canonical(value).encode("utf-8")
+        text = canonical(value)
+        if may_hide(text):
+            self.problems += hidden_problems(value)
+        content = text.encode("utf-8")
         self._size = len(content)
         origin = _origin(self.given, hashlib.sha256(content).hexdigest())
         tool = _build({"name": "unnamed", **kept}, origin, kinds)._replace(fixture=self.given.fixture)

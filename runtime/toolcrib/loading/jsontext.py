@@ -26,6 +26,7 @@ from toolcrib.loading.marks import (
     visits,
 )
 from toolcrib.model import JSON
+from toolcrib.text import DuplicateKey, unique_members
 
 _BLANKS: Final = re.compile(r"[ \t\n\r]*")
 _STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
@@ -49,13 +50,6 @@ def _refuse(_text: str) -> NoReturn:
     raise _Fault
 
 
-def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise _Fault
-    return value
-
-
 def _integer(text: str) -> int:
     if len(text) > INTEGER_DIGITS and len(text.lstrip("-")) > INTEGER_DIGITS:
         raise _Fault
@@ -70,7 +64,7 @@ def _decimal(text: str) -> float:
 
 
 _STRICT: Final = json.JSONDecoder(
-    object_pairs_hook=_object, parse_int=_integer, parse_float=_decimal, parse_constant=_refuse
+    object_pairs_hook=unique_members, parse_int=_integer, parse_float=_decimal, parse_constant=_refuse
 )
 _LENIENT: Final = json.JSONDecoder(parse_int=len, parse_constant=len)
 
@@ -146,7 +140,7 @@ def decode_at(text: str, at: int) -> tuple[bool, JSON, int]:
     """
     try:
         value, end = _STRICT.raw_decode(text, at)
-    except _Fault:
+    except (_Fault, DuplicateKey):
         return False, None, _LENIENT.raw_decode(text, at)[1]
     if _SURROGATE_ESCAPE.search(text, at, end):
         try:

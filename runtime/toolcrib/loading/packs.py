@@ -14,6 +14,7 @@ from toolcrib.errors import DocumentError, Problem
 from toolcrib.loading.contents import Content, documents_of, log_problems, only_document
 from toolcrib.loading.documents import Document
 from toolcrib.loading.fixtures import fixture_of, with_names
+from toolcrib.loading.hidden_text import hidden_problems
 from toolcrib.loading.marks import clipped
 from toolcrib.loading.namespaces import full_name
 from toolcrib.loading.prompts import Prompt, check_prompts, prompts_of
@@ -186,7 +187,7 @@ def parse_pack(
     """Read `pack.yaml`. Returns the pack, or None where it is refused, and all problems, placed."""
     value, faults = shape.judged(document)
     if isinstance(value, dict):
-        faults = [*map(_of_later, faults), *_check_pack(sound(value, faults, shape))]
+        faults = [*map(_of_later, faults), *_check_pack(sound(value, faults, shape)), *hidden_problems(value)]
     problems = [document.place(problem) for problem in faults]
     if not isinstance(value, dict) or any(problem.severity == "error" for problem in problems):
         return None, problems

@@ -15,6 +15,7 @@ from toolcrib.loading.contents import Content, documents_of, log_problems, only_
 from toolcrib.loading.documents import Document
 from toolcrib.loading.finding import find_project, other_project_files, places_to_look, project_file
 from toolcrib.loading.fixtures import fixture_of, with_names
+from toolcrib.loading.hidden_text import hidden_problems
 from toolcrib.loading.limits import laid_over, spread
 from toolcrib.loading.project_checks import check_project
 from toolcrib.loading.settings import NO_SETTINGS, PROFILE_VARIABLE, Settings, apply_settings, chosen_profile
@@ -233,7 +234,7 @@ def parse_project(
     if not isinstance(value, dict):
         return None, [document.place(problem) for problem in problems]
     kept = sound(value, problems, shape)
-    problems = [*problems, *check_project(kept, value)]
+    problems = [*problems, *check_project(kept, value), *hidden_problems(value)]
     project = _built(_with_names(kept, value), document, value)
     fixture, wrong = fixture_of(kept, project.origin._replace(files=files), "", document)
     if any(kept.get(key) != value.get(key) for key in ("store", "state")):

@@ -13,6 +13,7 @@ from toolcrib.loading.documents import Document
 from toolcrib.loading.expectations import NO_RULES, Expectation, Names, Verify, parse_verification
 from toolcrib.loading.fixtures import with_names
 from toolcrib.loading.goldens import check_golden
+from toolcrib.loading.hidden_text import hidden_problems
 from toolcrib.loading.matrices import combinations, parse_matrix
 from toolcrib.loading.shape import TOO_MANY, Shape
 from toolcrib.loading.soundness import sound
@@ -129,6 +130,7 @@ def parse_scenario(
     scenario = _build(kept, origin, keys, problems)
     if any(kept.get(key) != value.get(key) for key in ("store", "state")):
         scenario = replace(scenario, fixture=with_names(scenario.fixture, value, OWN))
+    problems += hidden_problems(value)
     return scenario, [document.place(problem) for problem in problems]
 
 

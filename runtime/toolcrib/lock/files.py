@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from toolcrib.errors import Problem, did_you_mean
 from toolcrib.lock.contents import KEPT, SAID_OF_SERVERS, LockedServer, LockedTool, digest, hash_of
 from toolcrib.pointers import keys_of, pointer_to
+from toolcrib.text import decode_json
 
 VERSION: Final = 1
 """Of the form of the file."""
@@ -70,7 +71,7 @@ def read_servers(path: Path, shown: str) -> tuple[dict[str, LockedServer] | None
 def parse_servers(text: str, shown: str) -> tuple[dict[str, LockedServer] | None, list[Problem]]:
     """The servers of the text of a lock, and what is wrong with it, as `read_servers` gives them."""
     try:
-        value = json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse)
+        value: Any = decode_json(text)
     except json.JSONDecodeError as error:
         problem = Problem(code="invalid_lock", message=f"it is no JSON: {error.msg}", hint=_ANEW)
         return None, [problem.at(shown, error.lineno, error.colno)]
@@ -92,19 +93,6 @@ def _server(entry: Mapping[str, Any]) -> LockedServer:
         tools[name] = LockedTool(definition, each["hash"])
     endpoint = {key: item for key, item in entry["endpoint"].items() if key != "hash"}
     return LockedServer(endpoint, tools, entry["info"])
-
-
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        names = [name for name, _ in pairs]
-        double = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key `{double}` is there twice")
-    return value
-
-
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"`{text}` is no number of JSON")
 
 
 def _problems_of(value: Any) -> Iterator[Problem]:

@@ -71,22 +71,38 @@ class Hidden(NamedTuple):
         return f"U+{self.code:04X} {self.name} at character {self.offset + 1}"
 
 
+_FLAG: Final = re.compile(
+    "\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f"
+)
+"""The flags of England, Scotland and Wales, the only ones that Unicode recommends to write with tags (RGI, UTS #51)."""
+
+
 def hidden_characters(text: str) -> list[Hidden]:
-    """The characters of a text that are not seen, or not as what they are.
+    """The characters of a text that are not seen, or not as what they are; see `each_hidden`."""
+    return [*each_hidden(text)]
+
+
+def each_hidden(text: str) -> Iterator[Hidden]:
+    """The characters of a text that are not seen, or not as what they are, one after the other.
 
     Marks of direction, characters without width, tags, blanks that look like nothing, private use, controls but
     newline and tab, halves of surrogate pairs. What is part of ordinary writing is passed over: a variation selector
     behind a character that is none of ASCII's letters, a joiner between two characters beyond ASCII as in emoji,
-    Persian and Hindi, a carriage return before a newline.
+    Persian and Hindi, a carriage return before a newline, the tags of a flag.
     """
-    return [_told(match) for match in _ANY.finditer(text) if not _is_ordinary(text, match.start())]
+    if text.isascii() and text.isprintable():
+        return
+    flags = {at for match in _FLAG.finditer(text) for at in range(*match.span())}
+    for match in _ANY.finditer(text):
+        if match.start() not in flags and not _is_ordinary(text, match.start()):
+            yield _told(match)
 
 
 def hidden_in(definition: Mapping[str, Any]) -> list[Hidden]:
     """The hidden characters of a tool's definition, in texts and keys at any depth."""
     return [
         found._replace(where=pointer_to(path), in_key=in_key)
-        for path, text, in_key in _texts(definition, ())
+        for path, text, in_key in texts_in(definition)
         for found in hidden_characters(text)
     ]
 
@@ -110,7 +126,10 @@ def is_ordinary_name(name: str) -> bool:
     return _ORDINARY_NAME.fullmatch(name) is not None
 
 
-def _texts(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str, bool]]:
+def texts_in(
+    value: Any, path: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], str, bool]]:
+    """The texts and keys of a value: where each stands, the text, and whether it is a key."""
     if isinstance(value, str):
         yield path, value, False
     elif len(path) > _DEEPEST:
@@ -118,10 +137,10 @@ def _texts(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str 
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield (*path, key), key, True
-            yield from _texts(item, (*path, key))
+            yield from texts_in(item, (*path, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _texts(item, (*path, index))
+            yield from texts_in(item, (*path, index))
 
 
 def _is_ordinary(text: str, at: int) -> bool:

@@ -9,7 +9,7 @@ from toolcrib.middleware.masking import masked
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result, Schema
 from toolcrib.protocols import CallNext, Middleware
 from toolcrib.subschemas import once_for_each
-from toolcrib.validation import Fault, Validator, compile_defaults, json_fault
+from toolcrib.validation import SUBCLASS, Fault, Validator, as_json, compile_defaults, json_fault, unshared
 
 if TYPE_CHECKING:
     from toolcrib.coercion import Repair
@@ -47,14 +47,16 @@ def door(tool: Descriptor) -> Door:
     judge = validator.judge
 
     def passed(given: JSON) -> dict[str, JSON] | None:
-        if json_fault(given, depth=DEPTH) is not None:
-            return None
+        fault = json_fault(given, depth=DEPTH)
+        if fault is not None:
+            if fault.keyword != SUBCLASS:
+                return None
+            given = unshared(given, DEPTH)
         filled = given if fill is None else fill(given)
         return filled if isinstance(filled, dict) and judge(filled) else None
 
     def mended(call: Call) -> tuple[Call, list[JSON]] | Result:
-        given: JSON = call.arguments
-        fault = json_fault(given, depth=DEPTH)
+        given, fault = as_json(call.arguments, depth=DEPTH)
         if fault is not None:
             return refused(tool, [masked(fault, validator)])
         filled = given if fill is None else fill(given)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from toolcrib.model import NOTHING, Result
 from toolcrib.pointers import pointer_to
 from toolcrib.secrets import HIDDEN, SeenSecrets
 from toolcrib.subschemas import Path
-from toolcrib.validation import Fault, Validator, json_fault
-from toolcrib.validation.faults import show
+from toolcrib.validation import Fault, Validator, as_dict, as_json
+from toolcrib.validation.faults import plain_scalar, show
 
 DEPTH = 100
 """How deep a result may be nested."""
@@ -37,19 +38,28 @@ def _without(seen: SeenSecrets, fault: Fault, value: object) -> Fault:
 
 
 def _at(value: object, path: Path) -> object:
-    for key in path:
-        if isinstance(value, dict):
-            value = value.get(key)
+    for key in path:  # with the methods of `dict` and `list`: those of a subclass may do anything
+        if issubclass(type(value), dict):
+            value = dict.get(value, key)  # type: ignore[call-overload] # as the line above says
         else:
-            value = value[key] if isinstance(value, list) and isinstance(key, int) else None
-    return value if isinstance(value, str | int | float) else None
+            listed = issubclass(type(value), list) and isinstance(key, int)
+            value = list.__getitem__(value, key) if listed else None  # type: ignore[call-overload] # as above
+    value = plain_scalar(value)
+    return value if type(value) in (str, int, float, bool) else None
 
 
-def report_fault(result: Result) -> Fault | None:
-    """What keeps the `meta` of a result, or the `details` of its error, from being JSON."""
-    told: dict[str, object] = {}
+def as_reported(result: Result) -> tuple[Result, Fault | None]:
+    """The result with plain JSON as `meta` and as `details` of its error, and what keeps them from being JSON."""
+    told: dict[str, Any] = {}
+    error = result.error
     if result.meta is not NOTHING:
-        told["meta"] = dict(result.meta)
-    if result.error is not None and result.error.details is not NOTHING:
-        told["details"] = dict(result.error.details)
-    return json_fault(told, depth=DEPTH) if told else None
+        told["meta"] = as_dict(result.meta)
+    if error is not None and error.details is not NOTHING:
+        told["details"] = as_dict(error.details)
+    plain: Any
+    plain, fault = as_json(told, depth=DEPTH)
+    if fault is not None or plain is told:
+        return result, fault
+    if error is not None:
+        error = error._replace(details=plain.get("details", NOTHING))
+    return result._replace(meta=plain.get("meta", NOTHING), error=error), None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from toolcrib.middleware.masking import DEPTH, masked, report_fault, without
+from toolcrib.middleware.masking import DEPTH, as_reported, masked, without
 from toolcrib.model import JSON, NOTHING, Call, Descriptor, Outcome, Result, Schema
 from toolcrib.protocols import CallNext, Middleware
 from toolcrib.secrets import SeenSecrets
 from toolcrib.subschemas import once_for_each
-from toolcrib.validation import Fault, Validator, json_fault
+from toolcrib.validation import SUBCLASS, Fault, Validator, json_fault, unshared
 
 _NOT_JSON = "can't be passed on as JSON"
 
@@ -41,22 +41,20 @@ def bench(tool: Descriptor) -> Bench:
     def judged(call: Call, result: Result) -> Result:
         # Most calls have the shared empty mapping, which needs no look.
         if result.meta is not NOTHING or (result.error is not None and result.error.details is not NOTHING):
-            fault = report_fault(result)
+            result, fault = as_reported(result)
             if fault is not None:
                 return _unreportable(call, result, fault)
         if result.outcome is not Outcome.OK:
             return result
-        fault = json_fault(result.value, depth=DEPTH)
+        fault = json_fault(result.value, DEPTH)
+        if fault is not None and fault.keyword == SUBCLASS:
+            result, fault = result._replace(value=unshared(result.value, DEPTH)), None
         if fault is not None:
             faults = without(_seen(call), [masked(fault, validator)], result.value)
             return _refused(tool, result._replace(value=None), faults, _NOT_JSON)
-        if result.content:
-            parts: JSON = {"content": [part.as_json() for part in result.content]}
-            fault = json_fault(parts)
-            if fault is not None:
-                seen = _seen(call)
-                refused = _refused(tool, result, without(seen, [fault], parts), _NOT_JSON)
-                return _with_raw_value(refused, result, seen)
+        refused = _with_alien_part(call, result) if result.content else None
+        if refused is not None:
+            return refused
         if judge(result.value):
             return result
         seen = _seen(call)
@@ -84,6 +82,17 @@ def layer(tool: Descriptor) -> Middleware:
 def _seen(call: Call) -> SeenSecrets:
     """The secrets among the arguments: a tool may have put them anywhere."""
     return SeenSecrets(call.arguments, call.tool.input_schema)
+
+
+def _with_alien_part(call: Call, result: Result) -> Result | None:
+    """The result that is refused for a part that is no JSON; None where there is none."""
+    parts: JSON = {"content": [part.as_json() for part in result.content]}
+    fault = json_fault(parts)
+    if fault is None:
+        return None
+    seen = _seen(call)
+    refused = _refused(call.tool, result, without(seen, [fault], parts), _NOT_JSON)
+    return _with_raw_value(refused, result, seen)
 
 
 def _unreportable(call: Call, result: Result, fault: Fault) -> Result:

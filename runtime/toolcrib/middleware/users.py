@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolcrib.middleware.masking import DEPTH, report_fault
+from toolcrib.middleware.masking import DEPTH, as_reported
 from toolcrib.model import Call, Outcome, Result
 from toolcrib.protocols import CallNext, Middleware
-from toolcrib.validation import json_fault
+from toolcrib.validation import as_json
 
 
 def checked(middleware: Middleware) -> Middleware:
@@ -17,24 +17,19 @@ def checked(middleware: Middleware) -> Middleware:
     async def user(call: Call, call_next: CallNext) -> Result:
         answer: Any = middleware(call, call_next)
         result = await answer if isawaitable(answer) else answer
-        fault = _fault(result, waited=result is not answer)
-        if fault:
-            return _broken(call, middleware, fault)
-        return result  # type: ignore[no-any-return] # `_fault` says so
+        if result is answer:
+            return _broken(call, middleware, f"is no `async` function: it returned {_named(result)}")
+        if not isinstance(result, Result):
+            forgotten = "; is a `return` missing?" if result is None else ""
+            return _broken(call, middleware, f"returned {_named(result)} instead of a `Result`{forgotten}")
+        result, fault = as_reported(result)
+        if fault is None:
+            value, fault = as_json(result.value, depth=DEPTH)
+        if fault is not None:  # only the kind of what is there: this text is read by whoever made the call
+            return _broken(call, middleware, f"returned what is no JSON: expected {fault.expected}")
+        return result if value is result.value else result._replace(value=value)
 
     return user
-
-
-def _fault(result: object, *, waited: bool) -> str:
-    """What is wrong with what a layer returned, as the rest of a sentence; empty if nothing is."""
-    if not waited:
-        return f"is no `async` function: it returned {_named(result)}"
-    if not isinstance(result, Result):
-        forgotten = "; is a `return` missing?" if result is None else ""
-        return f"returned {_named(result)} instead of a `Result`{forgotten}"
-    fault = report_fault(result) or json_fault(result.value, depth=DEPTH)
-    # Only the kind of what is there: this text is read by whoever made the call.
-    return f"returned what is no JSON: expected {fault.expected}" if fault is not None else ""
 
 
 def _named(value: object) -> str:

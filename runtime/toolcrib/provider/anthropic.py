@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from toolcrib.errors import ConfigurationError
+from toolcrib.http.event_streams import StreamEvent
 from toolcrib.model import JSON, Content, Outcome
-from toolcrib.provider.event_streams import StreamEvent
 from toolcrib.provider.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from toolcrib.provider.requests import (
     CallDelta,

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 from toolcrib.model import JSON
 from toolcrib.provider.messages import Reasoning, Text, ToolCall
 from toolcrib.provider.requests import CallDelta, Delta, Finish, ReasoningDelta, TextDelta
-from toolcrib.text import compact
-from toolcrib.validation import json_fault
+from toolcrib.text import compact, decode_json
+from toolcrib.validation import as_json, json_fault
 
 AnswerPart: TypeAlias = Text | Reasoning | ToolCall
 
@@ -212,8 +212,9 @@ def _as_text(arguments: str | dict[str, JSON]) -> tuple[str, bool]:
     """The text of arguments, and whether they can be JSON at all."""
     if isinstance(arguments, str):
         return arguments, True
-    if json_fault(arguments) is None:
-        return compact(arguments), True
+    value, fault = as_json(arguments)
+    if fault is None:
+        return compact(value), True
     return json.dumps(arguments, ensure_ascii=False, default=repr, skipkeys=True), False
 
 
@@ -225,20 +226,9 @@ def parse_written(text: str) -> dict[str, JSON] | None:
     if not text.strip():
         return {}
     try:
-        value: JSON = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse)
+        value = decode_json(text)
     except (ValueError, RecursionError):
         return None
     if value is None:
         return {}
     return value if isinstance(value, dict) and json_fault(value) is None else None
-
-
-def _object(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError
-    return members
-
-
-def _refuse(_constant: str) -> JSON:
-    raise ValueError

@@ -9,7 +9,7 @@ from typing import Any
 from toolcrib.model import JSON, Content, Descriptor, Result
 from toolcrib.provider.conversations import CallRecord, Pending
 from toolcrib.secrets import HIDDEN, SeenSecrets
-from toolcrib.text import compact
+from toolcrib.text import DuplicateKey, compact, unique_members
 
 
 class Discretion:
@@ -67,7 +67,7 @@ class Discretion:
 
     def _part(self, tool: Descriptor | None, part: Content) -> Content:
         text = part.text
-        if text is not None and _written_in(text) is not None:
+        if text is not None and _is_json(text):
             text = str(self._output(tool, text))
         hide = self._seen.hide_in_text
         return part._replace(
@@ -79,19 +79,31 @@ class Discretion:
     def _output(self, tool: Descriptor | None, value: JSON) -> JSON:
         """An answer without what stands at its secret places; one that is the text of such an answer as well."""
         schema = None if tool is None else tool.output_schema
-        written = _written_in(value) if isinstance(value, str) else None
+        try:
+            written = _written_in(value) if isinstance(value, str) else None
+        except DuplicateKey:  # a secret may stand in the member that a reader leaves out
+            return HIDDEN
         if written is None:
             return self._seen.add(value, schema)
         masked = self._seen.add(written, schema)
         return value if masked == written else compact(masked)
 
 
+def _is_json(text: str) -> bool:
+    try:
+        return _written_in(text) is not None
+    except DuplicateKey:
+        return True
+
+
 def _written_in(text: str) -> JSON:
-    """The object or list that a text is JSON of; None where it is none."""
+    """The object or list that a text is JSON of; None where it is none. DuplicateKey where a key is there twice."""
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
-        value: JSON = json.loads(text)
+        value: JSON = json.loads(text, object_pairs_hook=unique_members)  # `NaN` hides no secret
+    except DuplicateKey:
+        raise
     except (ValueError, RecursionError):
         return None
     return value

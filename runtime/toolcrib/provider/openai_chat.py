@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from toolcrib.http.event_streams import StreamEvent
 from toolcrib.model import JSON, Content
-from toolcrib.provider.event_streams import StreamEvent
 from toolcrib.provider.messages import Message, Reasoning, Text, ToolResult
 from toolcrib.provider.requests import (
     CallDelta,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from toolcrib.http.event_streams import StreamEvent
 from toolcrib.model import JSON, Content
 from toolcrib.provider.assembling import whole_characters
-from toolcrib.provider.event_streams import StreamEvent
 from toolcrib.provider.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from toolcrib.provider.openai_chat import OPENAI
 from toolcrib.provider.requests import (

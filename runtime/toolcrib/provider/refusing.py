@@ -6,14 +6,14 @@ import json
 
 from toolcrib.errors import did_you_mean
 from toolcrib.middleware.arguments import door
-from toolcrib.model import JSON, Call, CallContext, Descriptor, Outcome, Result
+from toolcrib.model import Call, CallContext, Descriptor, Outcome, Result
 from toolcrib.provider.conversations import Pending
 from toolcrib.provider.enforcing import Ledger, Rulebook
 from toolcrib.provider.messages import ToolCall
 from toolcrib.provider.offering import Offering
 from toolcrib.provider.requests import Finish
 from toolcrib.session import Session
-from toolcrib.text import truncate
+from toolcrib.text import DuplicateKey, NotFinite, decode_json, truncate
 
 REFUSED_ANSWER = "answer_refused"
 
@@ -116,12 +116,14 @@ def _unreadable(call: ToolCall) -> Result:
 def _why_no_object(written: str) -> str:
     """What is wrong with arguments that can't be read; what is in them is not shown."""
     try:
-        value: JSON = json.loads(written)
+        value = decode_json(written)
     except json.JSONDecodeError as error:
         return f"expected a JSON object, got no JSON: {error.msg} at character {error.pos}"
+    except (DuplicateKey, NotFinite) as error:
+        return str(error)
     except (ValueError, RecursionError):
         return "expected a JSON object, got a number too long or objects too deep"
     if isinstance(value, dict):
-        return "a key is there twice, or something in it is no JSON, such as NaN"
+        return "it is nested too deeply, or something in it is no JSON, such as half of a character"
     kind = {list: "a list", str: "a text", bool: "a boolean"}.get(type(value), "a number")
     return f"expected a JSON object, got {kind}"

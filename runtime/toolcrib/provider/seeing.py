@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from toolcrib.model import JSON, Outcome
 from toolcrib.provider.messages import Message, ToolResult
-from toolcrib.text import compact
+from toolcrib.text import JSON_DECODER, compact
 
 Named: TypeAlias = Callable[[str], str]
 
@@ -93,15 +92,8 @@ def value_of(text: str) -> JSON:
     if line and first.startswith(_CALLED_WITH) and first.endswith(_AS_DECIDED):
         text = rest
     try:
-        value, end = _DECODER.raw_decode(text)
+        value, end = JSON_DECODER.raw_decode(text)
     except (ValueError, RecursionError):
         return text
     whole = end == len(text) or (isinstance(value, dict | list) and text[end] == "\n")
     return value if whole else text
-
-
-def _no_json(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_json)

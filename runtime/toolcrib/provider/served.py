@@ -8,9 +8,9 @@ from contextlib import aclosing
 from typing import Any, ClassVar, Protocol
 
 from toolcrib.errors import ConfigurationError
+from toolcrib.http.event_streams import StreamEvent
 from toolcrib.model import JSON, NOTHING
 from toolcrib.protocols import Clock
-from toolcrib.provider.event_streams import StreamEvent
 from toolcrib.provider.requests import Delta, Finish, Request
 from toolcrib.provider.wire import Answer, Service, Wire
 from toolcrib.world import World

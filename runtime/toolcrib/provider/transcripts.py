@@ -7,12 +7,12 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from toolcrib.errors import ConfigurationError, ToolcribError
 from toolcrib.provider.conversations import Conversation
 from toolcrib.provider.messages import Message, parse_message
-from toolcrib.text import compact
+from toolcrib.text import compact, decode_json
 
 
 class Sink(Protocol):
@@ -106,7 +106,8 @@ def load_transcript(path: str | Path) -> tuple[Message, ...]:
         if not line.strip():
             continue
         try:
-            messages.append(parse_message(json.loads(line)))
+            value: Any = decode_json(line)
+            messages.append(parse_message(value))
         except (ValueError, ConfigurationError) as error:
             raise ConfigurationError(f"{path}:{number}: {error}", code="invalid_message") from None
     return tuple(messages)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
@@ -15,6 +14,7 @@ from toolcrib.clock import RealClock
 from toolcrib.egress import EgressRefused, is_loopback
 from toolcrib.errors import ConfigurationError
 from toolcrib.http import Bounds, Fault, HTTPError, Request
+from toolcrib.http.event_streams import EventStream, StreamEvent
 from toolcrib.http.headers import fault_of_name, header_fault
 from toolcrib.http.loops import PerLoop
 from toolcrib.http.messages import parse_origin
@@ -23,7 +23,6 @@ from toolcrib.http.streaming import Incoming, Streamer
 from toolcrib.model import JSON, NOTHING
 from toolcrib.protocols import Clock
 from toolcrib.provider.addresses import address_of
-from toolcrib.provider.event_streams import EventStream, StreamEvent
 from toolcrib.provider.failures import (
     BY_KIND,
     BY_STATUS,
@@ -36,7 +35,7 @@ from toolcrib.provider.failures import (
 )
 from toolcrib.provider.requests import ProviderError
 from toolcrib.secrets import is_secret_name
-from toolcrib.text import compact
+from toolcrib.text import DuplicateKey, compact, decode_json
 from toolcrib.vault import MissingSecret, Variable, Vault, pieces_of
 from toolcrib.world import World
 
@@ -369,7 +368,9 @@ class Answer:
             ProviderError: It is none, or tells of an error.
         """
         try:
-            value = json.loads(raw, parse_constant=_refuse)
+            value = decode_json(raw)
+        except DuplicateKey as error:
+            raise self.unreadable(f"{what} can't be trusted: {error}") from None
         except (ValueError, RecursionError):
             raise self.unreadable(f"{what} is no JSON") from None
         if not isinstance(value, dict):
@@ -415,7 +416,3 @@ def _told_by(state: RetryCallState) -> float | None:
     assert state.outcome is not None  # noqa: S101 -- an attempt was made
     error = state.outcome.exception()
     return error.details.get("retry_after") if isinstance(error, ProviderError) else None
-
-
-def _refuse(_constant: str) -> Any:
-    raise ValueError

@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING
 
 from toolcrib.validation.defaults import compile_defaults
 from toolcrib.validation.faults import Fault, report
-from toolcrib.validation.json_values import NotJSONError, json_fault, unshared
+from toolcrib.validation.json_values import SUBCLASS, NotJSONError, as_dict, as_json, json_fault, unshared
 from toolcrib.validation.judging import Validator, validate
 
 if TYPE_CHECKING:
     from toolcrib.validation.checking import check_schema
 
 __all__ = [
+    "SUBCLASS",
     "Fault",
     "NotJSONError",
     "Validator",
+    "as_dict",
+    "as_json",
     "check_schema",
     "compile_defaults",
     "json_fault",

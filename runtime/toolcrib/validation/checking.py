@@ -17,8 +17,8 @@ from toolcrib.secrets import SecretPlaces, is_secret_name
 from toolcrib.subschemas import Key, Path, SchemaIndex, Site, is_schema, pattern_validator
 from toolcrib.validation.effort import Effort
 from toolcrib.validation.explaining import Explanation
-from toolcrib.validation.faults import shorten, show
-from toolcrib.validation.json_values import json_fault
+from toolcrib.validation.faults import Fault, shorten, show
+from toolcrib.validation.json_values import as_json
 from toolcrib.validation.judging import compile_parts, compile_schema, refusal
 from toolcrib.validation.references import reference_problems
 
@@ -58,14 +58,14 @@ def check_schema(schema: JSON, pointer: str = "") -> list[Problem]:
         schema: What was written in the place of a schema.
         pointer: JSON Pointer of that place, put before the pointers of the problems.
     """
-    problems = [*_problems_of_form(schema)]
+    schema, found = as_json(schema, depth=DEPTH)
+    problems = [*_problems_of_form(schema, found)]
     if is_schema(schema) and not problems:
         problems = [*_problems_of_schema(schema)]
     return [problem._replace(pointer=pointer + problem.pointer) for problem in problems]
 
 
-def _problems_of_form(schema: JSON) -> Iterator[Problem]:
-    found = json_fault(schema, depth=DEPTH)
+def _problems_of_form(schema: JSON, found: Fault | None) -> Iterator[Problem]:
     if found is not None and found.keyword == "depth":
         hint = "move inner schemas to `$defs` and refer to them"
         yield Problem(code="schema_too_deep", message=f"the schema has more than {DEPTH} levels", hint=hint)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from toolcrib.pointers import pointer_to
 from toolcrib.secrets import HIDDEN
@@ -27,7 +27,8 @@ class Fault(NamedTuple):
 
     Attributes:
         pointer: JSON Pointer of the place within the value; of a missing property, where it should be.
-        keyword: The keyword of the schema that said no; `json` where the value is no JSON at all.
+        keyword: The keyword of the schema that said no; `json`, `depth`, `size` or `subclass` where the
+            value is no plain JSON.
         expected: What would fit, as a noun: `a string`, `at most 7`.
         got: What is there, shortened; `***` where the place is secret.
         hint: Near misses or the nearest value that is allowed; may be empty.
@@ -74,27 +75,50 @@ def shorten(text: str, most: int = SHOWN) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
-def show(value: object, *, hidden: bool = False) -> str:
+def show(value: Any, *, hidden: bool = False) -> str:
     """A value in a few words: scalars as JSON, containers (also as text) by their size, secrets as `***`."""
     if hidden:
         return HIDDEN
-    if isinstance(value, dict):
-        return f"an object with {count(len(value), 'key')}" if value else "an empty object"
-    if isinstance(value, list):
-        return f"an array of {count(len(value), 'item')}" if value else "an empty array"
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+    kind = type(value)
+    if issubclass(kind, dict):
+        size = dict.__len__(value)
+        return f"an object with {count(size, 'key')}" if size else "an empty object"
+    if issubclass(kind, list):
+        size = list.__len__(value)
+        return f"an array of {count(size, 'item')}" if size else "an empty array"
+    value = plain_scalar(value)
+    plain = type(value)
+    if plain is str and value.lstrip()[:1] in ("{", "["):
         return f"text of {count(len(value), 'character')}"  # it may be JSON with a secret in it
-    if isinstance(value, str):
+    if plain is str:
         return f'"{shorten(json.dumps(value[:1000], ensure_ascii=False)[1:-1])}"'
-    if isinstance(value, float) and not math.isfinite(value):
+    if plain is float and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    if isinstance(value, int) and abs(value) > 10**SHOWN:
+    if plain is int and abs(value) > 10**SHOWN:
         return f"an integer of {value.bit_length()} bits"
-    if value is None or isinstance(value, bool | int | float):
+    if value is None or plain in (bool, int, float):
         return json.dumps(value)
-    if isinstance(value, Decimal):  # jsonschema-rs gives the large and the exact numbers of a schema so
+    if plain is Decimal:  # jsonschema-rs gives the large and the exact numbers of a schema so
         return shorten(str(value))
-    return f"a Python `{type(value).__name__}`"
+    return f"a Python `{kind.__name__}`"
+
+
+def plain_scalar(value: Any) -> Any:
+    """A text or number of a subclass as a plain one, whose methods are Python's own; anything else as it is."""
+    kind = type(value)
+    if kind is bool:
+        return value
+    for plain, copied in _PLAIN:
+        if issubclass(kind, plain):
+            return copied(value)
+    return value
+
+
+_PLAIN: Final[tuple[tuple[type, Callable[[Any], Any]], ...]] = (
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+)
 
 
 def count(number: int, noun: str) -> str:

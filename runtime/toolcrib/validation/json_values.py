@@ -1,18 +1,37 @@
-"""Whether a Python value is JSON: asked at every door, before anything else looks at the value."""
+"""Whether a Python value is JSON: asked at every door, before anything else looks at the value.
+
+Values come from code of others. Only `type` is asked what they are, and subclasses of `dict` and `list` are read with
+the methods of `dict` and `list`: their own may never return.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, Final
 
+from toolcrib.model import JSON
 from toolcrib.subschemas import Path
 from toolcrib.validation.faults import Fault, fault, show
 
 DIGITS: Final = 4300
 """Decimal digits of an integer; CPython's own bound for turning it into text."""
 
+MOST: Final = 1 << 22
+"""Members and items below the first level of a value, where each object and list counts as two more: 8 MiB of JSON hold less.
+
+A list that holds the same list twice, and so on for 60 levels, takes no memory, and no walk through it ever ends.
+"""
+
+_MEMBERS: Final = 1 << 16
+"""Members of a mapping that is no dict: its iterator may never end."""
+
 _BIG: Final = 10**DIGITS
 _INFINITY: Final = float("inf")
+SUBCLASS: Final = "subclass"
+"""The keyword of the fault of a container that is JSON but for its class."""
+
+_SIZE: Final = "size"
 
 _REMEDIES: Final = {
     "Decimal": "make it text or a float",
@@ -26,24 +45,30 @@ _REMEDIES: Final = {
 }
 
 
-def json_fault(value: object, *, depth: int = 100) -> Fault | None:  # noqa: C901, PLR0912 -- asked of every value at every door, so in one piece
-    """What keeps a value from being JSON, or None.
+def json_fault(value: object, depth: int = 100, left: list[int] | None = None) -> Fault | None:  # noqa: C901, PLR0912 -- asked of every value at every door, so in one piece
+    """What keeps a value from being plain JSON, or None.
 
     JSON is: None, bool, int (up to 4,300 digits), finite float, str without lone surrogates, list,
-    and dict with str keys (subclasses of list and dict too). A tuple, a date, bytes, a Decimal, a
-    str subclass is not: each would change on its way through a file or a wire.
+    and dict with str keys. A tuple, a date, bytes, a Decimal, a str subclass is not: each would change
+    on its way through a file or a wire. A subclass of dict or list is not plain (keyword `subclass`);
+    `as_json` makes it so.
 
     Args:
         value: Anything.
         depth: Containers that may be nested in one another; the fault's keyword is then `depth`.
+        left: How many members and items there may still be, as one item that is counted down; `MOST` unless given.
     """
     kind = type(value)
     if (kind is dict or kind is list) and depth > 0:
         items: Iterable[Any] = value  # type: ignore[assignment] # `kind` says so
+        if left is not None:
+            left[0] -= len(value) + 2  # type: ignore[arg-type] # as above
+            if left[0] < 0:
+                return _too_many(())
         if kind is dict:
             for key in items:
                 if type(key) is not str or not (key.isascii() or _encodes(key)):
-                    return _fault(value, depth, ())
+                    return _Search().found(value, depth)
             items = value.values()  # type: ignore[attr-defined] # as above
         for item in items:
             kind = type(item)
@@ -57,19 +82,102 @@ def json_fault(value: object, *, depth: int = 100) -> Fault | None:  # noqa: C90
             elif kind is float:
                 if not -_INFINITY < item < _INFINITY:
                     break
-            elif kind is not bool and item is not None and json_fault(item, depth=depth - 1) is not None:
-                break
+            elif kind is not bool and item is not None:
+                if left is None:
+                    left = [MOST]
+                found = json_fault(item, depth - 1, left)
+                if found is not None:
+                    if found.keyword == _SIZE:
+                        return found
+                    break
         else:
             return None
-    return _fault(value, depth, ())
+    return _Search().found(value, depth)
 
 
-def _fault(value: Any, depth: int, path: Path) -> Fault | None:
+def as_json(value: Any, *, depth: int = 100) -> tuple[JSON, Fault | None]:
+    """The value with plain objects and lists in place of those of subclasses, and what keeps it from being JSON.
+
+    With a fault, the value is the one that was given.
+
+    Args:
+        value: Anything.
+        depth: Containers that may be nested in one another.
+    """
+    found = json_fault(value, depth=depth)
+    if found is None or found.keyword != SUBCLASS:
+        return value, found
+    return unshared(value, depth), None
+
+
+def as_dict(value: Any) -> Any:
+    """A mapping as a dict of its own; what is no mapping, or can't be read to its end, as it is, for `json_fault` to refuse.
+
+    The members stay what they are.
+    """
     kind = type(value)
-    if isinstance(value, dict | list):
+    if kind is dict:
+        return value
+    if issubclass(kind, dict):
+        return dict(dict.items(value))
+    if not issubclass(kind, Mapping):
+        return value
+    try:
+        members = {key: value[key] for key in islice(value, _MEMBERS + 1)}
+    except Exception:  # noqa: BLE001 -- code of somebody else, which may raise anything
+        return value
+    return value if len(members) > _MEMBERS else members
+
+
+class _Search:
+    """Looks for the first fault of a value, and for the first container that is not plain."""
+
+    def __init__(self) -> None:
+        self._subclass: Fault | None = None
+        self._left = MOST
+
+    def found(self, value: Any, depth: int) -> Fault | None:
+        return self._fault(value, depth, ()) or self._subclass
+
+    def _fault(self, value: Any, depth: int, path: Path) -> Fault | None:
+        kind = type(value)
+        if not issubclass(kind, dict | list):
+            return _fault_of_scalar(value, path)
         if depth <= 0:
             return fault(path, "depth", "fewer levels of nesting", show(value))
-        return _fault_within(value, depth, path)
+        if kind is not dict and kind is not list and self._subclass is None:
+            plain = "dict" if issubclass(kind, dict) else "list"
+            self._subclass = fault(path, SUBCLASS, f"a `{plain}`", f"a Python `{kind.__name__}`")
+        return self._fault_within(value, depth, path)
+
+    def _fault_within(self, value: Any, depth: int, path: Path) -> Fault | None:
+        items: Iterable[tuple[Any, Any]]
+        if issubclass(type(value), dict):
+            self._left -= dict.__len__(value) + 2
+            for key in dict.__iter__(value):
+                if type(key) is not str:
+                    return fault(path, "json", "keys that are text", f"the key {show(key)}")
+                if not _encodes(key):
+                    return fault(path, "json", "keys without lone surrogates", f"the key {show(key)}")
+            items = dict.items(value)
+        else:
+            self._left -= list.__len__(value) + 2
+            items = enumerate(list.__iter__(value))
+        if self._left < 0:
+            return _too_many(path)
+        for key, item in items:
+            found = self._fault(item, depth - 1, (*path, key))
+            if found is not None:
+                return found
+        return None
+
+
+def _too_many(path: Path) -> Fault:
+    return fault(path, _SIZE, f"at most {MOST:,} values in all", "more, as a part is held many times")
+
+
+def _fault_of_scalar(value: Any, path: Path) -> Fault | None:
+    kind = type(value)
     if kind is str:
         return None if _encodes(value) else fault(path, "json", "text without lone surrogates", show(value))
     if kind is float:
@@ -78,21 +186,12 @@ def _fault(value: Any, depth: int, path: Path) -> Fault | None:
         return None if -_BIG < value < _BIG else fault(path, "json", f"at most {DIGITS} digits", show(value))
     if value is None or kind is bool:
         return None
-    return fault(path, "json", "a JSON value", show(value), _REMEDIES.get(kind.__name__, ""))
-
-
-def _fault_within(value: dict[Any, Any] | list[Any], depth: int, path: Path) -> Fault | None:
-    if isinstance(value, dict):
-        for key in value:
-            if type(key) is not str:
-                return fault(path, "json", "keys that are text", f"the key {show(key)}")
-            if not _encodes(key):
-                return fault(path, "json", "keys without lone surrogates", f"the key {show(key)}")
-    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-        found = _fault(item, depth - 1, (*path, key))
-        if found is not None:
-            return found
-    return None
+    plain = next((each.__name__ for each in (str, int, float) if issubclass(kind, each)), "")
+    if plain:
+        hint = f"make it a plain `{plain}`: it is a `{kind.__name__}`"
+    else:
+        hint = "make it a `dict`" if issubclass(kind, Mapping) else _REMEDIES.get(kind.__name__, "")
+    return fault(path, "json", "a JSON value", show(value), hint)
 
 
 class NotJSONError(ValueError):
@@ -116,10 +215,10 @@ def unshared(value: Any, depth: int) -> Any:
         sound = -_BIG < value < _BIG
     elif kind is float:
         sound = -_INFINITY < value < _INFINITY
-    elif isinstance(value, dict) and depth > 0:
-        return {_key(key): unshared(item, depth - 1) for key, item in value.items()}
-    elif isinstance(value, list) and depth > 0:
-        return [unshared(item, depth - 1) for item in value]
+    elif issubclass(kind, dict) and depth > 0:
+        return {_key(key): unshared(item, depth - 1) for key, item in dict.items(value)}
+    elif issubclass(kind, list) and depth > 0:
+        return [unshared(item, depth - 1) for item in list.__iter__(value)]
     else:
         sound = kind is bool or value is None
     if sound:

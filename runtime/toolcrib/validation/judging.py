@@ -15,7 +15,7 @@ from toolcrib.pointers import pointer_to
 from toolcrib.secrets import HIDDEN, SecretPlaces
 from toolcrib.subschemas import BACKTRACKING, LINEAR, Key, Path, SchemaIndex, Site
 from toolcrib.validation.faults import Fault, fault, show
-from toolcrib.validation.json_values import json_fault
+from toolcrib.validation.json_values import as_json
 
 if TYPE_CHECKING:
     from toolcrib.validation.effort import Effort
@@ -142,7 +142,8 @@ class Validator:
 
     def is_valid(self, value: JSON) -> bool:
         """Whether a value fits; False for what is no JSON or nests too deeply (see `json_fault`)."""
-        return json_fault(value) is None and self.judge(value)
+        value, alien = as_json(value)
+        return alien is None and self.judge(value)
 
     def faults(self, value: JSON, *, most: int = MOST) -> list[Fault]:
         """Why a value does not fit, outermost places first, at most `most` faults; empty if it fits.
@@ -153,7 +154,7 @@ class Validator:
         fit. What stands at a secret place is never told. Of what is no JSON the one fault is that of
         `json_fault`.
         """
-        alien = json_fault(value)
+        value, alien = as_json(value)
         if alien is not None:
             return [alien._replace(got=HIDDEN) if self.secrets.hides(alien.path, ...) else alien]
         if self.judge(value):

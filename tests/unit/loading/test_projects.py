@@ -240,7 +240,10 @@ WRONG = {
     ),
     "source twice": (P + "sources:\n- a\n- path: ./a/\n", [("duplicate_name", "/sources/1", 4)]),
     "variable in a path": (P + 'sources: ["${HOME}/a"]\n', [("variable_not_allowed", "/sources/0", 2)]),
-    "NUL in a path": (P + 'sources: [{path: "a\\0b"}]\n', [("wrong_form", "/sources/0/path", 2)]),
+    "NUL in a path": (
+        P + 'sources: [{path: "a\\0b"}]\n',
+        [("wrong_form", "/sources/0/path", 2), ("hidden_character", "/sources/0/path", 2)],
+    ),
     "ignored folder": (P + "ignore: [fixtures/]\n", [("bad_glob", "/ignore/0", 2)]),
     "ignored from above": (P + "ignore: [ok, ../x]\n", [("bad_glob", "/ignore/1", 2)]),
     "absolute glob": (P + "ignore: [/x]\n", [("bad_glob", "/ignore/0", 2)]),

@@ -185,7 +185,18 @@ class TestModelsThatJudge:
 
     @pytest.mark.parametrize(
         "answer",
-        ["", "Yes.", "{", "[]", "{}", '{"score": 3}', '{"score": true}', '{"passed": "yes"}', "[" * 9000],
+        [
+            "",
+            "Yes.",
+            "{",
+            "[]",
+            "{}",
+            '{"score": 3}',
+            '{"score": true}',
+            '{"passed": "yes"}',
+            "[" * 9000,
+            '{"passed": false, "passed": true}',
+        ],
     )
     def test_what_is_not_understood_never_passes(self, answer):
         verdict, _model = asked(answer)

@@ -123,6 +123,7 @@ class TestJSON:
             ("7", {}, True),
             ("", {}, False),
             ('{"a": NaN}', {}, False),
+            ('{"a": 1, "a": 2}', {"allow_wrapped": True}, False),
             ("{'a': 1}", {}, False),
             (WRAPPED, {}, False),
             (WRAPPED, {"allow_wrapped": True}, True),

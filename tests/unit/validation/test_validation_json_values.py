@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import IntEnum, StrEnum
+from itertools import count
+from types import MappingProxyType
 from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.validation import json_fault
+from toolcrib.validation import SUBCLASS, as_dict, as_json, json_fault
 
 
 class Text(str):
@@ -55,10 +58,15 @@ JSON = [
     {},
     {"": None},
     {"é": [{"a": [1, 2.5, "é", False, None]}]},
+]
+
+NOT_PLAIN = [
     OrderedDict(a=1),
+    defaultdict(list, a=[1]),
     {"a": OrderedDict(a=1)},
     Items([1]),
     [Items([1])],
+    {"a": [Items([OrderedDict(a=Items())])]},
 ]
 
 
@@ -66,6 +74,85 @@ JSON = [
 def test_json_is_json(value):
     assert json_fault(value) is None
     assert json_fault({"a": [value]}) is None
+
+
+@pytest.mark.parametrize("value", NOT_PLAIN, ids=lambda value: repr(value)[:20])
+def test_what_is_json_but_for_its_class_is_made_plain(value):
+    assert json_fault(value).keyword == SUBCLASS
+    plain, fault = as_json(value)
+    assert fault is None
+    assert plain == value
+    assert json_fault(plain) is None
+
+
+def test_a_real_fault_comes_before_that_of_a_class():
+    assert json_fault([Items([1]), {"a": (1,)}]).pointer == "/1/a"
+    given = [Items([1]), (1,)]
+    assert as_json(given)[0] is given
+
+
+def test_a_plain_value_is_its_own_plain_value():
+    value = {"a": [1]}
+    assert as_json(value) == (value, None)
+    assert as_json(value)[0] is value
+
+
+def test_a_list_that_is_held_twice_on_each_level_is_refused_before_anybody_walks_through_it():
+    value = []
+    for _ in range(60):
+        value = [value, value]
+    wide = [0] * 3000
+    for _ in range(4):
+        wide = [wide] * 3000
+    for each in (value, wide, {"a": value}, OrderedDict(a=value), [wide, Items()]):
+        found = json_fault(each)
+        assert (found.keyword, found.expected) == ("size", "at most 4,194,304 values in all")
+
+
+def test_eight_mebibytes_of_numbers_are_not_too_many():
+    assert json_fault({"rows": [0] * 4_000_000}) is None
+
+
+class Alias(Mapping):
+    """A mapping that is no dict."""
+
+    def __init__(self, members):
+        self.members = members
+
+    def __getitem__(self, key):
+        return self.members[key]
+
+    def __iter__(self):
+        return iter(self.members)
+
+    def __len__(self):
+        return 1
+
+
+class Counting(dict):
+    """Gives keys without end."""
+
+    def __getitem__(self, key):
+        return 1
+
+    def __iter__(self):
+        return map(str, count())
+
+
+class Failing(dict):
+    """Gives no key."""
+
+    def __iter__(self):
+        raise RuntimeError("no")
+
+
+def test_a_mapping_is_read_as_far_as_it_can_be():
+    assert as_dict({"a": 1}) == {"a": 1}
+    assert as_dict(OrderedDict(a=1)) == {"a": 1}
+    assert as_dict(MappingProxyType({"a": 1})) == {"a": 1}
+    assert as_dict(Alias({"a": 1})) == {"a": 1}
+    for hostile in (Alias(Counting()), Alias(Failing()), 5, [1]):
+        assert as_dict(hostile) is hostile
 
 
 ALIEN = {
@@ -93,9 +180,9 @@ ALIEN = {
     ),
     "Decimal": (Decimal("1.5"), "a JSON value", "1.5", "make it text or a float"),
     "UUID": (UUID(int=1), "a JSON value", "a Python `UUID`", "make it text"),
-    "subclass of str": (Text("x"), "a JSON value", '"x"', ""),
-    "text enum": (Unit.METRIC, "a JSON value", '"metric"', ""),
-    "number enum": (Colour.RED, "a JSON value", "1", ""),
+    "subclass of str": (Text("x"), "a JSON value", '"x"', "make it a plain `str`: it is a `Text`"),
+    "text enum": (Unit.METRIC, "a JSON value", '"metric"', "make it a plain `str`: it is a `Unit`"),
+    "number enum": (Colour.RED, "a JSON value", "1", "make it a plain `int`: it is a `Colour`"),
     "complex": (1j, "a JSON value", "a Python `complex`", ""),
     "class": (int, "a JSON value", "a Python `type`", ""),
     "key": ({1: 2}, "keys that are text", "the key 1", ""),

@@ -11,10 +11,11 @@ import json
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal, NamedTuple, NoReturn, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from toolcrib.http import Response
 from toolcrib.model import JSON, Content
+from toolcrib.text import JSON_DECODER, DuplicateKey, NotFinite
 
 Form: TypeAlias = Literal["auto", "json", "text", "binary"]
 
@@ -46,13 +47,14 @@ _TEXTS = frozenset(
 _CHARSET = re.compile(r';\s*charset\s*=\s*"?([^";,\s]+)', re.IGNORECASE)
 _TYPE = re.compile(r"\s*([a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+)\s*(?:[;,]|$)")
 _NO_CONTENT = (204, 205)
+_AS_TEXT = "`response: {as: text}` takes it as text"
 
 
 class Unreadable(Exception):
     """A body is not what was promised. Nothing of the body is in it.
 
     Attributes:
-        code: `not_json`, `bad_text` or `unsupported_charset`.
+        code: `not_json`, `duplicate_key`, `bad_text` or `unsupported_charset`.
         message: What is wrong.
         hint: The way out.
         place: Where: `line` and `column` from 1, `offset` from 0.
@@ -128,7 +130,7 @@ def json_in(text: str) -> JSON:
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:
-        value: JSON = _DECODER.decode(text.strip())
+        value: JSON = JSON_DECODER.decode(text.strip())
     except ValueError:
         return None
     return value
@@ -141,12 +143,15 @@ def _json(raw: bytes, told: MediaType) -> Body:
         why = f"from byte {error.start} on it is no {error.encoding}"
         raise _not_json(told, why, {"offset": error.start}) from None
     try:
-        return _DECODER.decode(text), ()
+        return JSON_DECODER.decode(text), ()
     except json.JSONDecodeError as error:
         place: dict[str, JSON] = {"line": error.lineno, "column": error.colno, "offset": error.pos}
         why = f"it breaks the grammar from line {error.lineno}, column {error.colno} on"
         raise _not_json(told, why, place) from None
-    except _NotFinite:
+    except DuplicateKey as error:
+        message = f"{error} of the answer, and readers disagree on which one counts"
+        raise Unreadable("duplicate_key", message, _AS_TEXT) from None
+    except NotFinite:
         raise _not_json(told, "it holds `NaN` or `Infinity`, which JSON does not have") from None
     except RecursionError:
         raise _not_json(told, "it is nested too deeply") from None
@@ -156,8 +161,7 @@ def _json(raw: bytes, told: MediaType) -> Body:
 
 def _not_json(told: MediaType, why: str, place: dict[str, JSON] | None = None) -> Unreadable:
     promised = f", and its content type is `{told.name}`" if told.name else ""
-    hint = "`response: {as: text}` takes it as text"
-    return Unreadable("not_json", f"the answer is no JSON{promised}: {why}", hint, place)
+    return Unreadable("not_json", f"the answer is no JSON{promised}: {why}", _AS_TEXT, place)
 
 
 def _text(raw: bytes, told: MediaType) -> Body:
@@ -185,8 +189,9 @@ def _guessed(raw: bytes, told: MediaType) -> Body:
     for read in (_json, _text):
         try:
             return read(raw, told)
-        except Unreadable:
-            continue
+        except Unreadable as error:
+            if error.code == "duplicate_key":
+                raise
     return _bytes(raw, told)
 
 
@@ -203,15 +208,6 @@ def _decoded(raw: bytes, charset: str) -> str:
     return raw.decode(name).removeprefix("\ufeff")
 
 
-class _NotFinite(ValueError):
-    """`NaN` or `Infinity` stands where JSON has a number."""
-
-
-def _refuse_constant(_name: str) -> NoReturn:
-    raise _NotFinite
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 _READERS: dict[Form, Callable[[bytes, MediaType], Body]] = {
     "auto": _guessed,
     "json": _json,

@@ -18,7 +18,7 @@ from toolcrib.http import Bounds, Request, Response
 from toolcrib.loading.limits import written
 from toolcrib.model import JSON, Descriptor, Schema
 from toolcrib.secrets import HIDDEN, SeenSecrets, is_secret_name, redact
-from toolcrib.text import escape_terminal
+from toolcrib.text import DuplicateKey, escape_terminal, unique_members
 from toolcrib.vault import Vault
 
 if TYPE_CHECKING:
@@ -357,10 +357,10 @@ def _body(text: str, kind: str, vault: Masks) -> str:
 
 def _json(text: str) -> str:
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=unique_members)  # `NaN` hides no secret
+    except (DuplicateKey, RecursionError):
+        return HIDDEN
     except ValueError:
         return text
-    except RecursionError:
-        return HIDDEN
     masked = redact(value)
     return text if masked == value else json.dumps(masked, ensure_ascii=False, separators=(",", ":"))

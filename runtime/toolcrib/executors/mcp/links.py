@@ -35,7 +35,8 @@ class Trouble(NamedTuple):
         code: Of HTTP: a `toolcrib.http.Fault`, a code of `EgressRefused`, `auth_failed`, `unauthorized` (status 401
             or 403), `session_over` (the server does not know the session) or `http_status` (any other that is no
             answer). Of a process: `protocol_violation` (what came is no valid answer) or `too_large`.
-        message: What happened. No secret, and no text of the server but, of a redirect, where it leads.
+        message: What happened. No secret, and no text of the server but, of a redirect, where it leads, and a key that
+            is there twice.
         hint: The way out; empty where there is none.
     """
 

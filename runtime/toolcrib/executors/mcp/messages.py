@@ -24,6 +24,7 @@ from mcp_types import (
 )
 
 from toolcrib.executors.mcp.links import PASSAGE, Passage, Trouble
+from toolcrib.text import DuplicateKey, unique_members
 
 GARBAGE = 100
 """How many lines may be no messages."""
@@ -164,8 +165,8 @@ class Intake:
     def read(self, text: str, size: int) -> None:
         """Take a line or an event in, of so many bytes."""
         for message in messages_in(text):
-            if message is None:
-                self._no_message(text)
+            if isinstance(message, ValueError):
+                self._no_message(text, message)
             else:
                 self._take(message, size)
 
@@ -181,45 +182,65 @@ class Intake:
             self.waiting.drop(message.id)
         self.inbox.put(message, size)
 
-    def _no_message(self, text: str) -> None:
+    def _no_message(self, text: str, error: ValueError) -> None:
         self.garbage += 1
-        number = self._meant(text)
+        number = self._meant(text, error)
         if number is not None:
             message = "what the server answered is no valid message of the protocol"
+            if isinstance(error, DuplicateKey):
+                message += f": {error}"
             self.fail(number, Trouble("protocol_violation", message), PARSE_ERROR)
 
-    def _meant(self, text: str) -> RequestId | None:
+    def _meant(self, text: str, error: ValueError) -> RequestId | None:
         """The request that a broken message is an answer to, as far as can be seen."""
         try:
             read: Any = json.loads(text)
         except (ValueError, RecursionError):
             return self.waiting.only() if '"jsonrpc"' in text[:_BEGINNING] else None
+        if isinstance(read, list) and isinstance(error, DuplicateKey):
+            return self.waiting.only()
         if not isinstance(read, dict) or "method" in read or not read.keys() & {"result", "error"}:
             return None
         number = read.get("id")
         return number if isinstance(number, int | str) and number in self.waiting else self.waiting.only()
 
 
-def messages_in(text: str) -> list[JSONRPCMessage | None]:
-    """The messages of a line: one, or those of a batch (2025-03-26); None for what is none.
+def messages_in(text: str) -> list[JSONRPCMessage | ValueError]:
+    """The messages of a line: one, or those of a batch (2025-03-26); what is wrong in place of what is none.
 
     What is nested deeper than 200 levels is none: the SDK's parser ends there.
     """
     try:
+        check_keys(text)
         return [jsonrpc_message_adapter.validate_json(text, by_name=False)]
-    except ValueError:
-        pass
-    if not text.startswith("["):
-        return [None]
+    except ValueError as error:
+        if isinstance(error, DuplicateKey) or not text.startswith("["):
+            return [error]
     try:
         batch = json.loads(text)
     except (ValueError, RecursionError):
-        return [None]
-    return [_message_of(each) for each in batch] or [None]
+        return [ValueError("it is no JSON")]
+    return [_message_of(each) for each in batch] or [ValueError("it is empty")]
 
 
-def _message_of(value: object) -> JSONRPCMessage | None:
+def check_keys(text: str | bytes) -> None:
+    """Refuse a JSON text with a key that is there twice; what is wrong else, the SDK's parser says.
+
+    As by that, `NaN` is passed over: one tool whose definition holds it takes no other away.
+
+    Raises:
+        DuplicateKey: An object has a key twice.
+    """
+    try:
+        json.loads(text, object_pairs_hook=unique_members)
+    except DuplicateKey:
+        raise
+    except (ValueError, RecursionError):
+        pass
+
+
+def _message_of(value: object) -> JSONRPCMessage | ValueError:
     try:
         return jsonrpc_message_adapter.validate_python(value, by_name=False)
-    except ValueError:
-        return None
+    except ValueError as error:
+        return error

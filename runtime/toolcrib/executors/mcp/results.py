@@ -8,7 +8,6 @@ order; so do texts beside structured content that say something else. What parts
 
 from __future__ import annotations
 
-import json
 import re
 from base64 import b64decode
 from binascii import Error as NoBase64
@@ -19,7 +18,7 @@ from toolcrib.executors.mcp.failures import Asked, Garbled, says_unknown, tool_e
 from toolcrib.model import JSON, Content, Outcome, Result, Schema
 from toolcrib.servers import Catalogue
 from toolcrib.subschemas import once_for_each
-from toolcrib.text import canonical
+from toolcrib.text import DuplicateKey, canonical, decode_json
 from toolcrib.validation import Validator
 
 LARGEST: Final = 8 * 1024 * 1024
@@ -157,14 +156,11 @@ def _value_of_text(text: str, schema: Schema | None) -> JSON:
 def _read(text: str) -> JSON:
     """The value of a JSON text; None where it is none."""
     try:
-        value: JSON = json.loads(text, parse_constant=_no_number)
+        return decode_json(text)
+    except DuplicateKey as error:
+        raise Garbled(f"{error} of a text that is JSON") from None
     except (ValueError, RecursionError):
         return None
-    return value
-
-
-def _no_number(name: str) -> JSON:
-    raise ValueError(name)
 
 
 def _beside(parts: list[Content], structured: JSON) -> list[Content]:
@@ -187,7 +183,7 @@ def _repeats(text: str, value: JSON) -> bool:
     if text == value:
         return True
     try:
-        return canonical(json.loads(text)) == canonical(value)
+        return canonical(decode_json(text)) == canonical(value)
     except (ValueError, TypeError, RecursionError):
         return False
 

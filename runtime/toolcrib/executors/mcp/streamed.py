@@ -30,10 +30,13 @@ from mcp_types import (
 from toolcrib.clock import RealClock
 from toolcrib.executors.mcp.endpoints import Caller, Failed
 from toolcrib.executors.mcp.links import PASSAGE, Passage, Trouble
+from toolcrib.executors.mcp.messages import check_keys
 from toolcrib.executors.mcp.statuses import session_is_over, trouble_of
 from toolcrib.http import Fault, HTTPError, Request
+from toolcrib.http.event_streams import EventStream
 from toolcrib.http.lines import OF_THE_CONNECTION, SENDER_WRITES
 from toolcrib.http.streaming import Incoming
+from toolcrib.text import DuplicateKey
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -257,6 +260,11 @@ class Carrier(httpx2.AsyncBaseTransport):
         except HTTPError as error:
             await incoming.aclose()
             raise Failed.by(error) from None
+        if answer.is_success:
+            try:
+                check_keys(answer.content)
+            except DuplicateKey as error:
+                raise Failed(_ambiguous(error), sent=True) from None
         self._judge(request, answer, exchange.passage)
         return answer
 
@@ -314,6 +322,7 @@ class Events(httpx2.AsyncByteStream):
         self._incoming = incoming
         self._exchange = exchange
         self._settled = settled
+        self._events = EventStream(EVENT)
         self._last = b""
         self._size = 0
         self._over = False
@@ -328,8 +337,12 @@ class Events(httpx2.AsyncByteStream):
         try:
             chunk = await self._incoming.chunk()
             self._measure(chunk)
+            for event in self._events.add(chunk):
+                check_keys(event.data)
         except HTTPError as error:
             return self._broken(error)
+        except DuplicateKey as error:
+            return self._replaced(_ambiguous(error))
         if not chunk:
             message = "the stream ended before the answer came"
             self._note(Trouble(Fault.CONNECTION_BROKEN.value, message))
@@ -356,18 +369,36 @@ class Events(httpx2.AsyncByteStream):
 
     def _broken(self, error: HTTPError) -> bytes:
         self._over = True
-        exchange = self._exchange
-        if exchange is not None and (exchange.given_up or error.fault is Fault.RESPONSE_TOO_LARGE):
-            # An answer ends the exchange for the SDK; it would come back for the rest of a stream that broke off.
-            if not exchange.given_up:
-                self._note(Trouble(error.fault.value, error.message))
-            return b"\nevent: cut\n\nevent: message\ndata: " + exchange.error(error.message) + b"\n\n"
-        self._note(Trouble(error.fault.value, error.message))
+        trouble = Trouble(error.fault.value, error.message)
+        if self._exchange is not None and self._exchange.given_up:
+            return _cut(self._exchange.error(error.message))
+        if error.fault is Fault.RESPONSE_TOO_LARGE:
+            return self._replaced(trouble)
+        self._note(trouble)
         raise httpx2.ReadError(error.message) from None
+
+    def _replaced(self, trouble: Trouble) -> bytes:
+        """An error in place of the answer, and the end: the SDK would come back for the rest of a stream that broke off."""
+        self._over = True
+        self._note(trouble)
+        if self._exchange is None:
+            raise httpx2.ReadError(trouble.message) from None
+        return _cut(self._exchange.error(trouble.message))
 
     def _note(self, trouble: Trouble) -> None:
         if self._exchange is not None:
             self._exchange.passage.trouble = trouble
+
+
+def _cut(answer: bytes) -> bytes:
+    """The end of an event that was begun, and an answer."""
+    return b"\nevent: cut\n\nevent: message\ndata: " + answer + b"\n\n"
+
+
+def _ambiguous(error: DuplicateKey) -> Trouble:
+    return Trouble(
+        "protocol_violation", f"what the server answered is no valid message of the protocol: {error}"
+    )
 
 
 def _is_stream(incoming: Incoming) -> bool:

@@ -7,12 +7,12 @@ what they are.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
 from toolcrib.model import JSON, Schema
+from toolcrib.text import decode_json
 from toolcrib.validation import Validator
 
 Restore: TypeAlias = Callable[[JSON], JSON]
@@ -66,14 +66,9 @@ def written(value: JSON) -> JSON:
     if not isinstance(value, str):
         return value
     try:
-        parsed: JSON = json.loads(value, parse_constant=_refuse)
+        return decode_json(value)
     except (ValueError, RecursionError):
         return value
-    return parsed
-
-
-def _refuse(constant: str) -> JSON:
-    raise ValueError(f"{constant} is no JSON")
 
 
 def one_of(choices: Sequence[tuple[Restore, Schema]]) -> Restore:

@@ -15,7 +15,7 @@ from toolcrib.scenarios.asserting.patterns import finds
 from toolcrib.scenarios.asserting.trajectories import Trajectory
 from toolcrib.scenarios.asserting.verdicts import Verdict, failed, held, skipped, verdict
 from toolcrib.secrets import redact
-from toolcrib.text import text_for_model
+from toolcrib.text import JSON_DECODER, text_for_model
 from toolcrib.validation.faults import shorten
 
 Params = Mapping[str, Any]
@@ -142,7 +142,7 @@ def _understood(answer: str, least: float | None) -> Verdict:
     """The verdict that an answer of the judge holds."""
     begin = answer.find("{")
     try:
-        found, _end = json.JSONDecoder().raw_decode(answer, max(begin, 0))
+        found, _end = JSON_DECODER.raw_decode(answer, max(begin, 0))
     except (ValueError, RecursionError):
         found = None
     told = found if isinstance(found, dict) else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -15,6 +14,7 @@ from toolcrib.scenarios.asserting.texts import said
 from toolcrib.scenarios.asserting.trajectories import Trajectory
 from toolcrib.scenarios.asserting.verdicts import Verdict, failed, held, verdict
 from toolcrib.selecting import compile_select
+from toolcrib.text import JSON_DECODER, decode_json
 from toolcrib.validation import Validator, report
 from toolcrib.validation.faults import shorten
 
@@ -105,28 +105,19 @@ def _value(params: Params, reply: str) -> JSON:
         texts = [*_BLOCK.findall(reply), reply]
     for text in texts:
         try:
-            value: JSON = _READER.decode(text.strip())
+            return decode_json(text.strip())
         except (ValueError, RecursionError):
             continue
-        return value
     if params.get("extract_json"):
         for begin in [*_BEGINS.finditer(reply)][:_TRIES]:
             try:
-                value, _end = _READER.raw_decode(reply, begin.start())
+                found: JSON = JSON_DECODER.raw_decode(reply, begin.start())[0]
             except (ValueError, RecursionError):
                 continue
-            return value
+            return found
     hint = "" if {"allow_wrapped", "extract_json"} & params.keys() else _hint(reply)
     raise _NoJSON(f"no JSON; {said(reply)}{hint}")
 
 
 def _hint(reply: str) -> str:
     return " (`allow_wrapped` looks into code blocks)" if "```" in reply else ""
-
-
-def _refuse(name: str) -> JSON:
-    raise ValueError(name)
-
-
-_READER: Final = json.JSONDecoder(parse_constant=_refuse)
-"""Reads what is JSON by its standard: neither NaN nor Infinity."""

@@ -7,14 +7,11 @@ SDK chooses for a whole server, by asking whether something is true: that someth
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, cast
 
-from toolcrib.serve.mcp.splicing import Message
-
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
+from toolcrib.model import JSON
 
 _BRIEF: ContextVar[bool] = ContextVar("the request gets one JSON body", default=False)
 
@@ -28,44 +25,26 @@ OF_THE_REQUEST: Final = cast("bool", _OfTheRequest())
 """For `json_response` of the SDK's session manager: true within a request that `chosen` has found to be brief."""
 
 
-async def chosen(receive: Receive, at_once: Callable[[str], bool]) -> Receive:
-    """Look at the request of this task, and choose how it is answered.
+def choose(message: JSON, at_once: Callable[[str], bool]) -> None:
+    """Choose how the request of this task is answered.
 
-    Only what is a call within a session is looked at: what opens one must not be brief, since that would hold for
-    all that the session's own task sends.
+    Only for calls within a session: what opens one must not be brief, since that would hold for all that the
+    session's own task sends.
 
     Args:
-        receive: Gives the request.
+        message: The request.
         at_once: Whether a tool, by the name that clients call it, is one that never waits.
-
-    Returns:
-        What gives it again, from its beginning.
     """
-    first: Message | None = await receive()
-    if first is not None and not first.get("more_body") and _is_brief(first.get("body", b""), at_once):
+    if _is_brief(message, at_once):
         _BRIEF.set(True)
 
-    async def again() -> Message:
-        nonlocal first
-        if first is None:
-            return await receive()
-        told, first = first, None
-        return told
 
-    return again
-
-
-def _is_brief(body: bytes, at_once: Callable[[str], bool]) -> bool:
-    if b'"tools/call"' not in body:
-        return False
-    try:
-        message: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        return False  # the SDK says what is wrong with it
+def _is_brief(message: JSON, at_once: Callable[[str], bool]) -> bool:
     if not isinstance(message, dict) or message.get("method") != "tools/call" or "id" not in message:
         return False
     params = message.get("params")
-    if not isinstance(params, dict) or not isinstance(params.get("name"), str):
+    name = params.get("name") if isinstance(params, dict) else None
+    if not isinstance(params, dict) or not isinstance(name, str):
         return False
     meta = params.get("_meta")
-    return not (isinstance(meta, dict) and "progressToken" in meta) and at_once(params["name"])
+    return not (isinstance(meta, dict) and "progressToken" in meta) and at_once(name)

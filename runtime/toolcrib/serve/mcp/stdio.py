@@ -15,7 +15,6 @@ from mcp.shared.message import SessionMessage
 from mcp.types import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
-    PARSE_ERROR,
     ErrorData,
     JSONRPCError,
     JSONRPCNotification,
@@ -24,10 +23,10 @@ from mcp.types import (
     jsonrpc_message_adapter,
 )
 from pydantic import ValidationError
-from pydantic_core import from_json
 
 from toolcrib.serve.mcp.ending import Ending
 from toolcrib.serve.mcp.face import Face
+from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
 from toolcrib.serve.mcp.options import Options, Say, StdoutError
 from toolcrib.serve.mcp.pipes import Pipes, TooLong
 from toolcrib.serve.mcp.splicing import Splices
@@ -111,9 +110,9 @@ class _Exchange:
             await self._refuse(INVALID_REQUEST, f"The message is longer than {line.limit} bytes")
             return None
         try:
-            raw = from_json(line)
-        except ValueError:
-            await self._refuse(PARSE_ERROR, "Parse error")
+            raw = parse_message(line)
+        except InvalidMessage as error:
+            await self._refuse(error.code, str(error), error.request)
             return None
         try:
             message = jsonrpc_message_adapter.validate_python(raw, by_name=False)
@@ -142,8 +141,8 @@ class _Exchange:
                 if isinstance(message, JSONRPCResponse | JSONRPCError):
                     self._answered(message.id)
 
-    async def _refuse(self, number: int, text: str) -> None:
-        await self._pipes.write(_error(None, number, text) + b"\n")
+    async def _refuse(self, number: int, text: str, request: str | int | None = None) -> None:
+        await self._pipes.write(_error(request, number, text) + b"\n")
 
     def _answered(self, number: object) -> None:
         self._asked.pop(repr(number), None)

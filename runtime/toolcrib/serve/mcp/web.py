@@ -11,9 +11,10 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from toolcrib.errors import near_misses
-from toolcrib.serve.mcp.briefly import OF_THE_REQUEST, Receive, chosen
+from toolcrib.serve.mcp.briefly import OF_THE_REQUEST, choose
 from toolcrib.serve.mcp.face import TOOLSET, Face
 from toolcrib.serve.mcp.guard import Answer, Guard, Headers, refusal
+from toolcrib.serve.mcp.messages import InvalidMessage, Receive, parse_message, read_body
 from toolcrib.serve.mcp.options import MOST_BODY
 from toolcrib.serve.mcp.sessions import Sessions
 from toolcrib.serve.mcp.splicing import KEY, Message, Send, Splices, splicing
@@ -82,14 +83,28 @@ class Web:
         if answer is not None:
             await _answered(send, answer, body=scope["method"] != "HEAD")
             return
+        if scope["method"] == "POST":
+            body, receive = await read_body(receive)
+            answer = None if body is None else self._judged(body, headers)
+            if answer is not None:
+                await _answered(send, answer)
+                return
         splices = scope[KEY] = Splices()
-        receive = _whole(receive)
         try:
-            if _in_session(headers):
-                receive = await chosen(receive, self._answers_at_once)
-            await self.sessions.handle_request(scope, receive, _without_echo(splicing(send, splices)))
+            await self.sessions.handle_request(scope, _whole(receive), _without_echo(splicing(send, splices)))
         except _ClientGone:
             return
+
+    def _judged(self, body: bytes, headers: Headers) -> Answer | None:
+        """The answer to what is no JSON or has a key twice; what else is wrong with a request, the SDK says."""
+        try:
+            message = parse_message(body)
+        except InvalidMessage as error:
+            told = {"code": error.code, "message": str(error)}
+            return Answer(400, json.dumps({"jsonrpc": "2.0", "id": error.request, "error": told}).encode())
+        if _in_session(headers):
+            choose(message, self._answers_at_once)
+        return None
 
     def _routed(self, scope: Scope, path: str) -> Answer | None:
         """An answer of our own; None for what goes to MCP."""
@@ -137,7 +152,7 @@ def _in_session(headers: Headers) -> bool:
     return any(name == b"mcp-session-id" for name, _value in headers)
 
 
-async def _answered(send: Send, answer: Answer, *, body: bool) -> None:
+async def _answered(send: Send, answer: Answer, *, body: bool = True) -> None:
     length = (b"content-length", str(len(answer.body)).encode())
     told = [*answer.headers, _PLAIN, length, *([_JSON] if answer.body else [])]
     await send({"type": "http.response.start", "status": answer.status, "headers": told})

@@ -1,4 +1,4 @@
-"""Event streams (WHATWG HTML, section 9.2: server-sent events), as far as answers of models use them."""
+"""Event streams (WHATWG HTML, section 9.2: server-sent events), as far as answers of models and of servers use them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,82 @@
+"""Messages of clients, read strictly: a request with a key that is there twice is refused, for two readers may read two calls."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from mcp.types import INVALID_REQUEST, PARSE_ERROR
+
+from toolcrib.model import JSON
+from toolcrib.serve.mcp.options import MOST_BODY
+from toolcrib.serve.mcp.splicing import Message
+from toolcrib.text import DuplicateKey, decode_json
+from toolcrib.validation import json_fault
+
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+
+_DEPTH: Final = 200
+
+
+class InvalidMessage(Exception):
+    """A text is no message. Its text says why.
+
+    Attributes:
+        code: Of JSON-RPC.
+        request: The number of the request, where it can be read.
+    """
+
+    def __init__(self, code: int, message: str, request: str | int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.request = request
+
+
+def parse_message(text: bytes) -> JSON:
+    """The JSON value of a message.
+
+    Raises:
+        InvalidMessage: It is no JSON, nested deeper than 200 levels, or has a key twice.
+    """
+    try:
+        value = decode_json(text)
+    except DuplicateKey as error:
+        raise InvalidMessage(INVALID_REQUEST, f"Invalid Request: {error}", _request_in(text)) from None
+    except (ValueError, RecursionError):
+        raise InvalidMessage(PARSE_ERROR, "Parse error") from None
+    if json_fault(value, depth=_DEPTH) is not None:
+        raise InvalidMessage(PARSE_ERROR, "Parse error")
+    return value
+
+
+def _request_in(text: bytes) -> str | int | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    number = value.get("id") if isinstance(value, dict) else None
+    return number if isinstance(number, str | int) and json_fault(number) is None else None
+
+
+async def read_body(receive: Receive) -> tuple[bytes | None, Receive]:
+    """The body of an HTTP request, and what gives the request again from its beginning.
+
+    None in place of a body that is longer than messages may be, or that breaks off: it is left to who reads it next.
+    """
+    heard: deque[Message] = deque()
+    size, whole = 0, False
+    while not whole and size <= MOST_BODY:
+        message = await receive()
+        heard.append(message)
+        if message["type"] != "http.request":
+            break
+        size += len(message.get("body", b""))
+        whole = not message.get("more_body")
+    body = b"".join(each.get("body", b"") for each in heard) if whole and size <= MOST_BODY else None
+
+    async def again() -> Message:
+        return heard.popleft() if heard else await receive()
+
+    return body, again

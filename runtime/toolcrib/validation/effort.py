@@ -8,6 +8,7 @@ they double with each level of the value. This counts them beforehand.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final
 
 from toolcrib.model import JSON
@@ -32,13 +33,10 @@ class Effort:
 
     def __init__(self, index: SchemaIndex) -> None:
         self._index = index
-        self._simple: bool | None = None
 
     def too_much(self, site: Site, value: JSON) -> bool:
         """Whether telling the errors of a value under a subschema takes too much work."""
-        if self._simple is None:
-            self._simple = self._is_simple()
-        if self._simple:
+        if self.simple:
             return False
         counts: dict[tuple[Key, int], int] = {}
         try:
@@ -47,7 +45,8 @@ class Effort:
             return True
         return total > _BEARABLE + _OVERLAP * len(counts)
 
-    def _is_simple(self) -> bool:
+    @cached_property
+    def simple(self) -> bool:
         """Whether no subschema comes back to itself and all of them together are few."""
         ways: dict[Key, int] = {}
         under_way: set[Key] = set()

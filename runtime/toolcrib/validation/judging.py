@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import jsonschema_rs
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 MOST: Final = 20
 """Faults that are told of one value unless the caller asks for another number."""
+
+COMPUTED: Final = 50
+"""Violations of one value that are worked out before the rest is left unread."""
 
 
 _ITSELF: Final = "toolcrib:///schema"
@@ -93,6 +97,20 @@ def _dialect(root: Site) -> dict[str, JSON]:
     return {} if named is None else {"$schema": named}
 
 
+class ViolationReport(NamedTuple):
+    """What is wrong with a value.
+
+    Attributes:
+        faults: The violations, outermost places first; none if the value fits.
+        more: Whether there may be further ones, which were not worked out.
+        judged: Elements of a large value that were judged to find them, each once.
+    """
+
+    faults: list[Fault]
+    more: bool = False
+    judged: int = 0
+
+
 class Validator:
     """A schema, compiled once. jsonschema-rs is the judge; nothing is ever fetched.
 
@@ -153,17 +171,54 @@ class Validator:
         fit. What stands at a secret place is never told. Of what is no JSON the one fault is that of
         `json_fault`.
         """
+        return self.report(value, most).faults
+
+    def report(self, value: JSON, most: int = COMPUTED) -> ViolationReport:
+        """Why a value does not fit, as `faults` does, and whether there may be more than these `most` faults.
+
+        The errors of a large value are found one by one: the work for a list of any length is that of judging it
+        once, and of explaining `most` violations.
+        """
         alien = json_fault(value)
         if alien is not None:
-            return [alien._replace(got=HIDDEN) if self.secrets.hides(alien.path, ...) else alien]
-        if self.judge(value):
-            return []
-        if self._effort.too_much(self.index.root, value):
-            return [self._innermost(value)]
-        from toolcrib.validation.explaining import Explanation  # noqa: PLC0415 -- as above
+            hidden = self.secrets.hides(alien.path, ...)
+            return ViolationReport([alien._replace(got=HIDDEN) if hidden else alien])
+        return ViolationReport([]) if self.judge(value) else self.explain(value, most)
 
-        errors = self._compiled.iter_errors(value)
-        return Explanation(value, self.index, self.secrets.hides).of(errors, most)
+    def explain(self, value: JSON, most: int = COMPUTED) -> ViolationReport:
+        """The report of a JSON value that `judge` refused."""
+        from toolcrib.validation.explaining import Explanation  # noqa: PLC0415 -- what fits needs no explanation
+        from toolcrib.validation.violation_search import (  # noqa: PLC0415 -- as above
+            WHOLE,
+            Located,
+            SearchExhausted,
+            Unexplained,
+            ViolationSearch,
+            elements,
+        )
+
+        explanation = Explanation(value, self.index, self.secrets.hides)
+        if elements(value, WHOLE) < WHOLE:
+            if self._effort.too_much(self.index.root, value):
+                return ViolationReport([self._innermost(value)], more=True)
+            faults = explanation.of(self._compiled.iter_errors(value), most)
+            return ViolationReport(faults, more=len(faults) >= most)
+        search = ViolationSearch(self.index, self._effort, self._compile_beside, self._reference)
+        try:
+            errors = [*islice(search.errors(self.index.root, value), most)]
+        except SearchExhausted:
+            return ViolationReport([self._innermost(value)], more=True)
+        unknown = Located((), Unexplained("schema"))
+        faults = explanation.of(errors or [unknown], most)
+        return ViolationReport(faults, more=max(len(errors), len(faults)) >= most, judged=search.judged)
+
+    def _compile_beside(self, schema: dict[str, JSON]) -> jsonschema_rs.Validator:
+        """Compile a schema that refers into this one."""
+        root = self.index.root
+        return compile_schema({**_dialect(root), **schema}, {**self._remotes, _uri(root): root.schema})
+
+    def _reference(self, site: Site) -> dict[str, JSON]:
+        return _reference(self.index.root, site)
 
     def complains(self, site: Site, value: JSON) -> bool:
         """Whether one of the subschemas refuses a value for itself, not only for its members."""

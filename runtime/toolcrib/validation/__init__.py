@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from toolcrib.validation.defaults import compile_defaults
 from toolcrib.validation.faults import Fault, report
 from toolcrib.validation.json_values import NotJSONError, json_fault, unshared
-from toolcrib.validation.judging import Validator, validate
+from toolcrib.validation.judging import Validator, ViolationReport, validate
 
 if TYPE_CHECKING:
     from toolcrib.validation.checking import check_schema
@@ -16,6 +16,7 @@ __all__ = [
     "Fault",
     "NotJSONError",
     "Validator",
+    "ViolationReport",
     "check_schema",
     "compile_defaults",
     "json_fault",

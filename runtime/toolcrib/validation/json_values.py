@@ -64,6 +64,67 @@ def json_fault(value: object, *, depth: int = 100) -> Fault | None:  # noqa: C90
     return _fault(value, depth, ())
 
 
+ELEMENT: Final = 4
+"""What an object, list, text, number, true, false or null weighs beside its characters."""
+
+ALIEN: Final = -(1 << 62)
+"""What `weigh` says of a value that is no JSON."""
+
+_CONTAINERS: Final = (dict, list)
+
+
+def weigh(value: Any, depth: int, room: int) -> int:  # noqa: C901, PLR0911, PLR0912 -- as `json_fault`
+    """What is left of some room when a JSON value is put there; negative as soon as it does not fit.
+
+    Each character of a text or a name weighs 1, each member of an object or list 4. The value as compact JSON takes at most eight times
+    its weight in bytes.
+
+    Args:
+        value: Anything.
+        depth: Containers that may be nested in one another.
+        room: What the value may weigh.
+
+    Returns:
+        The room left, or `ALIEN` where `json_fault` would find a fault.
+    """
+    kind = type(value)
+    items: Iterable[Any] = (value,)
+    if kind is dict or kind is list or isinstance(value, _CONTAINERS):
+        if depth <= 0:
+            return ALIEN
+        room -= ELEMENT * len(value)
+        if room < 0:
+            return room
+        items = value
+        if isinstance(value, dict):
+            for key in items:
+                if type(key) is not str or not (key.isascii() or _encodes(key)):
+                    return ALIEN
+                room -= len(key)
+            items = value.values()
+    for item in items:
+        kind = type(item)
+        if kind is str:
+            if not (item.isascii() or _encodes(item)):
+                return ALIEN
+            room -= len(item)
+        elif kind is int:
+            if not -9007199254740992 < item < 9007199254740992:
+                if not -_BIG < item < _BIG:
+                    return ALIEN
+                room -= item.bit_length() // 4
+        elif kind is float:
+            if not -_INFINITY < item < _INFINITY:
+                return ALIEN
+        elif kind is not bool and item is not None:
+            if kind is not dict and kind is not list and not isinstance(item, _CONTAINERS):
+                return ALIEN
+            room = weigh(item, depth - 1, room)
+            if room < 0:
+                return room
+    return room
+
+
 def _fault(value: Any, depth: int, path: Path) -> Fault | None:
     kind = type(value)
     if isinstance(value, dict | list):

@@ -17,9 +17,11 @@ from toolcrib.secrets import HIDDEN, SecretPlaces
 from toolcrib.subschemas import BACKTRACKING, LINEAR, Key, Path, SchemaIndex, Site
 from toolcrib.validation.faults import Fault, fault, show
 from toolcrib.validation.json_values import json_fault
+from toolcrib.validation.sizes import elements
 
 if TYPE_CHECKING:
     from toolcrib.validation.effort import Effort
+    from toolcrib.validation.violation_search import ViolationSearch
 
 MOST: Final = 20
 """Faults that are told of one value unless the caller asks for another number."""
@@ -30,7 +32,6 @@ COMPUTED: Final = 50
 
 _ITSELF: Final = "toolcrib:///schema"
 _ANYTHING: Final = SchemaIndex({})
-_ALL: Final = 1_000
 
 
 def compile_schema(schema: Schema, documents: Mapping[str, JSON] = NOTHING) -> jsonschema_rs.Validator:
@@ -109,6 +110,18 @@ class ViolationReport(NamedTuple):
     faults: list[Fault]
     more: bool = False
     judged: int = 0
+
+    def unshown(self, shown: int = MOST) -> list[str]:
+        """One line that counts the violations behind the first ones; none where all of them are shown."""
+        left = len(self.faults) - shown
+        least = "at least " if self.more else ""
+        return [f"... and {least}{left} more"] if left > 0 else []
+
+    def count(self, shown: int = MOST) -> dict[str, JSON]:
+        """How many violations there are, where not all of them are shown: `total`, or `at_least`."""
+        if len(self.faults) <= shown:
+            return {}
+        return {"at_least" if self.more else "total": len(self.faults)}
 
 
 class Validator:
@@ -193,8 +206,6 @@ class Validator:
             Located,
             SearchExhausted,
             Unexplained,
-            ViolationSearch,
-            elements,
         )
 
         explanation = Explanation(value, self.index, self.secrets.hides)
@@ -203,14 +214,19 @@ class Validator:
                 return ViolationReport([self._innermost(value)], more=True)
             faults = explanation.of(self._compiled.iter_errors(value), most)
             return ViolationReport(faults, more=len(faults) >= most)
-        search = ViolationSearch(self.index, self._effort, self._compile_beside, self._reference)
+        search = self._search()
         try:
             errors = [*islice(search.errors(self.index.root, value), most)]
         except SearchExhausted:
             return ViolationReport([self._innermost(value)], more=True)
-        unknown = Located((), Unexplained("schema"))
+        unknown = Located((), Unexplained("schema", "a value that fits its schema"))
         faults = explanation.of(errors or [unknown], most)
         return ViolationReport(faults, more=max(len(errors), len(faults)) >= most, judged=search.judged)
+
+    def _search(self) -> ViolationSearch:
+        from toolcrib.validation.violation_search import ViolationSearch  # noqa: PLC0415 -- as above
+
+        return ViolationSearch(self.index, self._effort, self._compile_beside, self._reference)
 
     def _compile_beside(self, schema: dict[str, JSON]) -> jsonschema_rs.Validator:
         """Compile a schema that refers into this one."""
@@ -225,11 +241,14 @@ class Validator:
         part = self._part(site)
         if part is None or part.is_valid(value):
             return False
-        if self._effort.too_much(site, value):
-            return True
         from toolcrib.validation.explaining import Explanation  # noqa: PLC0415 -- as above
+        from toolcrib.validation.violation_search import SearchExhausted  # noqa: PLC0415 -- as above
 
-        told = Explanation(value, _ANYTHING, lambda _path, _value: True).of(part.iter_errors(value), _ALL)
+        try:
+            errors = [*islice(self._search().errors(site, value), COMPUTED)]
+        except SearchExhausted:
+            return True
+        told = Explanation(value, _ANYTHING, lambda _path, _value: True).of(errors, COMPUTED)
         return any(not fault.path for fault in told)
 
     def _part(self, site: Site) -> jsonschema_rs.Validator | None:

@@ -18,6 +18,7 @@ from jsonschema_rs import ValidationErrorKind as Kind
 from toolcrib.model import JSON
 from toolcrib.subschemas import Path, SchemaIndex, Site, members
 from toolcrib.validation.effort import Effort
+from toolcrib.validation.sizes import elements
 
 WHOLE: Final = 250
 """Elements, the value itself and all values within it, from which on a value is large."""
@@ -45,7 +46,6 @@ _OWN: Final = (
 """Keywords about a container as a whole."""
 
 _OF_PROPERTIES: Final = ("properties", "patternProperties", "additionalProperties", "propertyNames")
-_UNEVALUATED: Final = ("unevaluatedItems", "unevaluatedProperties")
 _DYNAMIC: Final = ("$dynamicRef", "$recursiveRef")
 _NEVER: Final[JSON] = {"not": {}}
 _UNLISTED: Final = "\0"
@@ -79,9 +79,11 @@ class Unexplained(NamedTuple):
 
     Attributes:
         name: The keyword.
+        expected: What it expects, as a noun.
     """
 
     name: str
+    expected: str
 
 
 class Located(NamedTuple):
@@ -93,22 +95,14 @@ class Located(NamedTuple):
     instance: object = None
 
 
+_UNEVALUATED: Final = {
+    list: Unexplained("unevaluatedItems", "no further items"),
+    dict: Unexplained("unevaluatedProperties", "no further properties"),
+}
+
+
 class SearchExhausted(Exception):
     """The schema judges the value in too many ways, or has subschemas that can't be judged alone."""
-
-
-def elements(value: JSON, most: int) -> int:
-    """How many JSON values a value consists of, itself included; counted up to `most`."""
-    total = 1
-    waiting: list[JSON] = [value]
-    for item in waiting:
-        if isinstance(item, dict | list):
-            total += len(item)
-            if total >= most:
-                return most
-            inner = item.values() if isinstance(item, dict) else item
-            waiting += [each for each in inner if isinstance(each, dict | list)]
-    return total
 
 
 def true_path(value: object, keys: Iterable[str | int]) -> Path:
@@ -136,6 +130,7 @@ class ViolationSearch:
         effort: Counts the work of explaining a chunk.
         compile_schema: Compiles a schema of references into the schema. Raises ValueError where one leads nowhere.
         reference: A schema that refers to a site.
+        whole: Elements from which on a value is large.
     """
 
     def __init__(
@@ -144,12 +139,14 @@ class ViolationSearch:
         effort: Effort,
         compile_schema: Callable[[dict[str, JSON]], jsonschema_rs.Validator],
         reference: Callable[[Site], dict[str, JSON]],
+        whole: int = WHOLE,
     ) -> None:
         self.judged = 0
         self._index = index
         self._effort = effort
         self._compile_schema = compile_schema
         self._reference = reference
+        self._whole = whole
         self._steps = 0
 
     def errors(self, site: Site, value: JSON, path: Path = ()) -> Iterator[Located]:
@@ -161,7 +158,7 @@ class ViolationSearch:
         self._steps += 1
         if self._steps > _STEPS or any(site.get(keyword) is not None for keyword in _DYNAMIC):
             raise SearchExhausted
-        if elements(value, WHOLE) < WHOLE:
+        if elements(value, self._whole) < self._whole:
             yield from self._of_chunk(site, self._judge(self._reference(site)), value, path)
             return
         found = False
@@ -172,10 +169,11 @@ class ViolationSearch:
         ):
             found = True
             yield error
-        for keyword in () if found else _UNEVALUATED:
+        unevaluated = _UNEVALUATED[dict if isinstance(value, dict) else list]
+        if not found and site.get(unevaluated.name) is not None:
             # All keywords beside it decide what is evaluated, so it is judged together with them.
-            if site.get(keyword) is not None and not self._judge(self._reference(site)).is_valid(value):
-                yield Located(path, Unexplained(keyword), (keyword,), value)
+            if not self._judge(self._reference(site)).is_valid(value):
+                yield Located(path, unevaluated, (unevaluated.name,), value)
 
     def _judge(self, schema: dict[str, JSON]) -> jsonschema_rs.Validator:
         try:
@@ -236,7 +234,8 @@ class ViolationSearch:
             errors = next(filter(None, explained), ())
             yield from (Located(path, each.kind, each.evaluation_path, value) for each in errors)
             if not errors:
-                yield Located(path, Unexplained(keyword), (keyword,), value)
+                unexplained = Unexplained(keyword, f"a value that fits `{keyword}`")
+                yield Located(path, unexplained, (keyword,), value)
 
     def _of_members(self, site: Site, value: JSON, path: Path) -> Iterator[Located]:
         if self._index.is_overridden(site):
@@ -252,14 +251,14 @@ class ViolationSearch:
             return
         judge, names = self._judge(schema), self._judge(self._keywords(site, "propertyNames"))
         chunk: dict[str, JSON] = {}
-        room = WHOLE
+        room = self._whole
         for name, item in value.items():
-            size = elements(item, WHOLE)
-            if size == WHOLE:
+            size = elements(item, self._whole)
+            if size == self._whole:
                 inner = [
                     each
                     for each in self._index.below([site], name)
-                    if each.path[len(site.path)] not in _UNEVALUATED
+                    if each.path[len(site.path)] != _UNEVALUATED[dict].name
                 ]
                 if any(each.schema is False for each in inner):
                     yield from self._of_chunk(site, judge, {name: None}, path)  # refused whatever it is
@@ -270,7 +269,7 @@ class ViolationSearch:
                 continue
             if size > room:
                 yield from self._of_chunk(site, judge, chunk, path)
-                chunk, room = {}, WHOLE
+                chunk, room = {}, self._whole
             chunk[name] = item
             room -= size
         yield from self._of_chunk(site, judge, chunk, path)
@@ -290,15 +289,15 @@ class ViolationSearch:
         for rest in behind.values():
             judge = self._judge({"items": self._reference(rest)})
             chunk: list[JSON] = []
-            room = WHOLE
+            room = self._whole
             start = len(prefix)
             for position in range(start, len(value)):
                 item = value[position]
-                size = elements(item, WHOLE) if isinstance(item, dict | list) else 1
+                size = elements(item, self._whole) if isinstance(item, dict | list) else 1
                 if size > room:
                     yield from self._of_chunk(rest, judge, chunk, path, start)
-                    chunk, room, start = [], WHOLE, position
-                if size == WHOLE:
+                    chunk, room, start = [], self._whole, position
+                if size == self._whole:
                     yield from self.errors(rest, item, (*path, position))
                     start = position + 1
                 else:
@@ -310,17 +309,14 @@ class ViolationSearch:
         self, site: Site, judge: jsonschema_rs.Validator, chunk: JSON, path: Path, start: int = 0
     ) -> Iterator[Located]:
         """The errors of a small value, or of a few members of a large one; `start` is the index of the first item."""
-        self.judged += elements(chunk, WHOLE)
+        self.judged += elements(chunk, self._whole)
         if not self._effort.simple:
             if judge.is_valid(chunk):
                 return
             if self._effort.too_much(site, chunk):
                 raise SearchExhausted
         for error in judge.iter_errors(chunk):
-            keys = true_path(chunk, error.instance_path)
-            if start and keys:
-                keys = (int(keys[0]) + start, *keys[1:])
-            yield Located((*path, *keys), error.kind, error.evaluation_path, error.instance)
+            yield _located(error, chunk, path, start)
 
     def _of_applicators(self, site: Site, value: JSON, path: Path) -> Iterator[Located]:
         """The errors of the subschemas that judge the same value."""
@@ -349,6 +345,17 @@ class ViolationSearch:
         fitting = sum(not errors for errors in found)
         if found and (fitting == 0 or (keyword == "oneOf" and fitting > 1)):
             yield Located(path, Branches(keyword, found), (keyword,), value)
+
+
+def _located(error: jsonschema_rs.ValidationError, chunk: JSON, path: Path, start: int) -> Located:
+    """An error within a chunk at its place within the large value."""
+    keys, kind = true_path(chunk, error.instance_path), error.kind
+    if start and keys:
+        keys = (int(keys[0]) + start, *keys[1:])
+    if isinstance(kind, Kind.AnyOf | Kind.OneOfNotValid | Kind.OneOfMultipleValid):
+        context = [[_located(each, chunk, path, start) for each in branch] for branch in kind.context]
+        return Located((*path, *keys), Branches(kind.name, context), error.evaluation_path, error.instance)
+    return Located((*path, *keys), kind, error.evaluation_path, error.instance)
 
 
 def _witnesses(schema: dict[str, JSON], value: JSON) -> Iterator[JSON]:

@@ -71,6 +71,8 @@ def known(names: Sequence[str]) -> str:
 
 def expectation(kind: Kind | Unexplained) -> str:
     """What the keyword expects, as a noun: `at most 7`."""
+    if isinstance(kind, Unexplained):
+        return kind.expected
     tell = _EXPECTATIONS.get(type(kind).__name__)
     return tell(kind) if tell is not None else f"a value that fits `{kind.name}`"
 

@@ -15,7 +15,7 @@ from live_answers import JSON_TYPE, TOOL, answer, reading_of, result_of
 from toolcrib import Content, Outcome
 from toolcrib.errors import DocumentError
 from toolcrib.executors.live.reading import compile_reading
-from toolcrib.executors.live.sizes import SIZE_PATTERN, parse_size
+from toolcrib.text import SIZE_PATTERN, parse_size
 from toolcrib.validation import Validator
 
 

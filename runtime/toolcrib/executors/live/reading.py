@@ -11,7 +11,6 @@ from toolcrib.executors.live.budget import Budget, compile_budget
 from toolcrib.executors.live.errors_by_status import Envelope, Errors, compile_errors
 from toolcrib.executors.live.media import Form, Unreadable, read_any_body, read_body
 from toolcrib.executors.live.redacting import Steps, compile_paths, redacted, redacted_body
-from toolcrib.executors.live.sizes import parse_size
 from toolcrib.http import Bounds, Response
 from toolcrib.model import JSON, NOTHING, Content, Descriptor, Outcome, Result
 from toolcrib.selecting import Select, compile_select

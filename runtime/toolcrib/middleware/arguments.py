@@ -83,7 +83,8 @@ def door(tool: Descriptor) -> Door:
             repairs = []
         if report.faults or not isinstance(filled, dict):
             return refused(tool, report)
-        return call.with_arguments(filled), [_shown(each) for each in repairs]
+        shown: list[JSON] = [_shown(each) for each in repairs]
+        return call.with_arguments(filled), shown
 
     return Door(fill, judge, room, passed, mended)
 
@@ -130,7 +131,7 @@ def refused(tool: Descriptor, report: ViolationReport) -> Result:
     """The result of a call whose arguments do not fit: one compact line a fault, for the model to act on."""
     shown = report.faults[:MOST]
     lines = [fault.for_model() for fault in shown] or ["arguments must be an object"]
-    details: dict[str, Any] = {"violations": [_fault(fault) for fault in shown], **report.count()}
+    details: dict[str, Any] = {"violations": [_fault(fault) for fault in shown], **report.counts()}
     message = f"invalid arguments for `{tool.name}`:\n" + "\n".join([*lines, *report.unshown()])
     return Result.failed(Outcome.INVALID_ARGUMENTS, message, details=details)
 

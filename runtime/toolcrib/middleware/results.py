@@ -137,7 +137,7 @@ def _refused(
     refused = Result.failed(
         Outcome.INVALID_RESULT,
         f"the answer of `{tool.name}` {verdict}:\n{lines}",
-        details={"violations": _pointers(report.faults[:MOST]), **report.count()},
+        details={"violations": _pointers(report.faults[:MOST]), **report.counts()},
     )
     return refused._replace(meta=result.meta, usage=result.usage)
 

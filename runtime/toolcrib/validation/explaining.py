@@ -68,14 +68,14 @@ class Explanation:
                 yield self._missing(path, name)
             case Kind.AdditionalProperties(names) | Kind.UnevaluatedProperties(names):
                 yield from (self._stray(path, kind.name, name) for name in names)
-            case Kind.AnyOf(branches) | Kind.OneOfNotValid(branches):
-                yield from self._nearest(path, kind.name, branches)
-            case Kind.OneOfMultipleValid(branches):
-                yield self._several(path, branches)
-            case Branches(_, branches) if all(branches):
-                yield from self._nearest(path, kind.name, branches)
-            case Branches(_, branches):
-                yield self._several(path, branches)
+            case (
+                Kind.AnyOf(branches)
+                | Kind.OneOfNotValid(branches)
+                | Kind.OneOfMultipleValid(branches)
+                | Branches(_, branches)
+            ):
+                told = self._nearest(path, kind.name, branches) if all(branches) else self._several(path, branches)
+                yield from told
             case Kind.PropertyNames(inner):
                 yield self._misnamed(path, inner)
             case Kind.Enum(options):
@@ -138,12 +138,12 @@ class Explanation:
             return fault(path, keyword, "a value that the schema lists", show(value, hidden=True))
         return fault(path, keyword, one_of(options), show(value), nearest_option(value, options))
 
-    def _several(self, path: Path, branches: Context) -> Fault:
+    def _several(self, path: Path, branches: Context) -> Iterator[Fault]:
         fitting = [str(number) for number, errors in enumerate(branches, start=1) if not errors]
         expected = f"a value that fits exactly one of {len(branches)} forms"
         value = self._at(path)
         got = show(value, hidden=self._hides(path, value))
-        return fault(path, "oneOf", expected, got, f"it fits the forms {', '.join(fitting[:LISTED])}")
+        yield fault(path, "oneOf", expected, got, f"it fits the forms {', '.join(fitting[:LISTED])}")
 
     def _nearest(self, path: Path, keyword: str, branches: Context) -> Iterator[Fault]:
         """The faults of the branch that fits best; of another type than all, or off all lists: one fault."""

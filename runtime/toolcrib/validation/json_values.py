@@ -73,7 +73,7 @@ ALIEN: Final = -(1 << 62)
 _CONTAINERS: Final = (dict, list)
 
 
-def weigh(value: Any, depth: int, room: int) -> int:  # noqa: C901, PLR0911, PLR0912 -- as `json_fault`
+def weigh(value: Any, depth: int, room: int) -> int:  # noqa: C901, PLR0912 -- as `json_fault`
     """What is left of some room when a JSON value is put there; negative as soon as it does not fit.
 
     Each character of a text or a name weighs 1, each member of an object or list 4. The value as compact JSON takes at most eight times

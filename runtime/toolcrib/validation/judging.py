@@ -117,7 +117,7 @@ class ViolationReport(NamedTuple):
         least = "at least " if self.more else ""
         return [f"... and {least}{left} more"] if left > 0 else []
 
-    def count(self, shown: int = MOST) -> dict[str, JSON]:
+    def counts(self, shown: int = MOST) -> dict[str, JSON]:
         """How many violations there are, where not all of them are shown: `total`, or `at_least`."""
         if len(self.faults) <= shown:
             return {}

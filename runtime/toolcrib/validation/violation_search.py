@@ -170,10 +170,11 @@ class ViolationSearch:
             found = True
             yield error
         unevaluated = _UNEVALUATED[dict if isinstance(value, dict) else list]
-        if not found and site.get(unevaluated.name) is not None:
-            # All keywords beside it decide what is evaluated, so it is judged together with them.
-            if not self._judge(self._reference(site)).is_valid(value):
-                yield Located(path, unevaluated, (unevaluated.name,), value)
+        if found or site.get(unevaluated.name) is None:
+            return
+        # All keywords beside it decide what is evaluated, so it is judged together with them.
+        if not self._judge(self._reference(site)).is_valid(value):
+            yield Located(path, unevaluated, (unevaluated.name,), value)
 
     def _judge(self, schema: dict[str, JSON]) -> jsonschema_rs.Validator:
         try:
@@ -281,7 +282,7 @@ class ViolationSearch:
             prefix, behind = [*behind.values()], self._inner(site, "additionalItems")
             if site.get("additionalItems") is False and len(value) > len(prefix):
                 behind = {}
-                closed: JSON = {"items": [{} for _ in prefix], "additionalItems": False}
+                closed: dict[str, JSON] = {"items": [{} for _ in prefix], "additionalItems": False}
                 for error in self._judge(closed).iter_errors([None] * (len(prefix) + 1)):
                     yield Located(path, error.kind, error.evaluation_path, value)
         for position, (each, item) in enumerate(zip(prefix, value, strict=False)):
@@ -320,24 +321,27 @@ class ViolationSearch:
 
     def _of_applicators(self, site: Site, value: JSON, path: Path) -> Iterator[Located]:
         """The errors of the subschemas that judge the same value."""
+        for each in self._applied(site, value):
+            yield from self.errors(each, value, path)
+        for keyword in ("anyOf", "oneOf") if not self._index.is_overridden(site) else ():
+            yield from self._of_branches(site, keyword, value, path)
+
+    def _applied(self, site: Site, value: JSON) -> Iterator[Site]:
+        """The subschemas that the same value must fit, each of them."""
         for _keyword, _text, target in self._index.targets(site):
             if target is None:
                 raise SearchExhausted
-            yield from self.errors(target, value, path)
+            yield target
         if self._index.is_overridden(site):
             return
-        for each in self._inner(site, "allOf").values():
-            yield from self.errors(each, value, path)
-        for keyword in ("anyOf", "oneOf"):
-            yield from self._of_branches(site, keyword, value, path)
+        yield from self._inner(site, "allOf").values()
         for condition in self._inner(site, "if").values():
             holds = self._judge(self._reference(condition)).is_valid(value)
-            for each in self._inner(site, "then" if holds else "else").values():
-                yield from self.errors(each, value, path)
+            yield from self._inner(site, "then" if holds else "else").values()
         for keyword in ("dependentSchemas", "dependencies"):
             for (_, name), each in self._inner(site, keyword).items():
                 if isinstance(value, dict) and name in value:
-                    yield from self.errors(each, value, path)
+                    yield each
 
     def _of_branches(self, site: Site, keyword: str, value: JSON, path: Path) -> Iterator[Located]:
         branches = self._inner(site, keyword).values()

@@ -133,6 +133,7 @@ def _route_of(block: dict[str, Any], tool: Descriptor, parts: Parts, world: Worl
     bounds = ordinary._replace(
         connect=parse_duration(told["connect"]) if "connect" in told else ordinary.connect,
         read=parse_duration(told["read"]) if "read" in told else ordinary.read,
+        body=tool.limits.output_size,
     )
     return Route(
         own=parts.request.origin,

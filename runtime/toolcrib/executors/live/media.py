@@ -141,7 +141,7 @@ def _json(raw: bytes, told: MediaType) -> Body:
         why = f"from byte {error.start} on it is no {error.encoding}"
         raise _not_json(told, why, {"offset": error.start}) from None
     try:
-        return _DECODER.decode(text), ()
+        return (_LARGE_DECODER if len(text) > _LARGE else _DECODER).decode(text), ()
     except json.JSONDecodeError as error:
         place: dict[str, JSON] = {"line": error.lineno, "column": error.colno, "offset": error.pos}
         why = f"it breaks the grammar from line {error.lineno}, column {error.colno} on"
@@ -211,7 +211,12 @@ def _refuse_constant(_name: str) -> NoReturn:
     raise _NotFinite
 
 
+_LARGE = 256 * 1024
+"""Characters from which on other threads get their turn while JSON is decoded."""
+
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+# The C decoder holds the GIL from its first to its last character, unless it calls Python for each object.
+_LARGE_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_hook=lambda value: value)
 _READERS: dict[Form, Callable[[bytes, MediaType], Body]] = {
     "auto": _guessed,
     "json": _json,

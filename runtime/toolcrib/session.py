@@ -24,6 +24,7 @@ from toolcrib.model import (
     Progress,
     Result,
     Sound,
+    Usage,
     ok_result,
 )
 from toolcrib.protocols import BoundTool, CallNext, Clock
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from toolcrib.world import World
 
 T = TypeVar("T")
+
+_new: Any = tuple.__new__
+_OK = Outcome.OK
 
 NO_GRANTS: frozenset[str] = frozenset()
 """Nothing was permitted beforehand."""
@@ -377,10 +381,13 @@ class Session:
             return self._runtime.not_found(name, self.registry)
         self.calls += 1
         started = self._monotonic()
-        if chain.plain is not None:
-            value = chain.plain({} if arguments is None else arguments)
+        plain = chain.plain
+        if plain is not None:
+            value = plain({} if arguments is None else arguments)
             if value is not MISSED:
-                return ok_result(value, 1, self._monotonic() - started)
+                # `ok_result` in place, as the shortest way is called most often.
+                usage = _new(Usage, (1, self._monotonic() - started))
+                return _new(Result, (_OK, value, (), "", None, usage, NOTHING, None))
         call = self._made(chain, arguments, context)
         try:
             if chain.direct is not None:  # what never waits needs no account of who works

@@ -64,9 +64,6 @@ def json_fault(value: object, *, depth: int = 100) -> Fault | None:  # noqa: C90
     return _fault(value, depth, ())
 
 
-ELEMENT: Final = 4
-"""What an object, list, text, number, true, false or null weighs beside its characters."""
-
 ALIEN: Final = -(1 << 62)
 """What `weigh` says of a value that is no JSON."""
 
@@ -88,20 +85,21 @@ def weigh(value: Any, depth: int, room: int) -> int:  # noqa: C901, PLR0912 -- a
         The room left, or `ALIEN` where `json_fault` would find a fault.
     """
     kind = type(value)
-    items: Iterable[Any] = (value,)
+    items: Iterable[Any]
     if kind is dict or kind is list or isinstance(value, _CONTAINERS):
-        if depth <= 0:
-            return ALIEN
-        room -= ELEMENT * len(value)
-        if room < 0:
-            return room
-        items = value
-        if isinstance(value, dict):
-            for key in items:
+        room -= 4 * len(value)
+        if room < 0 or depth <= 0:
+            return room if depth > 0 else ALIEN
+        if kind is dict or isinstance(value, dict):
+            for key in value:
                 if type(key) is not str or not (key.isascii() or _encodes(key)):
                     return ALIEN
                 room -= len(key)
             items = value.values()
+        else:
+            items = value
+    else:
+        items = (value,)
     for item in items:
         kind = type(item)
         if kind is str:

@@ -18,9 +18,9 @@ _ELEMENT: Final = 4
 """Bytes of a limit for each value that it allows: an empty object in memory takes more."""
 
 
-def room_for(limit: int) -> int:
-    """What a value may weigh that is small, and whose compact JSON certainly has at most `limit` bytes."""
-    return min(SMALL, limit // _BYTES)
+def room_for(limit: int, *, most: int = SMALL) -> int:
+    """What a value may weigh whose compact JSON certainly has at most `limit` bytes; no more than `most`."""
+    return min(most, limit // _BYTES)
 
 
 def is_large(value: JSON, depth: int) -> bool:

@@ -202,14 +202,15 @@ class Validator:
         """The report of a JSON value that `judge` refused."""
         from toolcrib.validation.explaining import Explanation  # noqa: PLC0415 -- what fits needs no explanation
         from toolcrib.validation.violation_search import (  # noqa: PLC0415 -- as above
-            WHOLE,
             Located,
             SearchExhausted,
             Unexplained,
+            whole_for,
         )
 
         explanation = Explanation(value, self.index, self.secrets.hides)
-        if elements(value, WHOLE) < WHOLE:
+        whole = whole_for(self._effort)
+        if elements(value, whole) < whole:
             if self._effort.too_much(self.index.root, value):
                 return ViolationReport([self._innermost(value)], more=True)
             faults = explanation.of(self._compiled.iter_errors(value), most)
@@ -224,9 +225,10 @@ class Validator:
         return ViolationReport(faults, more=max(len(errors), len(faults)) >= most, judged=search.judged)
 
     def _search(self) -> ViolationSearch:
-        from toolcrib.validation.violation_search import ViolationSearch  # noqa: PLC0415 -- as above
+        from toolcrib.validation.violation_search import ViolationSearch, whole_for  # noqa: PLC0415 -- as above
 
-        return ViolationSearch(self.index, self._effort, self._compile_beside, self._reference)
+        whole = whole_for(self._effort)
+        return ViolationSearch(self.index, self._effort, self._compile_beside, self._reference, whole)
 
     def _compile_beside(self, schema: dict[str, JSON]) -> jsonschema_rs.Validator:
         """Compile a schema that refers into this one."""

@@ -20,8 +20,11 @@ from toolcrib.subschemas import Path, SchemaIndex, Site, members
 from toolcrib.validation.effort import Effort
 from toolcrib.validation.sizes import elements
 
-WHOLE: Final = 250
+_WHOLE: Final = 250
 """Elements, the value itself and all values within it, from which on a value is large."""
+
+_JUDGEMENTS: Final = 20_000
+"""Judgements that explaining a value may take which is not large: its elements, times the ways of the schema."""
 
 _BRANCH: Final = 11
 """Errors that are read of each branch of an `anyOf` or `oneOf`."""
@@ -44,6 +47,9 @@ _OWN: Final = (
     "not",
 )
 """Keywords about a container as a whole."""
+
+_SIMPLER: Final[dict[str, dict[str, JSON]]] = {"not": {"not": {}}, "contains": {"contains": {}}}
+"""Keyword -> a schema whose error says the same, and that every small witness breaks."""
 
 _OF_PROPERTIES: Final = ("properties", "patternProperties", "additionalProperties", "propertyNames")
 _DYNAMIC: Final = ("$dynamicRef", "$recursiveRef")
@@ -119,6 +125,11 @@ def true_path(value: object, keys: Iterable[str | int]) -> Path:
     return path
 
 
+def whole_for(effort: Effort) -> int:
+    """Elements from which on a value is large: the more ways a schema has to judge one, the fewer."""
+    return max(10, min(_WHOLE, _JUDGEMENTS // effort.ways)) if effort.ways else _WHOLE
+
+
 class ViolationSearch:
     """A search for what is wrong with one large value.
 
@@ -139,7 +150,7 @@ class ViolationSearch:
         effort: Effort,
         compile_schema: Callable[[dict[str, JSON]], jsonschema_rs.Validator],
         reference: Callable[[Site], dict[str, JSON]],
-        whole: int = WHOLE,
+        whole: int,
     ) -> None:
         self.judged = 0
         self._index = index
@@ -231,7 +242,8 @@ class ViolationSearch:
             judge = self._judge(schema)
             if judge.is_valid(value):
                 continue
-            explained = ([*judge.iter_errors(witness)] for witness in _witnesses(schema, value))
+            simpler = self._judge(_SIMPLER.get(keyword, schema))
+            explained = ([*simpler.iter_errors(witness)] for witness in _witnesses(schema, value))
             errors = next(filter(None, explained), ())
             yield from (Located(path, each.kind, each.evaluation_path, value) for each in errors)
             if not errors:
@@ -296,7 +308,7 @@ class ViolationSearch:
                 item = value[position]
                 size = elements(item, self._whole) if isinstance(item, dict | list) else 1
                 if size > room:
-                    yield from self._of_chunk(rest, judge, chunk, path, start)
+                    yield from self._of_chunk(site, judge, chunk, path, start)
                     chunk, room, start = [], self._whole, position
                 if size == self._whole:
                     yield from self.errors(rest, item, (*path, position))
@@ -304,14 +316,14 @@ class ViolationSearch:
                 else:
                     chunk.append(item)
                     room -= size
-            yield from self._of_chunk(rest, judge, chunk, path, start)
+            yield from self._of_chunk(site, judge, chunk, path, start)
 
     def _of_chunk(
         self, site: Site, judge: jsonschema_rs.Validator, chunk: JSON, path: Path, start: int = 0
     ) -> Iterator[Located]:
         """The errors of a small value, or of a few members of a large one; `start` is the index of the first item."""
         self.judged += elements(chunk, self._whole)
-        if not self._effort.simple:
+        if not self._effort.ways:
             if judge.is_valid(chunk):
                 return
             if self._effort.too_much(site, chunk):

@@ -20,7 +20,7 @@ _ELEMENT: Final = 4
 
 def room_for(limit: int, *, most: int = SMALL) -> int:
     """What a value may weigh whose compact JSON certainly has at most `limit` bytes; no more than `most`."""
-    return min(most, limit // _BYTES)
+    return min(most, limit // _BYTES - _ELEMENT)
 
 
 def is_large(value: JSON, depth: int) -> bool:
@@ -47,7 +47,7 @@ def excess(value: JSON, depth: int, limit: int) -> str | None:
     left = weigh(value, depth, 2 * limit)
     if left == ALIEN:
         return None
-    if 2 * limit - left <= limit // _BYTES:
+    if 2 * limit - left <= room_for(limit, most=limit):
         return ""
     if left < 0:  # its characters alone, or its values alone, pass the limit
         return f"more than {format_size(limit)}"

@@ -403,8 +403,16 @@ FINER_CODES = (
     ("rate_limited", "limit_exceeded", "The rate allows no call before the deadline."),
     ("response_too_large", "limit_exceeded", "The answer is larger than `limits.output_size`."),
     ("headers_too_large", "limit_exceeded", "The headers of the answer pass 64 KiB."),
-    ("result_too_large", "limit_exceeded", "The result is larger than `limits.output_size`, or passes `response.budget` and can't be shortened."),
-    ("arguments_too_large", "limit_exceeded", "The arguments are larger than `limits.input_size`. Nothing was called."),
+    (
+        "result_too_large",
+        "limit_exceeded",
+        "The result is larger than `limits.output_size`, or passes `response.budget` and can't be shortened.",
+    ),
+    (
+        "arguments_too_large",
+        "limit_exceeded",
+        "The arguments are larger than `limits.input_size`. Nothing was called.",
+    ),
     ("queue_full", "overloaded", "Too many calls wait for a place."),
     ("circuit_open", "overloaded", "The origin failed too often in a row."),
     ("connect_failed", "transport_error", "No connection could be made."),

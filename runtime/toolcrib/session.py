@@ -387,7 +387,8 @@ class Session:
             if value is not MISSED:
                 # `ok_result` in place, as the shortest way is called most often.
                 usage = _new(Usage, (1, self._monotonic() - started))
-                return _new(Result, (_OK, value, (), "", None, usage, NOTHING, None))
+                result: Result = _new(Result, (_OK, value, (), "", None, usage, NOTHING, None))
+                return result
         call = self._made(chain, arguments, context)
         try:
             if chain.direct is not None:  # what never waits needs no account of who works

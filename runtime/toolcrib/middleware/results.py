@@ -55,7 +55,9 @@ def bench(tool: Descriptor) -> Bench:
         if result.outcome is not Outcome.OK:
             return result
         value, parts = result.value, _parts(result)
-        too_much = "" if weigh(value, DEPTH, room) >= 0 and not parts else excess([value, parts], DEPTH + 1, limit)
+        too_much = (
+            "" if weigh(value, DEPTH, room) >= 0 and not parts else excess([value, parts], DEPTH + 1, limit)
+        )
         if too_much:
             return _too_large(call, result, too_much)
         fault = json_fault(value, depth=DEPTH) if too_much is None else None

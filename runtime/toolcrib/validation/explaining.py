@@ -74,7 +74,11 @@ class Explanation:
                 | Kind.OneOfMultipleValid(branches)
                 | Branches(_, branches)
             ):
-                told = self._nearest(path, kind.name, branches) if all(branches) else self._several(path, branches)
+                told = (
+                    self._nearest(path, kind.name, branches)
+                    if all(branches)
+                    else self._several(path, branches)
+                )
                 yield from told
             case Kind.PropertyNames(inner):
                 yield self._misnamed(path, inner)

@@ -236,7 +236,9 @@ class ViolationSearch:
             ]
             lists = site.schema.get("dependencies")
             if isinstance(lists, dict):
-                needs: dict[str, JSON] = {name: need for name, need in lists.items() if isinstance(need, list)}
+                needs: dict[str, JSON] = {
+                    name: need for name, need in lists.items() if isinstance(need, list)
+                }
                 schemas.append(("dependencies", {"dependencies": needs}))
         for keyword, schema in schemas:
             judge = self._judge(schema)

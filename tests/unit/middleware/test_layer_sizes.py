@@ -19,6 +19,7 @@ from toolcrib.validation.sizes import elements, excess
 MIB = 1024 * 1024
 ECHO = 'result: "{{ args.x }}"'
 
+
 def call(runtime, arguments=None):
     return asyncio.run(runtime.call("tool", arguments))
 
@@ -146,7 +147,7 @@ def test_the_event_loop_goes_on_while_large_arguments_are_judged(x):
         count = 0
         task = asyncio.ensure_future(runtime.call("tool", {"x": x}))
         while not task.done():
-            await asyncio.sleep(0)
+            await RealClock().sleep(0)
             count += 1
         return count, task.result()
 
@@ -167,7 +168,7 @@ def test_a_call_whose_large_arguments_are_judged_can_be_cancelled():
 
     async def cancelled():
         task = asyncio.ensure_future(runtime.call("tool", {"x": ["x"] * 200_000}))
-        await asyncio.sleep(0)
+        await RealClock().sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -18,7 +18,11 @@ MANY = 3_000
 
 INTEGER = {"type": "integer"}
 INTEGERS = {"type": "array", "items": INTEGER}
-RECORD = {"type": "object", "properties": {"id": INTEGER, "tags": {"items": {"type": "string"}}}, "required": ["id"]}
+RECORD = {
+    "type": "object",
+    "properties": {"id": INTEGER, "tags": {"items": {"type": "string"}}},
+    "required": ["id"],
+}
 
 
 def records(*bad):
@@ -62,8 +66,7 @@ LINES = {
         {"contains": {"type": "string"}},
         [1] * MANY,
         [
-            "(root): expected items of which enough, and not too many, fit `contains`, "
-            f"got an array of {MANY} items"
+            f"(root): expected items of which enough, and not too many, fit `contains`, got an array of {MANY} items"
         ],
     ),
     "const": ({"const": "a"}, [1] * MANY, [f'(root): expected "a", got an array of {MANY} items']),

@@ -132,7 +132,7 @@ class BoundMcp:
             hide = self._vault.hide_in_text
             most = self._tool.limits.output_size
             make = partial(
-                result_of, raw, asked, self._tool.output_schema, connection.catalogue, hide, most
+                result_of, raw, asked, self._tool.output_schema, connection.catalogue, hide, most=most
             )
             large = weight(raw, SMALL) > SMALL
             result = await run_in_thread(call.context.session.clock, make) if large else make()

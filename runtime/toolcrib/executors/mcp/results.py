@@ -39,6 +39,7 @@ def result_of(
     schema: Schema | None,
     catalogue: Catalogue,
     hide: Callable[[str], str],
+    *,
     most: int = OUTPUT_SIZE,
 ) -> Result:
     """The result of a call. Secrets in it are masked by the caller; but a text that is cut must hold none before.

@@ -11,6 +11,7 @@ import pytest
 
 from toolcrib.coercion import coerce
 from toolcrib.middleware import arguments, results
+from toolcrib.model import INPUT_SIZE, OUTPUT_SIZE
 from toolcrib.subschemas import STEPS
 from toolcrib.validation import Validator, check_schema, json_fault, judging, validate
 from toolcrib.validation.checking import DEPTH, SIZE
@@ -99,6 +100,9 @@ def test_the_limits_are_as_the_page_says():
         "nesting of results": results.DEPTH,
         "digits of an integer": DIGITS,
         "violations that are told of one value": judging.MOST,
+        "violations that are worked out of one value": judging.COMPUTED,
+        "size of arguments, as compact JSON": INPUT_SIZE // 1024**2,
+        "size of results, as compact JSON": OUTPUT_SIZE // 1024**2,
     }
 
 

@@ -51,7 +51,8 @@ def excess(value: JSON, depth: int, limit: int) -> str | None:
         return ""
     if left < 0:  # its characters alone, or its values alone, pass the limit
         return f"more than {format_size(limit)}"
-    size, values = len(compact(value).encode()), elements(value, limit)
+    size = len(compact(value).encode())
     if size > limit:
         return f"{size:,} bytes"
+    values = elements(value, limit) if 2 * limit - left >= limit - _ELEMENT else 0
     return f"{values:,} values" if values * _ELEMENT > limit else ""

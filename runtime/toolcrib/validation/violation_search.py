@@ -331,7 +331,7 @@ class ViolationSearch:
             if self._effort.too_much(site, chunk):
                 raise SearchExhausted
         for error in judge.iter_errors(chunk):
-            yield _located(error, chunk, path, start)
+            yield located(error, chunk, path, start=start)
 
     def _of_applicators(self, site: Site, value: JSON, path: Path) -> Iterator[Located]:
         """The errors of the subschemas that judge the same value."""
@@ -365,15 +365,29 @@ class ViolationSearch:
             yield Located(path, Branches(keyword, found), (keyword,), value)
 
 
-def _located(error: jsonschema_rs.ValidationError, chunk: JSON, path: Path, start: int) -> Located:
-    """An error within a chunk at its place within the large value."""
-    keys, kind = true_path(chunk, error.instance_path), error.kind
-    if start and keys:
-        keys = (int(keys[0]) + start, *keys[1:])
+def located(
+    error: jsonschema_rs.ValidationError, piece: JSON, path: Path = (), *, start: int = 0, depth: int = 0
+) -> Located:
+    """An error within a piece of a large value at its place within the whole.
+
+    Args:
+        error: The error.
+        piece: What was judged.
+        path: The place of the piece.
+        start: Index of the first item, where the piece has only some items of a list.
+        depth: How many keys lead to that list within the piece.
+    """
+    keys, kind = true_path(piece, error.instance_path), error.kind
+    if start and len(keys) > depth:
+        keys = (*keys[:depth], int(keys[depth]) + start, *keys[depth + 1 :])
+    place = (*path, *keys)
     if isinstance(kind, Kind.AnyOf | Kind.OneOfNotValid | Kind.OneOfMultipleValid):
-        context = [[_located(each, chunk, path, start) for each in branch] for branch in kind.context]
-        return Located((*path, *keys), Branches(kind.name, context), error.evaluation_path, error.instance)
-    return Located((*path, *keys), kind, error.evaluation_path, error.instance)
+        context = [
+            [located(each, piece, path, start=start, depth=depth) for each in branch]
+            for branch in kind.context
+        ]
+        return Located(place, Branches(kind.name, context), error.evaluation_path, error.instance)
+    return Located(place, kind, error.evaluation_path, error.instance)
 
 
 def _witnesses(schema: dict[str, JSON], value: JSON) -> Iterator[JSON]:

@@ -73,8 +73,8 @@ _CONTAINERS: Final = (dict, list)
 def weigh(value: Any, depth: int, room: int) -> int:  # noqa: C901, PLR0912 -- as `json_fault`
     """What is left of some room when a JSON value is put there; negative as soon as it does not fit.
 
-    Each character of a text or a name weighs 1, each member of an object or list 4. The value as compact JSON takes at most eight times
-    its weight in bytes.
+    Each character of a text or a name weighs 1, each member of an object or list 4. As compact JSON a value takes
+    at most eight times its weight in bytes.
 
     Args:
         value: Anything.

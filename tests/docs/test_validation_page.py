@@ -10,10 +10,10 @@ import jsonschema
 import pytest
 
 from toolcrib.coercion import coerce
-from toolcrib.middleware import arguments, results
+from toolcrib.middleware import arguments
 from toolcrib.model import INPUT_SIZE, OUTPUT_SIZE
 from toolcrib.subschemas import STEPS
-from toolcrib.validation import Validator, check_schema, json_fault, judging, validate
+from toolcrib.validation import Validator, check_schema, json_fault, judging, sizes, validate
 from toolcrib.validation.checking import DEPTH, SIZE
 from toolcrib.validation.json_values import DIGITS
 from toolcrib.validation.references import WAYS
@@ -97,7 +97,7 @@ def test_the_limits_are_as_the_page_says():
         "compiled size of a pattern": 1,
         "steps of a pattern with look-around or back-references": STEPS,
         "nesting of arguments": arguments.DEPTH,
-        "nesting of results": results.DEPTH,
+        "nesting of results": sizes.DEPTH,
         "digits of an integer": DIGITS,
         "violations that are told of one value": judging.MOST,
         "violations that are worked out of one value": judging.COMPUTED,

@@ -10,9 +10,7 @@ from toolcrib.secrets import HIDDEN, SeenSecrets
 from toolcrib.subschemas import Path
 from toolcrib.validation import Fault, Validator, json_fault
 from toolcrib.validation.faults import show
-
-DEPTH = 100
-"""How deep a result may be nested."""
+from toolcrib.validation.sizes import DEPTH
 
 
 def masked(fault: Fault, validator: Validator) -> Fault:

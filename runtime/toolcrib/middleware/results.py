@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from toolcrib.clock import run_in_thread
 from toolcrib.middleware.ends import may_have_acted
-from toolcrib.middleware.masking import DEPTH, masked, report_fault, without
+from toolcrib.middleware.masking import masked, report_fault, without
 from toolcrib.model import JSON, NOTHING, Call, Descriptor, Outcome, Result, Schema
 from toolcrib.protocols import CallNext, Middleware
 from toolcrib.secrets import SeenSecrets
@@ -17,7 +17,7 @@ from toolcrib.text import format_size
 from toolcrib.validation import Fault, Validator, ViolationReport, json_fault
 from toolcrib.validation.json_values import weigh
 from toolcrib.validation.judging import MOST
-from toolcrib.validation.sizes import excess, is_large, room_for
+from toolcrib.validation.sizes import DEPTH, excess, is_large, room_for
 
 _NOT_JSON = "can't be passed on as JSON"
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolcrib.middleware.masking import DEPTH, report_fault
+from toolcrib.middleware.masking import report_fault
 from toolcrib.model import Call, Outcome, Result
 from toolcrib.protocols import CallNext, Middleware
 from toolcrib.validation import json_fault
+from toolcrib.validation.sizes import DEPTH
 
 
 def checked(middleware: Middleware) -> Middleware:

@@ -11,6 +11,9 @@ from toolcrib.validation.json_values import ALIEN, weigh
 SMALL: Final = 64 * 1024
 """What a value may weigh that is judged on the event loop. Judging it takes about a millisecond; a thread, 0.1 ms."""
 
+DEPTH: Final = 100
+"""How deep a result may be nested."""
+
 _BYTES: Final = 8
 """Bytes of compact JSON for each unit of weight, at most."""
 

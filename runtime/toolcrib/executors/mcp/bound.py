@@ -18,7 +18,7 @@ from toolcrib.servers import Server, Verdict
 from toolcrib.subschemas import closed_names
 from toolcrib.text import compact
 from toolcrib.validation.misfits import Misfit
-from toolcrib.validation.sizes import SMALL
+from toolcrib.validation.sizes import DEPTH, SMALL, is_large
 from toolcrib.vault import Vault
 from toolcrib.vault.results import masked
 
@@ -74,7 +74,12 @@ class BoundMcp:
             result = await self._called(call, arguments)
         except Down as down:
             result = down.result
-        return masked(result, self._vault) if self._may_tell(result) else result
+        if not self._may_tell(result):
+            return result
+        hide = partial(masked, result, self._vault)
+        if is_large(result.value, DEPTH):
+            return await run_in_thread(call.context.session.clock, hide)
+        return hide()
 
     def explain(self, call: Call) -> JSON | Result:
         """The server, the tool and the arguments that it would get, masked. Nothing is started."""

@@ -78,7 +78,7 @@ def weigh(value: Any, depth: int, room: int) -> int:  # noqa: C901, PLR0912 -- a
 
     Args:
         value: Anything.
-        depth: Containers that may be nested in one another.
+        depth: Containers that may be nested in one another, at least 1.
         room: What the value may weigh.
 
     Returns:
@@ -88,8 +88,8 @@ def weigh(value: Any, depth: int, room: int) -> int:  # noqa: C901, PLR0912 -- a
     items: Iterable[Any]
     if kind is dict or kind is list or isinstance(value, _CONTAINERS):
         room -= 4 * len(value)
-        if room < 0 or depth <= 0:
-            return room if depth > 0 else ALIEN
+        if room < 0:
+            return room
         if kind is dict or isinstance(value, dict):
             for key in value:
                 if type(key) is not str or not (key.isascii() or _encodes(key)):
@@ -115,7 +115,7 @@ def weigh(value: Any, depth: int, room: int) -> int:  # noqa: C901, PLR0912 -- a
             if not -_INFINITY < item < _INFINITY:
                 return ALIEN
         elif kind is not bool and item is not None:
-            if kind is not dict and kind is not list and not isinstance(item, _CONTAINERS):
+            if depth < 2 or not (kind is dict or kind is list or isinstance(item, _CONTAINERS)):
                 return ALIEN
             room = weigh(item, depth - 1, room)
             if room < 0:

@@ -29,8 +29,11 @@ _JUDGEMENTS: Final = 20_000
 _BRANCH: Final = 11
 """Errors that are read of each branch of an `anyOf` or `oneOf`."""
 
-_STEPS: Final = 2_000
+_STEPS: Final = 20_000
 """Pairs of a subschema and a large container that are looked into before the search gives up."""
+
+_STEPS_OF_MANY: Final = 2_000
+"""The same under a schema that comes back to itself, where they may double with each level of the value."""
 
 _OWN: Final = (
     "type",
@@ -158,7 +161,7 @@ class ViolationSearch:
         self._compile_schema = compile_schema
         self._reference = reference
         self._whole = whole
-        self._steps = 0
+        self._steps = _STEPS if effort.ways else _STEPS_OF_MANY
 
     def errors(self, site: Site, value: JSON, path: Path = ()) -> Iterator[Located]:
         """The errors of a value under a subschema, those of the value itself first; none if it fits.
@@ -166,8 +169,8 @@ class ViolationSearch:
         Raises:
             SearchExhausted: The errors can't be found in this way.
         """
-        self._steps += 1
-        if self._steps > _STEPS or any(site.get(keyword) is not None for keyword in _DYNAMIC):
+        self._steps -= 1
+        if self._steps < 0 or any(site.get(keyword) is not None for keyword in _DYNAMIC):
             raise SearchExhausted
         if elements(value, self._whole) < self._whole:
             yield from self._of_chunk(site, self._judge(self._reference(site)), value, path)

@@ -4,6 +4,7 @@ It prints its port, and ends with its input. Besides `/v1/forecast` (and every o
 
 - `/silent`: no answer
 - `/half`: the headers and half of the body
+- `/late`: a list of many texts, after `LATE_AFTER` seconds
 - `/told`: how many connections are open, and how many requests went to the two above; this one not counted
 
     python benchmarks/http_server.py
@@ -25,6 +26,9 @@ from typing import cast
 
 ANSWER = {"city": "Lisbon", "days": 3, "temp": 18.5}
 
+LATE_ITEMS = 200_000
+LATE_AFTER = 0.97
+
 _END = b"\r\n\r\n"
 
 
@@ -37,6 +41,7 @@ def _response(body: bytes) -> bytes:
 
 _WHOLE = _response(json.dumps(ANSWER).encode())
 _HALF = _WHOLE[:-20]
+_LATE = _response(json.dumps(["a"] * LATE_ITEMS, separators=(",", ":")).encode())
 
 
 class Told:
@@ -64,7 +69,10 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         *requests, self._pending = (self._pending + data).split(_END)
         for request in requests:
-            self._transport.write(self._answer(request))
+            if request.startswith(b"GET /late"):
+                asyncio.get_running_loop().call_later(LATE_AFTER, self._transport.write, _LATE)
+            else:
+                self._transport.write(self._answer(request))
 
     def _answer(self, request: bytes) -> bytes:
         if request.startswith((b"GET /silent", b"GET /half")):

@@ -11,7 +11,13 @@ from datetime import UTC, datetime
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
+    from typing import TypeVar
+
+    from toolcrib.protocols import Clock
+
+    T = TypeVar("T")
 
 DURATION_PATTERN = r"^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)$"
 """What a duration in a document looks like, as a JSON Schema `pattern`."""
@@ -57,6 +63,17 @@ def format_duration(seconds: float) -> str:
 
 def _plain(number: float) -> str:
     return f"{number:.3f}".rstrip("0").rstrip(".")
+
+
+async def run_in_thread(clock: Clock, work: Callable[[], T]) -> T:
+    """What `work` returns, which runs in a thread so that the event loop goes on.
+
+    Cancelling the caller takes effect at once; the work then runs to its end, and nobody gets what it returns.
+    """
+    import asyncio  # noqa: PLC0415 -- a call that waits for nothing needs none of it
+
+    with clock.outside():
+        return await asyncio.to_thread(work)
 
 
 _NOTHING_TO_DO = nullcontext()

@@ -32,15 +32,16 @@ from toolcrib.model import JSON, Schema
 from toolcrib.pointers import pointer_to
 from toolcrib.subschemas import Path, Site
 from toolcrib.text import decode_json
-from toolcrib.validation import Fault, Validator, json_fault
+from toolcrib.validation import Fault, Validator, ViolationReport, json_fault
 from toolcrib.validation.explaining import wanted_types
 from toolcrib.validation.faults import show
+from toolcrib.validation.judging import COMPUTED
 
 Level: TypeAlias = Literal["safe", "lenient"]
 """How far repairs may go."""
 
 MOST: Final = 256
-"""Faults at once, and repairs in all, beyond which a value is given back as it came."""
+"""Repairs in all, with the faults that are left, beyond which a value is given back as it came."""
 
 _ROUNDS: Final = 16
 _DEPTH: Final = 64
@@ -89,6 +90,20 @@ class _Step(NamedTuple):
     name: str = ""
 
 
+class Repaired(NamedTuple):
+    """What came of repairing a value.
+
+    Attributes:
+        value: The repaired value, which fits; the value as it came where repairs alone do not make it fit.
+        repairs: The repairs that were made; none for a value as it came.
+        left: What has to be changed by whoever wrote the value: without the faults that a repair ends.
+    """
+
+    value: JSON
+    repairs: list[Repair]
+    left: ViolationReport
+
+
 def coerce(schema: Schema, validator: Validator, value: JSON, level: Level) -> tuple[JSON, list[Repair]]:
     """Repair a value so that it fits, or give it back as it came, with no repairs.
 
@@ -100,40 +115,43 @@ def coerce(schema: Schema, validator: Validator, value: JSON, level: Level) -> t
     """
     if isinstance(schema, bool) or json_fault(value) is not None or validator.judge(value):
         return value, []
-    repaired, repairs = _attempt(validator, value, level)
-    return (repaired, repairs) if validator.judge(repaired) else (value, [])
+    repaired = repair(validator, value, level, validator.explain(value))
+    return repaired.value, repaired.repairs
 
 
-def beyond_repair(validator: Validator, value: JSON, level: Level) -> list[Fault]:
-    """The faults of a value that could not be repaired, without those that repairs alone would end."""
-    repaired, repairs = _attempt(validator, value, level)
-    left = [fault.pointer for fault in validator.faults(repaired)]
-    ended = {
-        repair.pointer
-        for repair in repairs
-        if not any(pointer == repair.pointer or pointer.startswith(f"{repair.pointer}/") for pointer in left)
-    }
-    faults = validator.faults(value)
-    return [fault for fault in faults if fault.pointer not in ended] or faults
+def repair(validator: Validator, value: JSON, level: Level, report: ViolationReport) -> Repaired:
+    """Repair a JSON value that does not fit.
 
-
-def _attempt(validator: Validator, value: JSON, level: Level) -> tuple[JSON, list[Repair]]:
-    """The value as far as it can be repaired; it may still not fit."""
+    Args:
+        validator: Judges the repaired value.
+        value: The value, which is never changed itself.
+        level: How far repairs may go.
+        report: What is wrong with the value. From `COMPUTED` violations on nothing is repaired.
+    """
     repairs: list[Repair] = []
-    current = value
+    current, now = value, report
     for _ in range(_ROUNDS):
-        faults = validator.faults(current, most=MOST + 1)
-        if not faults or len(faults) + len(repairs) > MOST:
+        if not 0 < len(now.faults) < COMPUTED or len(now.faults) + len(repairs) > MOST:
             break
         before = len(repairs)
-        for fault in faults:
+        for fault in now.faults:
             step = _Place(validator, current, fault.path).step(fault, level)
             if step is not None:
                 repairs.append(_repair(validator, current, step))
                 current = _with_step(current, step)
         if len(repairs) == before:
             break
-    return current, repairs
+        now = validator.report(current)
+    if not now.faults:
+        return Repaired(current, repairs, now)
+    left = [fault.pointer for fault in now.faults]
+    ended = {
+        each.pointer
+        for each in repairs
+        if not any(pointer == each.pointer or pointer.startswith(f"{each.pointer}/") for pointer in left)
+    }
+    faults = [fault for fault in report.faults if fault.pointer not in ended]
+    return Repaired(value, [], report._replace(faults=faults or report.faults))
 
 
 def _repair(validator: Validator, value: JSON, step: _Step) -> Repair:

@@ -328,7 +328,8 @@ class Runtime:
 
     def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Coroutine[Any, Any, Result]:
         """Call a tool in the default session. See `Session.call`."""
-        return self._main.call(name, arguments)
+        main = self._main
+        return main._call(name, arguments, main._context)  # noqa: SLF001 -- `Session.call` costs a frame, felt here
 
     def stream(
         self, name: str, arguments: Mapping[str, JSON] | None = None

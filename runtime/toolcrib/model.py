@@ -314,8 +314,15 @@ class Bounds(NamedTuple):
     queue: int | None = None
 
 
+INPUT_SIZE = 4 * 1024 * 1024
+"""Bytes of arguments, unless a document says otherwise."""
+
+OUTPUT_SIZE = 16 * 1024 * 1024
+"""Bytes of a result, unless a document says otherwise."""
+
+
 class Limits(NamedTuple):
-    """What a tool that reaches out may take, and how it deals with what fails.
+    """How large arguments and results may be; what a tool that reaches out may take, how it deals with what fails.
 
     Attributes:
         rate: Calls in a stretch of time; None for any number.
@@ -327,6 +334,8 @@ class Limits(NamedTuple):
         breaker: When its origin is given up for a while; None for never.
         cache: Answers that are kept in each session, of a tool that only reads; 0 for none.
         origin: Bounds of all tools of the origin together.
+        input_size: Bytes of the arguments as compact JSON; one value is allowed for every 4 bytes.
+        output_size: Bytes of the result as compact JSON, and of a response while it is read; values likewise.
     """
 
     rate: Rate | None = None
@@ -338,6 +347,8 @@ class Limits(NamedTuple):
     breaker: Breaker | None = Breaker()
     cache: int = 1000
     origin: Bounds = Bounds()
+    input_size: int = INPUT_SIZE
+    output_size: int = OUTPUT_SIZE
 
 
 BUILT_IN_LIMITS = Limits()

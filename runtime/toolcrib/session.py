@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from toolcrib.clock import RealClock
 from toolcrib.errors import ConfigurationError
 from toolcrib.middleware import Direct, Plain, build_chain, layers_of
+from toolcrib.middleware.arguments import DEPTH
 from toolcrib.middleware.direct import MISSED, as_result
 from toolcrib.middleware.ends import attempts_of, ended_by
 from toolcrib.model import (
@@ -23,6 +24,7 @@ from toolcrib.model import (
     Progress,
     Result,
     Sound,
+    Usage,
     ok_result,
 )
 from toolcrib.protocols import BoundTool, CallNext, Clock
@@ -30,12 +32,16 @@ from toolcrib.queries import Hidden
 from toolcrib.registry import Registry
 from toolcrib.secrets import redact
 from toolcrib.validation import as_dict
+from toolcrib.validation.sizes import is_large
 
 if TYPE_CHECKING:
     from toolcrib.store import Store
     from toolcrib.world import World
 
 T = TypeVar("T")
+
+_new: Any = tuple.__new__
+_OK = Outcome.OK
 
 NO_GRANTS: frozenset[str] = frozenset()
 """Nothing was permitted beforehand."""
@@ -295,6 +301,8 @@ class Session:
         chain = self._chain(_name(name))
         if self._runtime.awaited(name) if chain is None else chain.direct is None:
             return None
+        if arguments is not None and is_large(arguments, DEPTH):  # type: ignore[arg-type] # judged like any value
+            return None
         context = self._context_with(correlation=correlation) if correlation else self._context
         try:
             self._call(name, arguments, context).send(None)
@@ -374,28 +382,35 @@ class Session:
             return self._runtime.not_found(name, self.registry)
         self.calls += 1
         started = self._monotonic()
-        if chain.plain is not None:
-            value = chain.plain({} if arguments is None else arguments)
+        plain = chain.plain
+        if plain is not None:
+            value = plain({} if arguments is None else arguments)
             if value is not MISSED:
-                return ok_result(value, 1, self._monotonic() - started)
+                # `ok_result` in place, as the shortest way is called most often.
+                usage = _new(Usage, (1, self._monotonic() - started))
+                result: Result = _new(Result, (_OK, value, (), "", None, usage, NOTHING, None))
+                return result
         call = self._made(chain, arguments, context)
         try:
             if chain.direct is not None:  # what never waits needs no account of who works
                 answer = chain.direct(call)
                 if type(answer) is Sound:
                     return ok_result(answer[0], 1, self._monotonic() - started, answer[1])
-                result = as_result(answer)
-            elif self._real:
-                result = await chain.run(call)
+                result = await self._run(chain, call) if answer is None else as_result(answer)
             else:
-                with self.clock.working():
-                    result = await chain.run(call)
+                result = await self._run(chain, call)
         except BaseException as error:  # the edge: what escapes the layers is a bug, and told as one
             ended = ended_by(call, error)
             if ended is None:
                 raise
             result = ended
         return result.with_usage(attempts_of(result), self._monotonic() - started)
+
+    async def _run(self, chain: Chain, call: Call) -> Result:
+        if self._real:
+            return await chain.run(call)
+        with self.clock.working():
+            return await chain.run(call)
 
     async def _found(self, name: str) -> Chain | None:
         """The chain of a tool, after its server was asked what it takes, where only that one knows."""

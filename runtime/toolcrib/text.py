@@ -14,6 +14,12 @@ MODEL_LIMIT = 65536
 _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, sort_keys=True)
 
+SIZE_PATTERN = r"^[1-9][0-9]{0,8} ?(B|kB|KB|MB|KiB|MiB)?$"
+"""How documents write a size: `32KiB`, `8 MiB`, `500 kB`, `1024`. The schemas of documents repeat it."""
+
+_UNITS = {"": 1, "B": 1, "kB": 1000, "KB": 1000, "MB": 1000**2, "KiB": 1024, "MiB": 1024**2}
+_SIZE = re.compile(r"(\d+) ?(\D*)")
+
 _ENDS = (". ", "! ", "? ", "。")
 _ABBREVIATIONS = ("e.g", "i.e")
 
@@ -78,6 +84,20 @@ def decode_json(text: str | bytes) -> JSON:
         text = text.decode(json.detect_encoding(text))
     value: JSON = JSON_DECODER.decode(text)
     return value
+
+
+def parse_size(written: str | int) -> int:
+    """The bytes of a size that fits `SIZE_PATTERN`, or is a number of bytes already."""
+    number, unit = _SIZE.findall(str(written))[0]
+    return int(number) * _UNITS[unit]
+
+
+def format_size(size: int) -> str:
+    """A number of bytes as documents write it: `4MiB`, `500kB`, `1025B`."""
+    for unit in ("MiB", "KiB", "MB", "kB"):
+        if size % _UNITS[unit] == 0:
+            return f"{size // _UNITS[unit]}{unit}"
+    return f"{size}B"
 
 
 def compact(value: JSON) -> str:

@@ -10,9 +10,10 @@ import jsonschema
 import pytest
 
 from toolcrib.coercion import coerce
-from toolcrib.middleware import arguments, results
+from toolcrib.middleware import arguments
+from toolcrib.model import INPUT_SIZE, OUTPUT_SIZE
 from toolcrib.subschemas import STEPS
-from toolcrib.validation import Validator, check_schema, json_fault, judging, validate
+from toolcrib.validation import Validator, check_schema, json_fault, judging, sizes, validate
 from toolcrib.validation.checking import DEPTH, SIZE
 from toolcrib.validation.json_values import DIGITS, MOST
 from toolcrib.validation.references import WAYS
@@ -96,10 +97,13 @@ def test_the_limits_are_as_the_page_says():
         "compiled size of a pattern": 1,
         "steps of a pattern with look-around or back-references": STEPS,
         "nesting of arguments": arguments.DEPTH,
-        "nesting of results": results.DEPTH,
+        "nesting of results": sizes.DEPTH,
         "members and items below the first level of a value, each object and list as two more": MOST,
         "digits of an integer": DIGITS,
         "violations that are told of one value": judging.MOST,
+        "violations that are worked out of one value": judging.COMPUTED,
+        "size of arguments, as compact JSON": INPUT_SIZE // 1024**2,
+        "size of results, as compact JSON": OUTPUT_SIZE // 1024**2,
     }
 
 

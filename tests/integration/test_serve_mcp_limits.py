@@ -248,3 +248,24 @@ async def test_a_session_too_many_ends_the_longest_idle_one(tmp_path):
             await opened()
         assert await pinged(first) == 404
         assert texts(await streaming.call_tool("echo", {"text": "still here"})) == ["still here"]
+
+
+LISTS = """
+    name: total
+    description: The sum of numbers.
+    input_schema: {type: object, properties: {items: {type: array, items: {type: integer}}}}
+    mock: {result: 1}
+"""
+
+
+@pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
+async def test_a_call_with_many_invalid_items_is_answered_and_holds_nobody_up(era, tmp_path):
+    async with served_within(write(tmp_path, LISTS)) as (url, port), client(url, era) as one:
+        call = asyncio.ensure_future(one.call_tool("total", {"items": ["x" * 16] * 180_000}))
+        while not call.done():
+            assert status_of(await said_raw(port, ALIVE)) == 200
+        result = call.result()
+    (text,) = texts(result)
+    assert result.is_error
+    assert text.endswith("... and at least 30 more")
+    assert text.count("expected an integer") == 20

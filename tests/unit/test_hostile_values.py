@@ -78,7 +78,7 @@ def deep():
     return value
 
 
-OTHERS = [pytest.param(make(), id=make.__name__) for make in (Liar, doubled, in_itself, deep, object)]
+OTHERS = [pytest.param(make(), id=make.__name__) for make in (Liar, in_itself, deep, object)]
 
 
 async def called(arguments):
@@ -153,6 +153,17 @@ async def test_an_answer_that_is_no_json_is_refused(value):
         result = await runtime.call("tool", {})
     assert result.outcome is Outcome.INVALID_RESULT
     assert "expected" in result.message
+
+
+async def test_a_value_that_holds_itself_many_times_is_too_large():
+    async def answer(_call):
+        return Result.ok({"b": doubled()})
+
+    result = await called({"b": doubled()})
+    assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "arguments_too_large")
+    async with fake(answer, "output_schema: {type: object}") as runtime:
+        result = await runtime.call("tool", {})
+    assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "result_too_large")
 
 
 @pytest.mark.parametrize("value", CONTAINERS)

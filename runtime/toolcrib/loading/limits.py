@@ -8,10 +8,13 @@ from typing import Any
 from toolcrib.clock import format_duration, parse_duration
 from toolcrib.errors import Problem
 from toolcrib.model import JSON, Breaker, Descriptor, Limits, Rate
+from toolcrib.text import format_size, parse_size
 
 OFF = "off"
 
 _BELOW = "limits."
+
+_SIZES = frozenset({"input_size", "output_size"})
 
 
 def spread(said: Mapping[str, Any]) -> dict[str, JSON]:
@@ -54,6 +57,8 @@ def with_limits(limits: Limits, said: Mapping[str, JSON]) -> Limits:
         if part:
             block: Any = getattr(limits, name) or Breaker()
             limits = limits._replace(**{name: block._replace(**{part: _read(value)})})
+        elif name in _SIZES:
+            limits = limits._replace(**{name: parse_size(value)})  # type: ignore[arg-type] # the schema says so
         else:
             limits = limits._replace(**{name: _read(value)})
     return limits
@@ -83,6 +88,8 @@ def written(limits: Limits) -> dict[str, JSON]:
         "retry_budget": f"{limits.retry_budget * 100:.4g}%",
         "breaker": OFF if limits.breaker is None else None,
         "cache": limits.cache,
+        "input_size": format_size(limits.input_size),
+        "output_size": format_size(limits.output_size),
         "origin.rate": _rate(limits.origin.rate),
         "origin.concurrency": limits.origin.concurrency,
         "origin.queue": limits.origin.queue,

@@ -134,8 +134,11 @@ class Shape:
         return None
 
     def _name(self, fault: Fault) -> Problem | None:
-        """A key that has none of the forms that keys have here."""
+        """A key that has none of the forms that keys have here, or that stands elsewhere now (`x-moved`)."""
         for site in self._index.at(fault.path[:-1]):
+            moved = site.get("x-moved")
+            if isinstance(moved, dict) and fault.path[-1] in moved:
+                return told(fault)._replace(hint=f"write `{moved[str(fault.path[-1])]}` instead")
             message = site.get("errorMessage")
             if isinstance(message, str) and site.get("patternProperties") is not None:
                 return told(fault)._replace(hint=message)

@@ -148,7 +148,11 @@ def chain_of(
     run, around = at_once, [layer for _name, layer in outer_layers(user, observer)]
 
     async def innermost(call: Call) -> Result:
-        return as_result(run(call))
+        answer = run(call)
+        if answer is None:
+            layers = [layer for _name, layer in layers_of(tool, bound, commons=commons)]
+            return await build_chain(layers, bound.execute)(call)
+        return as_result(answer)
 
     chain = build_chain(around, innermost)
     return (chain, None, None) if around else (chain, run, plain)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolcrib.clock import run_in_thread
+from toolcrib.middleware.ends import untried
 from toolcrib.middleware.masking import masked
 from toolcrib.model import JSON, Call, Descriptor, Outcome, Result, Schema
 from toolcrib.protocols import CallNext, Middleware
 from toolcrib.subschemas import once_for_each
-from toolcrib.validation import SUBCLASS, Fault, Validator, as_json, compile_defaults, json_fault, unshared
+from toolcrib.text import format_size
+from toolcrib.validation import Fault, Validator, ViolationReport, as_json, compile_defaults
+from toolcrib.validation.json_values import weigh
+from toolcrib.validation.judging import MOST
+from toolcrib.validation.sizes import excess, is_large, room_for
 
 if TYPE_CHECKING:
     from toolcrib.coercion import Repair
@@ -24,12 +31,15 @@ class Door(NamedTuple):
     Attributes:
         fill: Fills in the defaults; None where there are none.
         judge: Whether the schema accepts arguments that are JSON and have their defaults.
-        passed: The arguments with their defaults; None where they are not good as they are.
-        mended: For a call that did not pass: the repaired call and its repairs, or the result that refuses it.
+        room: What arguments may weigh that are judged at once.
+        passed: The arguments with their defaults; None where they are not small, or not good as they are.
+        mended: For a call that did not pass: the call with good arguments, and the repairs that it took, or the
+            result that refuses it. Where the arguments are large it takes long, and belongs in a thread.
     """
 
     fill: Callable[[JSON], JSON] | None
     judge: Callable[[JSON], bool]
+    room: int
     passed: Callable[[JSON], dict[str, JSON] | None]
     mended: Callable[[Call], tuple[Call, list[JSON]] | Result]
 
@@ -44,78 +54,88 @@ def _compiled(schema: Schema | None) -> tuple[Validator, Callable[[JSON], JSON] 
 def door(tool: Descriptor) -> Door:
     """The door of a tool."""
     validator, fill = _compiled(tool.input_schema)
-    judge = validator.judge
+    judge, room = validator.judge, room_for(tool.limits.input_size)
 
     def passed(given: JSON) -> dict[str, JSON] | None:
-        fault = json_fault(given, depth=DEPTH)
-        if fault is not None:
-            if fault.keyword != SUBCLASS:
-                return None
-            given = unshared(given, DEPTH)
+        if weigh(given, DEPTH, room) < 0:
+            return None
         filled = given if fill is None else fill(given)
         return filled if isinstance(filled, dict) and judge(filled) else None
 
     def mended(call: Call) -> tuple[Call, list[JSON]] | Result:
-        given, fault = as_json(call.arguments, depth=DEPTH)
+        given: JSON = call.arguments
+        too_much = excess(given, DEPTH, tool.limits.input_size)
+        fault = None
+        if too_much is None:  # it is not plain JSON: it may have objects and lists of subclasses
+            given, fault = as_json(given, depth=DEPTH)
+            too_much = excess(given, DEPTH, tool.limits.input_size) if fault is None else None
+        if too_much:
+            return _too_large(tool, too_much)
         if fault is not None:
-            return refused(tool, [masked(fault, validator)])
+            return refused(tool, ViolationReport([masked(fault, validator)]))
         filled = given if fill is None else fill(given)
-        repaired, repairs = _repaired(tool, validator, filled)
-        if not repairs:
-            return refused(tool, _left_over(tool, validator, filled))
-        filled = repaired if fill is None else fill(repaired)
-        if not isinstance(filled, dict) or not judge(filled):
-            return refused(tool, validator.faults(filled))
-        shown: list[JSON] = [_shown(repair) for repair in repairs]
+        report = ViolationReport([]) if judge(filled) else validator.explain(filled)
+        if report.faults and tool.coerce != "off" and tool.input_schema is not False:
+            from toolcrib.coercion import repair  # noqa: PLC0415 -- most arguments are good as they are
+
+            repaired, repairs, report = repair(validator, filled, tool.coerce, report)
+            filled = repaired if fill is None else fill(repaired)
+            if repairs and not judge(filled):
+                report = validator.explain(filled)
+        else:
+            repairs = []
+        if report.faults or not isinstance(filled, dict):
+            return refused(tool, report)
+        shown: list[JSON] = [_shown(each) for each in repairs]
         return call.with_arguments(filled), shown
 
-    return Door(fill, judge, passed, mended)
+    return Door(fill, judge, room, passed, mended)
 
 
 def layer(tool: Descriptor) -> Middleware:
     """The layer of a tool."""
-    _fill, _judge, passed, mended = door(tool)
+    entrance = door(tool)
+    passed, mended = entrance.passed, entrance.mended
 
     async def arguments(call: Call, call_next: CallNext) -> Result:
         good = passed(call.arguments)
         if good is not None:
             return await call_next(call if good is call.arguments else call.with_arguments(good))
-        mending = mended(call)
+        if is_large(call.arguments, DEPTH):
+            mending = await run_in_thread(call.context.session.clock, partial(mended, call))
+        else:
+            mending = mended(call)
         if isinstance(mending, Result):
             return mending
-        repaired, repairs = mending
-        result = await call_next(repaired)
-        return result.with_meta(repairs=repairs)
+        prepared, repairs = mending
+        result = await call_next(prepared)
+        return result.with_meta(repairs=repairs) if repairs else result
 
     return arguments
-
-
-def _repaired(tool: Descriptor, validator: Validator, given: JSON) -> tuple[JSON, Sequence[Repair]]:
-    if tool.coerce == "off":
-        return given, ()
-    from toolcrib.coercion import coerce  # noqa: PLC0415 -- most arguments are good as they are
-
-    return coerce(tool.input_schema, validator, given, tool.coerce)
-
-
-def _left_over(tool: Descriptor, validator: Validator, given: JSON) -> Sequence[Fault]:
-    """What a caller has to mend: not what is repaired anyway."""
-    if tool.coerce == "off":
-        return validator.faults(given)
-    from toolcrib.coercion import beyond_repair  # noqa: PLC0415 -- as above
-
-    return beyond_repair(validator, given, tool.coerce)
 
 
 def _shown(repair: Repair) -> dict[str, JSON]:
     return {"pointer": repair.pointer, "kind": repair.kind, "before": repair.before, "after": repair.after}
 
 
-def refused(tool: Descriptor, faults: Sequence[Fault]) -> Result:
+def _too_large(tool: Descriptor, too_much: str) -> Result:
+    limit = format_size(tool.limits.input_size)
+    return untried(
+        Result.failed(
+            Outcome.LIMIT_EXCEEDED,
+            f"the arguments of `{tool.name}` are too large: {too_much}, and `limits.input_size` is {limit}; send less",
+            code="arguments_too_large",
+            details={"limit": tool.limits.input_size},
+        )
+    )
+
+
+def refused(tool: Descriptor, report: ViolationReport) -> Result:
     """The result of a call whose arguments do not fit: one compact line a fault, for the model to act on."""
-    lines = [fault.for_model() for fault in faults] or ["arguments must be an object"]
-    details: dict[str, Any] = {"violations": [_fault(fault) for fault in faults]}
-    message = f"invalid arguments for `{tool.name}`:\n" + "\n".join(lines)
+    shown = report.faults[:MOST]
+    lines = [fault.for_model() for fault in shown] or ["arguments must be an object"]
+    details: dict[str, Any] = {"violations": [_fault(fault) for fault in shown], **report.counts()}
+    message = f"invalid arguments for `{tool.name}`:\n" + "\n".join([*lines, *report.unshown()])
     return Result.failed(Outcome.INVALID_ARGUMENTS, message, details=details)
 
 

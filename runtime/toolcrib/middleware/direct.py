@@ -8,10 +8,14 @@ from typing import Any, TypeAlias
 from toolcrib.middleware import arguments, results
 from toolcrib.model import JSON, Call, Descriptor, Result, Sound
 from toolcrib.protocols import PromptTool
-from toolcrib.validation import json_fault
+from toolcrib.validation.json_values import weigh
+from toolcrib.validation.sizes import is_large
 
-Direct: TypeAlias = Callable[[Call], Result | Sound]
-"""What a call comes to, at once. `Sound` is an answer that its tool vouches for and that fits its schema."""
+Direct: TypeAlias = Callable[[Call], Result | Sound | None]
+"""What a call comes to, at once. `Sound` is an answer that its tool vouches for and that fits its schema.
+
+None of a call whose arguments are large: judging them takes too long to be done at once.
+"""
 
 Plain: TypeAlias = Callable[[Any], Any]
 """The value of an `ok` call with these arguments and nothing to tell beside it; `MISSED` for every other call."""
@@ -42,27 +46,30 @@ def _direct(
             return answer
         return judged(call, as_result(answer))
 
-    def run(call: Call) -> Result | Sound:
+    def run(call: Call) -> Result | Sound | None:
         given = call.arguments
         good = passed(given)
         if good is not None:
             return answered(call if good is given else call.with_arguments(good))
+        if is_large(given, arguments.DEPTH):
+            return None
         mending = mended(call)
         if isinstance(mending, Result):
             return mending
-        repaired, repairs = mending
-        return as_result(answered(repaired)).with_meta(repairs=repairs)
+        prepared, repairs = mending
+        result = answered(prepared)
+        return as_result(result).with_meta(repairs=repairs) if repairs else result
 
     return run
 
 
 def _plain(door: arguments.Door, bench: results.Bench, value_of: Callable[[dict[str, JSON]], JSON]) -> Plain:
-    fill, judge, fits, depth = door.fill, door.judge, bench.fits, arguments.DEPTH
+    fill, judge, room, fits, depth = door.fill, door.judge, door.room, bench.fits, arguments.DEPTH
 
     def run(given: Any) -> Any:
         try:
             # `Door.passed` in place: a call more would be felt here.
-            if type(given) is dict and json_fault(given, depth=depth) is None:
+            if type(given) is dict and weigh(given, depth, room) >= 0:
                 good: Any = given if fill is None else fill(given)
                 if judge(good):
                     value = value_of(good)

@@ -11,9 +11,7 @@ from toolcrib.secrets import HIDDEN, SeenSecrets
 from toolcrib.subschemas import Path
 from toolcrib.validation import Fault, Validator, as_dict, as_json
 from toolcrib.validation.faults import plain_scalar, show
-
-DEPTH = 100
-"""How deep a result may be nested."""
+from toolcrib.validation.sizes import DEPTH
 
 
 def masked(fault: Fault, validator: Validator) -> Fault:

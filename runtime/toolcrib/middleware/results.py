@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from toolcrib.middleware.masking import DEPTH, as_reported, masked, without
+from toolcrib.clock import run_in_thread
+from toolcrib.middleware.ends import may_have_acted
+from toolcrib.middleware.masking import as_reported, masked, without
 from toolcrib.model import JSON, NOTHING, Call, Descriptor, Outcome, Result, Schema
 from toolcrib.protocols import CallNext, Middleware
 from toolcrib.secrets import SeenSecrets
 from toolcrib.subschemas import once_for_each
-from toolcrib.validation import SUBCLASS, Fault, Validator, json_fault, unshared
+from toolcrib.text import format_size
+from toolcrib.validation import Fault, Validator, ViolationReport, as_json, json_fault
+from toolcrib.validation.json_values import weigh
+from toolcrib.validation.judging import MOST
+from toolcrib.validation.sizes import DEPTH, excess, is_large, room_for
 
 _NOT_JSON = "can't be passed on as JSON"
 
@@ -20,7 +27,7 @@ class Bench(NamedTuple):
 
     Attributes:
         fits: Whether the schema accepts a JSON value, and nothing is to be said beside it.
-        judged: What becomes of a result.
+        judged: What becomes of a result. Where its value is large it takes long, and belongs in a thread.
     """
 
     fits: Callable[[JSON], bool]
@@ -36,7 +43,8 @@ def _validator(schema: Schema | None) -> Validator:
 def bench(tool: Descriptor) -> Bench:
     """The bench of a tool."""
     validator = _validator(tool.output_schema)
-    judge = validator.judge
+    judge, limit = validator.judge, tool.limits.output_size
+    room = room_for(limit)
 
     def judged(call: Call, result: Result) -> Result:
         # Most calls have the shared empty mapping, which needs no look.
@@ -46,20 +54,24 @@ def bench(tool: Descriptor) -> Bench:
                 return _unreportable(call, result, fault)
         if result.outcome is not Outcome.OK:
             return result
-        fault = json_fault(result.value, DEPTH)
-        if fault is not None and fault.keyword == SUBCLASS:
-            result, fault = result._replace(value=unshared(result.value, DEPTH)), None
-        if fault is not None:
-            faults = without(_seen(call), [masked(fault, validator)], result.value)
-            return _refused(tool, result._replace(value=None), faults, _NOT_JSON)
-        refused = _with_alien_part(call, result) if result.content else None
-        if refused is not None:
-            return refused
-        if judge(result.value):
+        value, parts = result.value, _parts(result)
+        too_much = (
+            "" if weigh(value, DEPTH, room) >= 0 and not parts else excess([value, parts], DEPTH + 1, limit)
+        )
+        if too_much is None:  # it is not plain JSON: it may have objects and lists of subclasses
+            result = _plain(call, result, parts, validator)
+            if result.outcome is not Outcome.OK:
+                return result
+            value = result.value
+            too_much = excess([value, parts], DEPTH + 1, limit)
+        if too_much:
+            return _too_large(call, result, too_much)
+        if judge(value):
             return result
         seen = _seen(call)
-        faults = without(seen, validator.faults(result.value), result.value)
-        return _with_raw_value(_JUDGEMENTS[tool.on_invalid_result](tool, result, faults), result, seen)
+        report = validator.explain(value)
+        report = report._replace(faults=without(seen, report.faults, value))
+        return _with_raw_value(_JUDGEMENTS[tool.on_invalid_result](tool, result, report), result, seen)
 
     if not tool.deprecated:
         return Bench(judge, judged)
@@ -74,9 +86,16 @@ def layer(tool: Descriptor) -> Middleware:
     judged = bench(tool).judged
 
     async def results(call: Call, call_next: CallNext) -> Result:
-        return judged(call, await call_next(call))
+        result = await call_next(call)
+        if is_large([result.value, _parts(result)], DEPTH + 1):
+            return await run_in_thread(call.context.session.clock, partial(judged, call, result))
+        return judged(call, result)
 
     return results
+
+
+def _parts(result: Result) -> list[JSON]:
+    return [part.as_json() for part in result.content]
 
 
 def _seen(call: Call) -> SeenSecrets:
@@ -84,15 +103,33 @@ def _seen(call: Call) -> SeenSecrets:
     return SeenSecrets(call.arguments, call.tool.input_schema)
 
 
-def _with_alien_part(call: Call, result: Result) -> Result | None:
-    """The result that is refused for a part that is no JSON; None where there is none."""
-    parts: JSON = {"content": [part.as_json() for part in result.content]}
-    fault = json_fault(parts)
-    if fault is None:
-        return None
-    seen = _seen(call)
-    refused = _refused(call.tool, result, without(seen, [fault], parts), _NOT_JSON)
-    return _with_raw_value(refused, result, seen)
+def _plain(call: Call, result: Result, parts: list[JSON], validator: Validator) -> Result:
+    """The result with plain objects and lists in its value; what refuses it where that or a part is no JSON."""
+    value, fault = as_json(result.value, depth=DEPTH)
+    if fault is not None:
+        faults = without(_seen(call), [masked(fault, validator)], value)
+        return _refused(call.tool, result._replace(value=None), ViolationReport(faults), _NOT_JSON)
+    fault = json_fault({"content": parts})
+    if fault is not None:
+        seen = _seen(call)
+        faults = without(seen, [fault], {"content": parts})
+        return _with_raw_value(_refused(call.tool, result, ViolationReport(faults), _NOT_JSON), result, seen)
+    return result._replace(value=value)
+
+
+def _too_large(call: Call, result: Result, too_much: str) -> Result:
+    tool, limit = call.tool, call.tool.limits.output_size
+    details: dict[str, JSON] = {"limit": limit}
+    if may_have_acted(tool):
+        details["may_have_acted"] = True
+    refused = Result.failed(
+        Outcome.LIMIT_EXCEEDED,
+        f"the answer of `{tool.name}` is too large: {too_much}, and `limits.output_size` is {format_size(limit)}; "
+        "ask for less",
+        code="result_too_large",
+        details=details,
+    )
+    return refused._replace(meta=result.meta, usage=result.usage)
 
 
 def _unreportable(call: Call, result: Result, fault: Fault) -> Result:
@@ -100,22 +137,26 @@ def _unreportable(call: Call, result: Result, fault: Fault) -> Result:
     sound = result._replace(meta=NOTHING, value=None, content=())
     faults = without(_seen(call), [fault], None)
     ended = "" if result.error is None else f"; the call ended `{result.outcome}`"
-    return _refused(call.tool, sound, faults, f"{_NOT_JSON}{ended}")
+    return _refused(call.tool, sound, ViolationReport(faults), f"{_NOT_JSON}{ended}")
 
 
 def _refused(
     tool: Descriptor,
     result: Result,
-    faults: Sequence[Fault],
+    report: ViolationReport,
     verdict: str = "does not fit its output schema",
 ) -> Result:
-    lines = "\n".join(fault.for_model() for fault in faults)
+    lines = "\n".join(_lines(report))
     refused = Result.failed(
         Outcome.INVALID_RESULT,
         f"the answer of `{tool.name}` {verdict}:\n{lines}",
-        details={"violations": _pointers(faults)},
+        details={"violations": _pointers(report.faults[:MOST]), **report.counts()},
     )
     return refused._replace(meta=result.meta, usage=result.usage)
+
+
+def _lines(report: ViolationReport) -> list[str]:
+    return [*(fault.for_model() for fault in report.faults[:MOST]), *report.unshown()]
 
 
 def _with_raw_value(judged: Result, result: Result, seen: SeenSecrets) -> Result:
@@ -123,16 +164,16 @@ def _with_raw_value(judged: Result, result: Result, seen: SeenSecrets) -> Result
     return judged._replace(raw_value=seen.hide_in(result.value))
 
 
-def _warned(_tool: Descriptor, result: Result, faults: Sequence[Fault]) -> Result:
-    warnings: list[JSON] = [fault.for_model() for fault in faults]
+def _warned(_tool: Descriptor, result: Result, report: ViolationReport) -> Result:
+    warnings: list[JSON] = [*_lines(report)]
     return result.with_meta(warnings=warnings)
 
 
-def _passed(_tool: Descriptor, result: Result, _faults: Sequence[Fault]) -> Result:
+def _passed(_tool: Descriptor, result: Result, _report: ViolationReport) -> Result:
     return result
 
 
-_JUDGEMENTS: dict[str, Callable[[Descriptor, Result, Sequence[Fault]], Result]] = {
+_JUDGEMENTS: dict[str, Callable[[Descriptor, Result, ViolationReport], Result]] = {
     "error": _refused,
     "warn": _warned,
     "pass": _passed,

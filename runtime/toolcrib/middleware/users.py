@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolcrib.middleware.masking import DEPTH, as_reported
+from toolcrib.middleware.masking import as_reported
 from toolcrib.model import Call, Outcome, Result
 from toolcrib.protocols import CallNext, Middleware
 from toolcrib.validation import as_json
+from toolcrib.validation.sizes import DEPTH
 
 
 def checked(middleware: Middleware) -> Middleware:

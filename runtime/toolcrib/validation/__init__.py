@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from toolcrib.validation.defaults import compile_defaults
 from toolcrib.validation.faults import Fault, report
 from toolcrib.validation.json_values import SUBCLASS, NotJSONError, as_dict, as_json, json_fault, unshared
-from toolcrib.validation.judging import Validator, validate
+from toolcrib.validation.judging import Validator, ViolationReport, validate
 
 if TYPE_CHECKING:
     from toolcrib.validation.checking import check_schema
@@ -17,6 +17,7 @@ __all__ = [
     "Fault",
     "NotJSONError",
     "Validator",
+    "ViolationReport",
     "as_dict",
     "as_json",
     "check_schema",

@@ -6,6 +6,7 @@ import json
 from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache, partial
+from itertools import islice
 from typing import Final
 
 import jsonschema_rs
@@ -14,13 +15,15 @@ from toolcrib.errors import Problem, did_you_mean
 from toolcrib.model import JSON, Schema
 from toolcrib.pointers import pointer_to
 from toolcrib.secrets import SecretPlaces, is_secret_name
-from toolcrib.subschemas import Key, Path, SchemaIndex, Site, is_schema, pattern_validator
+from toolcrib.subschemas import Key, Path, SchemaIndex, Site, children, is_schema, pattern_validator
 from toolcrib.validation.effort import Effort
-from toolcrib.validation.explaining import Explanation
+from toolcrib.validation.explaining import Error, Explanation
 from toolcrib.validation.faults import Fault, shorten, show
 from toolcrib.validation.json_values import as_json
 from toolcrib.validation.judging import compile_parts, compile_schema, refusal
 from toolcrib.validation.references import reference_problems
+from toolcrib.validation.sizes import elements
+from toolcrib.validation.violation_search import Located, located
 
 DEPTH: Final = 64
 """Levels of nesting that a schema may have."""
@@ -39,6 +42,8 @@ DIALECTS: Final = (
 
 _ANYTHING: Final = SchemaIndex({})
 _MOST: Final = 100
+_LARGE: Final = 250
+_FEW: Final = 50
 
 
 def check_schema(schema: JSON, pointer: str = "") -> list[Problem]:
@@ -87,7 +92,7 @@ def _problems_of_schema(schema: Schema) -> Iterator[Problem]:
         yield _unknown_dialect(index.root)
         return
     sites = _all_sites(index)
-    found = [*_meta_problems(index.root, dialect)]
+    found = [*_meta_problems(index, dialect)]
     for site in sites.values():
         if _dialect(site, dialect) not in DIALECTS:
             found.append(_unknown_dialect(site))
@@ -142,8 +147,66 @@ def _is_bundled(dialect: str, uri: str) -> bool:
     return True
 
 
-def _meta_problems(site: Site, dialect: str) -> Iterator[Problem]:
-    errors = meta_schema(dialect).iter_errors(site.schema)
+def _meta_problems(index: SchemaIndex, dialect: str) -> Iterator[Problem]:
+    """What the meta-schema says; of a large schema subschema by subschema, until there is enough."""
+    judge, root = meta_schema(dialect), index.root
+    if judge.is_valid(root.schema):
+        return
+    problems: list[Problem] = []
+    if elements(root.schema, _LARGE) == _LARGE:
+        pending = deque([root])
+        while pending and len(problems) < _MOST:
+            site = pending.popleft()
+            if not judge.is_valid(site.schema):
+                pending += (index.child(site, path, inner) for path, inner in children(site.schema))
+                problems += _told(site, islice(_own_errors(judge, site.schema), 10 * _MOST))
+    yield from problems[:_MOST] or _told(root, judge.iter_errors(root.schema))
+
+
+def _own_errors(judge: jsonschema_rs.Validator, schema: Schema) -> Iterator[Located]:
+    """The errors of a schema but for those within its subschemas, found in a few entries of a keyword at a time."""
+    if not isinstance(schema, dict):
+        return
+    inner = {path for path, _schema in children(schema)}
+    small = {
+        key: value for key, value in schema.items() if (key,) not in inner and elements(value, _FEW) < _FEW
+    }
+    plain = {key: value for key, value in small.items() if not any(path[0] == key for path in inner)}
+    for keyword, value in schema.items():
+        if (keyword,) in inner:
+            continue
+        found = False
+        for start, entries in _entries(keyword, value, inner):
+            piece = {**plain, keyword: entries}
+            own = (error for error in judge.iter_errors(piece) if [*error.instance_path][:1] == [keyword])
+            for error in own:
+                found = True
+                yield located(error, piece, start=start, depth=1)
+        if not found and not any(path[0] == keyword for path in inner):
+            whole = {**plain, keyword: value}
+            yield from (located(error, whole) for error in judge.iter_errors(whole))
+
+
+def _entries(keyword: str, value: JSON, inner: set[Path]) -> Iterator[tuple[int, JSON]]:
+    """The value of a keyword in small pieces, without subschemas; of a list with the index of the first entry."""
+    if isinstance(value, dict):
+        names = [name for name in value if (keyword, name) not in inner]
+        for start in range(0, len(names), _FEW):
+            yield 0, {name: value[name] for name in names[start : start + _FEW]}
+    elif isinstance(value, list):
+        for start in range(0, len(value), _FEW):
+            yield (
+                start,
+                [
+                    {} if (keyword, start + index) in inner else item
+                    for index, item in enumerate(value[start : start + _FEW])
+                ],
+            )
+    else:
+        yield 0, value
+
+
+def _told(site: Site, errors: Iterable[Error]) -> Iterator[Problem]:
     for fault in Explanation(site.schema, _ANYTHING, lambda _path, _value: False).of(errors, _MOST):
         keyword = f"`{shorten(str(fault.path[-1]))}`: " if fault.path else ""
         message = f"{keyword}expected {fault.expected}, got {fault.got}"
@@ -186,12 +249,12 @@ def _problems_of_compiling(index: SchemaIndex, sites: dict[Key, Site]) -> Iterat
     except ValueError:
         return  # references go astray for an `$id` above them, so these defaults can't be judged apart
     effort = Effort(index)
-    for name, site in parts.items():
+    unfit = ((name, site) for name, site in parts.items() if not judge.is_valid({name: site.get("default")}))
+    for name, site in islice(unfit, _MOST):
         default = site.get("default")
-        if not judge.is_valid({name: default}):
-            bearable = not effort.too_much(site, default)
-            errors = judge.iter_errors({name: default}) if bearable else ()
-            yield _mismatch(index, site, {name: default}, errors)
+        bearable = not effort.too_much(site, default)
+        errors = judge.iter_errors({name: default}) if bearable else ()
+        yield _mismatch(index, site, {name: default}, errors)
 
 
 def _mismatch(

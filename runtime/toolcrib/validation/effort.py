@@ -8,6 +8,7 @@ they double with each level of the value. This counts them beforehand.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final
 
 from toolcrib.model import JSON
@@ -32,13 +33,10 @@ class Effort:
 
     def __init__(self, index: SchemaIndex) -> None:
         self._index = index
-        self._simple: bool | None = None
 
     def too_much(self, site: Site, value: JSON) -> bool:
         """Whether telling the errors of a value under a subschema takes too much work."""
-        if self._simple is None:
-            self._simple = self._is_simple()
-        if self._simple:
+        if self.ways:
             return False
         counts: dict[tuple[Key, int], int] = {}
         try:
@@ -47,8 +45,9 @@ class Effort:
             return True
         return total > _BEARABLE + _OVERLAP * len(counts)
 
-    def _is_simple(self) -> bool:
-        """Whether no subschema comes back to itself and all of them together are few."""
+    @cached_property
+    def ways(self) -> int:
+        """In how many ways the schema judges one value, where these are few and none comes back to itself; else 0."""
         ways: dict[Key, int] = {}
         under_way: set[Key] = set()
         stack: list[tuple[Site, bool]] = [(self._index.root, False)]
@@ -58,14 +57,14 @@ class Effort:
                 under_way.discard(site.key)
                 ways[site.key] = 1 + sum(ways[inner.key] for inner in self._onward(site))
                 if ways[site.key] > _BEARABLE:
-                    return False
+                    return 0
             elif site.key in under_way:
-                return False
+                return 0
             elif site.key not in ways:
                 under_way.add(site.key)
                 stack.append((site, True))
                 stack += [(inner, False) for inner in self._onward(site)]
-        return True
+        return ways[self._index.root.key]
 
     def _onward(self, site: Site) -> Iterator[Site]:
         yield from (target for _, _, target in self._index.targets(site) if target is not None)

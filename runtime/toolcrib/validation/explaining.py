@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from itertools import islice
+from typing import TypeAlias
 
 from jsonschema_rs import ValidationError
 from jsonschema_rs import ValidationErrorKind as Kind
@@ -13,6 +13,7 @@ from toolcrib.errors import near_misses
 from toolcrib.model import JSON
 from toolcrib.subschemas import Path, SchemaIndex, Site
 from toolcrib.validation.faults import Fault, fault, shorten, show
+from toolcrib.validation.violation_search import Branches, Located, Unexplained, true_path
 from toolcrib.validation.wording import (
     LISTED,
     advice,
@@ -27,10 +28,13 @@ from toolcrib.validation.wording import (
 Hides: TypeAlias = Callable[[Path, object], bool]
 """Whether a place is secret, given its path and what stands there."""
 
-_NUMBER: Final = re.compile(r"\+?0*([0-9]{1,20})")
+Error: TypeAlias = ValidationError | Located
 
-Branches: TypeAlias = Sequence[Sequence[ValidationError]]
+Context: TypeAlias = Sequence[Sequence[Error]]
 """The errors of each branch of an `anyOf` or `oneOf`."""
+
+_COMPARED = 50
+"""Names of stray properties that are compared with one that is missing."""
 
 
 class Explanation:
@@ -46,9 +50,8 @@ class Explanation:
         self._value = value
         self._index = index
         self._hides = hides
-        self._numbers: dict[int, dict[int, str]] = {}
 
-    def of(self, errors: Iterable[ValidationError], most: int) -> list[Fault]:
+    def of(self, errors: Iterable[Error], most: int) -> list[Fault]:
         """The faults, outermost places first, each once, at most `most`."""
         found: dict[tuple[str, str, str], Fault] = {}
         for error in sorted(errors, key=_order):
@@ -58,17 +61,25 @@ class Explanation:
                     return list(found.values())
         return list(found.values())
 
-    def _explain(self, error: ValidationError) -> Iterator[Fault]:
-        kind, path = error.kind, self._path(error.instance_path)
+    def _explain(self, error: Error) -> Iterator[Fault]:
+        kind, path = error.kind, true_path(self._value, error.instance_path)
         match kind:
             case Kind.Required(name):
                 yield self._missing(path, name)
             case Kind.AdditionalProperties(names) | Kind.UnevaluatedProperties(names):
                 yield from (self._stray(path, kind.name, name) for name in names)
-            case Kind.AnyOf(branches) | Kind.OneOfNotValid(branches):
-                yield from self._nearest(path, kind.name, branches)
-            case Kind.OneOfMultipleValid(branches):
-                yield self._several(path, branches)
+            case (
+                Kind.AnyOf(branches)
+                | Kind.OneOfNotValid(branches)
+                | Kind.OneOfMultipleValid(branches)
+                | Branches(_, branches)
+            ):
+                told = (
+                    self._nearest(path, kind.name, branches)
+                    if all(branches)
+                    else self._several(path, branches)
+                )
+                yield from told
             case Kind.PropertyNames(inner):
                 yield self._misnamed(path, inner)
             case Kind.Enum(options):
@@ -80,39 +91,20 @@ class Explanation:
             case _:
                 yield self._refused(path, kind)
 
-    def _path(self, keys: Sequence[str | int]) -> Path:
-        """The path of an error. jsonschema-rs tells the keys `"1"`, `"01"` and `"+1"` as the index 1."""
-        path: Path = ()
-        there: object = self._value
-        for key in keys:
-            known = key
-            if isinstance(key, int) and isinstance(there, dict):
-                known = str(key) if str(key) in there else self._numbers_of(there)[key]
-            there = there[known]  # type: ignore[index] # jsonschema-rs went this way
-            path = (*path, known)
-        return path
-
-    def _numbers_of(self, there: dict[str, JSON]) -> dict[int, str]:
-        if id(there) not in self._numbers:
-            found = ((_NUMBER.fullmatch(name), name) for name in there)
-            numbers = {int(match[1]): name for match, name in found if match}
-            self._numbers[id(there)] = numbers
-        return self._numbers[id(there)]
-
     def _at(self, path: Path) -> object:
         value: object = self._value
         for key in path:
             value = value[key]  # type: ignore[index] # jsonschema-rs went this way
         return value
 
-    def _unwanted(self, error: ValidationError, path: Path) -> list[str]:
+    def _unwanted(self, error: Error, path: Path) -> list[str]:
         """The names in an object that may have no properties at all."""
         there, way = self._at(path), tuple(error.evaluation_path)[-2:]
         own_name = way[:1] in (("properties",), ("patternProperties",)) and path[-1:] == way[-1:]
         closed = way[-1:] == ("additionalProperties",) and not own_name
-        return list(there) if closed and isinstance(there, dict) else []
+        return [*islice(there, _COMPARED)] if closed and isinstance(there, dict) else []
 
-    def _refused(self, path: Path, kind: Kind) -> Fault:
+    def _refused(self, path: Path, kind: Kind | Unexplained) -> Fault:
         value = self._at(path)
         hidden = self._hides(path, value)
         hint = "" if hidden and not isinstance(kind, Kind.BacktrackLimitExceeded) else advice(kind, value)
@@ -125,10 +117,10 @@ class Explanation:
     def _missing(self, path: Path, name: str) -> Fault:
         types = wanted_types(self._index, (*path, name))
         there, names = self._at(path), set(self._known(path))
-        stray = (
-            [key for key in there if key not in names and len(key) < 200] if isinstance(there, dict) else []
+        strays = (
+            (key for key in there if key not in names and len(key) < 200) if isinstance(there, dict) else ()
         )
-        close = near_misses(name, stray[:50], most=1)
+        close = near_misses(name, [*islice(strays, _COMPARED)], most=1)
         hint = f"is `{shorten(close[0])}` meant for it?" if close else ""
         expected = f"{nouns(types) or 'a value'} (required)"
         return fault((*path, name), "required", expected, "nothing", hint)
@@ -150,14 +142,14 @@ class Explanation:
             return fault(path, keyword, "a value that the schema lists", show(value, hidden=True))
         return fault(path, keyword, one_of(options), show(value), nearest_option(value, options))
 
-    def _several(self, path: Path, branches: Branches) -> Fault:
+    def _several(self, path: Path, branches: Context) -> Iterator[Fault]:
         fitting = [str(number) for number, errors in enumerate(branches, start=1) if not errors]
         expected = f"a value that fits exactly one of {len(branches)} forms"
         value = self._at(path)
         got = show(value, hidden=self._hides(path, value))
-        return fault(path, "oneOf", expected, got, f"it fits the forms {', '.join(fitting[:LISTED])}")
+        yield fault(path, "oneOf", expected, got, f"it fits the forms {', '.join(fitting[:LISTED])}")
 
-    def _nearest(self, path: Path, keyword: str, branches: Branches) -> Iterator[Fault]:
+    def _nearest(self, path: Path, keyword: str, branches: Context) -> Iterator[Fault]:
         """The faults of the branch that fits best; of another type than all, or off all lists: one fault."""
         ranked = sorted(branches, key=lambda errors: _distance(path, errors))
         options = _options(path, ranked)
@@ -170,7 +162,7 @@ class Explanation:
             for each in self.of(ranked[0], LISTED):
                 yield fault(each.path, each.keyword, each.expected, each.got, each.hint or hint)
 
-    def _none_fits(self, path: Path, keyword: str, branches: Branches) -> Fault:
+    def _none_fits(self, path: Path, keyword: str, branches: Context) -> Fault:
         types: dict[str, None] = {}
         for errors in branches:
             for error in errors:
@@ -196,13 +188,13 @@ def types_named(sites: Iterable[Site]) -> list[str]:
     return list(found)
 
 
-def _order(error: ValidationError) -> tuple[tuple[tuple[bool, int, str], ...], str]:
+def _order(error: Error) -> tuple[tuple[tuple[bool, int, str], ...], str]:
     keys = error.instance_path
     path = tuple((True, key, "") if isinstance(key, int) else (False, 0, key) for key in keys)
     return path, error.kind.name
 
 
-def _distance(path: Path, errors: Sequence[ValidationError]) -> tuple[bool, bool, bool, int]:
+def _distance(path: Path, errors: Sequence[Error]) -> tuple[bool, bool, bool, int]:
     """How far a branch is from fitting: another type, no option, another discriminator, how many errors."""
     type_differs = no_option = other = False
     for error in errors:
@@ -217,7 +209,7 @@ def _distance(path: Path, errors: Sequence[ValidationError]) -> tuple[bool, bool
     return type_differs, no_option, other, len(errors)
 
 
-def _options(path: Path, ranked: Branches) -> list[object]:
+def _options(path: Path, ranked: Context) -> list[object]:
     """The values that the nearest branches list, where those branches do nothing but list values."""
     options: list[object] = []
     for errors in ranked:

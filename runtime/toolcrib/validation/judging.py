@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import jsonschema_rs
@@ -16,17 +17,21 @@ from toolcrib.secrets import HIDDEN, SecretPlaces
 from toolcrib.subschemas import BACKTRACKING, LINEAR, Key, Path, SchemaIndex, Site
 from toolcrib.validation.faults import Fault, fault, show
 from toolcrib.validation.json_values import as_json
+from toolcrib.validation.sizes import elements
 
 if TYPE_CHECKING:
     from toolcrib.validation.effort import Effort
+    from toolcrib.validation.violation_search import ViolationSearch
 
 MOST: Final = 20
 """Faults that are told of one value unless the caller asks for another number."""
 
+COMPUTED: Final = 50
+"""Violations of one value that are worked out before the rest is left unread."""
+
 
 _ITSELF: Final = "toolcrib:///schema"
 _ANYTHING: Final = SchemaIndex({})
-_ALL: Final = 1_000
 
 
 def compile_schema(schema: Schema, documents: Mapping[str, JSON] = NOTHING) -> jsonschema_rs.Validator:
@@ -93,6 +98,32 @@ def _dialect(root: Site) -> dict[str, JSON]:
     return {} if named is None else {"$schema": named}
 
 
+class ViolationReport(NamedTuple):
+    """What is wrong with a value.
+
+    Attributes:
+        faults: The violations, outermost places first; none if the value fits.
+        more: Whether there may be further ones, which were not worked out.
+        judged: Elements of a large value that were judged to find them, each once.
+    """
+
+    faults: list[Fault]
+    more: bool = False
+    judged: int = 0
+
+    def unshown(self, shown: int = MOST) -> list[str]:
+        """One line that counts the violations behind the first ones; none where all of them are shown."""
+        left = len(self.faults) - shown
+        least = "at least " if self.more else ""
+        return [f"... and {least}{left} more"] if left > 0 else []
+
+    def counts(self, shown: int = MOST) -> dict[str, JSON]:
+        """How many violations there are, where not all of them are shown: `total`, or `at_least`."""
+        if len(self.faults) <= shown:
+            return {}
+        return {"at_least" if self.more else "total": len(self.faults)}
+
+
 class Validator:
     """A schema, compiled once. jsonschema-rs is the judge; nothing is ever fetched.
 
@@ -154,28 +185,73 @@ class Validator:
         fit. What stands at a secret place is never told. Of what is no JSON the one fault is that of
         `json_fault`.
         """
+        return self.report(value, most).faults
+
+    def report(self, value: JSON, most: int = COMPUTED) -> ViolationReport:
+        """Why a value does not fit, as `faults` does, and whether there may be more than these `most` faults.
+
+        The errors of a large value are found one by one: the work for a list of any length is that of judging it
+        once, and of explaining `most` violations.
+        """
         value, alien = as_json(value)
         if alien is not None:
-            return [alien._replace(got=HIDDEN) if self.secrets.hides(alien.path, ...) else alien]
-        if self.judge(value):
-            return []
-        if self._effort.too_much(self.index.root, value):
-            return [self._innermost(value)]
-        from toolcrib.validation.explaining import Explanation  # noqa: PLC0415 -- as above
+            hidden = self.secrets.hides(alien.path, ...)
+            return ViolationReport([alien._replace(got=HIDDEN) if hidden else alien])
+        return ViolationReport([]) if self.judge(value) else self.explain(value, most)
 
-        errors = self._compiled.iter_errors(value)
-        return Explanation(value, self.index, self.secrets.hides).of(errors, most)
+    def explain(self, value: JSON, most: int = COMPUTED) -> ViolationReport:
+        """The report of a JSON value that `judge` refused."""
+        from toolcrib.validation.explaining import Explanation  # noqa: PLC0415 -- what fits needs no explanation
+        from toolcrib.validation.violation_search import (  # noqa: PLC0415 -- as above
+            Located,
+            SearchExhausted,
+            Unexplained,
+            whole_for,
+        )
+
+        explanation = Explanation(value, self.index, self.secrets.hides)
+        whole = whole_for(self._effort)
+        if elements(value, whole) < whole:
+            if self._effort.too_much(self.index.root, value):
+                return ViolationReport([self._innermost(value)], more=True)
+            faults = explanation.of(self._compiled.iter_errors(value), most)
+            return ViolationReport(faults, more=len(faults) >= most)
+        search = self._search()
+        try:
+            errors = [*islice(search.errors(self.index.root, value), most)]
+        except SearchExhausted:
+            return ViolationReport([self._innermost(value)], more=True)
+        unknown = Located((), Unexplained("schema", "a value that fits its schema"))
+        faults = explanation.of(errors or [unknown], most)
+        return ViolationReport(faults, more=max(len(errors), len(faults)) >= most, judged=search.judged)
+
+    def _search(self) -> ViolationSearch:
+        from toolcrib.validation.violation_search import ViolationSearch, whole_for  # noqa: PLC0415 -- as above
+
+        whole = whole_for(self._effort)
+        return ViolationSearch(self.index, self._effort, self._compile_beside, self._reference, whole)
+
+    def _compile_beside(self, schema: dict[str, JSON]) -> jsonschema_rs.Validator:
+        """Compile a schema that refers into this one."""
+        root = self.index.root
+        return compile_schema({**_dialect(root), **schema}, {**self._remotes, _uri(root): root.schema})
+
+    def _reference(self, site: Site) -> dict[str, JSON]:
+        return _reference(self.index.root, site)
 
     def complains(self, site: Site, value: JSON) -> bool:
         """Whether one of the subschemas refuses a value for itself, not only for its members."""
         part = self._part(site)
         if part is None or part.is_valid(value):
             return False
-        if self._effort.too_much(site, value):
-            return True
         from toolcrib.validation.explaining import Explanation  # noqa: PLC0415 -- as above
+        from toolcrib.validation.violation_search import SearchExhausted  # noqa: PLC0415 -- as above
 
-        told = Explanation(value, _ANYTHING, lambda _path, _value: True).of(part.iter_errors(value), _ALL)
+        try:
+            errors = [*islice(self._search().errors(site, value), COMPUTED)]
+        except SearchExhausted:
+            return True
+        told = Explanation(value, _ANYTHING, lambda _path, _value: True).of(errors, COMPUTED)
         return any(not fault.path for fault in told)
 
     def _part(self, site: Site) -> jsonschema_rs.Validator | None:

@@ -10,6 +10,7 @@ from jsonschema_rs import ValidationErrorKind as Kind
 
 from toolcrib.errors import did_you_mean, near_misses
 from toolcrib.validation.faults import count, shorten, show
+from toolcrib.validation.violation_search import Unexplained
 
 LISTED: Final = 10
 """Options, names or forms that a text lists."""
@@ -68,13 +69,15 @@ def known(names: Sequence[str]) -> str:
     )
 
 
-def expectation(kind: Kind) -> str:
+def expectation(kind: Kind | Unexplained) -> str:
     """What the keyword expects, as a noun: `at most 7`."""
+    if isinstance(kind, Unexplained):
+        return kind.expected
     tell = _EXPECTATIONS.get(type(kind).__name__)
     return tell(kind) if tell is not None else f"a value that fits `{kind.name}`"
 
 
-def advice(kind: Kind, value: object) -> str:
+def advice(kind: Kind | Unexplained, value: object) -> str:
     """What else helps to mend a value, or nothing."""
     match kind:
         case Kind.BacktrackLimitExceeded():

@@ -37,7 +37,7 @@ live:
   url: "https://api.example.com/v1/{{ args.city }}"
   query: {days: "{{ args.days }}", pin: "{{ args.pin }}"}
   auth: {type: http, scheme: bearer, token: "${API_TOKEN}"}
-  response: {max_size: 1MiB}
+limits: {output_size: 1MiB}
 """
 
 SEND = """
@@ -95,7 +95,7 @@ def test_a_dry_run_as_json_holds_everything(project, document):
     assert plan["curl"].startswith("curl ")
     assert plan["hosts"] == ["api.example.com"]
     assert plan["timeouts"] == {"connect": "5s", "read": "15s", "total": "30s"}
-    assert plan["limits"]["response"] == "1MiB"
+    assert plan["limits"]["output_size"] == "1MiB"
     assert plan["auth"] == "http bearer"
     assert told["result"]["mode"] == "live"
 

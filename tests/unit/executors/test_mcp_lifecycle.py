@@ -105,10 +105,10 @@ async def test_an_answer_with_another_id_is_waited_past():  # D78
 
 
 async def test_a_line_that_is_too_long_is_too_large():  # D79
-    async with Calling(child("long=10000000"), "echo", "kin") as calling:
+    async with Calling(child("long=20000000"), "echo", "kin") as calling:
         result = await calling.call("echo")
         assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "too_large")
-        assert "a line longer than 4 MiB" in result.message
+        assert "a line longer than 16MiB" in result.message
 
 
 async def test_a_message_that_is_none_breaks_the_protocol():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from toolcrib.executors.mcp.failures import Asked, Broken, Garbled, Refused, broken, refused
 from toolcrib.executors.mcp.links import Trouble
-from toolcrib.executors.mcp.results import LARGEST, result_of, weight
+from toolcrib.executors.mcp.results import result_of, weight
 from toolcrib.model import Content, Outcome
 from toolcrib.servers import Catalogue, Server
 
@@ -224,9 +224,12 @@ def test_other_invalid_params_are_the_tools_own_failure():
 
 
 def test_an_answer_that_is_too_large_is_refused():
-    result = of(text("x" * (LARGEST + 1)))
+    result = of(text("x" * (16 * 1024 * 1024 + 1)))
     assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "too_large")
-    assert result.message == "`shop__buy`: the answer of the server `shop` is larger than 8 MiB"
+    assert (
+        result.message
+        == "`shop__buy`: the answer of the server `shop` is too large: more than 16MiB, which is its `limits.output_size`; ask for less"
+    )
     assert result.error.details == {"may_have_acted": True}
 
 

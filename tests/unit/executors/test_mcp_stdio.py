@@ -245,8 +245,8 @@ async def test_lines_may_end_with_carriage_returns():
         assert link.garbage == 0
 
 
-async def test_a_line_of_ten_megabytes_is_too_long():  # D79
-    async with entered(f"long={10 * 1024 * 1024}") as (link, wire):
+async def test_a_line_of_twenty_megabytes_is_too_long():  # D79
+    async with entered(f"long={20 * 1024 * 1024}") as (link, wire):
         with one_passage() as passage:
             await wire.send(1)
         answer = await wire.next()
@@ -255,11 +255,11 @@ async def test_a_line_of_ten_megabytes_is_too_long():  # D79
         assert passage.trouble is not None
         assert passage.trouble.code == "too_large"
         assert await wire.next() is None
-        assert link.ended == "sent a line longer than 4 MiB"
+        assert link.ended == "sent a line longer than 16MiB"
 
 
-async def test_a_line_of_just_four_megabytes_is_not():
-    async with entered(f"long={4 * 1024 * 1024}") as (_, wire):
+async def test_a_line_of_just_sixteen_megabytes_is_not():
+    async with entered(f"long={16 * 1024 * 1024}") as (_, wire):
         await wire.send(1)
         assert isinstance(await wire.next(), JSONRPCResponse)
 
@@ -269,7 +269,7 @@ async def test_a_flood_without_a_newline_ends_the_link():
         await wire.send(1)
         assert isinstance(await wire.next(), JSONRPCError)
         assert await wire.next() is None
-        assert link.ended == "sent a line longer than 4 MiB"
+        assert link.ended == "sent a line longer than 16MiB"
 
 
 @pytest.mark.parametrize(

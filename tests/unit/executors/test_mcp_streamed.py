@@ -262,10 +262,10 @@ async def test_a_server_that_goes_away_between_calls():
         (b"SSH-2.0-OpenSSH\r\n", "bad_response"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000, "headers_too_large"),
         (
-            raw_answer(200, {"Content-Type": "application/json"}, b" " * (8 * 1024 * 1024 + 1)),
+            raw_answer(200, {"Content-Type": "application/json"}, b" " * (16 * 1024 * 1024 + 1)),
             "response_too_large",
         ),
-        (STREAM + event("x" * (4 * 1024 * 1024)), "response_too_large"),
+        (STREAM + event("x" * (16 * 1024 * 1024)), "response_too_large"),
         (STREAM.replace(b"chunked", b"chunked\r\nContent-Encoding: gzip"), "unsupported_coding"),
         (raw_answer(202), "http_status"),
         (raw_answer(200, {"Content-Type": "text/html"}, b"<html>"), "http_status"),
@@ -297,11 +297,11 @@ async def test_an_exchange_that_fails_is_told_and_takes_nothing_with_it(raw, cod
 async def test_an_event_may_have_four_megabytes():
     async def large(_reader, writer, head):
         answer = answer_to(head.json)
-        answer["result"] = {"content": [{"type": "text", "text": json.dumps("x" * (4 * 1024 * 1024 - 200))}]}
+        answer["result"] = {"content": [{"type": "text", "text": json.dumps("x" * (16 * 1024 * 1024 - 200))}]}
         writer.write(STREAM + event(answer) + chunk(b""))
 
     async with serving(speaking(calls=large)) as server, connected(at(server)) as (_, client):
-        assert len(await call(client)) == 4 * 1024 * 1024 - 200
+        assert len(await call(client)) == 16 * 1024 * 1024 - 200
 
 
 async def test_many_events_may_have_more_together():

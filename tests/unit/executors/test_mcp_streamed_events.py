@@ -113,8 +113,8 @@ async def failure(handler: Handler, **fields: Any) -> str:
             "answered with no stream",
         ),
         (
-            answering(200, {"Content-Type": "text/event-stream"}, b"data: " + b"x" * (4 * 1024 * 1024)),
-            "closed its stream: the server sent an event larger than 4 MiB",
+            answering(200, {"Content-Type": "text/event-stream"}, b"data: " + b"x" * (16 * 1024 * 1024)),
+            "closed its stream: the server sent an event larger than 16MiB",
         ),
     ],
 )
@@ -157,7 +157,7 @@ async def test_a_server_that_is_not_there_and_one_that_may_not_be_reached():
     [
         (Old(answers=b"", more=False), "broke off its stream: the connection ended"),
         (Old(answers=chunk(b""), more=False), "ended its stream"),
-        (Old(answers=event("x" * (4 * 1024 * 1024))), "larger than 4 MiB"),
+        (Old(answers=event("x" * (16 * 1024 * 1024))), "larger than 16MiB"),
         (Old(answers=event("{}") * 101), "sent more than 100 events that are no messages"),
     ],
 )

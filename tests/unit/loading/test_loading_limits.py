@@ -31,6 +31,8 @@ SAID = [
     ("{breaker: off}", {"breaker": None}),
     ("{breaker: {failures: 2, open_for: 1m}}", {"breaker": Breaker(2, 30.0, 60.0)}),
     ("{cache: 0}", {"cache": 0}),
+    ("{input_size: 64KiB}", {"input_size": 65_536}),
+    ("{output_size: 500}", {"output_size": 500}),
     ("{origin: {concurrency: 20}}", {"origin": Bounds(None, 20)}),
     (
         "{origin: {rate: 600/1m, concurrency: 20, queue: 100}}",
@@ -52,6 +54,8 @@ WRONG = [
     ("{concurrency: 0}", "/limits/concurrency", "wrong_value"),
     ("{queue: -1}", "/limits/queue", "wrong_value"),
     ("{attempts: 0}", "/limits/attempts", "wrong_value"),
+    ("{input_size: 0}", "/limits/input_size", "wrong_value"),
+    ("{output_size: much}", "/limits/output_size", "wrong_form"),
     ("{attempts: 11}", "/limits/attempts", "wrong_value"),
     ("{attempts: many}", "/limits/attempts", "wrong_type"),
     ("{backoff: {first: 20s}}", "/limits/backoff", "out_of_range"),

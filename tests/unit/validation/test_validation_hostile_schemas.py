@@ -171,3 +171,35 @@ def test_d29_no_file_is_opened(tmp_path):
     assert [problem.code for problem in check_schema(schema)] == ["remote_ref"]
     with pytest.raises(DocumentError):
         Validator(schema)
+
+
+WIDE = {
+    "an entry of a list": ({"allOf": [{}] * 400 + [1]}, ["/allOf/400"]),
+    "a property": ({"properties": {f"p{index}": {} for index in range(400)} | {"x": 1}}, ["/properties/x"]),
+    "within a property": (
+        {"properties": {f"p{index}": {} for index in range(400)} | {"x": {"minLength": -1}}},
+        ["/properties/x/minLength"],
+    ),
+    "a name": ({"required": [*map(str, range(400)), 1]}, ["/required/400"]),
+    "a name twice": ({"required": [*map(str, range(400)), "1"]}, ["/required"]),
+    "beside": ({"properties": {f"p{index}": {} for index in range(400)}, "title": 1}, ["/title"]),
+}
+
+
+@pytest.mark.parametrize(("schema", "pointers"), WIDE.values(), ids=WIDE)
+def test_what_is_wrong_in_a_large_schema_is_told_at_its_place(schema, pointers):
+    assert [*dict.fromkeys(problem.pointer for problem in check_schema(schema))] == pointers
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"allOf": [1] * 60_000},
+        {"required": [1] * 60_000},
+        {"properties": {f"p{index}": 1 for index in range(20_000)}},
+        {"properties": {f"p{index}": {"type": "integer", "default": "x"} for index in range(4_000)}},
+    ],
+    ids=["branches", "names", "properties", "defaults"],
+)
+def test_of_a_schema_that_is_wrong_everywhere_a_hundred_problems_are_told(schema):
+    assert 0 < len(check_schema(schema)) <= 100

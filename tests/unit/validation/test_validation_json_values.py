@@ -17,6 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib.validation import SUBCLASS, as_dict, as_json, json_fault
+from toolcrib.validation.json_values import ALIEN as NO_JSON
+from toolcrib.validation.json_values import weigh
 
 
 class Text(str):
@@ -269,3 +271,8 @@ def test_json_is_what_can_be_written(value):
 def test_json_comes_back_from_its_text_as_it_was(value):
     assert json_fault(value) is None
     assert json.loads(json.dumps(value)) == value
+
+
+@given(ANYTHING, st.integers(1, 3))
+def test_what_is_weighed_is_json_where_nothing_keeps_it_from_being_so(value, depth):
+    assert (weigh(value, depth, 10**9) == NO_JSON) is (json_fault(value, depth=depth) is not None)

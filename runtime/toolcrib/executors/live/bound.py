@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from toolcrib.auth import Auth
-from toolcrib.clock import parse_duration
+from toolcrib.clock import parse_duration, run_in_thread
 from toolcrib.executors.live.exchange import Exchange, Route
 from toolcrib.executors.live.needless import is_repeatable
 from toolcrib.executors.live.pages import Pages
@@ -19,6 +20,7 @@ from toolcrib.http.draft import Draft
 from toolcrib.http.messages import parse_origin
 from toolcrib.model import JSON, Call, Descriptor, Result
 from toolcrib.validation.misfits import Misfit
+from toolcrib.validation.sizes import DEPTH, is_large
 from toolcrib.vault.masking import one_call
 from toolcrib.vault.results import masked
 from toolcrib.world import World
@@ -90,7 +92,10 @@ class BoundLive:
 
         own = self._route.own_origins
         collected = await pages.collect(call, draft, page, self._parts.reading, own=own)
-        return masked(collected, self._world.vault)
+        hide = partial(masked, collected, self._world.vault)
+        if is_large(collected.value, DEPTH):
+            return await run_in_thread(call.context.session.clock, hide)
+        return hide()
 
     def explain(self, call: Call) -> JSON | Result:
         """The exact request, masked, and where each part of it was written. Nothing is sent, no token fetched.
@@ -133,6 +138,7 @@ def _route_of(block: dict[str, Any], tool: Descriptor, parts: Parts, world: Worl
     bounds = ordinary._replace(
         connect=parse_duration(told["connect"]) if "connect" in told else ordinary.connect,
         read=parse_duration(told["read"]) if "read" in told else ordinary.read,
+        body=tool.limits.output_size,
     )
     return Route(
         own=parts.request.origin,

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from toolcrib.errors import Problem
-from toolcrib.executors.live.sizes import parse_size
 from toolcrib.model import JSON, Descriptor, Outcome, Result
 from toolcrib.pointers import keys_of, pointer_to
-from toolcrib.text import compact
+from toolcrib.text import compact, parse_size
 from toolcrib.validation import Validator
 
 Path: TypeAlias = tuple[str | int, ...]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from toolcrib.auth import Auth, AuthFailed
+from toolcrib.clock import run_in_thread
 from toolcrib.egress import EgressRefused
 from toolcrib.executors.live.hops import hop
 from toolcrib.executors.live.masking import masked_read, may_tell
@@ -16,6 +18,7 @@ from toolcrib.http import Bounds, Fault, HTTPError, Request, Response, Sender
 from toolcrib.http.draft import Draft
 from toolcrib.http.messages import parse_origin
 from toolcrib.model import JSON, Call, Outcome, Result
+from toolcrib.validation.sizes import SMALL
 from toolcrib.vault import Vault
 from toolcrib.vault.results import masked
 from toolcrib.world import World
@@ -94,7 +97,7 @@ class Exchange:
         self._vault = vault
         self._repeatable = repeatable
         self._keeps = keeps
-        self._bounds = route.bounds._replace(body=reading.max_size)
+        self._bounds = route.bounds
 
     async def answer(self, call: Call, draft: Draft) -> Result:
         """What comes of a draft that has one answer."""
@@ -105,23 +108,32 @@ class Exchange:
             return masked(response, self._vault)
         if response.status == 304 and call.kept is not None:
             result = call.kept.result
+        elif len(response.body) > SMALL:
+            result = await run_in_thread(call.context.session.clock, partial(self._result, call, response))
         else:
-            read = self._read(response)
-            now = call.context.session.clock.now
-            result = self._reading.result(read, call.arguments, now) if isinstance(read, Read) else read
-            if response.status in _PASSED_ON and not self._repeatable:
-                result = _may_have_acted(result)
-            if may_tell(self._vault, response):
-                result = masked(result, self._vault)
+            result = self._result(call, response)
         if not self._keeps or result.outcome is not Outcome.OK:
             return result
         freshness = self._freshness(call, draft, response)
         return result.with_meta(freshness=freshness) if freshness is not None else result
 
+    def _result(self, call: Call, response: Response) -> Result:
+        """What is made of an answer."""
+        read = self._read(response)
+        now = call.context.session.clock.now
+        result = self._reading.result(read, call.arguments, now) if isinstance(read, Read) else read
+        if response.status in _PASSED_ON and not self._repeatable:
+            result = _may_have_acted(result)
+        return masked(result, self._vault) if may_tell(self._vault, response) else result
+
     async def read(self, call: Call, draft: Draft) -> Read | Result:
         """What is read of the answer to one page."""
         response = await self._response(call, draft)
-        return response if isinstance(response, Result) else self._read(response)
+        if isinstance(response, Result):
+            return response
+        if len(response.body) > SMALL:
+            return await run_in_thread(call.context.session.clock, partial(self._read, response))
+        return self._read(response)
 
     def _read(self, response: Response) -> Read | Result:
         """What is read of an answer; of a failure without secrets, since what is told of it may be cut."""
@@ -230,6 +242,8 @@ class Exchange:
         message = f"`{call.tool.name}`: {error.message}"
         if outcome is Outcome.UNKNOWN_OUTCOME:
             message += "; the request was sent, so it may have acted"
+        if fault is Fault.RESPONSE_TOO_LARGE:
+            message += "; ask for less, or raise `limits.output_size`"
         retryable = not acted and fault not in _UNREADABLE and fault not in _LASTING
         return Result.failed(outcome, message, code=fault.value, details=details, retryable=retryable)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import Any
 
+from toolcrib.clock import run_in_thread
 from toolcrib.errors import Problem, did_you_mean
 from toolcrib.executors.live.links import LinkRefused
 from toolcrib.executors.live.page_styles import (
@@ -22,6 +24,7 @@ from toolcrib.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.pointers import pointer_to
 from toolcrib.selecting import Select, compile_select
 from toolcrib.subschemas import described_names
+from toolcrib.validation.sizes import DEPTH, is_large
 
 MAX_PAGES = 10
 MAX_ITEMS = 1000
@@ -116,7 +119,10 @@ class Pages:
             return _with_pages(broken.result, collected)
         cursor = following.cursor if following is not None else None
         collected.told |= {"count": collected.count, "items": len(collected.items), "stopped": stopped}
-        return _finished(page, cursor, collected, reading, call)
+        finish = partial(_finished, page, cursor, collected, reading, call)
+        if is_large(collected.items, DEPTH):
+            return await run_in_thread(call.context.session.clock, finish)
+        return finish()
 
     def first(self, draft: Draft, call: Call) -> Draft | Result:
         """The request for the first page; or the result of a call whose cursor is none."""

@@ -11,8 +11,7 @@ from toolcrib.executors.live.budget import Budget, compile_budget
 from toolcrib.executors.live.errors_by_status import Envelope, Errors, compile_errors
 from toolcrib.executors.live.media import Form, Unreadable, read_any_body, read_body
 from toolcrib.executors.live.redacting import Steps, compile_paths, redacted, redacted_body
-from toolcrib.executors.live.sizes import parse_size
-from toolcrib.http import Bounds, Response
+from toolcrib.http import Response
 from toolcrib.model import JSON, NOTHING, Content, Descriptor, Outcome, Result
 from toolcrib.selecting import Select, compile_select
 
@@ -31,16 +30,11 @@ class Read(NamedTuple):
 
 
 class Reading:
-    """A compiled `response`, `select` and `errors`.
-
-    Attributes:
-        max_size: Bytes that a body may have.
-    """
+    """A compiled `response`, `select` and `errors`."""
 
     def __init__(
         self,
         *,
-        max_size: int,
         form: Form,
         paths: tuple[Steps, ...],
         select: Select | None,
@@ -50,14 +44,12 @@ class Reading:
         """Hold what was compiled.
 
         Args:
-            max_size: Bytes that a body may have.
             form: How bodies are read; `auto` by their content type.
             paths: What is hidden in them.
             select: What the value is made with; None for the body itself.
             errors: What statuses of failure become.
             budget: How large a value may be; None for any size.
         """
-        self.max_size = max_size
         self._form: Form = form
         self._paths = paths
         self._select = select
@@ -128,7 +120,6 @@ def compile_reading(block: Mapping[str, Any], tool: Descriptor, problems: list[P
     _check_form(response, block, problems)
     select, budget = block.get("select"), response.get("budget")
     return Reading(
-        max_size=parse_size(response["max_size"]) if "max_size" in response else Bounds().body,
         form=response.get("as", "auto"),
         paths=compile_paths(response.get("redact", ()), "/live/response/redact", problems),
         select=None if select is None else compile_select(select, "/live/select", problems),

@@ -253,8 +253,7 @@ def _scheme(scheme: dict[str, Any]) -> str:
 
 def _limits(tool: Descriptor) -> dict[str, JSON]:
     """Every limit as documents write it."""
-    response = _block(tool).get("response", {})
-    return {**written(tool.limits), "response": response.get("max_size", f"{Bounds().body // 2**20}MiB")}
+    return dict(written(tool.limits))
 
 
 def request_lines(request: Request, vault: Masks) -> Iterator[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from toolcrib.addresses import address_of
+from toolcrib.clock import run_in_thread
 from toolcrib.executors.mcp import failures
 from toolcrib.executors.mcp.arguments import Overlay
 from toolcrib.executors.mcp.connections import Connections
@@ -16,6 +18,7 @@ from toolcrib.servers import Server, Verdict
 from toolcrib.subschemas import closed_names
 from toolcrib.text import compact
 from toolcrib.validation.misfits import Misfit
+from toolcrib.validation.sizes import DEPTH, SMALL, is_large
 from toolcrib.vault import Vault
 from toolcrib.vault.results import masked
 
@@ -71,7 +74,12 @@ class BoundMcp:
             result = await self._called(call, arguments)
         except Down as down:
             result = down.result
-        return masked(result, self._vault) if self._may_tell(result) else result
+        if not self._may_tell(result):
+            return result
+        hide = partial(masked, result, self._vault)
+        if is_large(result.value, DEPTH):
+            return await run_in_thread(call.context.session.clock, hide)
+        return hide()
 
     def explain(self, call: Call) -> JSON | Result:
         """The server, the tool and the arguments that it would get, masked. Nothing is started."""
@@ -124,10 +132,15 @@ class BoundMcp:
             raw = await connection.call(
                 asked.tool, arguments, progress=self._listener(call.context), trace=call.context.trace
             )
-            from toolcrib.executors.mcp.results import result_of  # noqa: PLC0415 -- once a call came so far
+            from toolcrib.executors.mcp.results import result_of, weight  # noqa: PLC0415 -- once a call came so far
 
             hide = self._vault.hide_in_text
-            result = result_of(raw, asked, self._tool.output_schema, connection.catalogue, hide)
+            most = self._tool.limits.output_size
+            make = partial(
+                result_of, raw, asked, self._tool.output_schema, connection.catalogue, hide, most=most
+            )
+            large = weight(raw, SMALL) > SMALL
+            result = await run_in_thread(call.context.session.clock, make) if large else make()
         except Refused as error:
             result = failures.refused(asked, error, connection.catalogue.tools)
         except Silent:

@@ -16,11 +16,12 @@ from toolcrib.http import Bounds, Fault, HTTPError, Request, Sender, open_sender
 from toolcrib.http.headers import header_fault
 from toolcrib.http.messages import parse_origin
 from toolcrib.http.streaming import Incoming, Streamer
+from toolcrib.model import OUTPUT_SIZE
 from toolcrib.servers import Server
 from toolcrib.world import World, normal_origin
 
-BOUNDS = Bounds()
-"""What an answer may take: 8 MiB, 64 KiB of headers, 5 s for the connection."""
+BOUNDS = Bounds(body=OUTPUT_SIZE)
+"""What an answer may take: 16 MiB, 64 KiB of headers, 5 s for the connection."""
 
 _HINTS = {
     Fault.CONNECT_FAILED: "see whether it runs, and `url`",

@@ -85,7 +85,7 @@ class Link(Protocol):
 
     Attributes:
         ended: Why it is of no more use, in words that follow on "the server": "exited with code 3", "sent a line longer
-            than 4 MiB", "could not be reached: ...". Empty as long as it is good. Where it is set, the next call needs
+            than 16MiB", "could not be reached: ...". Empty as long as it is good. Where it is set, the next call needs
             a new link; over HTTP what is under way may still be answered.
         refusal: Over HTTP, what the egress guard has against it.
         vault: Knows which secrets the server was given; `open_link` sets it.

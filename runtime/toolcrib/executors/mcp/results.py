@@ -15,14 +15,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from toolcrib.executors.mcp.failures import Asked, Garbled, says_unknown, tool_error, unknown, unwrapped
-from toolcrib.model import JSON, Content, Outcome, Result, Schema
+from toolcrib.model import JSON, OUTPUT_SIZE, Content, Outcome, Result, Schema
 from toolcrib.servers import Catalogue
 from toolcrib.subschemas import once_for_each
-from toolcrib.text import DuplicateKey, canonical, decode_json
+from toolcrib.text import DuplicateKey, canonical, decode_json, format_size
 from toolcrib.validation import Validator
-
-LARGEST: Final = 8 * 1024 * 1024
-"""Bytes of an answer, roughly: its texts, and a few for everything else."""
 
 _LONGEST_KIND: Final = 40
 """Characters of a type that is told; it is told whole or not at all, for it may hold a secret."""
@@ -41,6 +38,8 @@ def result_of(
     schema: Schema | None,
     catalogue: Catalogue,
     hide: Callable[[str], str],
+    *,
+    most: int = OUTPUT_SIZE,
 ) -> Result:
     """The result of a call. Secrets in it are masked by the caller; but a text that is cut must hold none before.
 
@@ -50,12 +49,13 @@ def result_of(
         schema: The output schema in force; None for none.
         catalogue: What its server offers.
         hide: Gives a text without secrets.
+        most: Bytes of an answer, roughly: its texts, and a few for everything else.
 
     Raises:
         Garbled: It is no answer of the protocol.
     """
-    if weight(raw, LARGEST) > LARGEST:
-        return _too_large(asked)
+    if weight(raw, most) > most:
+        return _too_large(asked, most)
     content = _content_of(raw)
     failed = raw.get("isError")
     structured = raw.get("structuredContent")
@@ -108,10 +108,11 @@ def weight(value: JSON, most: int) -> int:
     return total
 
 
-def _too_large(asked: Asked) -> Result:
+def _too_large(asked: Asked, most: int) -> Result:
     return Result.failed(
         Outcome.LIMIT_EXCEEDED,
-        f"`{asked.name}`: the answer of the server `{asked.server.name}` is larger than {LARGEST >> 20} MiB",
+        f"`{asked.name}`: the answer of the server `{asked.server.name}` is too large: more than "
+        f"{format_size(most)}, which is its `limits.output_size`; ask for less",
         code="too_large",
         details={} if asked.repeatable else {"may_have_acted": True},
     )

@@ -15,7 +15,9 @@ from toolcrib.executors.mcp.children import SAID, Child
 from toolcrib.executors.mcp.commands import command_of
 from toolcrib.executors.mcp.links import Trouble
 from toolcrib.executors.mcp.messages import GARBAGE, Intake, Waiting
+from toolcrib.model import OUTPUT_SIZE
 from toolcrib.servers import Server
+from toolcrib.text import format_size
 from toolcrib.world import World
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     from toolcrib.egress import EgressRefused
 
-LONGEST = 4 * 1024 * 1024
+LONGEST = OUTPUT_SIZE
 """Bytes of a line."""
 
 _LAST_WORDS = 1.0
@@ -185,7 +187,7 @@ class StdioLink:
             self._intake.inbox.end()
 
     def _too_long(self) -> None:
-        trouble = Trouble("too_large", f"the server sent a line longer than {LONGEST // 1024 // 1024} MiB")
+        trouble = Trouble("too_large", f"the server sent a line longer than {format_size(LONGEST)}")
         only = self._intake.waiting.only()
         if only is not None:
             self._intake.fail(only, trouble, CONNECTION_CLOSED)

@@ -36,14 +36,15 @@ from toolcrib.http import Fault, HTTPError, Request
 from toolcrib.http.event_streams import EventStream
 from toolcrib.http.lines import OF_THE_CONNECTION, SENDER_WRITES
 from toolcrib.http.streaming import Incoming
-from toolcrib.text import DuplicateKey
+from toolcrib.model import OUTPUT_SIZE
+from toolcrib.text import DuplicateKey, format_size
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
     from toolcrib.egress import EgressRefused
 
-EVENT = 4 * 1024 * 1024
+EVENT = OUTPUT_SIZE
 """Bytes of an event."""
 
 _PATIENCE = 10.0
@@ -364,7 +365,7 @@ class Events(httpx2.AsyncByteStream):
         self._size = len(seen) - rest if rest else begun + len(seen)
         self._last = seen[rest:][-3:]
         if max(begun + first, self._size) > EVENT:
-            message = f"the server sent an event larger than {EVENT // 1024 // 1024} MiB"
+            message = f"the server sent an event larger than {format_size(EVENT)}"
             raise HTTPError(Fault.RESPONSE_TOO_LARGE, message, sent=True)
 
     def _broken(self, error: HTTPError) -> bytes:

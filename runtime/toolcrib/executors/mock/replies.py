@@ -8,7 +8,7 @@ A reply is exactly one of `result`, `result_file`, `error`, `generate`, `templat
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from toolcrib.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.executors.mock.content import compile_content
@@ -29,6 +29,8 @@ from toolcrib.rendering import (
 )
 from toolcrib.text import canonical
 from toolcrib.validation import NotJSONError, unshared
+from toolcrib.validation.json_values import weigh
+from toolcrib.validation.sizes import SMALL, excess, room_for
 
 if TYPE_CHECKING:
     from toolcrib.executors.mock.body import Body
@@ -216,23 +218,49 @@ def _with_content(answer: Answer, parts: Callable[[Scope], tuple[Content, ...]])
     return lambda scope: answer(scope)._replace(content=parts(scope))
 
 
-def _result(value: JSON, pointer: str, _tool: Descriptor, names: Names, problems: list[Problem]) -> _Compiled:
+def _result(value: JSON, pointer: str, tool: Descriptor, names: Names, problems: list[Problem]) -> _Compiled:
     rendering = compile_value(value, names, problems, pointer, forms=True)
 
     def prepare(*, alone: bool) -> Working:
-        return rendering.fresh("args", unshared, RESULT_DEPTH, alone=alone)
+        _check_size(value, tool.limits.output_size)
+        return rendering.fresh("args", _small, RESULT_DEPTH, alone=alone)
 
     if rendering.constant:
-        return _fixed(rendering.render({}))
+        return _fixed(rendering.render({}), tool)
     render = rendering.run
     return _Compiled(rendering.names, lambda scope: Result.ok(copied(render(scope))), None, prepare)
 
 
-def _fixed(value: JSON) -> _Compiled:
+_EXACT: Final = 1 << 53
+
+
+def _check_size(value: JSON, limit: int) -> None:
+    """Raise NotJSONError where an answer as it is written may come to more than its tool may answer.
+
+    Each expression gives something small (see `_small`), or the answer is worked out in the ordinary way.
+    """
+    text = repr(value)
+    room = room_for(limit, most=limit) - SMALL * (text.count("{{") + text.count("$"))
+    if room < 0 or weigh(value, RESULT_DEPTH, room) < 0:
+        raise NotJSONError
+
+
+def _small(value: Any, depth: int) -> Any:
+    """`unshared`, for values that are small enough to be judged at once; NotJSONError for others."""
+    if type(value) is int and -_EXACT < value < _EXACT:
+        return value
+    if weigh(value, depth, SMALL) < 0:
+        raise NotJSONError
+    return unshared(value, depth)
+
+
+def _fixed(value: JSON, tool: Descriptor) -> _Compiled:
     """An answer that is the same for every call."""
     fresh = copier(value)
 
     def prepare(*, alone: bool) -> Working:  # noqa: ARG001 -- it reads neither
+        if excess(value, RESULT_DEPTH, tool.limits.output_size):
+            raise NotJSONError
         make = copier(unshared(value, RESULT_DEPTH))
         return lambda _read: make()
 
@@ -244,7 +272,7 @@ def _result_file(
 ) -> _Compiled:
     from toolcrib.loading.files import read_data  # noqa: PLC0415 -- most mocks read no file
 
-    return _fixed(read_data(tool.origin, name, pointer, problems))
+    return _fixed(read_data(tool.origin, name, pointer, problems), tool)
 
 
 def _error(value: Any, pointer: str, _tool: Descriptor, names: Names, problems: list[Problem]) -> _Compiled:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from toolcrib.errors import ConfigurationError
+from toolcrib.model import INPUT_SIZE
 
 Say: TypeAlias = Callable[[str], None]
 """Tells people something, on one line; never on the stream that carries the protocol."""
@@ -18,7 +19,7 @@ PAGE_TOOLS: Final = 1000
 PAGE_BYTES: Final = 768 * 1024
 """Bytes of JSON on such a page, unless one tool alone is longer: clients refuse events of more than 1 MiB."""
 
-MOST_BODY: Final = 4 * 1024 * 1024
+MOST_BODY: Final = INPUT_SIZE
 """Bytes of a message from a client."""
 
 DRAIN: Final = 10.0

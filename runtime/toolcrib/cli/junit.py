@@ -83,7 +83,7 @@ def _case(report: ScenarioReport) -> ET.Element:
         ET.SubElement(case, kind, message=message, type=first.what).text = _safe(str(report))
     elif report.verdict == "not judged":
         ET.SubElement(case, "skipped", message="not judged: all that it asserts was skipped")
-    lines = [*map(report.warned, report.warnings), *map(report.warned, report.skipped)]
+    lines = [*map(report.warned, report.warnings), *report.skipped_lines]
     if lines:
         ET.SubElement(case, "system-out").text = _safe("\n".join(lines))
     return case

@@ -130,21 +130,13 @@ class Plan(NamedTuple):
         found = []
         for scenario in self._chosen(runtime.stock.postponed):
             origin = scenario.origin
-            ends = (runtime.not_found(name, runtime.registry) for name in tools_of(scenario))
-            why = next((end for end in ends if end.outcome is not Outcome.NOT_FOUND), None)
-            if why is not None:
-                code = why.error.code if why.error is not None else why.outcome.value
-                found.append(
-                    NotRun(
-                        "scenario",
-                        scenario.name,
-                        origin.source,
-                        origin.line,
-                        code,
-                        first_line(why.message),
-                        why.outcome,
-                    )
-                )
+            # Of the tools that it calls, one is of a server that could not be asked.
+            ends = [runtime.not_found(name, runtime.registry) for name in tools_of(scenario)]
+            why = next((end for end in ends if end.outcome is not Outcome.NOT_FOUND), ends[0])
+            code = why.error.code if why.error is not None else why.outcome.value
+            outcome = Outcome.DENIED if why.outcome is Outcome.DENIED else Outcome.UNAVAILABLE
+            reason = first_line(why.message)
+            found.append(NotRun("scenario", scenario.name, origin.source, origin.line, code, reason, outcome))
         for tool in runtime.registry.values():
             examples = examples_of(tool)
             if examples is None or not self._chosen([examples]):

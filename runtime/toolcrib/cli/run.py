@@ -252,7 +252,7 @@ class _Run(NamedTuple):
     def is_unjudged(self) -> bool:
         """Whether something was asserted that nobody judged; an assertion whose own `when` did not happen is none."""
         return any(
-            report.verdict == "not judged" or any(skip.what == "skipped" for skip in report.skipped)
+            report.verdict == "not judged" or not all(skip.unmet for skip in report.skipped)
             for report in self.reports
         )
 

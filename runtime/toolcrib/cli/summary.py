@@ -15,7 +15,8 @@ from toolcrib.engine import Runtime
 from toolcrib.loading.scenarios import Scenario
 from toolcrib.model import Result
 from toolcrib.scenarios import Failure, NotRun, ScenarioReport
-from toolcrib.scenarios.reports import common_warnings
+from toolcrib.scenarios.reports import BRIEF, common_warnings
+from toolcrib.text import truncate
 
 
 def results_of(reports: Sequence[ScenarioReport]) -> list[tuple[str, Result]]:
@@ -97,8 +98,7 @@ def skipped_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
     for report in reports:
         reasons: dict[str, list[str]] = {}
         for skip in report.skipped:
-            named, _, reason = skip.lines[0].partition(" was not judged: ")
-            reasons.setdefault(reason, []).append(named)
+            reasons.setdefault(truncate(skip.found, BRIEF), []).append(f"`{skip.named}`")
         name = report.scenario.base or report.scenario.name
         for reason, names in reasons.items():
             lines[f"  {name}: {', '.join(names)}: {reason} ({report.scenario.origin.place()})"] = None
@@ -237,7 +237,7 @@ def run_document(
         "passed": sum(report.passed for report in reports),
         "failed": sum(report.failed for report in reports),
         "not_judged": sum(report.verdict == "not judged" for report in reports),
-        "skipped": sum(skip.what == "skipped" for report in reports for skip in report.skipped),
+        "skipped": sum(not skip.unmet for report in reports for skip in report.skipped),
         "runs": len(reports),
         "of_scenarios": scenarios_of(reports),
         "calls": len(calls),

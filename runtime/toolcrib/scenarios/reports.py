@@ -33,7 +33,7 @@ class Failure(NamedTuple):
             `order`, `store`, `state`, `budget`, `final_text`, `stop` of the end; `fault` that did not happen;
             `unused_rules`; `worker` where the run itself was lost; `agent`, `user`, `answers`, `pending`, `provider`,
             `unscripted`, `script_failed`, `expect_result`, `assertion`, `unused_turns` of an agent; `trials` of all
-            of them; `skipped` for an assertion or guardrail that was not judged, `unmet` where its own `when` is why.
+            of them.
         lines: What was expected and what was there.
         pointer: Where the scenario says so.
     """
@@ -229,7 +229,7 @@ class ScenarioReport:
         )
 
     @property
-    def skipped(self) -> tuple[Failure, ...]:
+    def skipped(self) -> tuple[Judged, ...]:
         """The assertions and guardrails that were not judged; of several trials, those that were judged in none."""
         judged: dict[tuple[str, str], list[Judged]] = {}
         for each in self.trials or (self,):
@@ -237,11 +237,7 @@ class ScenarioReport:
             for one in (*agent.assertions, *agent.guardrails) if agent is not None else ():
                 judged.setdefault((one.pointer, one.type), []).append(one)
         return tuple(
-            Failure(
-                "unmet" if all(one.unmet for one in several) else "skipped",
-                (f"`{several[0].named}` was not judged: {truncate(several[0].found, BRIEF)}",),
-                several[0].pointer,
-            )
+            min(several, key=lambda one: one.unmet)
             for several in judged.values()
             if not any(one.applies for one in several)
         )
@@ -295,15 +291,20 @@ class ScenarioReport:
     def _warned(self) -> list[str]:
         return [
             *(f"  {self.warned(warning)}" for warning in self.warnings),
-            *(f"  {self._placed(skip)}" for skip in self.skipped),
+            *(f"  {line}" for line in self.skipped_lines),
+        ]
+
+    @property
+    def skipped_lines(self) -> list[str]:
+        """The assertions and guardrails that were not judged, a line each, with its place."""
+        return [
+            f"`{each.named}` was not judged: {truncate(each.found, BRIEF)} ({self.scenario.origin.place(each.pointer)})"
+            for each in self.skipped
         ]
 
     def warned(self, warning: Failure) -> str:
         """One of the warnings as a line, with its place."""
-        return f"warning: {self._placed(warning)}"
-
-    def _placed(self, found: Failure) -> str:
-        return f"{found.lines[0]} ({self.scenario.origin.place(found.pointer)})"
+        return f"warning: {warning.lines[0]} ({self.scenario.origin.place(warning.pointer)})"
 
     @property
     def order_lines(self) -> list[str]:
@@ -345,7 +346,10 @@ class ScenarioReport:
             "steps": [] if self.trials else [_step_json(self.scenario, step) for step in self.steps],
             "failures": [_failure_json(self.scenario, failure) for failure in self.failures],
             "warnings": [_failure_json(self.scenario, warning) for warning in self.warnings],
-            "skipped": [_failure_json(self.scenario, skip) for skip in self.skipped],
+            "skipped": [
+                {**each.as_json(), "line": self.scenario.origin.locate(each.pointer)[0]}
+                for each in self.skipped
+            ],
             **self._agent_json(),
         }
 

@@ -72,7 +72,7 @@ def test_what_held_too_seldom_is_told_with_the_bad_trials():
 
 def test_a_run_whose_only_assertion_was_judged_in_no_trial_is_not_judged():
     never = run(flipping(", when: {min_tool_calls: 9}"))
-    assert [(each.what, each.pointer) for each in never.skipped] == [("unmet", "/agent/turns/0/assertions/0")]
+    assert [(each.unmet, each.pointer) for each in never.skipped] == [(True, "/agent/turns/0/assertions/0")]
     assert (never.verdict, never.passed, never.failed) == ("not judged", False, False)
     assert repr(never) == "<ScenarioReport 's', not judged>"
     assert str(never).startswith("not judged s\n  `content_excludes` was not judged: 1 call made")

@@ -156,6 +156,14 @@ class Plan(NamedTuple):
         for place in stock.unread:
             source, _, at = place.rpartition(":")
             found.append(NotRun("file", "", source, int(at), "file_unread", "nothing could be read of it"))
+        packs = {pack.origin.source for pack in runtime.packs}
+        found += [
+            _refused("file", "", problem)
+            for problem in stock.problems
+            if problem.code == "idle_glob"
+            and problem.source in packs
+            and problem.pointer.startswith(_FILES_OF_PACK)
+        ]
         return sorted(found, key=lambda each: (each.source, each.line))
 
     def agreed(self, runtime: Runtime, scenarios: Iterable[Scenario]) -> Plan:
@@ -177,7 +185,11 @@ class Plan(NamedTuple):
         )
 
 
-def _refused(kind: Literal["scenario", "tool"], name: str, problem: Problem) -> NotRun:
+_FILES_OF_PACK = ("/tools/", "/scenarios/")
+"""Where a pack says which files it has."""
+
+
+def _refused(kind: Literal["scenario", "tool", "file"], name: str, problem: Problem) -> NotRun:
     return NotRun(kind, name, problem.source, problem.line, problem.code, first_line(problem.message))
 
 

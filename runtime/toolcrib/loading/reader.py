@@ -250,7 +250,9 @@ class Reader:
                         f"`{glob}` fits no file of the pack",
                         "globs are relative to the pack; `**` crosses folders",
                     )
-                    problem = Problem(code="idle_glob", message=message, pointer=pointer, hint=hint)
+                    problem = Problem(
+                        code="idle_glob", message=message, pointer=pointer, hint=hint, severity="warning"
+                    )
                     yield problem.at(pack.origin.source, *pack.origin.locate(pointer))
 
     def add_documents(

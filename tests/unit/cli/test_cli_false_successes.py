@@ -144,6 +144,16 @@ PLANTS = {
 }
 
 
+@pytest.mark.parametrize("plant", [plant for plant in PLANTS if plant != "an assertion that was dropped"])
+def test_a_run_fails_of_itself_where_something_can_not_be_run(plant, write, trusted, toolcrib):
+    sound = {"descriptors/a.tool.yaml": MOCK, "descriptors/a.scenario.yaml": MOCKED}
+    folder = write({name: text for name, text in {**sound, **PLANTS[plant]}.items() if isinstance(text, str)})
+    for name, raw in PLANTS[plant].items():
+        if isinstance(raw, bytes):
+            (folder / name).write_bytes(raw)
+    assert toolcrib("run").exit_code == exit_codes.PROBLEMS
+
+
 @pytest.mark.parametrize("plant", PLANTS)
 @pytest.mark.parametrize("verb", ["run", "validate", "list"])
 def test_no_verb_reports_a_success_that_did_not_happen(plant, verb, write, trusted, toolcrib):

@@ -193,8 +193,8 @@ def test_a_glob_that_fits_no_file_is_a_warning_at_its_place():
     assert [
         (problem.code, problem.severity, problem.line, problem.pointer) for problem in loaded.problems
     ] == [
-        ("idle_glob", "error", 3, "/tools/1"),
-        ("idle_glob", "error", 4, "/scenarios/0"),
+        ("idle_glob", "warning", 3, "/tools/1"),
+        ("idle_glob", "warning", 4, "/scenarios/0"),
     ]
 
 

@@ -87,8 +87,10 @@ def decode_json(text: str | bytes) -> JSON:
 
 
 def parse_size(written: str | int) -> int:
-    """The bytes of a size that fits `SIZE_PATTERN`, or is a number of bytes already."""
-    number, unit = _SIZE.findall(str(written))[0]
+    """The bytes of a size that fits `SIZE_PATTERN`, or is a number of bytes already; JSON Schema takes 1e3 for an integer."""
+    if not isinstance(written, str):
+        return int(written)
+    number, unit = _SIZE.findall(written)[0]
     return int(number) * _UNITS[unit]
 
 

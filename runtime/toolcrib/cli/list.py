@@ -53,7 +53,7 @@ def command(
 ) -> None:
     """List the tools.
 
-    Without PATH: the project, or the folders `descriptors` and `packs`. Ends with 1 when a path does not exist, or when
+    Without PATH: the project, or the folders `descriptors` and `packs`. Ends with 1 when a source does not exist, or when
     nothing is listed because documents have errors.
 
     Every option may be given several times, and a value that begins with `!` turns it around. Of tags, labels,
@@ -62,6 +62,10 @@ def command(
     """
     runtime = open_listed(reading, paths)
     tell_refusals(runtime)
+    if strict:
+        for problem in runtime.problems:
+            if problem.severity != "error":
+                click.echo(escape_terminal(str(problem)), err=True)
     tell_not_queried(runtime)
     registry = runtime.registry
     filters = filters_of(options)

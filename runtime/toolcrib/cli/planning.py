@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Literal, NamedTuple
@@ -127,16 +127,22 @@ class Plan(NamedTuple):
 
         `-k` and `--tag` choose among scenarios that were read whole; what could not be read is told in any case.
         """
-        found = []
+        found = [*self._unreached(runtime), *self._unplayed(runtime), *_unread(runtime)]
+        return sorted(found, key=lambda each: (each.source, each.line))
+
+    def _unreached(self, runtime: Runtime) -> Iterator[NotRun]:
+        """Scenarios that call a tool of a server that could not be asked."""
         for scenario in self._chosen(runtime.stock.postponed):
             origin = scenario.origin
-            # Of the tools that it calls, one is of a server that could not be asked.
             ends = [runtime.not_found(name, runtime.registry) for name in tools_of(scenario)]
             why = next((end for end in ends if end.outcome is not Outcome.NOT_FOUND), ends[0])
             code = why.error.code if why.error is not None else why.outcome.value
             outcome = Outcome.DENIED if why.outcome is Outcome.DENIED else Outcome.UNAVAILABLE
             reason = first_line(why.message)
-            found.append(NotRun("scenario", scenario.name, origin.source, origin.line, code, reason, outcome))
+            yield NotRun("scenario", scenario.name, origin.source, origin.line, code, reason, outcome)
+
+    def _unplayed(self, runtime: Runtime) -> Iterator[NotRun]:
+        """Examples of tools that can't run here, or that are left out."""
         for tool in runtime.registry.values():
             examples = examples_of(tool)
             if examples is None or not self._chosen([examples]):
@@ -144,27 +150,12 @@ class Plan(NamedTuple):
             source, line = tool.origin.source, tool.origin.line
             hidden, unavailable = runtime.registry.why_hidden(tool.name), runtime.unavailable(tool)
             if hidden:
-                found.append(NotRun("examples", tool.name, source, line, "hidden", hidden, None))
+                yield NotRun("examples", tool.name, source, line, "hidden", hidden, None)
             elif unavailable:
-                found.append(NotRun("examples", tool.name, source, line, "unavailable", unavailable))
+                yield NotRun("examples", tool.name, source, line, "unavailable", unavailable)
             elif runtime.reaches_out(tool):
                 reason = f"the mode `{tool.mode}` reaches out"
-                found.append(NotRun("examples", tool.name, source, line, "reaches_out", reason, None))
-        stock = runtime.stock
-        found += [_refused("scenario", name, problem) for name, problem in stock.refused_scenarios]
-        found += [_refused("tool", name, problem) for name, problem in stock.refused.items()]
-        for place in stock.unread:
-            source, _, at = place.rpartition(":")
-            found.append(NotRun("file", "", source, int(at), "file_unread", "nothing could be read of it"))
-        packs = {pack.origin.source for pack in runtime.packs}
-        found += [
-            _refused("file", "", problem)
-            for problem in stock.problems
-            if problem.code == "idle_glob"
-            and problem.source in packs
-            and problem.pointer.startswith(_FILES_OF_PACK)
-        ]
-        return sorted(found, key=lambda each: (each.source, each.line))
+                yield NotRun("examples", tool.name, source, line, "reaches_out", reason, None)
 
     def agreed(self, runtime: Runtime, scenarios: Iterable[Scenario]) -> Plan:
         """Let somebody agree beforehand to what the scenarios may touch, so that nobody is asked while they run.
@@ -187,6 +178,30 @@ class Plan(NamedTuple):
 
 _FILES_OF_PACK = ("/tools/", "/scenarios/")
 """Where a pack says which files it has."""
+
+
+def _unread(runtime: Runtime) -> Iterator[NotRun]:
+    """Scenarios, tools and files with errors, and files that are left out. Of each document with errors, one at least."""
+    stock = runtime.stock
+    packs = {pack.origin.source for pack in runtime.packs}
+    found = [_refused("scenario", name, problem) for name, problem in stock.refused_scenarios]
+    found += [_refused("tool", name, problem) for name, problem in stock.refused.items()]
+    for place in stock.unread:
+        source, _, at = place.rpartition(":")
+        found.append(NotRun("file", "", source, int(at), "file_unread", "nothing could be read of it"))
+    yield from found
+    listed = {each.source for each in found}
+    for problem in stock.problems:
+        if problem.code == "idle_glob" and problem.source in packs:
+            if problem.pointer.startswith(_FILES_OF_PACK):
+                yield _refused("file", "", problem)
+        elif problem.code == "link_not_followed":
+            yield _refused("file", "", problem)._replace(outcome=None)
+        elif problem.severity == "error" and problem.source not in listed:
+            listed.add(
+                problem.source
+            )  # such as a scenario of an arena, which is put together of several files
+            yield _refused("file", "", problem)
 
 
 def _refused(kind: Literal["scenario", "tool", "file"], name: str, problem: Problem) -> NotRun:

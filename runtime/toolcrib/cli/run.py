@@ -250,8 +250,11 @@ class _Run(NamedTuple):
 
     @property
     def is_unjudged(self) -> bool:
-        """Whether something was asserted that nobody judged; an assertion whose own `when` did not happen is none."""
-        return any(
+        """Whether a file was left out, or something was asserted that nobody judged.
+
+        An assertion whose own `when` did not happen is no such one.
+        """
+        return any(each.kind == "file" for each in self.not_run) or any(
             report.verdict == "not judged" or not all(skip.unmet for skip in report.skipped)
             for report in self.reports
         )

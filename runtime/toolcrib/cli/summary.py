@@ -84,8 +84,8 @@ NAMED = 50
 
 
 def not_run_lines(not_run: Sequence[NotRun]) -> Iterator[str]:
-    """What was not run and should have been, a line each."""
-    left = [each for each in not_run if each.outcome is not None]
+    """What was not run and should have been, and files that were left out, a line each."""
+    left = [each for each in not_run if each.outcome is not None or each.kind == "file"]
     if left:
         yield "\nnot run:"
         yield from (f"  {each}" for each in left[:NAMED])
@@ -119,7 +119,7 @@ def missing_lines(reports: Sequence[ScenarioReport], not_run: Sequence[NotRun]) 
     skipped = sum(len(report.skipped) for report in reports)
     if skipped:
         yield click.style(f"{_counted(skipped, 'assertion or guardrail')} not judged", fg="yellow")
-    left = Counter(each.reason for each in not_run if each.outcome is None)
+    left = Counter(each.reason for each in not_run if each.outcome is None and each.kind == "examples")
     for reason, count in left.items():
         yield f"the examples of {plural(count, 'tool')} were left out: {reason}"
 
@@ -237,7 +237,7 @@ def run_document(
         "passed": sum(report.passed for report in reports),
         "failed": sum(report.failed for report in reports),
         "not_judged": sum(report.verdict == "not judged" for report in reports),
-        "skipped": sum(not skip.unmet for report in reports for skip in report.skipped),
+        "skipped": sum(len(report.skipped) for report in reports),
         "runs": len(reports),
         "of_scenarios": scenarios_of(reports),
         "calls": len(calls),

@@ -60,7 +60,7 @@ class NotRun(NamedTuple):
         line: Where it begins, from 1.
         code: The code of the problem: `server_down` ...
         reason: Why it did not run.
-        outcome: `unavailable` or `denied`, which fail a run; None where it was left out on purpose.
+        outcome: `unavailable` or `denied`, which fail a run; None where it was left out by a rule.
     """
 
     kind: Literal["scenario", "examples", "tool", "file"]

@@ -123,6 +123,8 @@ def test_a_list_says_of_which_servers_no_tool_is_known(lost, toolcrib, document)
     assert toolcrib("list").stdout == "no tool is known; 1 server not queried\n"
 
 
+DROPPED = "an assertion that was dropped"
+
 PLANTS = {
     "a server that is down": {"toolcrib.yaml": DOWN},
     "an unreadable file": {"descriptors/bad.scenario.yaml": "scenario: bad\n\tsteps: ["},
@@ -140,31 +142,52 @@ PLANTS = {
     "a profile that hides all tools": {
         "toolcrib.yaml": 'project: p\nprofile: none\nprofiles: {none: {disable: ["*"]}}\n'
     },
-    "an assertion that was dropped": {f"descriptors/{name}": text for name, text in ARENA.items()},
+    "a folder that is a link": {},
+    "a scenario of an arena that nobody can answer": {
+        f"descriptors/{name}": text.replace("type: mock", "type: bedrock") for name, text in ARENA.items()
+    },
+    DROPPED: {f"descriptors/{name}": text for name, text in ARENA.items()},
 }
 
 
-@pytest.mark.parametrize("plant", [plant for plant in PLANTS if plant != "an assertion that was dropped"])
-def test_a_run_fails_of_itself_where_something_can_not_be_run(plant, write, trusted, toolcrib):
-    sound = {"descriptors/a.tool.yaml": MOCK, "descriptors/a.scenario.yaml": MOCKED}
-    folder = write({name: text for name, text in {**sound, **PLANTS[plant]}.items() if isinstance(text, str)})
-    for name, raw in PLANTS[plant].items():
-        if isinstance(raw, bytes):
-            (folder / name).write_bytes(raw)
-    assert toolcrib("run").exit_code == exit_codes.PROBLEMS
+@pytest.fixture
+def planted(write, trusted, tmp_path_factory):
+    """Puts one of `PLANTS` beside a tool and a scenario that are sound."""
+
+    def plant(name):
+        sound = {"descriptors/a.tool.yaml": MOCK, "descriptors/a.scenario.yaml": MOCKED}
+        files = {**sound, **PLANTS[name]}
+        folder = write({path: text for path, text in files.items() if isinstance(text, str)})
+        for path, raw in files.items():
+            if isinstance(raw, bytes):
+                (folder / path).write_bytes(raw)
+        if name == "a folder that is a link":
+            elsewhere = tmp_path_factory.mktemp("elsewhere")
+            (elsewhere / "b.scenario.yaml").write_text(MOCKED.replace("mocked", "linked"), encoding="utf-8")
+            (folder / "descriptors" / "linked").symlink_to(elsewhere)
+
+    return plant
+
+
+@pytest.mark.parametrize(
+    "plant", [name for name in PLANTS if name not in {"a folder that is a link", DROPPED}]
+)
+def test_a_run_fails_of_itself_where_something_can_not_be_run(plant, planted, toolcrib):
+    planted(plant)
+    result = toolcrib("run", "--json")
+    assert result.exit_code == exit_codes.PROBLEMS
+    document = json.loads(result.stdout)
+    assert plant in {"a server that is down", "a profile that hides all tools"} or document["not_run"]
 
 
 @pytest.mark.parametrize("plant", PLANTS)
 @pytest.mark.parametrize("verb", ["run", "validate", "list"])
-def test_no_verb_reports_a_success_that_did_not_happen(plant, verb, write, trusted, toolcrib):
-    sound = {"descriptors/a.tool.yaml": MOCK, "descriptors/a.scenario.yaml": MOCKED}
-    folder = write({name: text for name, text in {**sound, **PLANTS[plant]}.items() if isinstance(text, str)})
-    for name, raw in PLANTS[plant].items():
-        if isinstance(raw, bytes):
-            (folder / name).write_bytes(raw)
+def test_no_verb_reports_a_success_that_did_not_happen(plant, verb, planted, toolcrib):
+    planted(plant)
     result = toolcrib(verb, "--strict")
     assert result.exit_code == exit_codes.PROBLEMS, result.output
     assert "Traceback" not in result.output
+    assert verb != "list" or result.stderr or "not offered" in result.stdout
 
 
 def test_what_was_asserted_and_not_judged_is_neither_passed_nor_failed(write, toolcrib, tmp_path):

@@ -189,3 +189,8 @@ def test_limits_are_told_as_they_can_be_written(said):
 
 def test_the_built_in_limits_are_one_value_in_an_index():
     assert from_plain(marshal.loads(marshal.dumps(to_plain(BUILT_IN_LIMITS)))) is BUILT_IN_LIMITS
+
+
+@pytest.mark.parametrize(("size", "expected"), [(1e3, 1000), (1000, 1000), ("1kB", 1000), ("1KiB", 1024)])
+def test_a_size_is_a_whole_number_of_bytes_however_it_is_written(size, expected):
+    assert limits_of({"input_size": size}).input_size == expected

@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import quote
 
 from toolcrib.errors import Problem
+from toolcrib.loading.marks import clipped
 from toolcrib.loading.promptkit.written import Made, Node, made
 from toolcrib.secrets import is_secret_name
 
@@ -48,6 +49,7 @@ _DIRECTIONS: Final = frozenset(
 )
 """Keys of `additional_config` that say where or on whose account a service is asked; so do all that are secret."""
 
+_ADDRESS: Final = re.compile(r"https?://[^/?#\s]+\S*")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WHOLE_PATH: Final = re.compile(r"~?/[^{}:]+")
 
@@ -111,6 +113,9 @@ def _platform(spec: Node) -> Iterator[Problem]:
     elif not endpoint.text:
         message = "the platform `azure` has no `endpoint`: Azure OpenAI is reached at the address of one's own resource"
         yield _reason(platform, message, "write `endpoint: https://NAME.openai.azure.com`")
+    elif not _ADDRESS.fullmatch(endpoint.text):
+        message = f"`{clipped(endpoint.text)}` is not the address of a resource"
+        yield _reason(endpoint, message, "write `endpoint: https://NAME.openai.azure.com`")
     elif address.text:
         message = "`base_url` and the `endpoint` of the platform name two addresses"
         yield _reason(address, message, "leave `base_url` out, or `platform`")

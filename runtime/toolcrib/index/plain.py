@@ -16,6 +16,7 @@ from toolcrib.index.json_text import why_not_json
 from toolcrib.model import BUILT_IN_LIMITS, NO_FIXTURE, Collection, Origin
 
 if TYPE_CHECKING:
+    from toolcrib.loading.documents import Document
     from toolcrib.protocols import Files
 
 CLASSES: Final = MappingProxyType(
@@ -190,6 +191,13 @@ class _Places:
     def __init__(self, text: Any) -> None:
         self._text = text
         self._locate: Callable[[str], tuple[int, int]] | None = None
+
+    @property
+    def document(self) -> Document | None:
+        """The document, read again; None where it is no longer there."""
+        from toolcrib.loading.recalling import document_from  # noqa: PLC0415 -- as below
+
+        return document_from(self._text)
 
     def __call__(self, pointer: str) -> tuple[int, int]:
         if self._locate is None:

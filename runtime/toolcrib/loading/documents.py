@@ -125,11 +125,11 @@ class Document:
             return problem.at(problem.source or self.source, problem.line, problem.column)
         line, column = self.position(problem.pointer, key=problem.code in _OF_KEYS)
         if self._moves:
-            pointer = self._pointer_as_written(problem.pointer, missing=problem.code == "missing_key")
+            pointer = self.pointer_as_written(problem.pointer, missing=problem.code == "missing_key")
             problem = problem._replace(pointer=pointer)
         return problem.at(self.source, line, column)
 
-    def _pointer_as_written(self, pointer: str, *, missing: bool) -> str:
+    def pointer_as_written(self, pointer: str, *, missing: bool = False) -> str:
         """Where a part came from; its nearest ancestor where nothing stands. A key that an object misses may end it."""
         for moves in reversed(self._moves):
             pointer = _came_from(pointer, moves)

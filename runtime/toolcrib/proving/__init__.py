@@ -22,6 +22,7 @@ from toolcrib.generation import Draw, arguments_for, generate, overlay
 from toolcrib.loading.linking import placed
 from toolcrib.loading.scenarios import mocked
 from toolcrib.loading.sights import inheriting, misplaced
+from toolcrib.loading.wording import pointer_as_written
 from toolcrib.model import JSON, Descriptor, Outcome, Result, Schema
 from toolcrib.pointers import pointer_step, pointer_to
 from toolcrib.proving.row_keys import RowSchemas
@@ -106,7 +107,9 @@ class _Mock:
         return Problem(
             code=code,
             message=message,
-            pointer=self.place + pointer.removeprefix("/mock"),
+            pointer=pointer_as_written(origin, pointer)
+            if self.place == "/mock"
+            else self.place + pointer.removeprefix("/mock"),
             source=origin.file_of(pointer),
             line=line or origin.line,
             column=column or 1,

@@ -118,3 +118,20 @@ def test_json_and_annotations_at_once_are_refused(tools, toolcrib):
     result = toolcrib("validate", "--json", "--format", "github")
     assert (result.exit_code, result.stdout) == (exit_codes.USAGE, "")
     assert "`--json` and `--format github` ask for two forms" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("action", "operation"),
+    [("{{if lt .city 3}}x{{end}}", "`lt`"), ("{{range .city}}x{{end}}", "`range`"), ("{{len 3}}", "`len`")],
+)
+def test_what_fails_in_a_go_template_is_told_in_the_words_of_go(action, operation, write, toolcrib):
+    schema = "{type: object, properties: {city: {type: string}}, required: [city]}"
+    write({"descriptors/a.tool.yaml": f"name: a\ninputSchema: {schema}\nmockTemplate: '{action}'\n"})
+    result = toolcrib("validate")
+    assert result.exit_code == exit_codes.PROBLEMS
+    assert f"{operation} needs" in result.stdout
+    assert "(at /mockTemplate)" in result.stdout
+    assert "| float" not in result.stdout
+    called = toolcrib("call", "a", "city=Oslo")
+    assert operation in called.stderr
+    assert "| float" not in called.stderr

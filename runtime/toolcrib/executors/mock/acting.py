@@ -183,10 +183,15 @@ def bug(call: Call, error: ExpressionError, pointer: str) -> Result:
 
     `pointer` is where the error belongs.
     """
-    place = call.tool.origin.place(pointer)
+    from toolcrib.loading.wording import in_words_of_go, is_go_template  # noqa: PLC0415 -- a mock that fails is rare
+
+    origin, message, hint = call.tool.origin, error.message, error.hint
+    if is_go_template(origin, pointer):
+        message, hint = in_words_of_go(message, hint)
+    place = origin.place(pointer)
     return Result.failed(
         Outcome.INTERNAL,
-        f"the mock of `{call.tool.name}` failed at {place}: {error.message}",
+        f"the mock of `{call.tool.name}` failed at {place}: {message}",
         code="mock_failed",
-        details={"at": place, "pointer": pointer, "hint": error.hint, "cause": error.code},
+        details={"at": place, "pointer": pointer, "hint": hint, "cause": error.code},
     )

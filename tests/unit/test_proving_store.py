@@ -180,6 +180,15 @@ def test_rows_with_an_open_schema_may_have_any_key_and_that_is_told():
     assert told == [("notice", "did you mean `total`?")]
 
 
+def test_an_open_schema_without_rows_is_told_too():
+    store = "store: {orders: {rows: {}, schema: {type: object, properties: {total: {type: number}}}}}\n"
+    told = [
+        (problem.code, problem.severity, problem.hint)
+        for problem in problems_of(HEAD + "  result: \"{{ order['totl'] }}\"\n", store)
+    ]
+    assert told == [("unknown_row_key", "notice", "did you mean `total`?")]
+
+
 def test_values_are_found_that_fit_each_other():
     text = (
         HEAD.partition("  rows:")[0]

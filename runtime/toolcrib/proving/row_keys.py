@@ -137,9 +137,10 @@ class RowSchemas:
             return own
         key: dict[str, Schema] = {collection.key: True} if collection.key else {}
         made = self._shape(rows, collection.name, key, guessed=guessed)
-        if own is None or not isinstance(made, dict):
-            return made if isinstance(made, dict) else own
-        names: dict[str, JSON] = dict.fromkeys([*described_names(own), *described_names(made)], True)
+        if own is None:
+            return made if isinstance(made, dict) else None
+        seen = described_names(made) if isinstance(made, dict) else ()
+        names: dict[str, JSON] = dict.fromkeys([*described_names(own), *seen], True)
         return {"allOf": [own], "properties": names, "additionalProperties": False}
 
     def _shape(

@@ -87,6 +87,13 @@ def test_where_a_provider_is_asked_and_with_which_key(tmp_path, provider, expect
         ),
         ("type: openai\nmodel: m\nplatform: {type: azure}", 9, "write `endpoint: https://"),
         (f"type: openai\nmodel: m\nbase_url: https://x.example\n{AZURE}}}", 9, "leave `base_url` out"),
+        (
+            "type: openai\nmodel: m\nplatform: {type: azure, endpoint: x.openai.azure.com}",
+            9,
+            "write `endpoint: https://",
+        ),
+        ("type: openai\nmodel: m\nplatfrom: {type: azure}", 9, "did you mean `platform`?"),
+        ("type: openai\nmodel: m\nbase_ur: https://x.example", 9, "did you mean `base_url`?"),
         ("type: ollama\nmodel: m", 7, "base_url: http://localhost:11434"),
         ("type: vllm\nmodel: m", 7, "base_url: http://localhost:8000"),
         ("type: openai\nmodel: m\ncredential: {api_key: sk-canary-12345}", 9, "credential_env: MY_KEY"),

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 from urllib.parse import quote
 
-from toolcrib.errors import Problem
+from toolcrib.errors import Problem, did_you_mean
 from toolcrib.loading.marks import clipped
+from toolcrib.loading.promptkit.shapes import MANIFESTS
 from toolcrib.loading.promptkit.written import Made, Node, made
 from toolcrib.secrets import is_secret_name
 
@@ -48,6 +49,9 @@ _DIRECTIONS: Final = frozenset(
     }
 )
 """Keys of `additional_config` that say where or on whose account a service is asked; so do all that are secret."""
+
+_WAYS: Final = ("base_url", "credential", "platform")
+"""Keys that say where a service is asked, and with which key."""
 
 _ADDRESS: Final = re.compile(r"https?://[^/?#\s]+\S*")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -142,6 +146,15 @@ def _elsewhere(spec: Node) -> Iterator[Problem]:
         message = "`headers` are not sent, and may say where requests go and on whose account"
         hint = "leave them out, or have a gateway add them and write its address as `base_url`"
         yield _reason(headers, message, hint)
+    for name, node in spec.entries():
+        hint = (
+            did_you_mean(name, _WAYS)
+            if name not in MANIFESTS["Provider"]["properties"]["spec"]["properties"]
+            else ""
+        )
+        if hint:
+            message = f"`{clipped(name)}` is no key of a provider, and may say where requests go"
+            yield _reason(node, message, hint)
     for name, node in spec.part("additional_config").entries():
         if name in _DIRECTIONS or is_secret_name(name):
             message = f"`{name}` says where requests go or on whose account, and is not read"

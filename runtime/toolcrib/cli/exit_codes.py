@@ -18,7 +18,7 @@ USAGE: Final = 2
 """The command line was wrong, or the runtime can't be set up as it asks."""
 
 NOTHING_SELECTED: Final = 3
-"""There was nothing to run, replay or lock: no scenario fits, no task is recorded, no server is named."""
+"""There was nothing to run, check, replay or lock: no scenario fits, no tool is there, no task is recorded, no server is named."""
 
 OUTPUT_FAILED: Final = 4
 """stdout could not be written to, as on a full disk. What the command did is done."""

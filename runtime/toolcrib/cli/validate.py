@@ -19,6 +19,7 @@ from toolcrib.engine import Runtime
 from toolcrib.errors import Problem
 from toolcrib.in_force import check_offer
 from toolcrib.model import Outcome
+from toolcrib.text import escape_terminal
 from toolcrib.trust.check import TrustRequest, Untrusted, sentence
 
 
@@ -49,7 +50,8 @@ def command(
 ) -> None:
     """Check descriptors, packs and scenarios, and prove what mocks answer.
 
-    Without PATH: the project, or the folders `descriptors` and `packs`. Ends with 1 when something is an error.
+    Without PATH: the project, or the folders `descriptors` and `packs`. Ends with 1 when something is an error, and
+    with 3 when there is nothing to check.
     """
     if as_json and form == "github":
         raise click.UsageError("`--json` and `--format github` ask for two forms; leave one of them out")
@@ -72,7 +74,14 @@ def command(
     errors = [problem.code for problem in problems if problem.severity == "error"]
     if errors and {*errors} == {Untrusted.code}:
         ctx.exit(exit_codes.OF_OUTCOME[Outcome.DENIED])
+    if not (problems or _is_something(runtime)):
+        ctx.exit(exit_codes.NOTHING_SELECTED)
     ctx.exit(exit_codes.PROBLEMS if errors else exit_codes.OK)
+
+
+def _is_something(runtime: Runtime) -> bool:
+    """Whether anything was read that could be wrong."""
+    return bool(runtime.registry or runtime.packs or runtime.scenarios or runtime.servers or runtime.project)
 
 
 def _untrusted(told: Sequence[Problem], refused: Sequence[TrustRequest]) -> Iterator[Problem]:
@@ -130,6 +139,9 @@ def _count(problems: Sequence[Problem]) -> Counter[str]:
 
 
 def _summary(problems: Sequence[Problem], runtime: Runtime) -> str:
+    if not problems and not _is_something(runtime):
+        places = escape_terminal(", ".join(runtime.stock.sources))
+        return f"nothing to validate: there are no tools, packs or scenarios in {places}"
     if not problems:
         there = (
             plural(len(runtime.registry), "tool"),

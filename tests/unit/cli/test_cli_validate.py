@@ -135,3 +135,10 @@ def test_what_fails_in_a_go_template_is_told_in_the_words_of_go(action, operatio
     called = toolcrib("call", "a", "city=Oslo")
     assert operation in called.stderr
     assert "| float" not in called.stderr
+
+
+def test_an_empty_folder_is_not_said_to_have_no_problems(write, toolcrib):
+    (write({}) / "empty").mkdir()
+    result = toolcrib("validate", "empty")
+    assert result.exit_code == exit_codes.NOTHING_SELECTED
+    assert result.stdout == "nothing to validate: there are no tools, packs or scenarios in empty\n"

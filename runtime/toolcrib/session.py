@@ -301,7 +301,7 @@ class Session:
         chain = self._chain(_name(name))
         if self._runtime.awaited(name) if chain is None else chain.direct is None:
             return None
-        if arguments is not None and is_large(arguments, DEPTH):  # type: ignore[arg-type] # judged like any value
+        if arguments is not None and is_large(arguments, DEPTH):
             return None
         context = self._context_with(correlation=correlation) if correlation else self._context
         try:

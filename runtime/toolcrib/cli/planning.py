@@ -138,7 +138,7 @@ class Plan(NamedTuple):
             why = next((end for end in ends if end.outcome is not Outcome.NOT_FOUND), ends[0])
             code = why.error.code if why.error is not None else why.outcome.value
             outcome = Outcome.DENIED if why.outcome is Outcome.DENIED else Outcome.UNAVAILABLE
-            reason = first_line(why.message)
+            reason = _first_line(why.message)
             yield NotRun("scenario", scenario.name, origin.source, origin.line, code, reason, outcome)
 
     def _unplayed(self, runtime: Runtime) -> Iterator[NotRun]:
@@ -205,10 +205,10 @@ def _unread(runtime: Runtime) -> Iterator[NotRun]:
 
 
 def _refused(kind: Literal["scenario", "tool", "file"], name: str, problem: Problem) -> NotRun:
-    return NotRun(kind, name, problem.source, problem.line, problem.code, first_line(problem.message))
+    return NotRun(kind, name, problem.source, problem.line, problem.code, _first_line(problem.message))
 
 
-def first_line(text: str) -> str:
+def _first_line(text: str) -> str:
     """A message without what follows its first line."""
     return text.partition("\n")[0]
 

@@ -126,7 +126,7 @@ def _processors() -> int:
 @click.option(
     "--strict",
     is_flag=True,
-    help="Fail too where a scenario, an assertion or a guardrail was not judged.",
+    help="Fail too if a scenario, assertion or guardrail was not judged, or a linked folder was not read.",
 )
 @click.option("--slowest", type=click.IntRange(1), metavar="N", help="Tell which N took longest.")
 @click.option(

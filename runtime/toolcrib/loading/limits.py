@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from toolcrib.clock import format_duration, parse_duration
@@ -57,10 +57,9 @@ def with_limits(limits: Limits, said: Mapping[str, JSON]) -> Limits:
         if part:
             block: Any = getattr(limits, name) or Breaker()
             limits = limits._replace(**{name: block._replace(**{part: _read(value)})})
-        elif name in _SIZES:
-            limits = limits._replace(**{name: parse_size(value)})  # type: ignore[arg-type] # the schema says so
         else:
-            limits = limits._replace(**{name: _read(value)})
+            read: Callable[[Any], Any] = parse_size if name in _SIZES else _read
+            limits = limits._replace(**{name: read(value)})
     return limits
 
 

@@ -35,13 +35,14 @@ def _without(seen: SeenSecrets, fault: Fault, value: object) -> Fault:
     return fault._replace(got=seen.hide_in_text(fault.got), hint=seen.hide_in_text(fault.hint))
 
 
-def _at(value: object, path: Path) -> object:
+def _at(value: Any, path: Path) -> object:
     for key in path:  # with the methods of `dict` and `list`: those of a subclass may do anything
         if issubclass(type(value), dict):
-            value = dict.get(value, key)  # type: ignore[call-overload] # as the line above says
+            value = dict.get(value, key)
+        elif issubclass(type(value), list) and isinstance(key, int):
+            value = list.__getitem__(value, key)
         else:
-            listed = issubclass(type(value), list) and isinstance(key, int)
-            value = list.__getitem__(value, key) if listed else None  # type: ignore[call-overload] # as above
+            value = None
     value = plain_scalar(value)
     return value if type(value) in (str, int, float, bool) else None
 

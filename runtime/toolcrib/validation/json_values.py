@@ -45,7 +45,7 @@ _REMEDIES: Final = {
 }
 
 
-def json_fault(value: object, depth: int = 100, left: list[int] | None = None) -> Fault | None:  # noqa: C901, PLR0912 -- asked of every value at every door, so in one piece
+def json_fault(value: Any, depth: int = 100, left: list[int] | None = None) -> Fault | None:  # noqa: C901, PLR0912 -- asked of every value at every door, so in one piece
     """What keeps a value from being plain JSON, or None.
 
     JSON is: None, bool, int (up to 4,300 digits), finite float, str without lone surrogates, list,
@@ -60,16 +60,16 @@ def json_fault(value: object, depth: int = 100, left: list[int] | None = None) -
     """
     kind = type(value)
     if (kind is dict or kind is list) and depth > 0:
-        items: Iterable[Any] = value  # type: ignore[assignment] # `kind` says so
+        items: Iterable[Any] = value
         if left is not None:
-            left[0] -= len(value) + 2  # type: ignore[arg-type] # as above
+            left[0] -= len(value) + 2
             if left[0] < 0:
                 return _too_many(())
         if kind is dict:
             for key in items:
                 if type(key) is not str or not (key.isascii() or _encodes(key)):
                     return _Search().found(value, depth)
-            items = value.values()  # type: ignore[attr-defined] # as above
+            items = value.values()
         for item in items:
             kind = type(item)
             if kind is str:

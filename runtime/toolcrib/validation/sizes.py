@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from toolcrib.model import JSON
 from toolcrib.text import compact, format_size
@@ -26,7 +26,7 @@ def room_for(limit: int, *, most: int = SMALL) -> int:
     return min(most, limit // _BYTES - _ELEMENT)
 
 
-def is_large(value: JSON, depth: int) -> bool:
+def is_large(value: Any, depth: int) -> bool:
     """Whether a value is too large to be judged on the event loop."""
     return ALIEN < weigh(value, depth, SMALL) < 0
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import jsonschema_rs
 from jsonschema_rs import ValidationErrorKind as Kind
@@ -117,13 +117,13 @@ class SearchExhausted(Exception):
 def true_path(value: object, keys: Iterable[str | int]) -> Path:
     """The path of an error. jsonschema-rs reports the keys `"1"`, `"01"` and `"+1"` as the index 1."""
     path: Path = ()
-    there: object = value
+    there: Any = value  # jsonschema-rs went this way
     for key in keys:
         known = key
         if isinstance(key, int) and isinstance(there, dict):
             numbers = (name for name in there if (match := _NUMBER.fullmatch(name)) and int(match[1]) == key)
             known = str(key) if str(key) in there else next(numbers)
-        there = there[known]  # type: ignore[index] # jsonschema-rs went this way
+        there = there[known]
         path = (*path, known)
     return path
 

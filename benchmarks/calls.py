@@ -18,8 +18,8 @@ from jinja2.sandbox import SandboxedEnvironment
 from rounds import Round, Row, interleaved, line
 
 from toolcrib import Executors, Registry, Runtime, run_scenario
+from toolcrib.expressions import compile_value
 from toolcrib.loading.sources import parse
-from toolcrib.rendering import compile_value
 
 CALLS = 2_000
 """Calls in one round."""

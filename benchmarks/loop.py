@@ -23,8 +23,8 @@ from rounds import Round, Row, interleaved, line
 
 from toolcrib import ProviderMiddleware, Runtime
 from toolcrib.provider import CallDelta, Delta, Finish, Provider, Request, Stop, TextDelta
-from toolcrib.provider.installed import open_provider
-from toolcrib.world import World
+from toolcrib.provider.models.installed_providers import open_provider
+from toolcrib.servers.environment import World
 
 ROUNDS = 40
 

@@ -24,9 +24,9 @@ from calls import ARGUMENTS, a_round, runtime_of, weather
 from rounds import Round, Row, interleaved, line
 
 from toolcrib import Executors, Runtime, run_scenario
-from toolcrib.executors.mock.choosing import Choice, choice_of
+from toolcrib.executors.mock.rule_index import Choice, choice_of
 from toolcrib.executors.mock.rules import choose, compile_rules
-from toolcrib.executors.mock.scope import MockState
+from toolcrib.executors.mock.variables import MockState
 from toolcrib.loading.sources import parse
 
 ROOT = Path(__file__).resolve().parents[1]

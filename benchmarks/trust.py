@@ -24,8 +24,8 @@ from rounds import Row, interleaved, line
 import toolcrib
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import load
-from toolcrib.trust.decisions import Decision, DecisionStore, default_store
-from toolcrib.trust.needs import need
+from toolcrib.security.trust.decisions import Decision, DecisionStore, default_store
+from toolcrib.security.trust.needs import need
 
 DECISIONS = 1_000
 CALLS = 20_000

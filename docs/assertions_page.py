@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from toolcrib.loading.agents import Assertion
-from toolcrib.loading.assertions import ALIASES, SPELLINGS, check_assertions, kinds
+from toolcrib.core.model import Content, Outcome, Result
 from toolcrib.loading.prompts import Guardrail
-from toolcrib.model import Content, Outcome, Result
+from toolcrib.loading.scenarios.agents import Assertion
+from toolcrib.loading.scenarios.assertions import ALIASES, SPELLINGS, check_assertions, kinds
 from toolcrib.provider.conversations import CallRecord
 from toolcrib.provider.messages import Message, Text
-from toolcrib.provider.requests import Delta, Finish, Request, TextDelta, Tokens
-from toolcrib.scenarios.asserting import Surroundings, Trajectory, Verdict, judge
+from toolcrib.provider.models.protocol import Delta, Finish, Request, TextDelta, Tokens
+from toolcrib.scenarios.assertions import Surroundings, Trajectory, Verdict, judge
 
 EXAMPLES: Mapping[str, dict[str, Any]] = json.loads(
     (Path(__file__).parent / "assertion_examples.json").read_text(encoding="utf-8")

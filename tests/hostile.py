@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from toolcrib.engine import Runtime
-from toolcrib.errors import DocumentError
+from toolcrib.core.errors import DocumentError
+from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import pytest
 
 from http_servers import Server
-from toolcrib.egress import Guard
 from toolcrib.http import Bounds, Request, Response, Sender, open_sender
+from toolcrib.security.egress import Guard
 
 Client = Literal["stock", "fast"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from toolcrib import Call, Executors, Result, Runtime, VirtualClock
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.files import MemoryFiles
+from toolcrib.loading.documents.files import MemoryFiles
 from toolcrib.loading.sources import Loaded, parse
 from toolcrib.testing import FunctionExecutor
 

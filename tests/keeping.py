@@ -9,9 +9,9 @@ from typing import Any
 
 from in_memory import MOCKS
 from toolcrib import Executors, Result, Runtime, VirtualClock
+from toolcrib.engine.session import Session
 from toolcrib.loading.sources import Loaded, parse_files
-from toolcrib.session import Session
-from toolcrib.store import store_of
+from toolcrib.simulation.store import store_of
 
 ACCOUNTS = """
 store:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import toolcrib
 from toolcrib import Executors
-from toolcrib.index import Index, key_of, profiles_of
-from toolcrib.index.surroundings import Surroundings
-from toolcrib.loading.trail import Seen
-from toolcrib.opening import read_stock
-from toolcrib.stock import Stock
+from toolcrib.loading.cache import Index, key_of, profiles_of
+from toolcrib.loading.cache.fingerprint import Surroundings
+from toolcrib.loading.documents.file_fingerprints import Seen
+from toolcrib.loading.open_project import read_stock
+from toolcrib.loading.snapshot import Stock
 
 POINTERS = (
     "",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from keeping import calls, changed, faults_of, keeping, loaded_with
 from toolcrib import Outcome, Result
-from toolcrib.session import Session
+from toolcrib.engine.session import Session
 
 LIBRARY = """
 store:

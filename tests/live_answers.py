@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toolcrib import Descriptor
-from toolcrib.executors.live.reading import Read, compile_reading
+from toolcrib.executors.live.response import Read, compile_reading
 from toolcrib.http import Response
 
 TOOL = Descriptor("tool", input_schema={"type": "object"})

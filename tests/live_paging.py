@@ -10,10 +10,10 @@ from urllib.parse import parse_qsl
 
 from live_answers import TOOL
 from toolcrib import Call, CallContext, Outcome, Result, VirtualClock
-from toolcrib.executors.live.pages import compile_pages
-from toolcrib.executors.live.reading import compile_reading
+from toolcrib.executors.live.pagination import compile_pages
+from toolcrib.executors.live.response import compile_reading
 from toolcrib.http import Response
-from toolcrib.http.draft import Draft
+from toolcrib.http.request_builder import Draft
 
 CONTEXT: Any = CallContext(session=SimpleNamespace(clock=VirtualClock()))
 

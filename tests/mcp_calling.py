@@ -13,9 +13,9 @@ from typing import Any, Self
 import mcp_sdk_server
 from mcp_sdk_server import address_of, listening_on, web_server
 from toolcrib import Executors, RealClock, Runtime
+from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.executors.mcp import McpExecutor
 from toolcrib.loading.sources import parse
-from toolcrib.servers import Catalogue, Server
 
 
 class Calling:

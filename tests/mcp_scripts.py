@@ -57,7 +57,7 @@ SLEEPER = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
 
 def scripted(*behaviours: str, name: str = "scripted", **fields: Any) -> Any:
     """The `Server` that is this script with these arguments; `fields` are other fields of it."""
-    from toolcrib.servers import Server  # noqa: PLC0415 -- the script itself needs none of it
+    from toolcrib.core.server_config import Server  # noqa: PLC0415 -- the script itself needs none of it
 
     return Server(name, command=sys.executable, args=("-S", __file__, *behaviours), **fields)
 

@@ -51,7 +51,7 @@ FORM: dict[str, Any] = {
 
 def sdk_server(name: str = "sdk", **fields: Any) -> Any:
     """The `Server` that is this script over stdio; `fields` are other fields of it."""
-    from toolcrib.servers import Server as Named  # noqa: PLC0415 -- the script itself needs none of it
+    from toolcrib.core.server_config import Server as Named  # noqa: PLC0415 -- the script itself needs none of it
 
     return Named(name, command=sys.executable, args=(__file__,), **fields)
 

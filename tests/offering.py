@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib import Executors, Outcome, Result
-from toolcrib.clock import RealClock
-from toolcrib.errors import ServerDown
+from toolcrib.core.clock import RealClock
+from toolcrib.core.errors import ServerDown
+from toolcrib.core.protocols import Remote
+from toolcrib.core.server_config import Catalogue
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.protocols import Remote
-from toolcrib.servers import Catalogue
 
 NOW: dict[str, Any] = {
     "name": "now",

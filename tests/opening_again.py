@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from toolcrib import Runtime
-from toolcrib.index import default_index, key_of
+from toolcrib.loading.cache import default_index, key_of
 
 
 def findings(folder: Path, *, index: bool) -> dict[str, Any]:

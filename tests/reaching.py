@@ -10,7 +10,7 @@ from typing import Any
 
 from in_memory import runtime_of
 from toolcrib import Call, Executors, Outcome, Result, Runtime
-from toolcrib.model import JSON, Descriptor
+from toolcrib.core.model import JSON, Descriptor
 
 Answer = Callable[[Call], Awaitable[Result]]
 

@@ -13,12 +13,12 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from http_servers import Handler, Head, Server, serving
-from toolcrib.egress import Guard
 from toolcrib.provider import Message, Request, user
-from toolcrib.provider.assembling import Assembler
-from toolcrib.provider.installed import open_provider
-from toolcrib.vault import Vault
-from toolcrib.world import World
+from toolcrib.provider.models.assembler import Assembler
+from toolcrib.provider.models.installed_providers import open_provider
+from toolcrib.security.egress import Guard
+from toolcrib.security.secrets import Vault
+from toolcrib.servers.environment import World
 
 PATHS = {"openai": "/v1", "openai_responses": "/v1", "anthropic": ""}
 ASKED = Request((user("hello"),), streaming=True)

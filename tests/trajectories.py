@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 from toolcrib import Outcome
-from toolcrib.loading.agents import Assertion
-from toolcrib.loading.assertions import check_assertions
+from toolcrib.loading.scenarios.agents import Assertion
+from toolcrib.loading.scenarios.assertions import check_assertions
 from toolcrib.provider.conversations import CallRecord, Conversation
 from toolcrib.provider.messages import Message, Text, user
-from toolcrib.scenarios.asserting import NOBODY, Surroundings, Trajectory, Verdict, judge
+from toolcrib.scenarios.assertions import NOBODY, Surroundings, Trajectory, Verdict, judge
 
 
 def called(tool: str, *, outcome: str | None = "ok", turn: int = 1, **more: Any) -> CallRecord:

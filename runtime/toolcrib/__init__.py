@@ -17,9 +17,8 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # as `typing` has it, whose import costs more than `toolcrib --version`
 if TYPE_CHECKING:
-    from toolcrib.clock import RealClock
-    from toolcrib.engine import Runtime
-    from toolcrib.errors import (
+    from toolcrib.core.clock import RealClock
+    from toolcrib.core.errors import (
         ApprovalNeeded,
         CallCancelled,
         CallDenied,
@@ -45,13 +44,7 @@ if TYPE_CHECKING:
         UnknownOutcome,
         UnmatchedMock,
     )
-    from toolcrib.executors import Executors
-    from toolcrib.executors.client.calls import ClientCall
-    from toolcrib.loading.packs import Pack
-    from toolcrib.loading.projects import Project
-    from toolcrib.loading.scenarios import Scenario
-    from toolcrib.middleware.events import CallFinished, CallStarted
-    from toolcrib.model import (
+    from toolcrib.core.model import (
         JSON,
         Annotations,
         Call,
@@ -70,22 +63,29 @@ if TYPE_CHECKING:
         Toolset,
         Usage,
     )
-    from toolcrib.protocols import BoundTool, CallNext, Clock, Executor, Kinds, Middleware
+    from toolcrib.core.protocols import BoundTool, CallNext, Clock, Executor, Kinds, Middleware
+    from toolcrib.core.server_config import Catalogue, Server
+    from toolcrib.core.text import text_for_model
+    from toolcrib.core.virtual_clock import VirtualClock
+    from toolcrib.engine.middleware.events import CallFinished, CallStarted
+    from toolcrib.engine.runtime import Runtime
+    from toolcrib.engine.session import Session
+    from toolcrib.executors import Executors
+    from toolcrib.executors.client.client_call import ClientCall
+    from toolcrib.loading.packs import Pack
+    from toolcrib.loading.projects import Project
+    from toolcrib.loading.reload import ReloadReport, ToolAppeared, ToolChanged, ToolGone
+    from toolcrib.loading.scenarios.scenario import Scenario
     from toolcrib.provider.middleware import ProviderMiddleware
-    from toolcrib.queries import Card, Hit, Rule
-    from toolcrib.registry import Registry
-    from toolcrib.reloading import ReloadReport, ToolAppeared, ToolChanged, ToolGone
+    from toolcrib.registry.catalog import Card, Hit, Rule
+    from toolcrib.registry.registry import Registry
     from toolcrib.scenarios import ScenarioReport, run_scenario, runs_of
-    from toolcrib.servers import Catalogue, Server
-    from toolcrib.session import Session
-    from toolcrib.text import text_for_model
-    from toolcrib.tool_policy import ToolPolicy
-    from toolcrib.virtual_clock import VirtualClock
+    from toolcrib.security.tool_policy import ToolPolicy
 
 _HOMES = {
-    "clock": ("RealClock",),
-    "engine": ("Runtime",),
-    "errors": (
+    "core.clock": ("RealClock",),
+    "engine.runtime": ("Runtime",),
+    "core.errors": (
         "ApprovalNeeded",
         "CallCancelled",
         "CallDenied",
@@ -112,12 +112,12 @@ _HOMES = {
         "UnmatchedMock",
     ),
     "executors": ("Executors",),
-    "executors.client.calls": ("ClientCall",),
+    "executors.client.client_call": ("ClientCall",),
     "loading.packs": ("Pack",),
     "loading.projects": ("Project",),
-    "loading.scenarios": ("Scenario",),
-    "middleware.events": ("CallFinished", "CallStarted"),
-    "model": (
+    "loading.scenarios.scenario": ("Scenario",),
+    "engine.middleware.events": ("CallFinished", "CallStarted"),
+    "core.model": (
         "JSON",
         "Annotations",
         "Call",
@@ -136,17 +136,17 @@ _HOMES = {
         "Toolset",
         "Usage",
     ),
-    "protocols": ("BoundTool", "CallNext", "Clock", "Executor", "Kinds", "Middleware"),
+    "core.protocols": ("BoundTool", "CallNext", "Clock", "Executor", "Kinds", "Middleware"),
     "provider.middleware": ("ProviderMiddleware",),
-    "queries": ("Card", "Hit", "Rule"),
-    "registry": ("Registry",),
-    "reloading": ("ReloadReport", "ToolAppeared", "ToolChanged", "ToolGone"),
-    "servers": ("Catalogue", "Server"),
-    "session": ("Session",),
+    "registry.catalog": ("Card", "Hit", "Rule"),
+    "registry.registry": ("Registry",),
+    "loading.reload": ("ReloadReport", "ToolAppeared", "ToolChanged", "ToolGone"),
+    "core.server_config": ("Catalogue", "Server"),
+    "engine.session": ("Session",),
     "scenarios": ("ScenarioReport", "run_scenario", "runs_of"),
-    "text": ("text_for_model",),
-    "tool_policy": ("ToolPolicy",),
-    "virtual_clock": ("VirtualClock",),
+    "core.text": ("text_for_model",),
+    "security.tool_policy": ("ToolPolicy",),
+    "core.virtual_clock": ("VirtualClock",),
 }
 
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

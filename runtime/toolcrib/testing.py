@@ -16,14 +16,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolcrib.clock import RealClock
-from toolcrib.engine import Runtime
+from toolcrib.core.clock import RealClock
+from toolcrib.core.model import JSON, NOTHING, Call, CallContext, Descriptor, Outcome, Result, Schema, Sound
+from toolcrib.core.protocols import BoundTool, Executor
+from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import parse
-from toolcrib.model import JSON, NOTHING, Call, CallContext, Descriptor, Outcome, Result, Schema, Sound
-from toolcrib.protocols import BoundTool, Executor
-from toolcrib.trust.check import UNTRUSTED, Trust, Untrusted
-from toolcrib.validation import check_schema, json_fault
+from toolcrib.schema.validation import check_schema, json_fault
+from toolcrib.security.trust.check import UNTRUSTED, Trust, Untrusted
 
 __all__ = ["ExecutorCase", "ExecutorContract", "FunctionExecutor", "runtime_for"]
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from toolcrib import errors
-from toolcrib.model import Outcome, Result
+from toolcrib.core import errors
+from toolcrib.core.model import Outcome, Result
 
 
 def drawn() -> dict[str, str]:

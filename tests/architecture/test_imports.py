@@ -11,16 +11,16 @@ SLOW = [
     "importlib.resources",
     "jinja2",
     "statistics",
-    "toolcrib.generation",
+    "toolcrib.schema.generation",
     "toolcrib.loading.sources",
-    "toolcrib.matching",
+    "toolcrib.expressions.matchers",
     "yaml",
 ]
 
 LISTED = "import sys, {module}\nprint(*(name for name in {slow!r} if name in sys.modules))"
 
 
-@pytest.mark.parametrize("module", ["toolcrib.rendering", "toolcrib.executors.mock"])
+@pytest.mark.parametrize("module", ["toolcrib.expressions", "toolcrib.executors.mock"])
 def test_nothing_slow_is_imported(module):
     code = LISTED.format(module=module, slow=SLOW)
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -33,16 +33,16 @@ def calls(name: str) -> dict[str, list[ast.Call]]:
 @pytest.mark.parametrize(
     ("name", "where"),
     [
-        ("bind", {"binding.py", "testing.py"}),  # the binder asks before; the contract suite binds its own tool
-        ("open_link", {"executors/mcp/connections.py"}),
-        ("load_hook", {"auth/hook.py", "executors/mcp/hooks.py"}),  # of tools that are bound, of servers whose link was opened
-        ("speaking_for", {"scenarios/conversing.py"}),  # asks for the models that scenarios name
+        ("bind", {"engine/binder.py", "testing.py"}),  # the binder asks before; the contract suite binds its own tool
+        ("open_link", {"servers/mcp/server_pool.py"}),
+        ("load_hook", {"http/auth/python_hook.py", "servers/mcp/server_requests.py"}),  # of tools that are bound, of servers whose link was opened
+        ("speaking_for", {"scenarios/agent_runner.py"}),  # asks for the models that scenarios name
         ("read_anywhere", {"loading/stores.py"}),  # of paths that the trail permits
         ("look_up", {
-            "executors/live/__init__.py", "executors/live/sources.py",  # of tools that are bound
-            "auth/credentials.py", "executors/mcp/starting.py", "executors/mcp/texts.py",  # of servers that were checked
-            "provider/wire.py",  # of models: of the command line, or of scenarios, which were checked
-            "vault/__init__.py",
+            "executors/live/__init__.py", "executors/live/templates.py",  # of tools that are bound
+            "http/auth/credentials.py", "servers/mcp/startup_errors.py", "servers/mcp/server_env.py",  # of servers that were checked
+            "provider/models/http_client.py",  # of models: of the command line, or of scenarios, which were checked
+            "security/secrets/__init__.py",
         }),
     ],
 )  # fmt: skip
@@ -52,7 +52,7 @@ def test_there_is_one_way(name, where):
 
 def test_a_runtime_over_files_is_given_what_decides():
     """One that is made without `trust` trusts everything."""
-    own_tools = {"provider/spilling.py"}  # a tool that toolcrib itself wrote
+    own_tools = {"provider/loop/result_paging.py"}  # a tool that toolcrib itself wrote
     for module, found in {**calls("Runtime")}.items():
         for node in found:
             given = {keyword.arg for keyword in node.keywords}
@@ -62,7 +62,11 @@ def test_a_runtime_over_files_is_given_what_decides():
 def test_every_reading_of_files_says_what_may_be_looked_up_in_their_paths():
     for module, found in calls("Trail").items():
         for node in found:
-            looks_at_documents = module not in {"index/surroundings.py", "loading/sources.py", "watching.py"}
+            looks_at_documents = module not in {
+                "loading/cache/fingerprint.py",
+                "loading/sources.py",
+                "loading/file_watcher.py",
+            }
             assert not looks_at_documents or any(each.arg == "permits" for each in node.keywords), (
                 f"{module}:{node.lineno}"
             )

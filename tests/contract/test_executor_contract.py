@@ -14,8 +14,8 @@ from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mcp import McpExecutor
 from toolcrib.executors.mock import MockExecutor
+from toolcrib.servers.environment import World
 from toolcrib.testing import ExecutorCase, ExecutorContract
-from toolcrib.world import World
 
 ANYTHING = {"city": "Oslo", "nested": {"list": [1, {"a": None}]}, "big": 2**70}
 

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from toolcrib import ConfigurationError, Executors, Outcome, Runtime
+from toolcrib.core.schemas import with_blocks
 from toolcrib.loading.sources import parse
-from toolcrib.schemas import with_blocks
-from toolcrib.validation import Validator
+from toolcrib.schema.validation import Validator
 
 DOCUMENT = """
 name: say

@@ -13,7 +13,7 @@ import pytest
 from live_tools import live_executors
 from public_apis import public_apis
 from toolcrib import RealClock
-from toolcrib.engine import Runtime
+from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.live import LiveExecutor

@@ -6,18 +6,18 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from toolcrib.errors import ExpressionError
+from toolcrib.core.errors import ExpressionError
 
 OUTSIDE = (
     "cli/",
-    "egress/",
-    "errors.py",
-    "executors/mcp/failures.py",
-    "hooks.py",
-    "interop/declaring/",
-    "model.py",
+    "security/egress/",
+    "core/errors.py",
+    "servers/mcp/failures.py",
+    "core/hooks.py",
+    "formats/providers/",
+    "core/model.py",
     "provider/",
-    "vault/__init__.py",
+    "security/secrets/__init__.py",
 )
 """No problems are made here; some of them name the codes of exceptions."""
 

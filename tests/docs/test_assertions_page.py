@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.loading.assertions import ALIASES, kinds
+from toolcrib.loading.scenarios.assertions import ALIASES, kinds
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -8,20 +8,21 @@ from importlib import import_module
 from pathlib import Path
 
 from toolcrib import provider
-from toolcrib.egress import guard
-from toolcrib.errors import ConfigurationError
+from toolcrib.core.errors import ConfigurationError
 from toolcrib.http import Fault
-from toolcrib.provider import Message, timeline
+from toolcrib.provider import Message
 from toolcrib.provider.conversations import Stop
-from toolcrib.provider.failures import BY_KIND, BY_STATUS
-from toolcrib.provider.installed import _options_of, open_provider
+from toolcrib.provider.loop import timeline
+from toolcrib.provider.models.installed_providers import _options_of, open_provider
+from toolcrib.provider.models.service_errors import BY_KIND, BY_STATUS
+from toolcrib.security.egress import guard
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "provider.md").read_text(encoding="utf-8")
 PROVIDERS = {
-    "anthropic": "toolcrib.provider.anthropic",
-    "azure_openai": "toolcrib.provider.openai_chat",
-    "openai": "toolcrib.provider.openai_chat",
-    "openai_responses": "toolcrib.provider.openai_responses",
+    "anthropic": "toolcrib.provider.models.anthropic",
+    "azure_openai": "toolcrib.provider.models.openai_chat",
+    "openai": "toolcrib.provider.models.openai_chat",
+    "openai_responses": "toolcrib.provider.models.openai_responses",
 }
 
 
@@ -51,7 +52,7 @@ def section(title: str) -> list[list[str]]:
 def codes(*makers: str) -> set[str]:
     """The fixed codes that the package gives to what one of these makes."""
     folder = Path(provider.__file__).parent
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in folder.glob("*.py")]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in folder.rglob("*.py")]
     nodes = [node for tree in trees for node in ast.walk(tree)]
     constants = {
         target.id: node.value.value

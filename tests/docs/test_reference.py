@@ -11,13 +11,13 @@ import pytest
 
 import toolcrib
 from docs.problem_codes import codes_in
-from toolcrib.errors import ExpressionError
-from toolcrib.executors.mock.scope import NAMES
+from toolcrib.core.errors import ExpressionError
+from toolcrib.executors.mock.variables import NAMES
+from toolcrib.expressions import compile_value
+from toolcrib.expressions.call_syntax import TESTS
+from toolcrib.expressions.matchers import compile_matcher
+from toolcrib.expressions.matchers.pattern_operators import OPERATORS
 from toolcrib.http import Fault
-from toolcrib.matching import compile_matcher
-from toolcrib.matching.operators import OPERATORS
-from toolcrib.rendering import compile_value
-from toolcrib.rendering.calls import TESTS
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"

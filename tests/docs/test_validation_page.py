@@ -9,14 +9,23 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from toolcrib.coercion import coerce
-from toolcrib.middleware import arguments
-from toolcrib.model import INPUT_SIZE, OUTPUT_SIZE
-from toolcrib.subschemas import STEPS
-from toolcrib.validation import Validator, check_schema, json_fault, judging, sizes, validate
-from toolcrib.validation.checking import DEPTH, SIZE
-from toolcrib.validation.json_values import DIGITS, MOST
-from toolcrib.validation.references import WAYS
+from toolcrib.core.model import INPUT_SIZE, OUTPUT_SIZE
+from toolcrib.core.subschemas import STEPS
+from toolcrib.engine.middleware import arguments
+from toolcrib.schema.coercion import coerce
+from toolcrib.schema.validation import (
+    Validator,
+    check_schema,
+    json_fault,
+    sizes,
+    validate,
+)
+from toolcrib.schema.validation import (
+    validator as judging,
+)
+from toolcrib.schema.validation.json_values import DIGITS, MOST
+from toolcrib.schema.validation.references import WAYS
+from toolcrib.schema.validation.schema_check import DEPTH, SIZE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "validation.md").read_text(encoding="utf-8")
 

@@ -20,34 +20,34 @@ from in_memory import MOCKS
 from served_models import in_chunks, message, speaking
 from toolcrib import Outcome, Runtime, VirtualClock
 from toolcrib.cli.arguments import plain_arguments, read_arguments
-from toolcrib.egress import Guard
-from toolcrib.errors import ExpressionError, Problem
-from toolcrib.executors.live.media import json_in
-from toolcrib.executors.mcp.failures import Asked, Garbled
-from toolcrib.executors.mcp.messages import messages_in
+from toolcrib.core.errors import ExpressionError, Problem
+from toolcrib.core.model import JSON
+from toolcrib.core.server_config import Catalogue, Server
+from toolcrib.core.text import DuplicateKey, canonical, decode_json, escape_terminal
+from toolcrib.executors.live.media_types import json_in
 from toolcrib.executors.mcp.results import result_of
-from toolcrib.executors.mcp.stdio import Lines
+from toolcrib.expressions import compile_expression, compile_text
+from toolcrib.expressions.jmespath_queries import compile_select
+from toolcrib.formats.promptkit.go_templates import translate
 from toolcrib.http import Bounds, HTTPError, Request, open_sender
 from toolcrib.http.event_streams import EventStream
-from toolcrib.loading.archives import parse_archive
-from toolcrib.loading.documents import parse_documents, parse_json
-from toolcrib.loading.gotemplates import translate
-from toolcrib.loading.jsonc import as_json
+from toolcrib.loading.documents.archives import parse_archive
+from toolcrib.loading.documents.document import parse_documents, parse_json
+from toolcrib.loading.documents.jsonc import as_json
+from toolcrib.loading.documents.zip_reader import CONTENT_BYTES
 from toolcrib.loading.sources import parse
-from toolcrib.loading.zips import CONTENT_BYTES
-from toolcrib.lock.files import parse_servers, text_of
-from toolcrib.model import JSON
 from toolcrib.provider import ProviderError
-from toolcrib.provider.assembling import parse_written
-from toolcrib.rendering import compile_expression, compile_text
-from toolcrib.selecting import compile_select
+from toolcrib.provider.models.assembler import parse_written
+from toolcrib.schema.validation import as_json as plain
+from toolcrib.schema.validation import json_fault
+from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.security.egress import Guard
+from toolcrib.security.secrets import MissingSecret, Vault
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
-from toolcrib.servers import Catalogue, Server
-from toolcrib.text import DuplicateKey, canonical, decode_json, escape_terminal
-from toolcrib.validation import as_json as plain
-from toolcrib.validation import json_fault
-from toolcrib.validation.misfits import Misfit
-from toolcrib.vault import MissingSecret, Vault
+from toolcrib.servers.lock.lock_file import parse_servers, text_of
+from toolcrib.servers.mcp.failures import Asked, Garbled
+from toolcrib.servers.mcp.incoming_messages import messages_in
+from toolcrib.servers.mcp.stdio import Lines
 
 
 class Target(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 from aimock import Aimock
 from in_memory import runtime_of
 from toolcrib.provider import Config, Conversation, Event, ProviderMiddleware, Stop
-from toolcrib.provider.installed import open_provider
+from toolcrib.provider.models.installed_providers import open_provider
 
 TOOLS = """
     name: math.add

@@ -9,8 +9,8 @@ import pytest
 
 from aimock import Aimock
 from served_models import Waiting
-from toolcrib.interop.declaring import Declaration
-from toolcrib.model import NOTHING, Outcome
+from toolcrib.core.model import NOTHING, Outcome
+from toolcrib.formats.providers import Declaration
 from toolcrib.provider import (
     Finish,
     Message,
@@ -24,8 +24,8 @@ from toolcrib.provider import (
     system,
     user,
 )
-from toolcrib.provider.assembling import Assembler
-from toolcrib.provider.installed import open_provider
+from toolcrib.provider.models.assembler import Assembler
+from toolcrib.provider.models.installed_providers import open_provider
 
 NAMES = ["openai", "openai_responses", "anthropic"]
 BOTH = [False, True]

@@ -14,7 +14,7 @@ import pytest
 from rewriting import ARCHIVE, WAYS_OF_ARCHIVES, Writer, archive_of, pack_of, version_in, write_pack
 from sampling import sample
 from toolcrib import Runtime
-from toolcrib.loading.archives import open_archive
+from toolcrib.loading.documents.archives import open_archive
 
 ROUNDS = 12
 TOOLS = ["from_file", "probe"]

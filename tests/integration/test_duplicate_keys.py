@@ -28,14 +28,14 @@ from serving_mcp import (
     write,
 )
 from toolcrib import Outcome
-from toolcrib.clock import RealClock
-from toolcrib.executors.live.showing import request_lines
+from toolcrib.core.clock import RealClock
+from toolcrib.core.model import Content, Result
+from toolcrib.core.server_config import Server
+from toolcrib.executors.live.dry_run import request_lines
 from toolcrib.http import Request as HTTPRequest
-from toolcrib.model import Content, Result
 from toolcrib.provider import ProviderError
-from toolcrib.provider.discretion import Discretion
-from toolcrib.servers import Server
-from toolcrib.vault import Vault
+from toolcrib.provider.redaction import Discretion
+from toolcrib.security.secrets import Vault
 
 TWICE = "the key `city` is there twice in one object"
 BODY = b'{"city": "Oslo", "at": {"city": "Bergen", "city": "Bod\\u00f8"}}'

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.egress import EgressRefused, Guard, Unreachable
-from toolcrib.egress.dialling import dial, look_up
+from toolcrib.security.egress import EgressRefused, Guard, Unreachable
+from toolcrib.security.egress.sockets import dial, look_up
 
 ANY = ("*",)
 

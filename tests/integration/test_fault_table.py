@@ -18,7 +18,7 @@ from in_memory import MOCKS, loaded
 from live_tools import API, calling, live_tool
 from mcp_calling import Calling, http_server, over_http
 from toolcrib import RealClock, Runtime, VirtualClock
-from toolcrib.session import Session
+from toolcrib.engine.session import Session
 
 
 class Way(NamedTuple):

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import pytest
 
-from toolcrib.coercion import coerce
-from toolcrib.interop.references import inline
-from toolcrib.validation import Validator, check_schema, compile_defaults, validate
+from toolcrib.schema.coercion import coerce
+from toolcrib.schema.dereference import inline
+from toolcrib.schema.validation import Validator, check_schema, compile_defaults, validate
 
 RELEASE = "jsonschema-4.26.0"
 SHA256 = "0c26707e2efad8aa1bfc5b7ce170f3fccc2e4918ff85989ba9ffa9facb2be326"

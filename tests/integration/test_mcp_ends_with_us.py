@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from sampling import sample
-from toolcrib.clock import RealClock
-from toolcrib.executors.mcp.kin import SEES_ALL, kin_of
+from toolcrib.core.clock import RealClock
+from toolcrib.servers.mcp.process_tree import SEES_ALL, kin_of
 
 pytestmark = pytest.mark.skipif(not SEES_ALL, reason="processes are found in /proc")
 

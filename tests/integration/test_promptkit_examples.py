@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.engine import Runtime
+from toolcrib.core.model import Outcome
+from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.generation import Draw, arguments_for
-from toolcrib.loading.documents import read_documents
+from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.sources import load
-from toolcrib.model import Outcome
-from toolcrib.validation import Validator
+from toolcrib.schema.generation import Draw, arguments_for
+from toolcrib.schema.validation import Validator
 
 KINDS = Executors({"client": ClientExecutor, "live": LiveExecutor, "mock": MockExecutor})
 

@@ -12,11 +12,11 @@ import pytest
 from promptpack_schema import PROMPTPACK
 from toolcrib import Outcome, Runtime
 from toolcrib.cli.group import cli
-from toolcrib.interop.declaring import DIALECTS, declare
-from toolcrib.interop.promptpack import export_promptpack
+from toolcrib.formats.promptpack.writer import export_promptpack
+from toolcrib.formats.providers import DIALECTS, declare
 from toolcrib.loading.prompts import find_prompt
 from toolcrib.provider import Config, ProviderMiddleware, Stop
-from toolcrib.provider.scripted import Scripted
+from toolcrib.provider.models.scripted import Scripted
 
 
 @pytest.fixture

@@ -29,11 +29,11 @@ from rewriting import (
 )
 from sampling import THOROUGH, sample
 from toolcrib import Descriptor, Outcome, Registry, Runtime
+from toolcrib.engine.session import Chain, Shelf
 from toolcrib.executors.mock import BoundMock
-from toolcrib.loading.trail import Trail
-from toolcrib.reloading import ReloadReport
-from toolcrib.session import Chain, Shelf
-from toolcrib.stock import Stock
+from toolcrib.loading.documents.file_fingerprints import Trail
+from toolcrib.loading.reload import ReloadReport
+from toolcrib.loading.snapshot import Stock
 
 ROUNDS = 25
 """So often a reload is made while files are written, and another one when they are."""

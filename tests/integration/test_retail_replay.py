@@ -7,7 +7,7 @@ import json
 import pytest
 
 from toolcrib import Runtime
-from toolcrib.replaying import check_task, parse_tasks, replay
+from toolcrib.scenarios.recorded_tasks import check_task, parse_tasks, replay
 
 
 @pytest.fixture

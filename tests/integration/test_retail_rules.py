@@ -9,7 +9,7 @@ import pytest
 from retail.cases import STORE, cases
 from retail.playing import answered, opened
 from toolcrib import Outcome
-from toolcrib.store import store_of
+from toolcrib.simulation.store import store_of
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from toolcrib.engine import Runtime
+from toolcrib.core.model import Outcome
+from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.sources import load
-from toolcrib.model import Outcome
-from toolcrib.validation import Validator
+from toolcrib.schema.validation import Validator
 
 KINDS = Executors({"mock": MockExecutor})
 

@@ -92,7 +92,7 @@ def folder(tmp_path_factory) -> Path:
 ALONE = """
 import asyncio, gc, json
 gc.disable()
-from toolcrib.engine import Runtime
+from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.scenarios import run_scenario, runs_of

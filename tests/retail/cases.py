@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from retail.reading import COLLECTIONS, Row
 from retail.worlds import ToolCall
-from toolcrib.loading.documents import parse_documents
+from toolcrib.loading.documents.document import parse_documents
 
 CORPUS = Path(__file__).resolve().parents[1] / "corpus"
 STORE = CORPUS / "retail_store"

@@ -16,7 +16,7 @@ from retail.playing import PACK
 from retail.reading import COLLECTIONS, Store
 from toolcrib import Executors, Runtime
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.documents import parse_documents
+from toolcrib.loading.documents.document import parse_documents
 from toolcrib.loading.sources import Loaded, parse_files
 
 KINDS = Executors({"mock": MockExecutor})

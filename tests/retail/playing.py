@@ -13,7 +13,7 @@ import pytest
 from retail.reading import COLLECTIONS, Retail, Store
 from retail.worlds import ToolCall
 from toolcrib import Outcome, Result, Runtime
-from toolcrib.store import store_of
+from toolcrib.simulation.store import store_of
 
 PACK = Path(__file__).resolve().parents[2] / "packs" / "retail"
 

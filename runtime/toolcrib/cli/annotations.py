@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 
-from toolcrib.errors import Problem, Severity
-from toolcrib.text import escape_terminal
+from toolcrib.core.errors import Problem, Severity
+from toolcrib.core.text import escape_terminal
 
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\[)", re.MULTILINE)
 """What a runner takes for a command: `::` at the start of a line (blanks before it are nothing), `##[` anywhere."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from toolcrib.text import escape_terminal, unique_members
+from toolcrib.core.text import escape_terminal, unique_members
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     import click
 
-    from toolcrib.errors import Problem
-    from toolcrib.model import JSON
+    from toolcrib.core.errors import Problem
+    from toolcrib.core.model import JSON
 
 SHORT, MOST_NESTED = 1000, 32
 """Characters and brackets. A JSON text with more of them may break a bound of documents."""
@@ -98,7 +98,7 @@ def _of_word(word: str) -> tuple[str, JSON]:
     key, text, is_json = parts
     if not is_json:
         return key, text
-    from toolcrib.loading.documents import parse_json  # noqa: PLC0415 -- texts need none of it
+    from toolcrib.loading.documents.document import parse_json  # noqa: PLC0415 -- texts need none of it
 
     value, problems = parse_json(key, text)
     if problems:
@@ -114,7 +114,7 @@ def _quoted(word: str) -> str:
 def _of_file(file: str) -> dict[str, Any]:
     import click  # noqa: PLC0415 -- as above
 
-    from toolcrib.loading.documents import parse_documents  # noqa: PLC0415
+    from toolcrib.loading.documents.document import parse_documents  # noqa: PLC0415
 
     shown = "the standard input" if file == "-" else file
     with click.open_file(file, "rb") as stream:

@@ -11,16 +11,16 @@ from typing import Any
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.answers import answer_lines, part_line
 from toolcrib.cli.arguments import read_arguments
-from toolcrib.cli.exchanges import reason_lines, request_of, sent_lines, telling_exchanges
-from toolcrib.cli.opening import open_runtime, tell_idle_variable, tell_refusals
+from toolcrib.cli.http_output import reason_lines, request_of, sent_lines, telling_exchanges
 from toolcrib.cli.options import Reading, json_option, passthrough_option, reading_options, tool_argument
-from toolcrib.cli.printing import outline, tell_failure
-from toolcrib.engine import Runtime
-from toolcrib.model import JSON, Outcome, Partial, Progress, Result
-from toolcrib.text import escape_terminal
-from toolcrib.trust.check import Untrusted
+from toolcrib.cli.result_output import answer_lines, part_line
+from toolcrib.cli.runtime_options import open_runtime, tell_idle_variable, tell_refusals
+from toolcrib.cli.value_output import outline, tell_failure
+from toolcrib.core.model import JSON, Outcome, Partial, Progress, Result
+from toolcrib.core.text import escape_terminal
+from toolcrib.engine.runtime import Runtime
+from toolcrib.security.trust.check import Untrusted
 
 
 @click.command("call")

@@ -12,24 +12,24 @@ from typing import Any, NamedTuple
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.chat_asking import Asking
+from toolcrib.cli.chat_approvals import Asking
 from toolcrib.cli.chat_commands import Commands
 from toolcrib.cli.chat_loop import Chat, is_piped
+from toolcrib.cli.chat_output import JsonLines, Show, Terminal
 from toolcrib.cli.chat_script import Script, script_of
-from toolcrib.cli.chat_showing import JsonLines, Show, Terminal
-from toolcrib.cli.opening import agree_to_all, open_runtime, tell_refusals
 from toolcrib.cli.options import Reading, json_option, passthrough_option, reading_options
-from toolcrib.engine import Runtime
-from toolcrib.errors import DocumentError, Problem
-from toolcrib.loading.documents import read_documents
+from toolcrib.cli.runtime_options import agree_to_all, open_runtime, tell_refusals
+from toolcrib.core.errors import DocumentError, Problem
+from toolcrib.core.model import JSON, NOTHING, Outcome
+from toolcrib.core.text import DuplicateKey, decode_json, escape_terminal
+from toolcrib.engine.runtime import Runtime
+from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.policies import parse_policy
 from toolcrib.loading.prompts import Prompt, find_prompt
-from toolcrib.model import JSON, NOTHING, Outcome
 from toolcrib.provider import Config, JSONLSink, Prices, Provider, ProviderMiddleware, Stop, ToolPolicy
-from toolcrib.provider.installed import open_provider, reaching
-from toolcrib.provider.transcripts import SinkFailed
-from toolcrib.text import DuplicateKey, decode_json, escape_terminal
-from toolcrib.tool_policy import NO_POLICY
+from toolcrib.provider.loop.transcripts import SinkFailed
+from toolcrib.provider.models.installed_providers import open_provider, reaching
+from toolcrib.security.tool_policy import NO_POLICY
 
 SCRIPTED = "scripted"
 """The provider that plays the script of a scenario."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 
-from toolcrib.cli.chat_showing import Show
-from toolcrib.cli.printing import table, terminal_width
-from toolcrib.errors import did_you_mean
+from toolcrib.cli.chat_output import Show
+from toolcrib.cli.value_output import table, terminal_width
+from toolcrib.core.errors import did_you_mean
+from toolcrib.core.text import compact, first_sentence
 from toolcrib.provider import Conversation, ToolPolicy
-from toolcrib.registry import Registry
-from toolcrib.text import compact, first_sentence
-from toolcrib.tool_policy import NO_POLICY
+from toolcrib.registry.registry import Registry
+from toolcrib.security.tool_policy import NO_POLICY
 
 
 class Commands:

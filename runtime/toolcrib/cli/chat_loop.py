@@ -13,14 +13,14 @@ from typing import Any
 
 import click
 
-from toolcrib.cli.chat_asking import Asking
+from toolcrib.cli.chat_approvals import Asking
 from toolcrib.cli.chat_commands import Commands
-from toolcrib.cli.chat_showing import Show
-from toolcrib.errors import ToolcribError
+from toolcrib.cli.chat_output import Show
+from toolcrib.core.errors import ToolcribError
+from toolcrib.core.model import NOTHING
 from toolcrib.loading.prompts import Guardrail
-from toolcrib.model import NOTHING
 from toolcrib.provider import Answer, Conversation, Event, ProviderMiddleware, Stop
-from toolcrib.provider.transcripts import SinkFailed
+from toolcrib.provider.loop.transcripts import SinkFailed
 
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -34,8 +34,8 @@ async def broken(guardrails: Sequence[Guardrail], conversation: Conversation) ->
     """What the last turn said that a guardrail forbids, one line for each of these."""
     if not guardrails:
         return []
-    from toolcrib.loading.assertions import check_guardrails  # noqa: PLC0415 -- most conversations have none
-    from toolcrib.scenarios.asserting import Trajectory, judge  # noqa: PLC0415 -- as above
+    from toolcrib.loading.scenarios.assertions import check_guardrails  # noqa: PLC0415 -- most conversations have none
+    from toolcrib.scenarios.assertions import Trajectory, judge  # noqa: PLC0415 -- as above
 
     lines = []
     texts = Trajectory.of(conversation, conversation.turns).texts

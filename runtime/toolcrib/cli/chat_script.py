@@ -6,19 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from toolcrib.engine import Runtime
-from toolcrib.errors import ConfigurationError, did_you_mean
-from toolcrib.loading.agent_checks import prompt_of
-from toolcrib.loading.agents import Agent
+from toolcrib.core.errors import ConfigurationError, did_you_mean
+from toolcrib.core.model import JSON
+from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.session import Session
 from toolcrib.loading.namespaces import short_name
-from toolcrib.loading.scenarios import Scenario
-from toolcrib.model import JSON
-from toolcrib.provider.scripted import Scripted, lines_of
-from toolcrib.scenarios.expanding import runs_of
-from toolcrib.scenarios.fulfilling import Fulfilling
-from toolcrib.scenarios.tools import tools_for
-from toolcrib.session import Session
-from toolcrib.tool_policy import ToolPolicy
+from toolcrib.loading.scenarios.agent_checks import prompt_of
+from toolcrib.loading.scenarios.agents import Agent
+from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.provider.models.scripted import Scripted, lines_of
+from toolcrib.scenarios.client_stub import Fulfilling
+from toolcrib.scenarios.matrix import runs_of
+from toolcrib.scenarios.tool_view import tools_for
+from toolcrib.security.tool_policy import ToolPolicy
 
 
 class Script(NamedTuple):

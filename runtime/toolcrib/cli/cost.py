@@ -8,14 +8,20 @@ from typing import Any, NamedTuple
 import click
 
 from toolcrib.cli.filters import filter_options, filters_of, tell_strangers
-from toolcrib.cli.opening import code_of_list, open_listed, tell_closed, tell_not_queried, tell_refusals
 from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
+from toolcrib.cli.runtime_options import (
+    code_of_list,
+    open_listed,
+    tell_closed,
+    tell_not_queried,
+    tell_refusals,
+)
 from toolcrib.cli.tables import json_text, plural, table, terminal_width
 from toolcrib.cli.tools_table import not_offered
-from toolcrib.interop.declaring import DIALECTS, Declaration, declare
-from toolcrib.interop.declaring.tokens import ENCODING, EXTRA, Counter, counter
-from toolcrib.registry import Registry
-from toolcrib.text import compact
+from toolcrib.core.text import compact
+from toolcrib.formats.providers import DIALECTS, Declaration, declare
+from toolcrib.formats.providers.tokens import ENCODING, EXTRA, Counter, counter
+from toolcrib.registry.registry import Registry
 
 
 class Cost(NamedTuple):

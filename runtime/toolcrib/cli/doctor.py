@@ -11,17 +11,17 @@ from typing import Any
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.checkup import Checkup
-from toolcrib.cli.findings import Finding
+from toolcrib.cli.doctor_checks import Checkup
+from toolcrib.cli.doctor_findings import Finding
+from toolcrib.cli.doctor_servers import server_line
 from toolcrib.cli.options import Reading, all_tool_names, json_option, reading_options
-from toolcrib.cli.printing import columns_of, json_text, plural, problem_text, table
 from toolcrib.cli.provenance import case_lines, case_of
-from toolcrib.cli.servers_asked import server_line
-from toolcrib.clock import format_duration
-from toolcrib.errors import Problem, Severity
-from toolcrib.model import Outcome
-from toolcrib.text import escape_terminal
-from toolcrib.trust.check import Untrusted
+from toolcrib.cli.value_output import columns_of, json_text, plural, problem_text, table
+from toolcrib.core.clock import format_duration
+from toolcrib.core.errors import Problem, Severity
+from toolcrib.core.model import Outcome
+from toolcrib.core.text import escape_terminal
+from toolcrib.security.trust.check import Untrusted
 
 MOST = 5
 """How many of a kind are listed; the rest is counted."""

@@ -51,10 +51,10 @@ class Verb:
 VERBS: Mapping[str, Verb] = {
     "init": Verb("init", "Write a first project to start from: a tool, a pack, a scenario."),
     "validate": Verb("validate", "Check descriptors, packs and scenarios, and prove what mocks answer."),
-    "list": Verb("list", "List the tools.", quick="quick:list_tools"),
+    "list": Verb("list", "List the tools.", quick="fast_path:list_tools"),
     "search": Verb("search", "Search the tools for words."),
     "show": Verb("show", "Show everything about one tool."),
-    "call": Verb("call", "Call a tool.", quick="quick:call"),
+    "call": Verb("call", "Call a tool.", quick="fast_path:call"),
     "cost": Verb("cost", "Tell how many tokens the declarations of the tools take."),
     "run": Verb("run", "Run the scenarios, and the examples of descriptors."),
     "chat": Verb("chat", "Hold a conversation with a model that uses the tools."),

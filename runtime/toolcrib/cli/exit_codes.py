@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from toolcrib.model import Outcome
+from toolcrib.core.model import Outcome
 
 OK: Final = 0
 """Everything was as it should be."""

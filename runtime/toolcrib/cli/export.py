@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.opening import open_listed, tell_not_queried, tell_refusals
+from toolcrib.cli.file_output import write_whole
 from toolcrib.cli.options import Reading, reading_options
-from toolcrib.cli.writing import write_whole
-from toolcrib.engine import Runtime
-from toolcrib.interop.promptpack import export_promptpack
-from toolcrib.text import escape_terminal
+from toolcrib.cli.runtime_options import open_listed, tell_not_queried, tell_refusals
+from toolcrib.core.text import escape_terminal
+from toolcrib.engine.runtime import Runtime
+from toolcrib.formats.promptpack.writer import export_promptpack
 
 
 @click.group("export")

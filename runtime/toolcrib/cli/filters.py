@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from toolcrib.errors import did_you_mean
-from toolcrib.queries import ANNOTATIONS, Card
-from toolcrib.registry import Registry
-from toolcrib.text import escape_terminal
+from toolcrib.core.errors import did_you_mean
+from toolcrib.core.text import escape_terminal
+from toolcrib.registry.catalog import ANNOTATIONS, Card
+from toolcrib.registry.registry import Registry
 
 if TYPE_CHECKING:
-    from toolcrib.queries import Filters
+    from toolcrib.registry.catalog import Filters
 
 F = TypeVar("F", bound=Callable[..., Any])
 

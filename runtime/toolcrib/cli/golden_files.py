@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from toolcrib.cli.writing import write_whole
-from toolcrib.loading.documents import BYTES
+from toolcrib.cli.file_output import write_whole
+from toolcrib.loading.documents.document import BYTES
 from toolcrib.scenarios import ScenarioReport
 from toolcrib.scenarios.goldens import GoldenChange, golden_text, place_of
 

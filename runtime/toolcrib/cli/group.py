@@ -11,11 +11,11 @@ import click
 
 from toolcrib import __version__
 from toolcrib.cli import exit_codes
-from toolcrib.cli.ending import ended_by_signals
 from toolcrib.cli.entry import VERBS
 from toolcrib.cli.options import Reading, reading_options
-from toolcrib.errors import ToolcribError, did_you_mean
-from toolcrib.text import escape_terminal
+from toolcrib.cli.signals import ended_by_signals
+from toolcrib.core.errors import ToolcribError, did_you_mean
+from toolcrib.core.text import escape_terminal
 
 
 class Refused(click.ClickException):

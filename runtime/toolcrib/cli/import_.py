@@ -13,18 +13,18 @@ from typing import Any, NamedTuple
 import click
 
 from toolcrib.cli import exit_codes
+from toolcrib.cli.file_output import write_new
 from toolcrib.cli.import_promptkit import import_promptkit
 from toolcrib.cli.import_promptpack import import_promptpack
-from toolcrib.cli.opening import open_runtime, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options, server_names
-from toolcrib.cli.printing import json_text, plural, problem_text
-from toolcrib.cli.writing import write_new
-from toolcrib.engine import Runtime
-from toolcrib.errors import NotReady, did_you_mean
-from toolcrib.interop.mcp_files import DescriptorFile, DescriptorFiles, files_of
-from toolcrib.model import Outcome
-from toolcrib.servers import Catalogue
-from toolcrib.text import escape_terminal
+from toolcrib.cli.runtime_options import open_runtime, tell_refusals
+from toolcrib.cli.value_output import json_text, plural, problem_text
+from toolcrib.core.errors import NotReady, did_you_mean
+from toolcrib.core.model import Outcome
+from toolcrib.core.server_config import Catalogue
+from toolcrib.core.text import escape_terminal
+from toolcrib.engine.runtime import Runtime
+from toolcrib.formats.mcp_files import DescriptorFile, DescriptorFiles, files_of
 
 SCHEMA = Path(".toolcrib", "descriptor.schema.json")
 """Where `toolcrib init` puts the schema that editors complete from."""

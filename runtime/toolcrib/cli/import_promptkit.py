@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import click
 
 from toolcrib.cli import exit_codes
+from toolcrib.cli.file_output import write_new
 from toolcrib.cli.options import json_option
-from toolcrib.cli.printing import json_text, problem_text
-from toolcrib.cli.writing import write_new
-from toolcrib.errors import Problem
-from toolcrib.interop.promptkit import OwnFile, OwnFiles, own_files, reported
-from toolcrib.loading.trail import Trail
-from toolcrib.text import escape_terminal
-from toolcrib.trust.check import UNTRUSTED, Trust
+from toolcrib.cli.value_output import json_text, problem_text
+from toolcrib.core.errors import Problem
+from toolcrib.core.text import escape_terminal
+from toolcrib.formats.promptkit.own_files import OwnFile, OwnFiles, own_files, reported
+from toolcrib.loading.documents.file_fingerprints import Trail
+from toolcrib.security.trust.check import UNTRUSTED, Trust
 
 
 class Imported(NamedTuple):
@@ -70,9 +70,9 @@ def import_promptkit(ctx: click.Context, *, path: str, folder: Path, force: bool
 def _made(path: str, folder: Path) -> tuple[OwnFiles, Sequence[Problem]]:
     """What is to be written to `folder`, which may lie in `path` and hold what was written there before."""
     from toolcrib.executors import Executors  # noqa: PLC0415 -- slow to import
-    from toolcrib.loading.promptkit.finding import arenas_in  # noqa: PLC0415 -- this verb alone looks for them
+    from toolcrib.formats.promptkit.arena_discovery import arenas_in  # noqa: PLC0415 -- this verb alone looks for them
+    from toolcrib.loading.open_project import link_all  # noqa: PLC0415 -- as above
     from toolcrib.loading.sources import Source, load  # noqa: PLC0415 -- as above
-    from toolcrib.opening import link_all  # noqa: PLC0415 -- as above
 
     arenas = arenas_in(Path(path), but=folder)
     if not arenas:

@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 import click
 
 from toolcrib.cli import exit_codes
+from toolcrib.cli.file_output import write_new
 from toolcrib.cli.options import json_option
-from toolcrib.cli.printing import json_text, problem_text
-from toolcrib.cli.writing import write_new
-from toolcrib.errors import Problem
+from toolcrib.cli.value_output import json_text, problem_text
+from toolcrib.core.errors import Problem
+from toolcrib.core.text import escape_terminal
 from toolcrib.executors import Executors
-from toolcrib.interop.promptpack import PackFiles, files_of_promptpack
-from toolcrib.loading.files import PACK_FILES
+from toolcrib.formats.promptpack.writer import PackFiles, files_of_promptpack
+from toolcrib.loading.documents.file_fingerprints import Trail
+from toolcrib.loading.documents.files import PACK_FILES
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.sources import Loaded, load
-from toolcrib.loading.trail import Trail
-from toolcrib.text import escape_terminal
-from toolcrib.trust.check import UNTRUSTED, Trust
+from toolcrib.security.trust.check import UNTRUSTED, Trust
 
 
 class Written(NamedTuple):

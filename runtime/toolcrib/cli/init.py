@@ -10,15 +10,15 @@ from pathlib import Path
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.opening import open_listed
 from toolcrib.cli.options import Reading
-from toolcrib.cli.printing import json_text
-from toolcrib.cli.trust_shown import keep
+from toolcrib.cli.runtime_options import open_listed
+from toolcrib.cli.trust_output import keep
+from toolcrib.cli.value_output import json_text
+from toolcrib.core.schemas import KINDS
+from toolcrib.core.text import escape_terminal
 from toolcrib.executors import Executors
 from toolcrib.loading.editor_schemas import editor_schema
-from toolcrib.loading.finding import PROJECT_FILES
-from toolcrib.schemas import KINDS
-from toolcrib.text import escape_terminal
+from toolcrib.loading.project_discovery import PROJECT_FILES
 
 NEXT = """
 Next:

@@ -12,12 +12,12 @@ from typing import Any
 from packaging.requirements import Requirement
 
 import toolcrib
-from toolcrib.cli.findings import Findings
-from toolcrib.errors import Problem
+from toolcrib.cli.doctor_findings import Findings
+from toolcrib.core.errors import Problem
+from toolcrib.engine.middleware import GROUP as LAYERS
 from toolcrib.executors import GROUP as MODES
 from toolcrib.executors import Executors
-from toolcrib.middleware import GROUP as LAYERS
-from toolcrib.validation import check_schema
+from toolcrib.schema.validation import check_schema
 
 
 def installation(findings: Findings) -> dict[str, Any]:

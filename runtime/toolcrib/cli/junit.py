@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from xml.etree import ElementTree as ET
 
-from toolcrib.errors import Problem
-from toolcrib.loading.scenarios import Scenario
-from toolcrib.model import JSON
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import JSON
+from toolcrib.core.text import compact
+from toolcrib.loading.scenarios.scenario import Scenario
 from toolcrib.scenarios import NotRun, ScenarioReport
-from toolcrib.text import compact
 
 _FORBIDDEN = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 can't hold, not even escaped; and CR, which readers turn into LF."""

@@ -8,15 +8,21 @@ from typing import Any
 import click
 
 from toolcrib.cli.filters import filter_options, filters_of, tell_strangers
-from toolcrib.cli.opening import code_of_list, open_listed, tell_closed, tell_not_queried, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options
+from toolcrib.cli.runtime_options import (
+    code_of_list,
+    open_listed,
+    tell_closed,
+    tell_not_queried,
+    tell_refusals,
+)
 from toolcrib.cli.tables import json_text, terminal_width
 from toolcrib.cli.tools_table import count_line, entry_of, mode_text, tool_lines
 from toolcrib.cli.tools_table import modes_line as line_of_modes
-from toolcrib.engine import Runtime
-from toolcrib.model import Descriptor
-from toolcrib.queries import Card, why_unable
-from toolcrib.text import escape_terminal
+from toolcrib.core.model import Descriptor
+from toolcrib.core.text import escape_terminal
+from toolcrib.engine.runtime import Runtime
+from toolcrib.registry.catalog import Card, why_unable
 
 
 def _existing(_ctx: click.Context, _param: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,20 +10,20 @@ from typing import Any, NamedTuple
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.locked import heading, json_of, lines_of_review, summary, warnings_of
-from toolcrib.cli.opening import open_runtime, tell_refusals
+from toolcrib.cli.file_output import write_whole
+from toolcrib.cli.lock_output import heading, json_of, lines_of_review, summary, warnings_of
 from toolcrib.cli.options import Reading, json_option, reading_options, server_names
-from toolcrib.cli.printing import json_text, problem_text
-from toolcrib.cli.writing import write_whole
-from toolcrib.engine import Runtime
-from toolcrib.errors import ConfigurationError, ToolcribError, did_you_mean
-from toolcrib.lock import Lock, read_lock
-from toolcrib.lock.contents import LockedServer
-from toolcrib.lock.reviewing import Review, review, review_endpoint
-from toolcrib.model import Outcome
-from toolcrib.servers import MODE, Server
-from toolcrib.text import escape_terminal
-from toolcrib.world import accept_all
+from toolcrib.cli.runtime_options import open_runtime, tell_refusals
+from toolcrib.cli.value_output import json_text, problem_text
+from toolcrib.core.errors import ConfigurationError, ToolcribError, did_you_mean
+from toolcrib.core.model import Outcome
+from toolcrib.core.server_config import MODE, Server
+from toolcrib.core.text import escape_terminal
+from toolcrib.engine.runtime import Runtime
+from toolcrib.servers.environment import accept_all
+from toolcrib.servers.lock import Lock, read_lock
+from toolcrib.servers.lock.locked_definitions import LockedServer
+from toolcrib.servers.lock.review import Review, review, review_endpoint
 
 
 class Found(NamedTuple):

@@ -41,7 +41,7 @@ passthrough_option = click.option(
 
 def profile_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The names of the profiles, for the shell to complete."""
-    from toolcrib.cli.opening import known_profiles  # noqa: PLC0415 -- the engine is loaded only when Tab is pressed
+    from toolcrib.cli.runtime_options import known_profiles  # noqa: PLC0415 -- the engine is loaded only when Tab is pressed
 
     return [
         CompletionItem(profile.name, help=profile.description)
@@ -137,14 +137,14 @@ def all_tool_names(ctx: click.Context, _param: click.Parameter, incomplete: str)
 
 def server_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The names of the MCP servers, for the shell to complete."""
-    from toolcrib.cli.opening import known_servers  # noqa: PLC0415 -- as in `profile_names`
+    from toolcrib.cli.runtime_options import known_servers  # noqa: PLC0415 -- as in `profile_names`
 
     return [CompletionItem(name) for name in known_servers(_reading_of(ctx)) if name.startswith(incomplete)]
 
 
 def _completed(ctx: click.Context, incomplete: str, *, hidden: bool) -> list[CompletionItem]:
-    from toolcrib.cli.opening import known_tools  # noqa: PLC0415 -- the engine is loaded only when Tab is pressed
-    from toolcrib.text import first_sentence  # noqa: PLC0415
+    from toolcrib.cli.runtime_options import known_tools  # noqa: PLC0415 -- the engine is loaded only when Tab is pressed
+    from toolcrib.core.text import first_sentence  # noqa: PLC0415
 
     return [
         CompletionItem(card.name, help=first_sentence(card.description))

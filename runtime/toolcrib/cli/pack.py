@@ -11,11 +11,11 @@ import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.options import Reading, json_option
-from toolcrib.cli.printing import first_sentence, json_text, plural, problem_text, table, terminal_width
+from toolcrib.cli.value_output import first_sentence, json_text, plural, problem_text, table, terminal_width
+from toolcrib.core.model import Descriptor
+from toolcrib.core.text import escape_terminal
 from toolcrib.loading.packs import Pack
-from toolcrib.model import Descriptor
-from toolcrib.packing import Parcel, read_parcel, save
-from toolcrib.text import escape_terminal
+from toolcrib.scenarios.pack_builder import Parcel, read_parcel, save
 
 also_option = click.option(
     "--pack",

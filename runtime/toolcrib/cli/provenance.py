@@ -9,17 +9,17 @@ from typing import Any
 
 import click
 
-from toolcrib.cli.checkup import Checkup
-from toolcrib.cli.printing import table
-from toolcrib.clock import format_duration
-from toolcrib.loading.documents import read_documents
-from toolcrib.loading.files import PACK_FILES, SUFFIXES, pack_file
+from toolcrib.cli.doctor_checks import Checkup
+from toolcrib.cli.value_output import table
+from toolcrib.core.clock import format_duration
+from toolcrib.core.model import Descriptor, Origin
+from toolcrib.core.pointers import pointer_step
+from toolcrib.core.text import compact, escape_terminal
+from toolcrib.loading.documents.document import read_documents
+from toolcrib.loading.documents.files import PACK_FILES, SUFFIXES, pack_file
 from toolcrib.loading.limits import said_of
 from toolcrib.loading.namespaces import SEPARATOR
 from toolcrib.loading.packs import Pack
-from toolcrib.model import Descriptor, Origin
-from toolcrib.pointers import pointer_step
-from toolcrib.text import compact, escape_terminal
 
 FILES = 2000
 """Files that are looked at for a tool that was not read."""

@@ -9,13 +9,13 @@ from itertools import chain
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.opening import open_and_ask
 from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
-from toolcrib.cli.printing import json_text, plural, problem_text
-from toolcrib.engine import Runtime
-from toolcrib.errors import Problem, did_you_mean
-from toolcrib.replaying import RecordedTask, ReplayReport, check_task, parse_tasks, replay
-from toolcrib.text import escape_terminal
+from toolcrib.cli.runtime_options import open_and_ask
+from toolcrib.cli.value_output import json_text, plural, problem_text
+from toolcrib.core.errors import Problem, did_you_mean
+from toolcrib.core.text import escape_terminal
+from toolcrib.engine.runtime import Runtime
+from toolcrib.scenarios.recorded_tasks import RecordedTask, ReplayReport, check_task, parse_tasks, replay
 
 
 @click.command("replay")

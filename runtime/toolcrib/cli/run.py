@@ -12,12 +12,10 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.annotations import annotation, no_commands
 from toolcrib.cli.annotations import command as workflow_command
-from toolcrib.cli.opening import Consents, tell_denied
 from toolcrib.cli.options import Reading, json_option, passthrough_option, paths_argument, reading_options
-from toolcrib.cli.planning import Plan, Speaker
-from toolcrib.cli.playing import play, progress
-from toolcrib.cli.printing import json_text, plural, problem_text
-from toolcrib.cli.summary import (
+from toolcrib.cli.run_jobs import play, progress
+from toolcrib.cli.run_plan import Plan, Speaker
+from toolcrib.cli.run_summary import (
     missing_lines,
     not_run_lines,
     run_document,
@@ -28,16 +26,18 @@ from toolcrib.cli.summary import (
     warning_lines,
     warnings_of,
 )
-from toolcrib.clock import RealClock
-from toolcrib.engine import Runtime
-from toolcrib.errors import Problem
-from toolcrib.loading.matrices import MOST_RUNS
-from toolcrib.loading.scenarios import Scenario
-from toolcrib.loading.trail import Seen
-from toolcrib.model import Outcome
+from toolcrib.cli.runtime_options import Consents, tell_denied
+from toolcrib.cli.value_output import json_text, plural, problem_text
+from toolcrib.core.clock import RealClock
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import Outcome
+from toolcrib.core.text import escape_terminal
+from toolcrib.engine.runtime import Runtime
+from toolcrib.loading.documents.file_fingerprints import Seen
+from toolcrib.loading.scenarios.matrices import MOST_RUNS
+from toolcrib.loading.scenarios.scenario import Scenario
 from toolcrib.scenarios import NotRun, ScenarioReport
-from toolcrib.text import escape_terminal
-from toolcrib.trust.check import Untrusted
+from toolcrib.security.trust.check import Untrusted
 
 if TYPE_CHECKING:
     from toolcrib.cli.golden_files import Updated
@@ -191,7 +191,7 @@ def command(
         strict=strict,
     )
     if watch:
-        from toolcrib.cli.rerunning import keep_running  # noqa: PLC0415 -- most runs watch nothing
+        from toolcrib.cli.run_watch import keep_running  # noqa: PLC0415 -- most runs watch nothing
 
         keep_running(lambda: one_round(plan, options).seen)
     ctx.exit(one_round(plan, options).code)
@@ -295,7 +295,7 @@ def _is_denied(runtime: Runtime, report: ScenarioReport) -> bool:
             return True
     if not agent or runtime.trust.policy.everything:
         return False
-    from toolcrib.workspaces import subjects_of_scenario  # noqa: PLC0415 -- few scenarios speak with a model
+    from toolcrib.engine.workspaces import subjects_of_scenario  # noqa: PLC0415 -- few scenarios speak with a model
 
     return not all(map(runtime.trust.is_trusted, subjects_of_scenario(report.scenario)))
 
@@ -354,8 +354,8 @@ def _tell_nothing(runtime: Runtime, *, filtered: bool) -> None:
 
 
 def _write_junit(run: _Run, path: Path) -> None:
+    from toolcrib.cli.file_output import write_whole  # noqa: PLC0415
     from toolcrib.cli.junit import junit_text  # noqa: PLC0415 -- few runs write it
-    from toolcrib.cli.writing import write_whole  # noqa: PLC0415
 
     skipped = run.scenarios[len(run.reports) :]
     text = junit_text(run.reports, skipped, run.problems, run.not_run, duration=run.duration)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from toolcrib.cli.printing import json_text
+from toolcrib.cli.value_output import json_text
+from toolcrib.core.schemas import KINDS, Kind
 from toolcrib.executors import Executors
 from toolcrib.loading.editor_schemas import editor_schema
-from toolcrib.schemas import KINDS, Kind
 
 
 @click.command("schema")

@@ -8,8 +8,14 @@ import click
 
 from toolcrib.cli.filters import filter_options, filters_of, tell_strangers
 from toolcrib.cli.list import entry, unable
-from toolcrib.cli.opening import code_of_list, open_listed, tell_closed, tell_not_queried, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options
+from toolcrib.cli.runtime_options import (
+    code_of_list,
+    open_listed,
+    tell_closed,
+    tell_not_queried,
+    tell_refusals,
+)
 from toolcrib.cli.tables import json_text, plural, terminal_width
 from toolcrib.cli.tools_table import not_offered, tool_lines
 

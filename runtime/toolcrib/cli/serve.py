@@ -11,13 +11,13 @@ import click
 from click.core import ParameterSource
 
 from toolcrib.cli.entry import OutputError
-from toolcrib.cli.opening import agree_to_all, open_runtime, tell_refusals
 from toolcrib.cli.options import Reading, passthrough_option, paths_argument, reading_options
-from toolcrib.errors import ConfigurationError
-from toolcrib.model import NOTHING
+from toolcrib.cli.runtime_options import agree_to_all, open_runtime, tell_refusals
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.model import NOTHING
+from toolcrib.core.text import escape_terminal
 from toolcrib.serve.mcp import Address, CertificateFiles, Options, StdoutError, serve_http, serve_stdio
 from toolcrib.serve.mcp.options import NEW_TOKEN
-from toolcrib.text import escape_terminal
 
 
 @click.group("serve")

@@ -9,16 +9,16 @@ import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.list import mode_of
-from toolcrib.cli.opening import open_listed, tell_not_queried, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options, tool_argument
-from toolcrib.cli.parameters import parameter_rows
-from toolcrib.cli.printing import json_text, outline, table, tell_failure, terminal_width
-from toolcrib.clock import format_duration
-from toolcrib.engine import Runtime
+from toolcrib.cli.runtime_options import open_listed, tell_not_queried, tell_refusals
+from toolcrib.cli.schema_table import parameter_rows
+from toolcrib.cli.value_output import json_text, outline, table, tell_failure, terminal_width
+from toolcrib.core.clock import format_duration
+from toolcrib.core.model import JSON, Descriptor, Icon, Schema
+from toolcrib.core.text import compact, escape_terminal
+from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.limits import said_of, written
-from toolcrib.model import JSON, Descriptor, Icon, Schema
-from toolcrib.secrets import redact
-from toolcrib.text import compact, escape_terminal
+from toolcrib.security.redaction import redact
 
 
 @click.command("show")

@@ -99,7 +99,7 @@ def _plain_table(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
 def _escaped(text: str) -> str:
     if text.isprintable():  # nothing that could steer a terminal is
         return text
-    from toolcrib.text import escape_terminal  # noqa: PLC0415
+    from toolcrib.core.text import escape_terminal  # noqa: PLC0415
 
     return escape_terminal(text)
 
@@ -108,7 +108,7 @@ def json_text(value: Any) -> str:
     """The value as indented JSON; as pure ASCII where it holds anything that could steer a terminal."""
     import json  # noqa: PLC0415 -- no table needs it
 
-    from toolcrib.text import escape_terminal  # noqa: PLC0415
+    from toolcrib.core.text import escape_terminal  # noqa: PLC0415
 
     text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
     return text if escape_terminal(text) == text else json.dumps(value, indent=2, allow_nan=False)

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, TypeAlias
 
-    from toolcrib.index.heads import ListedTool
-    from toolcrib.queries import Card, Hidden
+    from toolcrib.loading.cache.header import ListedTool
+    from toolcrib.registry.catalog import Card, Hidden
 
     Why: TypeAlias = Callable[[Card], str]
 
@@ -26,12 +26,12 @@ def tool_lines(
 
     Args:
         cards: The tools, in the order of the lines.
-        why_unable: Why a tool can't run as things are; empty if it can (`queries.why_unable`).
+        why_unable: Why a tool can't run as things are; empty if it can (`registry.catalog.why_unable`).
         width: Columns of the terminal; None for no limit.
         hidden: From a name to why the tool is not offered; only asked where hidden tools may be among the cards.
     """
-    from toolcrib.queries import flags_of  # noqa: PLC0415 -- a list from the index needs neither
-    from toolcrib.text import first_sentence  # noqa: PLC0415
+    from toolcrib.core.text import first_sentence  # noqa: PLC0415
+    from toolcrib.registry.catalog import flags_of  # noqa: PLC0415 -- a list from the index needs neither
 
     rows = []
     for card in cards:

@@ -9,15 +9,15 @@ from typing import Any
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.opening import open_listed, tell_refusals
 from toolcrib.cli.options import Reading, json_option, reading_options
-from toolcrib.cli.printing import json_text, plural, table
-from toolcrib.cli.trust_shown import can_ask, keep, request_lines, summary_of
-from toolcrib.engine import Runtime
-from toolcrib.text import escape_terminal
-from toolcrib.trust.check import TrustRequest
-from toolcrib.trust.decisions import DecisionStore, default_store
-from toolcrib.user_folders import working_folder
+from toolcrib.cli.runtime_options import open_listed, tell_refusals
+from toolcrib.cli.trust_output import can_ask, keep, request_lines, summary_of
+from toolcrib.cli.value_output import json_text, plural, table
+from toolcrib.core.text import escape_terminal
+from toolcrib.core.user_folders import working_folder
+from toolcrib.engine.runtime import Runtime
+from toolcrib.security.trust.check import TrustRequest
+from toolcrib.security.trust.decisions import DecisionStore, default_store
 
 _USAGE = "[PATH] [--dry-run] [--yes] [--json]"
 
@@ -112,8 +112,8 @@ def _be_somewhere(path: str) -> None:
 
 def _whole(path: str) -> str:
     """The path of what is trusted as a whole: of a file or folder in a project or a pack, that one."""
-    from toolcrib.loading.finding import PROJECT_FILES  # noqa: PLC0415 -- a list needs none of it
-    from toolcrib.workspaces import workspace_at  # noqa: PLC0415 -- as above
+    from toolcrib.engine.workspaces import workspace_at  # noqa: PLC0415 -- as above
+    from toolcrib.loading.project_discovery import PROJECT_FILES  # noqa: PLC0415 -- a list needs none of it
 
     found = workspace_at(path, working_folder())
     real = Path(path).resolve()
@@ -197,7 +197,7 @@ def revoke(ctx: click.Context, *, path: str | None, everything: bool) -> None:
 
 
 def _roots(store: DecisionStore, path: str | None, *, everything: bool) -> list[str]:
-    from toolcrib.workspaces import workspace_at  # noqa: PLC0415 -- a list needs none of it
+    from toolcrib.engine.workspaces import workspace_at  # noqa: PLC0415 -- a list needs none of it
 
     if everything:
         return [*dict.fromkeys(each.root for each in store.everything())]

@@ -11,16 +11,16 @@ import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.annotations import annotation
-from toolcrib.cli.opening import open_and_ask
 from toolcrib.cli.options import Reading, json_option, paths_argument, reading_options
-from toolcrib.cli.printing import json_text, plural, problem_text
-from toolcrib.cli.trust_shown import hint_for
-from toolcrib.engine import Runtime
-from toolcrib.errors import Problem
-from toolcrib.in_force import check_offer
-from toolcrib.model import Outcome
-from toolcrib.text import escape_terminal
-from toolcrib.trust.check import TrustRequest, Untrusted, sentence
+from toolcrib.cli.runtime_options import open_and_ask
+from toolcrib.cli.trust_output import hint_for
+from toolcrib.cli.value_output import json_text, plural, problem_text
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import Outcome
+from toolcrib.core.text import escape_terminal
+from toolcrib.engine.profiles import check_offer
+from toolcrib.engine.runtime import Runtime
+from toolcrib.security.trust.check import TrustRequest, Untrusted, sentence
 
 
 @click.command("validate")
@@ -98,7 +98,7 @@ def _untrusted(told: Sequence[Problem], refused: Sequence[TrustRequest]) -> Iter
 
 
 async def _proved(runtime: Runtime) -> Sequence[Problem]:
-    from toolcrib.proving import prove  # noqa: PLC0415 -- `--shallow` does without jsonschema
+    from toolcrib.scenarios.self_check import prove  # noqa: PLC0415 -- `--shallow` does without jsonschema
 
     async with runtime:
         return await prove(runtime)

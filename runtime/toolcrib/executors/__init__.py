@@ -12,13 +12,13 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from toolcrib.errors import Problem
-from toolcrib.model import JSON, Descriptor, Schema
-from toolcrib.protocols import Executor, Remote
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import JSON, Descriptor, Schema
+from toolcrib.core.protocols import Executor, Remote
 
 if TYPE_CHECKING:
-    from toolcrib.trust.check import Workspace
-    from toolcrib.trust.needs import Need
+    from toolcrib.security.trust.check import Workspace
+    from toolcrib.security.trust.needs import Need
 
 GROUP = "toolcrib.executors"
 
@@ -111,7 +111,7 @@ class Executors:
     def _give_up(self, mode: str, why: str) -> None:
         import logging  # noqa: PLC0415 -- most modes can be used
 
-        from toolcrib.text import escape_terminal  # noqa: PLC0415 -- as above
+        from toolcrib.core.text import escape_terminal  # noqa: PLC0415 -- as above
 
         self._broken[mode] = why = escape_terminal(why)
         logging.getLogger("toolcrib").warning("mode `%s` can't be used: %s", mode, why)
@@ -190,7 +190,7 @@ class Executors:
         needs: list[Need] = [] if said is None else [*said(tool, workspace)]
         if needs:
             return needs
-        from toolcrib.trust.needs import needs_of_other_mode  # noqa: PLC0415 -- mocks need nothing
+        from toolcrib.security.trust.needs import needs_of_other_mode  # noqa: PLC0415 -- mocks need nothing
 
         place = f"{tool.origin.source}:{tool.origin.line}"
         return needs_of_other_mode(mode, block, user=f"tool {tool.name}", place=place)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from toolcrib.errors import ConfigurationError
+from toolcrib.core.errors import ConfigurationError
 from toolcrib.http.messages import Bounds, Fault, HTTPError, Request, Response, Sender
 
 if TYPE_CHECKING:
-    from toolcrib.egress import Guard
+    from toolcrib.security.egress import Guard
 
 Client: TypeAlias = Literal["auto", "stock", "fast"]
 """Which library carries requests."""
@@ -33,9 +33,9 @@ def open_sender(guard: Guard, *, client: Client = "auto") -> Sender:
         message = "the fast HTTP client was asked for, and aiohttp is not installed"
         raise ConfigurationError(message, code="missing_extra", hint="pip install 'toolcrib[fast]'")
     if installed:
-        from toolcrib.http.fast import FastSender  # noqa: PLC0415 -- an extra
+        from toolcrib.http.aiohttp_client import FastSender  # noqa: PLC0415 -- an extra
 
         return FastSender(guard)
-    from toolcrib.http.stock import StockSender  # noqa: PLC0415 -- only where it is the one
+    from toolcrib.http.client import StockSender  # noqa: PLC0415 -- only where it is the one
 
     return StockSender(guard)

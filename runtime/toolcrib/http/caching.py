@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+from toolcrib.core.model import JSON
 from toolcrib.http.messages import Request, Response
-from toolcrib.model import JSON
 
 _METHODS = frozenset({"GET", "HEAD"})
 _STATUSES = frozenset({200, 203, 204})

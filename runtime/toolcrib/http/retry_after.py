@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from toolcrib.model import JSON
+from toolcrib.core.model import JSON
 
 LONGEST = 365 * 24 * 3600
 """Seconds; what asks for longer asks for this long."""

@@ -12,11 +12,18 @@ from typing import cast
 
 import httpcore
 
-from toolcrib.egress import Guard
-from toolcrib.http.dialling import IDLE_SECONDS, Dialler, keep_quiet
-from toolcrib.http.lines import answer_lines, bad_response, body_of, broken, request_lines, request_target
+from toolcrib.http.connect import IDLE_SECONDS, Dialler, keep_quiet
+from toolcrib.http.connection import Exchanger, Wire
+from toolcrib.http.headers_wire import (
+    answer_lines,
+    bad_response,
+    body_of,
+    broken,
+    request_lines,
+    request_target,
+)
 from toolcrib.http.messages import Bounds, Fault, HTTPError, Request, closed
-from toolcrib.http.wire import Exchanger, Wire
+from toolcrib.security.egress import Guard
 
 _ENDLESS = 1 << 62
 _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")

@@ -6,19 +6,29 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from toolcrib.clock import format_duration, parse_duration
-from toolcrib.errors import Problem
-from toolcrib.loading.documents import Document
+from toolcrib.core.clock import format_duration, parse_duration
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import (
+    JSON,
+    NO_FIXTURE,
+    Annotations,
+    Descriptor,
+    Example,
+    Fixture,
+    Icon,
+    Origin,
+    Schema,
+)
+from toolcrib.core.protocols import Files, Kinds
+from toolcrib.core.schemas import KNOWN_MODES, envelope
+from toolcrib.core.text import canonical, compact
+from toolcrib.loading.documents.document import Document
 from toolcrib.loading.hidden_text import hidden_problems, may_hide
 from toolcrib.loading.limits import check_limits, limits_of, spread
-from toolcrib.loading.shape import TOO_MANY, Shape
-from toolcrib.loading.soundness import sound
-from toolcrib.model import JSON, NO_FIXTURE, Annotations, Descriptor, Example, Fixture, Icon, Origin, Schema
-from toolcrib.protocols import Files, Kinds
-from toolcrib.schemas import KNOWN_MODES, envelope
-from toolcrib.text import canonical, compact
-from toolcrib.validation import Fault, Validator, check_schema
-from toolcrib.validation.evidence import SMALL, is_evident
+from toolcrib.loading.partial_check import sound
+from toolcrib.loading.schema_check import TOO_MANY, Shape
+from toolcrib.schema.validation import Fault, Validator, check_schema
+from toolcrib.schema.validation.fast_check import SMALL, is_evident
 
 LONGEST_TIMEOUT = 600.0
 """Seconds."""

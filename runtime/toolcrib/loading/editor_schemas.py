@@ -10,15 +10,23 @@ import copy
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
+from toolcrib.core.model import Schema
+from toolcrib.core.schemas import Kind, renamed, with_blocks
+from toolcrib.expressions import schema_patterns
+from toolcrib.expressions.jmespath_queries import functions as functions_of_jmespath
+from toolcrib.expressions.loops import FORM
+from toolcrib.expressions.paths import RESERVED
 from toolcrib.http.headers import FORBIDDEN
-from toolcrib.loading.assertions.kinds import ALIASES, GUARDING, SPELLINGS, WRAPPER, Alias, is_list, kinds
 from toolcrib.loading.row_files import READERS
-from toolcrib.model import Schema
-from toolcrib.rendering import notation
-from toolcrib.rendering.loops import FORM
-from toolcrib.rendering.paths import RESERVED
-from toolcrib.schemas import Kind, renamed, with_blocks
-from toolcrib.selecting import functions as functions_of_jmespath
+from toolcrib.loading.scenarios.assertions.kinds import (
+    ALIASES,
+    GUARDING,
+    SPELLINGS,
+    WRAPPER,
+    Alias,
+    is_list,
+    kinds,
+)
 
 _FORM: Final = "x-form"
 
@@ -71,15 +79,17 @@ def _text(pattern: str, message: str) -> dict[str, Any]:
     return {"pattern": pattern, "errorMessage": message}
 
 
-_CLOSED: Final = _text(notation.BALANCED, "an expression is closed by `}}`, with its quotes and brackets")
+_CLOSED: Final = _text(
+    schema_patterns.BALANCED, "an expression is closed by `}}`, with its quotes and brackets"
+)
 _READABLE: Final = _text(
-    notation.READABLE,
+    schema_patterns.READABLE,
     "an expression has operands with operators between them, and calls functions that exist: `{{ args.name | upper }}`",
 )
 _WITHOUT_VARIABLES: Final = _text(
-    notation.WITHOUT_VARIABLES, "`${` looks nothing up here; for the characters themselves write `$${`"
+    schema_patterns.WITHOUT_VARIABLES, "`${` looks nothing up here; for the characters themselves write `$${`"
 )
-_NOT_COMPUTED: Final = _text(notation.KEY, "no expression is worked out here")
+_NOT_COMPUTED: Final = _text(schema_patterns.KEY, "no expression is worked out here")
 
 _VARIABLE: Final = (
     r"\$\{(?:(?:env:)?[A-Za-z_][A-Za-z0-9_]*(?::-[^{}]*)?|file:~?/[^{}]*|keyring:[^{}]+/[^{}]+)\}"
@@ -99,10 +109,10 @@ _ORIGIN: Final = (
     rf"|{_VARIABLE}(?:://)?(?:[A-Za-z0-9_.:\[\]-]|{_VARIABLE})*)"
 )
 _PLAIN: Final = r"[^\x00-\x20\x7f-\xa0\\{}#"
-_COMPUTED: Final = rf"|{_VARIABLE}|{notation.BODY}"
+_COMPUTED: Final = rf"|{_VARIABLE}|{schema_patterns.BODY}"
 _PARAMETER: Final = rf"{_PLAIN}=&]*(?:=(?:{_PLAIN}&]{_COMPUTED})*)?"
 _URL: Final = _text(
-    rf"^{_ORIGIN}(?:/(?:{_PLAIN}?]{_COMPUTED})*)?(?:\?{_PARAMETER}(?:&{_PARAMETER})*)?$|{notation.MANY}",
+    rf"^{_ORIGIN}(?:/(?:{_PLAIN}?]{_COMPUTED})*)?(?:\?{_PARAMETER}(?:&{_PARAMETER})*)?$|{schema_patterns.MANY}",
     "a url begins with `https://host`, `http://host` or `${VAR}`; expressions stand behind that, in the path or in values of the query, and a blank is `%20`",
 )
 _ADDRESS: Final = _text(
@@ -131,7 +141,7 @@ def _regex(escapes: str, groups: str) -> str:
 
 _QUOTED: Final = r"""(?:'(?:[^'\\]|\\[\s\S])*'|"(?:[^"\\]|\\[\s\S])*"|`(?:[^`\\]|\\[\s\S])*`)"""
 _UNQUOTED: Final = r"""[^'"`()\[\]{}]"""
-_JMESPATH_CLOSED: Final = rf"^{notation.nested(_QUOTED, _UNQUOTED)}$|{notation.MANY}"
+_JMESPATH_CLOSED: Final = rf"^{schema_patterns.nested(_QUOTED, _UNQUOTED)}$|{schema_patterns.MANY}"
 
 
 def _jmespath() -> str:
@@ -208,15 +218,17 @@ def _forms() -> Mapping[str, Any]:
             "then": {"allOf": [_refer("text"), {"pattern": r"\{\{"}]},
             "else": {"type": "array", "items": _refer("rendered")},
         },
-        "place": _text(notation.PLACE, "a place is written `order.payments[0].amount`, without braces"),
+        "place": _text(
+            schema_patterns.PLACE, "a place is written `order.payments[0].amount`, without braces"
+        ),
         "condition": {
             "allOf": [
-                _text(notation.WHOLE, "a condition is one whole expression: `{{ args.days > 3 }}`"),
+                _text(schema_patterns.WHOLE, "a condition is one whole expression: `{{ args.days > 3 }}`"),
                 _refer("readable"),
             ]
         },
         "template": _text(
-            notation.TEMPLATE, "expressions and statements are closed, and call functions that exist"
+            schema_patterns.TEMPLATE, "expressions and statements are closed, and call functions that exist"
         ),
         "request_text": {"allOf": [_refer("closed"), _refer("readable"), _LOOKED_UP]},
         "request": _within("request", "request_text", {"not": {"pattern": r"\{\{|\$\{"}}),

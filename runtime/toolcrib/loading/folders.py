@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from toolcrib.errors import Problem, Severity
-from toolcrib.loading.archives import documents_among, open_archive
-from toolcrib.loading.compatible import is_arena, is_manifest
-from toolcrib.loading.documents import parse_documents, read_documents
-from toolcrib.loading.drafts import home
-from toolcrib.loading.files import (
+from toolcrib.core.errors import Problem, Severity
+from toolcrib.formats.promptkit.foreign_descriptors import is_arena, is_manifest
+from toolcrib.loading.builder import home
+from toolcrib.loading.documents.archives import documents_among, open_archive
+from toolcrib.loading.documents.document import parse_documents, read_documents
+from toolcrib.loading.documents.file_fingerprints import LINKED, Trail
+from toolcrib.loading.documents.files import (
     ARCHIVE,
     PACK_FILES,
     UNNOTED,
@@ -26,11 +27,10 @@ from toolcrib.loading.files import (
     leads_outside,
     pack_file,
 )
-from toolcrib.loading.finding import PROJECT_FILES
 from toolcrib.loading.packs import Pack, fits, second_pack_file
+from toolcrib.loading.project_discovery import PROJECT_FILES
 from toolcrib.loading.reader import Reader
-from toolcrib.loading.strangers import responses_alone, stranger_in
-from toolcrib.loading.trail import LINKED, Trail
+from toolcrib.loading.unrelated_files import responses_alone, stranger_in
 
 
 @dataclass(frozen=True, slots=True)

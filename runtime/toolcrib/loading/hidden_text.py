@@ -6,10 +6,10 @@ import re
 from itertools import islice
 from typing import Final
 
-from toolcrib.errors import Problem
-from toolcrib.loading.marks import pointer_of
-from toolcrib.lock.hidden import Hidden, each_hidden, spelt, texts_in, visible
-from toolcrib.model import JSON
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import JSON
+from toolcrib.loading.documents.positions import pointer_of
+from toolcrib.servers.lock.hidden_characters import Hidden, each_hidden, spelt, texts_in, visible
 
 MOST: Final = 20
 """Texts of one document that are told."""

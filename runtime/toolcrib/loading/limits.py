@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from toolcrib.clock import format_duration, parse_duration
-from toolcrib.errors import Problem
-from toolcrib.model import JSON, Breaker, Descriptor, Limits, Rate
-from toolcrib.text import format_size, parse_size
+from toolcrib.core.clock import format_duration, parse_duration
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import JSON, Breaker, Descriptor, Limits, Rate
+from toolcrib.core.text import format_size, parse_size
 
 OFF = "off"
 

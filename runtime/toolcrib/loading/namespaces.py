@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from toolcrib.loading.scenarios import Scenario
-from toolcrib.loading.steps import AnyStep, Parallel, Step
+from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.steps import AnyStep, Parallel, Step
 
 SEPARATOR = "__"
 """Stands between a namespace and the name of a tool; providers of models accept it in names."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from toolcrib.errors import Problem
+from toolcrib.core.errors import Problem
 
 log = logging.getLogger("toolcrib")
 

@@ -10,22 +10,22 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from toolcrib.errors import DocumentError, Problem
-from toolcrib.loading.contents import Content, documents_of, log_problems, only_document
-from toolcrib.loading.documents import Document
-from toolcrib.loading.fixtures import fixture_of, with_names
+from toolcrib.core.errors import DocumentError, Problem
+from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Fixture, Origin, Toolset
+from toolcrib.core.pointers import pointer_step
+from toolcrib.core.protocols import Files, Kinds
+from toolcrib.core.text import canonical
+from toolcrib.loading.documents.document import Document
+from toolcrib.loading.documents.inline_sources import Content, documents_of, log_problems, only_document
+from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.hidden_text import hidden_problems
-from toolcrib.loading.marks import clipped
 from toolcrib.loading.namespaces import full_name
+from toolcrib.loading.partial_check import sound
 from toolcrib.loading.prompts import Prompt, check_prompts, prompts_of
-from toolcrib.loading.shape import Shape
-from toolcrib.loading.soundness import sound
+from toolcrib.loading.schema_check import Shape
+from toolcrib.loading.store_settings import fixture_of, with_names
 from toolcrib.loading.toolsets import check_defaults, check_names, check_toolsets, toolsets_of
 from toolcrib.loading.versions import check_range
-from toolcrib.model import JSON, NO_FIXTURE, NOTHING, Fixture, Origin, Toolset
-from toolcrib.pointers import pointer_step
-from toolcrib.protocols import Files, Kinds
-from toolcrib.text import canonical
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from toolcrib.clock import parse_duration
-from toolcrib.errors import Problem, did_you_mean
-from toolcrib.model import JSON
-from toolcrib.schemas import part_schema
-from toolcrib.tool_policy import ToolPolicy
-from toolcrib.validation import Fault, Validator
+from toolcrib.core.clock import parse_duration
+from toolcrib.core.errors import Problem, did_you_mean
+from toolcrib.core.model import JSON
+from toolcrib.core.schemas import part_schema
+from toolcrib.schema.validation import Fault, Validator
+from toolcrib.security.tool_policy import ToolPolicy
 
 
 def parse_policy(value: JSON, pointer: str, problems: list[Problem]) -> ToolPolicy:

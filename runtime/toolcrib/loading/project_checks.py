@@ -7,10 +7,11 @@ import posixpath
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from toolcrib.errors import Problem, did_you_mean
+from toolcrib.core.errors import Problem, did_you_mean
+from toolcrib.core.pointers import pointer_step
+from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.egress_settings import check_reach
 from toolcrib.loading.limits import check_limits
-from toolcrib.loading.marks import clipped
-from toolcrib.loading.reach import check_reach
 from toolcrib.loading.toolsets import (
     check_defaults,
     check_names,
@@ -19,7 +20,6 @@ from toolcrib.loading.toolsets import (
     check_toolsets,
 )
 from toolcrib.loading.versions import check_range
-from toolcrib.pointers import pointer_step
 
 
 def check_project(said: Mapping[str, Any], written: Mapping[str, Any]) -> list[Problem]:

@@ -9,24 +9,24 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from toolcrib.clock import parse_duration
-from toolcrib.errors import ConfigurationError, DocumentError, Problem, did_you_mean
-from toolcrib.loading.contents import Content, documents_of, log_problems, only_document
-from toolcrib.loading.documents import Document
-from toolcrib.loading.finding import find_project, other_project_files, places_to_look, project_file
-from toolcrib.loading.fixtures import fixture_of, with_names
+from toolcrib.core.clock import parse_duration
+from toolcrib.core.errors import ConfigurationError, DocumentError, Problem, did_you_mean
+from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Fixture, Origin, Toolset
+from toolcrib.core.pointers import pointer_step
+from toolcrib.core.protocols import Files, Kinds
+from toolcrib.core.server_config import Server
+from toolcrib.core.text import canonical
+from toolcrib.loading.documents.document import Document
+from toolcrib.loading.documents.inline_sources import Content, documents_of, log_problems, only_document
 from toolcrib.loading.hidden_text import hidden_problems
 from toolcrib.loading.limits import laid_over, spread
+from toolcrib.loading.partial_check import sound
 from toolcrib.loading.project_checks import check_project
+from toolcrib.loading.project_discovery import find_project, other_project_files, places_to_look, project_file
+from toolcrib.loading.schema_check import Shape
 from toolcrib.loading.settings import NO_SETTINGS, PROFILE_VARIABLE, Settings, apply_settings, chosen_profile
-from toolcrib.loading.shape import Shape
-from toolcrib.loading.soundness import sound
+from toolcrib.loading.store_settings import fixture_of, with_names
 from toolcrib.loading.toolsets import toolsets_of
-from toolcrib.model import JSON, NO_FIXTURE, NOTHING, Fixture, Origin, Toolset
-from toolcrib.pointers import pointer_step
-from toolcrib.protocols import Files, Kinds
-from toolcrib.servers import Server
-from toolcrib.text import canonical
 
 __all__ = [
     "DEFAULT_SOURCES",

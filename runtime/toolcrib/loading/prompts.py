@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolcrib.errors import ConfigurationError, ExpressionError, Problem, did_you_mean
-from toolcrib.loading.marks import clipped
+from toolcrib.core.errors import ConfigurationError, ExpressionError, Problem, did_you_mean
+from toolcrib.core.model import JSON, NOTHING, Origin
+from toolcrib.core.pointers import pointer_step
+from toolcrib.core.text import compact
+from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.namespaces import full_name
 from toolcrib.loading.policies import parse_policy
 from toolcrib.loading.toolsets import check_tool_globs
-from toolcrib.model import JSON, NOTHING, Origin
-from toolcrib.pointers import pointer_step
-from toolcrib.text import compact
-from toolcrib.tool_policy import NO_POLICY, ToolPolicy
+from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
 
 if TYPE_CHECKING:
+    from toolcrib.expressions import Rendering
     from toolcrib.loading.packs import Pack
-    from toolcrib.rendering import Rendering
 
 
 class Variable(NamedTuple):
@@ -327,7 +327,7 @@ def check_prompts(prompts: Mapping[str, Any]) -> Iterator[Problem]:
 def _check_guardrails(entry: Mapping[str, Any], pointer: str) -> list[Problem]:
     problems: list[Problem] = []
     if "guardrails" in entry:
-        from toolcrib.loading.assertions import check_guardrails  # noqa: PLC0415 -- most prompts have none
+        from toolcrib.loading.scenarios.assertions import check_guardrails  # noqa: PLC0415 -- most prompts have none
 
         check_guardrails(entry["guardrails"], f"{pointer}/guardrails", problems)
     return problems
@@ -362,6 +362,6 @@ def _check_variable(name: str, entry: Mapping[str, Any], pointer: str) -> Iterat
 
 
 def _compiled(text: str, names: Iterable[str], problems: list[Problem], pointer: str = "") -> Rendering:
-    from toolcrib.rendering import compile_value  # noqa: PLC0415 -- most packs have no prompts
+    from toolcrib.expressions import compile_value  # noqa: PLC0415 -- most packs have no prompts
 
     return compile_value(text, frozenset(names), problems, pointer)

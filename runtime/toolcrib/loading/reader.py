@@ -10,13 +10,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.errors import Problem
-from toolcrib.loading.compatible import is_arena, normalise
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import NO_FIXTURE, Descriptor, Fixture
+from toolcrib.core.protocols import Files, Kinds
+from toolcrib.formats.promptkit.foreign_descriptors import is_arena, normalise
+from toolcrib.formats.promptkit.hints import in_their_words
+from toolcrib.formats.promptpack.reader import is_promptpack
+from toolcrib.formats.promptpack.reader.bindings import Strays
+from toolcrib.loading.builder import Draft, Home, parse_drafts
 from toolcrib.loading.descriptors import is_descriptor
-from toolcrib.loading.documents import Document
-from toolcrib.loading.drafts import Draft, Home, parse_drafts
+from toolcrib.loading.documents.document import Document
 from toolcrib.loading.namespaces import full_name, short_name
-from toolcrib.loading.overriding import (
+from toolcrib.loading.overrides import (
     each_changed_once,
     files_of,
     is_override,
@@ -25,17 +30,12 @@ from toolcrib.loading.overriding import (
     overrides_of,
 )
 from toolcrib.loading.packs import Pack, duplicate_pack, fits, one_pack, readable_part
-from toolcrib.loading.promptpacks import is_promptpack
-from toolcrib.loading.promptpacks.bindings import Strays
-from toolcrib.loading.scenarios import Scenario, is_scenario, parse_scenario
-from toolcrib.loading.shape import Shape
-from toolcrib.loading.strangers import TOOL_SUFFIXES, lacking, unrecognised
-from toolcrib.loading.wording import in_their_words
-from toolcrib.model import NO_FIXTURE, Descriptor, Fixture
-from toolcrib.protocols import Files, Kinds
+from toolcrib.loading.scenarios.scenario import Scenario, is_scenario, parse_scenario
+from toolcrib.loading.schema_check import Shape
+from toolcrib.loading.unrelated_files import TOOL_SUFFIXES, lacking, unrecognised
 
 if TYPE_CHECKING:
-    from toolcrib.loading.promptkit.joining import NamedFile
+    from toolcrib.formats.promptkit.arena_documents import NamedFile
 
 REFUSED_PACK = "refused_pack"
 """Code of what is said of the tools of a pack whose own file is refused, and of packs that need it."""
@@ -328,7 +328,7 @@ class Reader:
         """A PromptPack, which is a pack with all of its tools."""
         if not file.where.tools or self._refusal(file.where.pack) is not None:
             return _Find(document)
-        from toolcrib.loading.promptpacks.joining import join_promptpack  # noqa: PLC0415 -- few folders have one
+        from toolcrib.formats.promptpack.reader.pack_documents import join_promptpack  # noqa: PLC0415 -- few folders have one
 
         read = join_promptpack(document, file.where, self._pack_shape)
         first = next((known for known in self._packs if known.name == read.pack.name), None)
@@ -345,7 +345,7 @@ class Reader:
 
     def _arena(self, document: Document, where: Home) -> _Find:
         """An arena of PromptKit, with everything that it names."""
-        from toolcrib.loading.promptkit.joining import join_arena, once  # noqa: PLC0415 -- few folders have one
+        from toolcrib.formats.promptkit.arena_documents import join_arena, once  # noqa: PLC0415 -- few folders have one
 
         joined = join_arena(document, where)
         before = len(self._scenarios)

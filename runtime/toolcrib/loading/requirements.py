@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from toolcrib import __version__
-from toolcrib.errors import Problem, did_you_mean
+from toolcrib.core.errors import Problem, did_you_mean
+from toolcrib.core.model import NOTHING
+from toolcrib.core.pointers import pointer_step
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.versions import mismatch
-from toolcrib.model import NOTHING
-from toolcrib.pointers import pointer_step
 
 Refused: TypeAlias = Mapping[str, tuple[str, Problem]]
 """Pack file that was refused -> name of the pack, empty where it could not be read, and its first problem."""

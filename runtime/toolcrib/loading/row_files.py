@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from os.path import splitext
 from typing import Any, Final
 
-from toolcrib.errors import Problem
-from toolcrib.loading.documents import parse_documents, parse_json
-from toolcrib.loading.large_json import LargeJSON
-from toolcrib.loading.marks import INTEGER_DIGITS, clipped
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import JSON, Schema
+from toolcrib.core.pointers import keys_of
+from toolcrib.loading.documents.document import parse_documents, parse_json
+from toolcrib.loading.documents.large_json import LargeJSON
+from toolcrib.loading.documents.positions import INTEGER_DIGITS, clipped
 from toolcrib.loading.rows import MOST, Written
-from toolcrib.model import JSON, Schema
-from toolcrib.pointers import keys_of
 
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
-from toolcrib.errors import Problem, did_you_mean
-from toolcrib.loading.marks import clipped
-from toolcrib.model import JSON, Schema
-from toolcrib.pointers import pointer_step
-from toolcrib.text import compact
-from toolcrib.validation import Validator
+from toolcrib.core.errors import Problem, did_you_mean
+from toolcrib.core.model import JSON, Schema
+from toolcrib.core.pointers import pointer_step
+from toolcrib.core.text import compact
+from toolcrib.loading.documents.positions import clipped
+from toolcrib.schema.validation import Validator
 
 MOST: Final = 5
 """Problems of the rows of one collection that are told one by one."""

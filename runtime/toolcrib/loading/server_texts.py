@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
-from toolcrib.errors import Problem, Severity
+from toolcrib.core.errors import Problem, Severity
 from toolcrib.http.headers import fault_of_name, header_fault
 from toolcrib.http.messages import parse_origin
-from toolcrib.loading.marks import clipped
-from toolcrib.secrets import is_secret_name
-from toolcrib.vault import Variable, check_variables, pieces_of
+from toolcrib.loading.documents.positions import clipped
+from toolcrib.security.redaction import is_secret_name
+from toolcrib.security.secrets import Variable, check_variables, pieces_of
 
 
 class _Spot(Protocol):

@@ -7,16 +7,18 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from toolcrib.errors import Problem
-from toolcrib.loading.client_files import (
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import NOTHING
+from toolcrib.core.server_config import Server
+from toolcrib.formats.mcp_clients.server_files import (
     ClientFile,
     is_servers_file,
     looks_like_servers_file,
     read_client_file,
 )
-from toolcrib.loading.documents import Document
-from toolcrib.loading.marks import clipped
-from toolcrib.loading.written_servers import (
+from toolcrib.loading.documents.document import Document
+from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.server_blocks import (
     Locate,
     Spot,
     Written,
@@ -28,8 +30,6 @@ from toolcrib.loading.written_servers import (
     server_of,
     written_at,
 )
-from toolcrib.model import NOTHING
-from toolcrib.servers import Server
 
 __all__ = [
     "is_servers_file",

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolcrib.model import JSON, NOTHING, Descriptor
+from toolcrib.core.model import JSON, NOTHING, Descriptor
 
 if TYPE_CHECKING:
-    from toolcrib.servers import Server
+    from toolcrib.core.server_config import Server
 
 PROFILE_VARIABLE = "TOOLCRIB_PROFILE"
 """The environment variable that names a profile where the command line or the code names none."""
@@ -27,7 +27,7 @@ class Settings(NamedTuple):
         chosen_by: What chose it: `--profile`, `TOOLCRIB_PROFILE`, or a place in the project's file.
         modes: Tool glob -> mode; the first that fits counts.
         defaults: Key of a descriptor -> value as a `Descriptor` has it, for tools that do not say so themselves.
-        switches: (tool globs, whether they are enabled, place); the last that fits counts: `queries.Rule(*switch)`.
+        switches: (tool globs, whether they are enabled, place); the last that fits counts: `registry.catalog.Rule(*switch)`.
         toolset: Name of the toolset that is offered; empty for all tools.
         tools: Tool globs of that toolset.
         places: `modes.<glob>`, `defaults.<key>`, `toolset`, `origins.<origin>`, `limits.<key>` -> where it was
@@ -102,7 +102,7 @@ def servers_in(settings: Settings) -> dict[str, Server]:
     """The MCP servers that are in force, by name."""
     if not settings.servers:
         return {}
-    from toolcrib.servers import Server  # noqa: PLC0415 -- most projects name none
+    from toolcrib.core.server_config import Server  # noqa: PLC0415 -- most projects name none
 
     return {name: Server(*plain) for name, plain in settings.servers.items()}
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from toolcrib.loading.contents import Content, documents_of
-from toolcrib.loading.drafts import Home
-from toolcrib.loading.files import PACK_FILES
+from toolcrib.core.model import NO_FIXTURE, Fixture
+from toolcrib.core.protocols import Files, Kinds
+from toolcrib.loading.builder import Home
+from toolcrib.loading.documents.file_fingerprints import Trail
+from toolcrib.loading.documents.files import PACK_FILES
+from toolcrib.loading.documents.inline_sources import Content, documents_of
 from toolcrib.loading.folders import Folders, Source, add_contents
 from toolcrib.loading.reader import Loaded, Reader
-from toolcrib.loading.trail import Trail
-from toolcrib.model import NO_FIXTURE, Fixture
-from toolcrib.protocols import Files, Kinds
 
 __all__ = ["Loaded", "Source", "load", "parse", "parse_files"]
 

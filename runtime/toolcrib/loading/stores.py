@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from toolcrib.errors import ExpressionError, Problem, Severity, did_you_mean
-from toolcrib.loading.files import outside_of, read_anywhere
-from toolcrib.loading.marks import clipped
+from toolcrib.core.errors import ExpressionError, Problem, Severity, did_you_mean
+from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Collection, Fixture, Machine, Origin, Schema
+from toolcrib.core.pointers import pointer_step
+from toolcrib.core.protocols import Files
+from toolcrib.core.text import canonical
+from toolcrib.loading.documents.files import outside_of, read_anywhere
+from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.row_files import READERS, ending, written_in
 from toolcrib.loading.rows import Written, keyed
-from toolcrib.model import JSON, NO_FIXTURE, NOTHING, Collection, Fixture, Machine, Origin, Schema
-from toolcrib.pointers import pointer_step
-from toolcrib.protocols import Files
-from toolcrib.text import canonical
-from toolcrib.validation import check_schema
-from toolcrib.vault.variables import Variable, pieces_of, plain
+from toolcrib.schema.validation import check_schema
+from toolcrib.security.secrets.variables import Variable, pieces_of, plain
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from toolcrib.clock import format_duration, parse_duration
-from toolcrib.errors import Problem
+from toolcrib.core.clock import format_duration, parse_duration
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import Origin, Toolset
+from toolcrib.core.pointers import pointer_step
 from toolcrib.loading.descriptors import LONGEST_TIMEOUT
-from toolcrib.loading.marks import clipped
-from toolcrib.model import Origin, Toolset
-from toolcrib.pointers import pointer_step
+from toolcrib.loading.documents.positions import clipped
 
 _TOOL_GLOB = re.compile(r"(?:[A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9_.-]+\])+")
 """Globs that can fit the name of a tool."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from toolcrib.errors import Problem
-from toolcrib.loading.marks import clipped
+from toolcrib.core.errors import Problem
+from toolcrib.loading.documents.positions import clipped
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet

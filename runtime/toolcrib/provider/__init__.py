@@ -1,13 +1,16 @@
 """A model's tool loop over a runtime: the calls that a model asks for run like all others, under one policy."""
 
-from toolcrib.provider.claims import Claim, FolderClaims
 from toolcrib.provider.config import Config
 from toolcrib.provider.conversations import Answer, CallRecord, Conversation, Pending, Stop
-from toolcrib.provider.installed import open_provider
+from toolcrib.provider.loop.resume_lock import Claim, FolderClaims
+from toolcrib.provider.loop.timeline import Event, Timeline
+from toolcrib.provider.loop.transcripts import JSONLSink, Sink, SinkFailed, load_transcript
+from toolcrib.provider.loop.ui_view import Segment, View
 from toolcrib.provider.messages import Message, Reasoning, Text, ToolCall, ToolResult, system, user
 from toolcrib.provider.middleware import ProviderMiddleware
-from toolcrib.provider.pricing import Prices
-from toolcrib.provider.requests import (
+from toolcrib.provider.models.installed_providers import open_provider
+from toolcrib.provider.models.prices import Prices
+from toolcrib.provider.models.protocol import (
     CallDelta,
     Delta,
     Finish,
@@ -18,10 +21,7 @@ from toolcrib.provider.requests import (
     TextDelta,
     Tokens,
 )
-from toolcrib.provider.timeline import Event, Timeline
-from toolcrib.provider.transcripts import JSONLSink, Sink, SinkFailed, load_transcript
-from toolcrib.provider.viewing import Segment, View
-from toolcrib.tool_policy import ToolPolicy
+from toolcrib.security.tool_policy import ToolPolicy
 
 __all__ = [
     "Answer",

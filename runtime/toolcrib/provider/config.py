@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from toolcrib.model import JSON, NOTHING, Client
-from toolcrib.provider.claims import Claim
-from toolcrib.provider.pricing import Prices
-from toolcrib.provider.transcripts import Sink
-from toolcrib.text import MODEL_LIMIT
+from toolcrib.core.model import JSON, NOTHING, Client
+from toolcrib.core.text import MODEL_LIMIT
+from toolcrib.provider.loop.resume_lock import Claim
+from toolcrib.provider.loop.transcripts import Sink
+from toolcrib.provider.models.prices import Prices
 
 CONTENT_LIMIT = 5 * 1024 * 1024
 """Bytes of base64 of one result's parts that a model is shown unless somebody says otherwise."""

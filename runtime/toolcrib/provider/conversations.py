@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from toolcrib.errors import ConfigurationError
-from toolcrib.model import JSON, NOTHING, Content, Outcome
-from toolcrib.provider.forms import (
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.model import JSON, NOTHING, Content, Outcome
+from toolcrib.provider.data_schema import (
     amount,
     anything,
     by_name,
@@ -30,9 +30,9 @@ from toolcrib.provider.forms import (
     table,
     text,
 )
+from toolcrib.provider.loop.timeline import RANKS, Place
 from toolcrib.provider.messages import Message, message_form, parse_messages, user
-from toolcrib.provider.requests import Tokens
-from toolcrib.provider.timeline import RANKS, Place
+from toolcrib.provider.models.protocol import Tokens
 
 
 class Stop(StrEnum):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from toolcrib.errors import ConfigurationError
-from toolcrib.model import JSON, Content, Outcome
-from toolcrib.provider.forms import (
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.model import JSON, Content, Outcome
+from toolcrib.provider.data_schema import (
     anything,
     content,
     each,

@@ -20,28 +20,28 @@ from contextlib import aclosing
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-from toolcrib.engine import Runtime
-from toolcrib.errors import ConfigurationError
-from toolcrib.middleware.ends import asked_to_cancel
-from toolcrib.model import NOTHING
-from toolcrib.provider.answering import answered
-from toolcrib.provider.answers import checked
-from toolcrib.provider.calls import Caller, Planned, others_first
-from toolcrib.provider.checking import check_setup, check_whole, dialect_of, free_name
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.model import NOTHING
+from toolcrib.engine.middleware.call_failures import asked_to_cancel
+from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.session import Session
 from toolcrib.provider.config import Config
 from toolcrib.provider.conversations import Answer, Conversation
-from toolcrib.provider.enforcing import Rulebook
+from toolcrib.provider.loop.approval_gate import Gate
+from toolcrib.provider.loop.calls import Caller, Planned, others_first
+from toolcrib.provider.loop.pending_answers import checked
+from toolcrib.provider.loop.policy_enforcer import Rulebook
+from toolcrib.provider.loop.result_paging import Reader
+from toolcrib.provider.loop.setup_checks import check_setup, check_whole, dialect_of, free_name
+from toolcrib.provider.loop.timeline import Event
+from toolcrib.provider.loop.tool_offer import Offering
+from toolcrib.provider.loop.transcripts import SinkFailed, append_once
+from toolcrib.provider.loop.turn import Terms, Turn
 from toolcrib.provider.messages import Message, system
-from toolcrib.provider.offering import Offering
-from toolcrib.provider.refusing import Gate
-from toolcrib.provider.requests import Provider, ProviderError, Request
-from toolcrib.provider.rounds import Terms, Turn
-from toolcrib.provider.spilling import Reader
-from toolcrib.provider.timeline import Event
-from toolcrib.provider.transcripts import SinkFailed, append_once
-from toolcrib.registry import Registry
-from toolcrib.session import Session
-from toolcrib.tool_policy import NO_POLICY, ToolPolicy
+from toolcrib.provider.models.protocol import Provider, ProviderError, Request
+from toolcrib.provider.models.provider_contract import answered
+from toolcrib.registry.registry import Registry
+from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
 
 BrokenOff: TypeAlias = Callable[[Sequence[Event], Conversation], None]
 """Takes the last events of a turn that ended before its time, and its conversation."""

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.model import JSON
+from toolcrib.core.model import JSON
+from toolcrib.core.text import canonical
 from toolcrib.scenarios.reports import StepReport
-from toolcrib.text import canonical
 
 if TYPE_CHECKING:
     from toolcrib.scenarios.turns import AgentReport

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from toolcrib.errors import ExpressionError
-from toolcrib.loading.files import DiskFiles
-from toolcrib.loading.goldens import Golden, golden_name, read_golden
-from toolcrib.matching import compile_matcher
-from toolcrib.model import JSON
-from toolcrib.protocols import Files
-from toolcrib.rendering import Rendering
+from toolcrib.core.errors import ExpressionError
+from toolcrib.core.model import JSON
+from toolcrib.core.protocols import Files
+from toolcrib.expressions import Rendering
+from toolcrib.expressions.matchers import compile_matcher
+from toolcrib.loading.documents.files import DiskFiles
+from toolcrib.loading.scenarios.goldens import Golden, golden_name, read_golden
 
 MOST = 20
 """Differences that are told."""

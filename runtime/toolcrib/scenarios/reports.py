@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from toolcrib.loading.expectations import NO_RULES
-from toolcrib.loading.scenarios import Scenario
-from toolcrib.loading.steps import Parallel, Step
-from toolcrib.model import JSON, Outcome, Result
+from toolcrib.core.model import JSON, Outcome, Result
+from toolcrib.core.text import compact, truncate
+from toolcrib.loading.scenarios.expectations import NO_RULES
+from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.steps import Parallel, Step
 from toolcrib.scenarios.goldens import GoldenChange
-from toolcrib.text import compact, truncate
 
 if TYPE_CHECKING:
     from toolcrib.scenarios.turns import AgentReport, Judged, TurnReport

@@ -7,31 +7,31 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.clock import RealClock, format_time
-from toolcrib.engine import Runtime
-from toolcrib.errors import ConfigurationError, ExpressionError
-from toolcrib.loading.expectations import NO_RULES
-from toolcrib.loading.scenarios import Scenario
-from toolcrib.loading.steps import Advance, Parallel, Step
-from toolcrib.model import JSON, Outcome, Result
-from toolcrib.rendering import Rendering
-from toolcrib.scenarios.answers import compare, is_good, saved
+from toolcrib.core.clock import RealClock, format_time
+from toolcrib.core.errors import ConfigurationError, ExpressionError
+from toolcrib.core.model import JSON, Outcome, Result
+from toolcrib.core.virtual_clock import VirtualClock
+from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.session import Session
+from toolcrib.expressions import Rendering
+from toolcrib.loading.scenarios.expectations import NO_RULES
+from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.steps import Advance, Parallel, Step
 from toolcrib.scenarios.digests import digest_of
-from toolcrib.scenarios.failing import involved, never_happened
+from toolcrib.scenarios.fault_report import involved, never_happened
 from toolcrib.scenarios.goldens import GoldenChange, judge_golden
-from toolcrib.scenarios.kept import Kept, RunScope, changes_of
-from toolcrib.scenarios.logs import Happened, Log
 from toolcrib.scenarios.reports import Failure, ScenarioReport
-from toolcrib.scenarios.tools import tools_for
-from toolcrib.scenarios.unused import unused
-from toolcrib.scenarios.verifying import Ending
-from toolcrib.scenarios.verifying import verify as verified
-from toolcrib.session import Session
-from toolcrib.virtual_clock import VirtualClock
+from toolcrib.scenarios.run_log import Happened, Log
+from toolcrib.scenarios.step_check import compare, is_good, saved
+from toolcrib.scenarios.store_view import Kept, RunScope, changes_of
+from toolcrib.scenarios.tool_view import tools_for
+from toolcrib.scenarios.unused_rules import unused
+from toolcrib.scenarios.verification import Ending
+from toolcrib.scenarios.verification import verify as verified
 
 if TYPE_CHECKING:
-    from toolcrib.loading.agents import Agent
-    from toolcrib.scenarios.conversing import Conversing
+    from toolcrib.loading.scenarios.agents import Agent
+    from toolcrib.scenarios.agent_runner import Conversing
 
 
 async def run_scenario(
@@ -148,7 +148,7 @@ class _Run:
 
     async def converse(self, runtime: Runtime, agent: Agent) -> bool:
         """Let the agent go on; whether it came to its end as it is written."""
-        from toolcrib.scenarios.conversing import Conversing, Talk  # noqa: PLC0415 -- most scenarios have no agent
+        from toolcrib.scenarios.agent_runner import Conversing, Talk  # noqa: PLC0415 -- most scenarios have no agent
 
         def names() -> RunScope:
             return self.scope().copy()

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from toolcrib.loading.scenarios import Scenario
+from toolcrib.loading.scenarios.scenario import Scenario
 from toolcrib.scenarios.digests import digest_of_all
 from toolcrib.scenarios.reports import Failure, ScenarioReport, common_warnings
 from toolcrib.scenarios.turns import Judged

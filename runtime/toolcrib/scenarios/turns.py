@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from toolcrib.loading.steps import Step
-from toolcrib.model import JSON, Outcome, Result
+from toolcrib.core.model import JSON, Outcome, Result
+from toolcrib.core.text import compact, truncate
+from toolcrib.expressions import Rendering
+from toolcrib.loading.scenarios.steps import Step
 from toolcrib.provider import CallRecord, Message, Reasoning, Text, Tokens, ToolCall, ToolResult
-from toolcrib.rendering import Rendering
 from toolcrib.scenarios.reports import Failure
-from toolcrib.text import compact, truncate
 
 SHOWN = 600
 """Bytes of one text that a report for people shows."""

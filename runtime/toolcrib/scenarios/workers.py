@@ -17,12 +17,12 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import TypeAlias
 
-from toolcrib.engine import Runtime
-from toolcrib.errors import ConfigurationError
-from toolcrib.loading.scenarios import Scenario
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.engine.runtime import Runtime
+from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.scenarios.report_transfer import PackedReport, packed, unpacked
 from toolcrib.scenarios.reports import Failure, ScenarioReport
 from toolcrib.scenarios.runner import run_scenario
-from toolcrib.scenarios.travelling import PackedReport, packed, unpacked
 
 Opening: TypeAlias = Callable[[], tuple[Runtime, Sequence[Scenario]]]
 """Opens the runtime and says what to run: the same in every process. It must be picklable."""

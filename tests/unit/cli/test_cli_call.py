@@ -8,7 +8,7 @@ import pytest
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.call import event_line
-from toolcrib.model import Content, Partial, Progress
+from toolcrib.core.model import Content, Partial, Progress
 
 PARTS = """
 name: parts

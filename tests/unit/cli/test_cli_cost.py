@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from toolcrib.interop.declaring.tokens import counter, estimate
+from toolcrib.formats.providers.tokens import counter, estimate
 
 STORE = """
 name: put.row

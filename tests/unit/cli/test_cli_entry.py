@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from toolcrib.cli import entry, exit_codes
 from toolcrib.cli.entry import VERBS
 from toolcrib.cli.group import Verbs, cli
-from toolcrib.errors import ConfigurationError
+from toolcrib.core.errors import ConfigurationError
 
 SLOW = "name: slow\nmock: {result: done, latency: 5m}\ntimeout: 10m\n"
 
@@ -54,7 +54,7 @@ def test_the_table_says_of_a_verb_what_its_own_help_says_first(name, toolcrib):
 def test_help_loads_neither_the_engine_nor_a_heavy_library():
     code = (
         "import sys\nfrom toolcrib.cli.group import cli\ncli.main(['--help'], standalone_mode=False)\n"
-        "print('loaded', [name for name in ('toolcrib.engine', 'jinja2', 'jsonschema', 'jsonschema_rs', 'yaml') if name in sys.modules])"
+        "print('loaded', [name for name in ('toolcrib.engine.runtime', 'jinja2', 'jsonschema', 'jsonschema_rs', 'yaml') if name in sys.modules])"
     )
     with process(code=code) as run:
         out, _err = run.communicate(timeout=30)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from toolcrib.cli import exit_codes
-from toolcrib.model import Outcome
+from toolcrib.core.model import Outcome
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.printing import columns_of
-from toolcrib.queries import Card, flags_of
+from toolcrib.cli.value_output import columns_of
+from toolcrib.registry.catalog import Card, flags_of
 
 
 def names(result):

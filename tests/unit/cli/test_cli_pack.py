@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.cli import exit_codes
-from toolcrib.packing import zipped
+from toolcrib.scenarios.pack_builder import zipped
 
 PACK = """
 name: shop

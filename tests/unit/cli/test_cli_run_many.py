@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.rerunning import keep_running
-from toolcrib.errors import ConfigurationError
-from toolcrib.loading.trail import Trail
+from toolcrib.cli.run_watch import keep_running
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.loading.documents.file_fingerprints import Trail
 
 TRIP = """
 scenario: trip

@@ -7,9 +7,9 @@ from click.shell_completion import ShellComplete
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.group import cli
+from toolcrib.core.schemas import KINDS
 from toolcrib.executors import Executors
 from toolcrib.loading.editor_schemas import editor_schema
-from toolcrib.schemas import KINDS
 
 
 @pytest.mark.parametrize("kind", KINDS)

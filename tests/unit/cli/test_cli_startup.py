@@ -122,9 +122,20 @@ def test_a_call_from_the_index_imports_what_it_needs(words, indexed):
     out, modules = imported_by("call", "plain", *words)
     assert '"said": "hi"' in out
     assert modules & HEAVY <= NEEDED_BY_CALLS
-    assert not {name for name in modules if name.startswith(("toolcrib.generation", "toolcrib.matching"))}
-    assert {name for name in modules if name.startswith("toolcrib.loading.")} <= {
-        "toolcrib.loading.finding",
+    assert not {
+        name
+        for name in modules
+        if name.startswith(("toolcrib.schema.generation", "toolcrib.expressions.matchers"))
+    }
+    assert {
+        name
+        for name in modules
+        if name.startswith("toolcrib.loading.") and not name.startswith("toolcrib.loading.cache")
+    } <= {
+        "toolcrib.loading.cache_codec",
+        "toolcrib.loading.documents",
+        "toolcrib.loading.documents.file_fingerprints",
+        "toolcrib.loading.project_discovery",
         "toolcrib.loading.settings",
-        "toolcrib.loading.trail",
+        "toolcrib.loading.snapshot",
     }

@@ -6,7 +6,7 @@ import pytest
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.validate import annotation
-from toolcrib.errors import Problem
+from toolcrib.core.errors import Problem
 
 BAD = "name: bad\ninptu_schema: {}\nmock: {result: 1}\n"
 DATA = "just: data\n"

@@ -20,7 +20,7 @@ from toolcrib import (
     VirtualClock,
     run_scenario,
 )
-from toolcrib.clock import RealClock
+from toolcrib.core.clock import RealClock
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.mock import MockExecutor
 

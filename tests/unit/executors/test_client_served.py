@@ -6,8 +6,8 @@ import pytest
 
 from serving_mcp import connected, quiet_sdk, texts, write
 from toolcrib.cli.options import Reading
-from toolcrib.cli.planning import Plan
-from toolcrib.model import Outcome, Result
+from toolcrib.cli.run_plan import Plan
+from toolcrib.core.model import Outcome, Result
 from toolcrib.serve.mcp.results import OUTCOME, wire_result
 
 pytestmark = [quiet_sdk]

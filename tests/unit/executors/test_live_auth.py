@@ -11,7 +11,7 @@ from authentication import applied, draft, faults, no_exchange, ready, shown, tr
 from in_memory import loaded
 from toolcrib import Executors, VirtualClock
 from toolcrib.executors.live import LiveExecutor
-from toolcrib.vault import MissingSecret, UnusableSecret, Vault
+from toolcrib.security.secrets import MissingSecret, UnusableSecret, Vault
 
 BEARER = {"type": "http", "scheme": "bearer", "token": "${TOKEN}"}
 BASIC = {"type": "http", "scheme": "basic", "username": "${USER_NAME}", "password": "${PASSWORD}"}

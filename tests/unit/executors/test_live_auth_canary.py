@@ -14,8 +14,8 @@ import pytest
 from authentication import applied, failed, fetching, ready, shown, tried
 from http_servers import answering_each, answering_json, serving
 from toolcrib import VirtualClock
-from toolcrib.auth import Tokens
-from toolcrib.vault import MissingSecret, Vault
+from toolcrib.http.auth import Tokens
+from toolcrib.security.secrets import MissingSecret, Vault
 
 CANARY = 'c4n/ry+"{}\\é&=='
 NAMES = ["KEY", "TOKEN", "PASSWORD", "SECRET", "REFRESH", "ACCESS"]
@@ -92,7 +92,7 @@ def inside(auth):
     seen, waiting, texts = set(), [auth], []
     while waiting:
         each = waiting.pop()
-        if id(each) in seen or not type(each).__module__.startswith("toolcrib.auth"):
+        if id(each) in seen or not type(each).__module__.startswith("toolcrib.http.auth"):
             continue
         seen.add(id(each))
         texts.append(f"{each!r} {each}")

@@ -14,9 +14,9 @@ from authentication import applied, draft, failed, no_exchange, ready, tried
 from http_servers import answering_json, raw_answer
 from live_tools import API, calling, live_tool
 from toolcrib import Outcome, VirtualClock
-from toolcrib.auth import Outgoing
-from toolcrib.errors import NotReady
-from toolcrib.vault import Vault
+from toolcrib.core.errors import NotReady
+from toolcrib.http.auth import Outgoing
+from toolcrib.security.secrets import Vault
 
 _numbers = itertools.count()
 

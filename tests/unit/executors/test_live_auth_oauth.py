@@ -22,11 +22,11 @@ from http_servers import (
     serving,
 )
 from toolcrib import VirtualClock
-from toolcrib.auth import AuthFailed, Tokens
-from toolcrib.clock import RealClock
-from toolcrib.egress import EgressRefused
+from toolcrib.core.clock import RealClock
 from toolcrib.http import Bounds, Response
-from toolcrib.vault import Vault
+from toolcrib.http.auth import AuthFailed, Tokens
+from toolcrib.security.egress import EgressRefused
+from toolcrib.security.secrets import Vault
 
 KEYS = {"SECRET": "s3 cr&t", "REFRESH": "r-1", "CLIENT": "crib"}
 

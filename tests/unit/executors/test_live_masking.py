@@ -8,9 +8,9 @@ import pytest
 
 from live_answers import answer
 from toolcrib import Content, Outcome, Result
-from toolcrib.executors.live.masking import may_tell
-from toolcrib.vault import Vault
-from toolcrib.vault.results import masked
+from toolcrib.executors.live.response_masking import may_tell
+from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets.result_redaction import masked
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from live_answers import TOOL
 from live_paging import collect, draft_of
 from toolcrib import Outcome, Result
-from toolcrib.executors.live.pages import compile_pages
+from toolcrib.executors.live.pagination import compile_pages
 from toolcrib.http import Response
-from toolcrib.validation import Validator
+from toolcrib.schema.validation import Validator
 
 
 def by_cursor(items, size, param="cursor"):

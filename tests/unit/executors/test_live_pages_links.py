@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from live_paging import collect, draft_of
 from toolcrib import Outcome
-from toolcrib.executors.live.links import LinkRefused, followed, next_link
+from toolcrib.executors.live.link_header import LinkRefused, followed, next_link
 from toolcrib.http import Response
-from toolcrib.http.draft import Draft
+from toolcrib.http.request_builder import Draft
 
 
 @pytest.mark.parametrize(

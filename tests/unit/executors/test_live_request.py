@@ -9,7 +9,7 @@ from drafting import URL, closed, compiled, drafted, misfit, sent, tried
 from toolcrib.executors.live.request import Part
 from toolcrib.executors.live.scalars import kind_of, scalar_text
 from toolcrib.http import Request
-from toolcrib.vault import MissingSecret, Vault
+from toolcrib.security.secrets import MissingSecret, Vault
 
 BLOCK = {
     "method": "POST",

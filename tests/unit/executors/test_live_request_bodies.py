@@ -7,7 +7,7 @@ import json
 import pytest
 
 from drafting import closed, compiled, drafted, faults, misfit, sent, tried
-from toolcrib.vault import Vault
+from toolcrib.security.secrets import Vault
 
 ARGUMENTS = {
     "a": 1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drafting import closed, drafted, faults, misfit, sent, tried
-from toolcrib.vault import Vault
+from toolcrib.security.secrets import Vault
 
 
 def header(value, arguments=None, **options):

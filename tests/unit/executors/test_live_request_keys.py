@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from drafting import URL
-from toolcrib.executors.live.soundness import parameters_of_auth
-from toolcrib.subschemas import SchemaIndex
-from toolcrib.validation import Validator
+from toolcrib.core.subschemas import SchemaIndex
+from toolcrib.executors.live.cross_checks import parameters_of_auth
+from toolcrib.schema.validation import Validator
 
 SHOWN_BY = {
     "accept": "_headers:test_accept_and_user_agent_may_be_written",

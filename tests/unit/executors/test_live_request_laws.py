@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from drafting import compiled
 from toolcrib.executors.live.scalars import scalar_text
-from toolcrib.validation.misfits import Misfit
+from toolcrib.schema.validation.unusable_arguments import Misfit
 
 NASTY = st.sampled_from(
     ["..", "../", "%2e%2e%2f", "..;/", "a&admin=1", "\r\nX: 1", "?x", "#f", "@evil.example", "//evil.example", ";a=b", "{{ args.x }}", "${X}", "\x00", "\ud800", "\u2028", "."]

@@ -9,7 +9,7 @@ from email.policy import HTTP
 import pytest
 
 from drafting import closed, compiled, faults, misfit, sent, tried
-from toolcrib.vault import Vault
+from toolcrib.security.secrets import Vault
 
 PIXEL = b"\x89PNG\r\n\x00\xff"
 CODED = base64.b64encode(PIXEL).decode()

@@ -6,8 +6,8 @@ import pytest
 
 from drafting import URL, closed, compiled, drafted, faults, misfit, sent, tried
 from toolcrib.executors.live.url import same_shape
-from toolcrib.validation.misfits import Misfit
-from toolcrib.vault import Vault
+from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.security.secrets import Vault
 
 CITY = f"{URL}/cities/{{{{ args.city }}}}/days"
 

@@ -6,9 +6,9 @@ import pytest
 
 from toolcrib import Executors
 from toolcrib.executors.mcp import McpExecutor
-from toolcrib.executors.mcp.arguments import compile_overlay, fixed_names
+from toolcrib.executors.mcp.argument_overlay import compile_overlay, fixed_names
 from toolcrib.loading.sources import parse
-from toolcrib.validation.misfits import Misfit
+from toolcrib.schema.validation.unusable_arguments import Misfit
 
 CLOSED = {
     "type": "object",

@@ -11,8 +11,8 @@ from mcp_calling import Calling, http_server
 from mcp_listing import listing
 from mcp_over_http import answer_to, speaking
 from mcp_scripts import scripted
-from toolcrib.model import Outcome
-from toolcrib.servers import Server
+from toolcrib.core.model import Outcome
+from toolcrib.core.server_config import Server
 
 
 def offering(folder, *tools):

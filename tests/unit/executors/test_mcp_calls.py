@@ -10,7 +10,7 @@ import pytest
 from mcp_calling import Calling, http_server, over_http
 from mcp_sdk_server import PNG, sdk_server
 from toolcrib import Outcome, Progress
-from toolcrib.vault import Vault
+from toolcrib.security.secrets import Vault
 
 
 @pytest.fixture(params=["handshake", "modern"])

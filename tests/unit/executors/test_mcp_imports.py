@@ -11,7 +11,7 @@ CALL = """
 import asyncio, sys
 
 import toolcrib
-from toolcrib.servers import Server
+from toolcrib.core.server_config import Server
 
 sys.modules[sys.argv[1]] = None  # it can't be imported
 kinds = toolcrib.Executors.installed()
@@ -39,9 +39,9 @@ def test_a_missing_package_of_the_extra_is_told_with_what_to_install(module):
 
 
 def test_what_else_can_not_be_imported_is_a_bug_and_no_missing_extra():
-    done = called_without("toolcrib.executors.mcp.connection")
+    done = called_without("toolcrib.servers.mcp.connection")
     code, message = done.stdout.split("\n", 1)
     assert code == "server_down"
     assert "a bug (ModuleNotFoundError)" in message
     assert "toolcrib[mcp]" not in message
-    assert "import of toolcrib.executors.mcp.connection halted" in done.stderr
+    assert "import of toolcrib.servers.mcp.connection halted" in done.stderr

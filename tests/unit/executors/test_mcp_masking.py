@@ -14,11 +14,11 @@ from echoing_server import HOWS, forms
 from http_servers import answering_by, raw_answer, serving
 from mcp_calling import Calling
 from toolcrib import Outcome
-from toolcrib.errors import NotReady
-from toolcrib.executors.mcp.definitions import without_secrets
-from toolcrib.executors.mcp.listing import list_tools
-from toolcrib.servers import Server
-from toolcrib.vault import Vault
+from toolcrib.core.errors import NotReady
+from toolcrib.core.server_config import Server
+from toolcrib.security.secrets import Vault
+from toolcrib.servers.mcp.tool_definitions import without_secrets
+from toolcrib.servers.mcp.tool_list import list_tools
 
 SCRIPT = str(Path(__file__).parents[2] / "echoing_server.py")
 SECRETS = {"KEY": 'CaNarY-key-"7f3a+b&c', "API_TOKEN": "CaNarY-t0ken/5e1f~2d", "PIN_CODE": "84615273"}

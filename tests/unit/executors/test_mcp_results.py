@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.executors.mcp.failures import Asked, Broken, Garbled, Refused, broken, refused
-from toolcrib.executors.mcp.links import Trouble
+from toolcrib.core.model import Content, Outcome
+from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.executors.mcp.results import result_of, weight
-from toolcrib.model import Content, Outcome
-from toolcrib.servers import Catalogue, Server
+from toolcrib.servers.mcp.failures import Asked, Broken, Garbled, Refused, broken, refused
+from toolcrib.servers.mcp.transports import Trouble
 
 ASKED = Asked(Server("shop"), "buy", "shop__buy", repeatable=False)
 READS = ASKED._replace(repeatable=True)

@@ -9,7 +9,7 @@ import pytest
 from in_memory import mocked
 from keeping import TAKE, calls, changed, keeping, session_of
 from toolcrib import Outcome, VirtualClock
-from toolcrib.store import store_of
+from toolcrib.simulation.store import store_of
 
 
 def took(answer, *given, more="", output="{}"):

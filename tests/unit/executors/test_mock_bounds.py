@@ -12,12 +12,12 @@ from in_memory import MOCKS
 from keeping import calls, loaded_with
 from library import tool
 from toolcrib import Outcome, Runtime
-from toolcrib.executors.mock.places import write
-from toolcrib.executors.mock.work import Work
-from toolcrib.model import Collection, Fixture
-from toolcrib.rendering.budget import MOST_STEPS, Budget, Counted
-from toolcrib.rendering.expressions import compile_expression
-from toolcrib.store import Store
+from toolcrib.core.model import Collection, Fixture
+from toolcrib.executors.mock.store_paths import write
+from toolcrib.executors.mock.unit_of_work import Work
+from toolcrib.expressions.budget import MOST_STEPS, Budget, Counted
+from toolcrib.expressions.expression import compile_expression
+from toolcrib.simulation.store import Store
 
 MANY = 20_000
 ROWS: dict[str, Any] = {f"k{number}": {"n": number} for number in range(MANY)}

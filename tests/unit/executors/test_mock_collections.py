@@ -7,9 +7,9 @@ import pytest
 from keeping import calls, loaded_with
 from library import LIBRARY, tool
 from toolcrib import Executors, Outcome, Runtime, VirtualClock
+from toolcrib.core.model import Collection, Fault, Origin
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.model import Collection, Fault, Origin
-from toolcrib.registry import Registry
+from toolcrib.registry.registry import Registry
 
 CONTENT = b'{"x": {"n": 1}}'
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from library import failed, played, refused
+from toolcrib.core.model import Descriptor
 from toolcrib.executors.mock.crud import expanded
-from toolcrib.model import Descriptor
 
 
 def told(ended):

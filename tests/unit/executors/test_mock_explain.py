@@ -9,9 +9,9 @@ import pytest
 from in_memory import mocked, runtime_of
 from keeping import calls, changed, keeping, session_of
 from toolcrib import Call, Outcome, VirtualClock
+from toolcrib.core.model import CallContext
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.executors.mock.explaining import MOST_SKIPPED
-from toolcrib.model import CallContext
+from toolcrib.executors.mock.explanation import MOST_SKIPPED
 
 CITIES = [f"{letter}{number}" for letter in ("Oslo", "Rome", "Bergen", "Paris") for number in range(300)]
 

@@ -9,8 +9,8 @@ import pytest
 from in_memory import MOCKS, loaded, mocked, runtime_of
 from keeping import TAKE, calls, changed, faults_of, session_of
 from toolcrib import Outcome, Registry, Runtime, VirtualClock
-from toolcrib.executors.mock.scope import MOST_ACTS, MockState
-from toolcrib.model import Fault
+from toolcrib.core.model import Fault
+from toolcrib.executors.mock.variables import MOST_ACTS, MockState
 
 IDEMPOTENT = "annotations: {idempotent: true}"
 ADA = {"id": "ada", "sum": 1}

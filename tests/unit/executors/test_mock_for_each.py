@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from library import failed, played, refused
-from toolcrib.rendering import compile_value
+from toolcrib.expressions import compile_value
 
 XS = {"xs": [3, 1, 2], "ys": ["a", "b", "c"]}
 

@@ -9,7 +9,7 @@ import pytest
 from in_memory import loaded, mocked, problems_of
 from keeping import ACCOUNTS, calls, changed, keeping
 from toolcrib import Executors, Outcome, Result, VirtualClock
-from toolcrib.errors import NotReady
+from toolcrib.core.errors import NotReady
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.testing import FunctionExecutor
 

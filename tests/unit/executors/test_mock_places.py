@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from library import LIBRARY, failed, played, refused
-from toolcrib.errors import ExpressionError
-from toolcrib.executors.mock.places import compile_place, key_text
+from toolcrib.core.errors import ExpressionError
+from toolcrib.executors.mock.store_paths import compile_place, key_text
 
 ROWS = ("ann", "books")
 COLLECTIONS = ("books", "readers")

@@ -9,10 +9,10 @@ from in_memory import loaded, mocked
 from keeping import calls, keeping
 from sampling import examples
 from toolcrib import Descriptor
-from toolcrib.errors import ExpressionError
-from toolcrib.executors.mock.choosing import FEWEST, choice_of
+from toolcrib.core.errors import ExpressionError
+from toolcrib.executors.mock.rule_index import FEWEST, choice_of
 from toolcrib.executors.mock.rules import choose, compile_rules
-from toolcrib.executors.mock.scope import MockState
+from toolcrib.executors.mock.variables import MockState
 
 PLAIN = st.sampled_from(
     [None, True, False, 0, 1, 1.0, 2, -0.0, "", "1", "true", "a", "b", "$${x}", 2**60, float(2**60)]

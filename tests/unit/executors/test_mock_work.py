@@ -10,9 +10,9 @@ from keeping import loaded_with
 from library import LIBRARY, failed, played, tool
 from sampling import examples
 from toolcrib import Runtime
-from toolcrib.errors import ExpressionError
-from toolcrib.executors.mock.work import MOST_ROWS, Work
-from toolcrib.store import Store
+from toolcrib.core.errors import ExpressionError
+from toolcrib.executors.mock.unit_of_work import MOST_ROWS, Work
+from toolcrib.simulation.store import Store
 
 FIXTURE = loaded_with(tool("result: 1"), LIBRARY).tools[0].fixture
 

@@ -18,10 +18,10 @@ from http_servers import (
     raw_answer,
     serving,
 )
-from toolcrib.egress import EgressRefused, Guard
 from toolcrib.http import Bounds, Fault, HTTPError, Request
-from toolcrib.http.fast import FastSender
-from toolcrib.http.stock import StockSender
+from toolcrib.http.aiohttp_client import FastSender
+from toolcrib.http.client import StockSender
+from toolcrib.security.egress import EgressRefused, Guard
 
 PRESSED = Bounds(connect=0.1, read=0.1)
 

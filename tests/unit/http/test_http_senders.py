@@ -14,10 +14,10 @@ from http_servers import (
     answering,
     serving,
 )
-from toolcrib.egress import Guard
 from toolcrib.http import Fault, HTTPError, open_sender
-from toolcrib.http.fast import FastSender
-from toolcrib.http.stock import StockSender
+from toolcrib.http.aiohttp_client import FastSender
+from toolcrib.http.client import StockSender
+from toolcrib.security.egress import Guard
 
 
 @BOTH
@@ -83,7 +83,7 @@ async def test_a_sender_may_be_closed_twice(client):
 IN_TWO_LOOPS = """
 import asyncio, gc, sys, threading
 from http_servers import answering, serving
-from toolcrib.egress import Guard
+from toolcrib.security.egress import Guard
 from toolcrib.http import Bounds, Request, open_sender
 
 ready, port, end = threading.Event(), [], []
@@ -171,8 +171,8 @@ import sys
 
 sys.modules["aiohttp"] = None   # as if it were not installed
 
-from toolcrib.egress import Guard
-from toolcrib.errors import ConfigurationError
+from toolcrib.security.egress import Guard
+from toolcrib.core.errors import ConfigurationError
 from toolcrib.http import open_sender
 
 print(type(open_sender(Guard())).__name__)

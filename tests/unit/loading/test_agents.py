@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from in_memory import loaded
-from toolcrib.engine import Runtime
-from toolcrib.errors import Problem
+from toolcrib.core.errors import Problem
+from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.policies import parse_policy
-from toolcrib.loading.speakers import BUILT_IN
-from toolcrib.provider import installed
-from toolcrib.provider.scripted import lines_of
-from toolcrib.tool_policy import ToolPolicy
+from toolcrib.loading.scenarios.provider_names import BUILT_IN
+from toolcrib.provider.models import installed_providers
+from toolcrib.provider.models.scripted import lines_of
+from toolcrib.security.tool_policy import ToolPolicy
 
 TOOLS = """
 name: get_order
@@ -323,7 +323,7 @@ def test_a_provider_that_nobody_offers_is_told_when_loading(entry, place, hint):
 
 
 def test_the_providers_that_come_along_are_known_without_them():
-    assert {*BUILT_IN} == {*installed._BUILT_IN}
+    assert {*BUILT_IN} == {*installed_providers._BUILT_IN}
 
 
 def test_nothing_can_be_required_where_nothing_is_allowed():

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sampling import examples
-from toolcrib.loading.archives import documents_among, open_archive, parse_archive
-from toolcrib.loading.zips import (
+from toolcrib.loading.documents.archives import documents_among, open_archive, parse_archive
+from toolcrib.loading.documents.zip_reader import (
     _END_MARK,
     ARCHIVE_BYTES,
     CONTENT_BYTES,

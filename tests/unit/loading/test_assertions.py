@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib.loading.assertions import (
+from toolcrib.core.schemas import part_schema
+from toolcrib.loading.scenarios.assertions import (
     ALIASES,
     GUARDING,
     SPEAKING,
@@ -16,7 +17,6 @@ from toolcrib.loading.assertions import (
     check_guardrails,
     kinds,
 )
-from toolcrib.schemas import part_schema
 
 PROMPTKIT = [
     "tools_called",

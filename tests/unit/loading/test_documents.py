@@ -10,11 +10,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.errors import Problem
-from toolcrib.loading.documents import Document, parse_documents, parse_json, read_documents, restore_text
-from toolcrib.loading.marks import Problems, clipped, pointer_of
-from toolcrib.loading.yamltext import read_yaml
-from toolcrib.pointers import keys_of
+from toolcrib.core.errors import Problem
+from toolcrib.core.pointers import keys_of
+from toolcrib.loading.documents.document import (
+    Document,
+    parse_documents,
+    parse_json,
+    read_documents,
+    restore_text,
+)
+from toolcrib.loading.documents.positions import Problems, clipped, pointer_of
+from toolcrib.loading.documents.yaml_text import read_yaml
 
 
 def value_of(text, source="tool.yaml"):

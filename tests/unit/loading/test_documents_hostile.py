@@ -10,10 +10,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.loading import documents
-from toolcrib.loading.documents import parse_documents, parse_json, read_documents
-from toolcrib.loading.marks import PROBLEMS, Problems
-from toolcrib.loading.yamltext import read_yaml
+from toolcrib.loading.documents import document as documents
+from toolcrib.loading.documents.document import parse_documents, parse_json, read_documents
+from toolcrib.loading.documents.positions import PROBLEMS, Problems
+from toolcrib.loading.documents.yaml_text import read_yaml
 
 MEBIBYTE = 1 << 20
 
@@ -330,7 +330,7 @@ def test_both_scanners_read_alike(text):
 
 BOMBS = """
 import faulthandler, os, sys, time
-from toolcrib.loading.documents import parse_documents, restore_text
+from toolcrib.loading.documents.document import parse_documents, restore_text
 faulthandler.dump_traceback_later(60, exit=True)
 M = (1 << 20) - 64
 bombs = {

@@ -13,16 +13,16 @@ import jsonschema
 import jsonschema_rs
 import pytest
 
-from toolcrib.errors import DocumentError, Problem
+from toolcrib.core.errors import DocumentError, Problem
+from toolcrib.core.schemas import KINDS
 from toolcrib.executors import Executors
-from toolcrib.loading.assertions.kinds import ALIASES, kinds
-from toolcrib.loading.contents import documents_of
-from toolcrib.loading.documents import read_documents
+from toolcrib.loading.documents.document import read_documents
+from toolcrib.loading.documents.inline_sources import documents_of
 from toolcrib.loading.editor_schemas import editor_schema
 from toolcrib.loading.projects import Project
+from toolcrib.loading.scenarios.assertions.kinds import ALIASES, kinds
 from toolcrib.loading.sources import parse, parse_files
-from toolcrib.schemas import KINDS
-from toolcrib.validation import check_schema
+from toolcrib.schema.validation import check_schema
 
 ROOT = Path(__file__).resolve().parents[3]
 MODES = Executors.installed()

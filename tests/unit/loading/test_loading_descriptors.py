@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from toolcrib.core.model import NOTHING, Annotations, Descriptor, Example, Icon
+from toolcrib.core.schemas import LATER_KEYS, envelope
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.sources import parse
-from toolcrib.model import NOTHING, Annotations, Descriptor, Example, Icon
-from toolcrib.schemas import LATER_KEYS, envelope
 
 KINDS = Executors({"mock": MockExecutor})
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from toolcrib.core.model import Origin
 from toolcrib.executors import Executors
-from toolcrib.loading.documents import BYTES
-from toolcrib.loading.files import (
+from toolcrib.loading.documents.document import BYTES
+from toolcrib.loading.documents.files import (
     DATA_BYTES,
     DiskFiles,
     MemoryFiles,
@@ -19,7 +20,6 @@ from toolcrib.loading.files import (
     read_text,
 )
 from toolcrib.loading.sources import load
-from toolcrib.model import Origin
 
 
 def write(folder, *names, content="{}"):

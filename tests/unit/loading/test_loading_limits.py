@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from in_memory import loaded, problems_of, runtime_of
-from toolcrib.model import Backoff, Bounds, Breaker, Limits, Rate
+from toolcrib.core.model import Backoff, Bounds, Breaker, Limits, Rate
 
 
 def limits(text: str) -> Limits:

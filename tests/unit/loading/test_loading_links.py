@@ -6,8 +6,8 @@ import pytest
 
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
+from toolcrib.loading.documents.file_fingerprints import Trail
 from toolcrib.loading.sources import Source, load
-from toolcrib.loading.trail import Trail
 
 KINDS = Executors({"mock": MockExecutor})
 

@@ -6,8 +6,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sampling import examples
-from toolcrib.loading.documents import _gives_texts, _numbers_for_texts, parse_documents, restore_text
-from toolcrib.subschemas import MANY, NAMED, ONE
+from toolcrib.core.subschemas import MANY, NAMED, ONE
+from toolcrib.loading.documents.document import (
+    _gives_texts,
+    _numbers_for_texts,
+    parse_documents,
+    restore_text,
+)
 
 DATA = st.one_of(st.integers(0, 1), st.floats(0, 1), st.booleans(), st.just("a"), st.just([1]), st.just({}))
 TYPES = st.sampled_from(["string", "integer", "number", "null", 1])

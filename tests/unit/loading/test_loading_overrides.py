@@ -9,8 +9,8 @@ import pytest
 
 from toolcrib import Runtime
 from toolcrib.executors import Executors
-from toolcrib.index.plain import from_plain, to_plain
-from toolcrib.loading.files import files_at
+from toolcrib.loading.cache.codec import from_plain, to_plain
+from toolcrib.loading.documents.files import files_at
 from toolcrib.loading.sources import Source, load
 
 KINDS = Executors.installed()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.engine import Runtime
+from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.sources import load, parse_files

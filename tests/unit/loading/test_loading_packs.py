@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.errors import DocumentError
+from toolcrib.core.errors import DocumentError
+from toolcrib.core.model import Toolset
 from toolcrib.executors import Executors
 from toolcrib.loading.packs import Pack, fits
 from toolcrib.loading.sources import parse_files
-from toolcrib.model import Toolset
 
 KINDS = Executors({})
 

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from toolcrib.clock import START
+from toolcrib.core.clock import START
+from toolcrib.core.model import Descriptor, Example, Outcome
+from toolcrib.core.schemas import LATER_KEYS
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.scenarios import YEARS, Scenario, examples_of, mocked
+from toolcrib.loading.scenarios.scenario import YEARS, Scenario, examples_of, mocked
 from toolcrib.loading.sources import parse
-from toolcrib.model import Descriptor, Example, Outcome
-from toolcrib.schemas import LATER_KEYS
 
 KINDS = Executors({"mock": MockExecutor})
 

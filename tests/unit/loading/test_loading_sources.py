@@ -6,12 +6,12 @@ import os
 
 import pytest
 
-from toolcrib.engine import Runtime
-from toolcrib.errors import DocumentError
+from toolcrib.core.errors import DocumentError
+from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.sources import load, parse
-from toolcrib.registry import Registry
+from toolcrib.registry.registry import Registry
 
 KINDS = Executors({"mock": MockExecutor})
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import jsonschema
 import pytest
 
-from toolcrib.errors import DocumentError
+from toolcrib.core.errors import DocumentError
+from toolcrib.core.model import Toolset
+from toolcrib.core.schemas import LATER_KEYS, with_blocks
 from toolcrib.executors import Executors
-from toolcrib.loading.documents import parse_documents
+from toolcrib.loading.documents.document import parse_documents
 from toolcrib.loading.project_checks import second_project_file
 from toolcrib.loading.projects import (
     DEFAULT_SOURCES,
@@ -18,9 +20,7 @@ from toolcrib.loading.projects import (
     parse_project,
     settings_of,
 )
-from toolcrib.loading.shape import Shape
-from toolcrib.model import Toolset
-from toolcrib.schemas import LATER_KEYS, with_blocks
+from toolcrib.loading.schema_check import Shape
 
 KINDS = Executors({})
 SHAPE = Shape("project", KINDS)

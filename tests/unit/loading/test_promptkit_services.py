@@ -6,9 +6,9 @@ import pytest
 
 from arenas import KINDS, agent_of, arena_files, own, put, read, told
 from http_servers import answering_json, serving
-from toolcrib.engine import Runtime
+from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.workspaces import subjects_of_scenario
 from toolcrib.scenarios import run_scenario, runs_of
-from toolcrib.workspaces import subjects_of_scenario
 
 ONE = "turns: [{role: user, content: Hi}]"
 AZURE = "platform: {type: azure, endpoint: 'https://one.openai.azure.com/'"

@@ -7,11 +7,11 @@ from textwrap import dedent
 import pytest
 
 from toolcrib import Pack
-from toolcrib.errors import ConfigurationError, DocumentError
+from toolcrib.core.errors import ConfigurationError, DocumentError
 from toolcrib.executors import Executors
-from toolcrib.index.plain import from_plain, to_plain
+from toolcrib.loading.cache.codec import from_plain, to_plain
 from toolcrib.loading.prompts import Guardrail, Variable, find_prompt
-from toolcrib.tool_policy import ToolPolicy
+from toolcrib.security.tool_policy import ToolPolicy
 
 KINDS = Executors.installed()
 

@@ -9,12 +9,12 @@ import sys
 import pytest
 
 from toolcrib import __version__
-from toolcrib.errors import DocumentError, Problem
+from toolcrib.core.errors import DocumentError, Problem
+from toolcrib.core.schemas import envelope
 from toolcrib.executors import Executors
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.projects import Project
 from toolcrib.loading.requirements import check_requirements
-from toolcrib.schemas import envelope
 
 KINDS = Executors({})
 

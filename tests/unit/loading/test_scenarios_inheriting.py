@@ -8,7 +8,7 @@ import json
 import pytest
 
 from toolcrib import Runtime
-from toolcrib.model import NOTHING
+from toolcrib.core.model import NOTHING
 from toolcrib.scenarios import run_scenario
 
 ROW = {"type": "object", "properties": {"id": {"type": "string"}, "status": {"enum": ["open", "paid"]}}}

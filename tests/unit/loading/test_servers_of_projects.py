@@ -8,17 +8,17 @@ import marshal
 import jsonschema
 import pytest
 
-from toolcrib.errors import DocumentError
+from toolcrib.core.errors import DocumentError
+from toolcrib.core.schemas import envelope, with_blocks
+from toolcrib.core.server_config import Server
 from toolcrib.executors import Executors
-from toolcrib.index.plain import from_plain, to_plain
-from toolcrib.loading.documents import parse_documents, read_documents
+from toolcrib.loading.cache.codec import from_plain, to_plain
+from toolcrib.loading.documents.document import parse_documents, read_documents
+from toolcrib.loading.documents.file_fingerprints import Trail
 from toolcrib.loading.projects import Project, one_project, settings_of
+from toolcrib.loading.schema_check import Shape
 from toolcrib.loading.servers import parse_servers
 from toolcrib.loading.settings import NO_SETTINGS, Settings, same_reach, servers_in
-from toolcrib.loading.shape import Shape
-from toolcrib.loading.trail import Trail
-from toolcrib.schemas import envelope, with_blocks
-from toolcrib.servers import Server
 
 KINDS = Executors({})
 SHAPE = Shape("project", KINDS)

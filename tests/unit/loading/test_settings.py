@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.errors import ConfigurationError
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.model import Descriptor, Origin, Toolset
 from toolcrib.executors import Executors
 from toolcrib.loading.projects import Project, settings_of
 from toolcrib.loading.settings import (
@@ -19,8 +20,7 @@ from toolcrib.loading.settings import (
     apply_settings,
     chosen_profile,
 )
-from toolcrib.model import Descriptor, Origin, Toolset
-from toolcrib.queries import Offer, Rule
+from toolcrib.registry.catalog import Offer, Rule
 
 KINDS = Executors({})
 

@@ -9,8 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from toolcrib import Executors
-from toolcrib.errors import DocumentError
-from toolcrib.index.plain import from_plain, to_plain
+from toolcrib.core.errors import DocumentError
+from toolcrib.core.model import BUILT_IN_LIMITS, Backoff, Bounds, Breaker, Descriptor, Limits, Origin, Rate
+from toolcrib.loading.cache.codec import from_plain, to_plain
 from toolcrib.loading.limits import (
     laid_over,
     limits_of,
@@ -23,7 +24,6 @@ from toolcrib.loading.limits import (
 )
 from toolcrib.loading.projects import Project, settings_of
 from toolcrib.loading.settings import Settings, apply_settings
-from toolcrib.model import BUILT_IN_LIMITS, Backoff, Bounds, Breaker, Descriptor, Limits, Origin, Rate
 
 KINDS = Executors({})
 

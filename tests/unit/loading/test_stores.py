@@ -9,14 +9,14 @@ from types import MappingProxyType
 import pytest
 
 from toolcrib import Executors, Project
-from toolcrib.errors import DocumentError, ExpressionError
+from toolcrib.core.errors import DocumentError, ExpressionError
+from toolcrib.core.model import NO_FIXTURE, Collection, Fixture, Machine, Origin
+from toolcrib.core.schemas import envelope
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.files import MemoryFiles
+from toolcrib.loading.documents.files import MemoryFiles
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.sources import parse_files
 from toolcrib.loading.stores import fixture_with, parse_fixture, rows_of
-from toolcrib.model import NO_FIXTURE, Collection, Fixture, Machine, Origin
-from toolcrib.schemas import envelope
 
 KINDS = Executors({"mock": MockExecutor})
 PACK = "name: shop\nversion: 1.0.0\n"

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.errors import Problem
-from toolcrib.loading.large_json import LargeJSON
+from toolcrib.core.errors import Problem
+from toolcrib.loading.documents.large_json import LargeJSON
 from toolcrib.loading.row_files import written_in
 from toolcrib.loading.rows import keyed
 

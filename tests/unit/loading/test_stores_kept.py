@@ -11,13 +11,13 @@ import pytest
 
 from kept import Shelf
 from toolcrib import Runtime
-from toolcrib.errors import ExpressionError
+from toolcrib.core.errors import ExpressionError
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.trail import Trail
-from toolcrib.opening import read_stock
-from toolcrib.packing import read_parcel
-from toolcrib.store import rows_of
+from toolcrib.loading.documents.file_fingerprints import Trail
+from toolcrib.loading.open_project import read_stock
+from toolcrib.scenarios.pack_builder import read_parcel
+from toolcrib.simulation.store import rows_of
 
 KINDS = Executors({"mock": MockExecutor})
 TOOL = 'name: {name}\ninput_schema: {{}}\nmock: {{result: "{{{{ store.orders }}}}"}}\n'

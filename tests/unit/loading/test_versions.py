@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcrib.core.schemas import envelope
 from toolcrib.loading.versions import _FORM, check_range, mismatch
-from toolcrib.schemas import envelope
 
 NUMBER = st.tuples(*[st.integers(0, 20)] * 3)
 

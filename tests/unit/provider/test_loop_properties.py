@@ -28,7 +28,7 @@ from toolcrib.provider import (
     ToolPolicy,
     View,
 )
-from toolcrib.tool_policy import check_policy
+from toolcrib.security.tool_policy import check_policy
 
 NAMES = ("get_order", "refund_order", "replace_order", "slow", "slower", "failing", "lying")
 

@@ -9,7 +9,7 @@ import pytest
 from loop_models import Model, loop
 from toolcrib import ConfigurationError, ProviderMiddleware, Registry, Runtime, Server
 from toolcrib.provider import Prices, ToolPolicy
-from toolcrib.tool_policy import check_policy
+from toolcrib.security.tool_policy import check_policy
 
 NAMES = ("get_order", "refund_order", "slow")
 

@@ -8,11 +8,11 @@ import pytest
 
 from http_servers import answering_json, serving
 from served_models import ASKED, events, message, said
-from toolcrib.egress import Guard
-from toolcrib.errors import ConfigurationError
+from toolcrib.core.errors import ConfigurationError
 from toolcrib.provider import ProviderError, open_provider
-from toolcrib.vault import Vault
-from toolcrib.world import World
+from toolcrib.security.egress import Guard
+from toolcrib.security.secrets import Vault
+from toolcrib.servers.environment import World
 
 KEY = "azure-0123456789"
 HI = {"choices": [{"message": {"content": "Hi."}, "finish_reason": "stop"}]}

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from http_servers import answering_json
 from served_models import ASKED, events, in_chunks, message, said, speaking, text_of
-from toolcrib.errors import ConfigurationError
-from toolcrib.interop.declaring import Declaration
-from toolcrib.model import Content, Outcome
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.model import Content, Outcome
+from toolcrib.formats.providers import Declaration
 from toolcrib.provider import (
     Finish,
     Message,
@@ -29,7 +29,7 @@ from toolcrib.provider import (
     system,
     user,
 )
-from toolcrib.provider.installed import open_provider
+from toolcrib.provider.models.installed_providers import open_provider
 
 DEFINITION = {"type": "function", "function": {"name": "get", "parameters": {"type": "object"}}}
 TOOL = Declaration("get", "get", "", {"type": "object"}, DEFINITION)

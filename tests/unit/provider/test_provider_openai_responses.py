@@ -8,9 +8,9 @@ import pytest
 
 from http_servers import answering_json
 from served_models import ASKED, events, message, said, speaking
-from toolcrib.errors import ConfigurationError
-from toolcrib.interop.declaring import Declaration
-from toolcrib.model import Content, Outcome
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.model import Content, Outcome
+from toolcrib.formats.providers import Declaration
 from toolcrib.provider import (
     Finish,
     Message,
@@ -25,7 +25,7 @@ from toolcrib.provider import (
     system,
     user,
 )
-from toolcrib.provider.installed import open_provider
+from toolcrib.provider.models.installed_providers import open_provider
 
 DEFINITION = {"type": "function", "name": "get", "parameters": {"type": "object"}, "strict": False}
 TOOL = Declaration("get", "get", "", {"type": "object"}, DEFINITION)

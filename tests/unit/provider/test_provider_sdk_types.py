@@ -13,10 +13,10 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from in_memory import loaded
-from toolcrib.interop.declaring import declare
-from toolcrib.model import Content, Outcome
+from toolcrib.core.model import Content, Outcome
+from toolcrib.formats.providers import declare
 from toolcrib.provider import Message, Reasoning, Request, Text, ToolCall, ToolResult, system, user
-from toolcrib.provider.installed import open_provider
+from toolcrib.provider.models.installed_providers import open_provider
 
 TOOLS = """
     name: pack.get-order

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from in_memory import runtime_of
-from toolcrib.errors import DocumentError
-from toolcrib.model import Outcome
+from toolcrib.core.errors import DocumentError
+from toolcrib.core.model import Outcome
 from toolcrib.provider import (
     CallDelta,
     Conversation,
@@ -22,9 +22,9 @@ from toolcrib.provider import (
     ToolResult,
     user,
 )
+from toolcrib.provider.loop.model_view import Sight, as_decided, value_of
 from toolcrib.provider.middleware import ProviderMiddleware
-from toolcrib.provider.scripted import Scripted
-from toolcrib.provider.seeing import Sight, as_decided, value_of
+from toolcrib.provider.models.scripted import Scripted
 
 ORDER = """
 name: get_order

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from toolcrib import ConfigurationError, Outcome
-from toolcrib.provider.timeline import Event, Place, Timeline
-from toolcrib.provider.viewing import MOST_HELD, View
+from toolcrib.provider.loop.timeline import Event, Place, Timeline
+from toolcrib.provider.loop.ui_view import MOST_HELD, View
 
 
 def viewed(events) -> View:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sampling import examples
-from toolcrib.provider.timeline import RANKS, Event, Place, Timeline
-from toolcrib.provider.viewing import View
+from toolcrib.provider.loop.timeline import RANKS, Event, Place, Timeline
+from toolcrib.provider.loop.ui_view import View
 
 KINDS = ("user", "text", "reasoning")
 

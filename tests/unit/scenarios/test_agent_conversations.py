@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from in_memory import loaded
-from toolcrib.engine import Runtime
+from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.namespaces import in_namespace
 from toolcrib.scenarios import run_scenario, runs_of
-from toolcrib.scenarios.travelling import packed, unpacked
+from toolcrib.scenarios.report_transfer import packed, unpacked
 
 TOOLS = """
 name: get_order

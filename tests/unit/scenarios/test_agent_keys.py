@@ -6,8 +6,8 @@ import pytest
 
 from http_servers import Server, answering_json, serving
 from in_memory import loaded
-from toolcrib.cli.planning import Speaker
-from toolcrib.engine import Runtime
+from toolcrib.cli.run_plan import Speaker
+from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.scenarios import run_scenario, runs_of

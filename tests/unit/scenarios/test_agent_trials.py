@@ -9,7 +9,7 @@ import pytest
 
 from in_memory import runtime_of
 from toolcrib.scenarios import run_scenario, runs_of
-from toolcrib.scenarios.travelling import packed, unpacked
+from toolcrib.scenarios.report_transfer import packed, unpacked
 
 COIN = """
 name: coin

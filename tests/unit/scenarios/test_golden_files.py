@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from in_memory import MOCKS, loaded, problems_of
-from toolcrib.engine import Runtime
-from toolcrib.loading.files import DiskFiles, MemoryFiles
+from toolcrib.engine.runtime import Runtime
+from toolcrib.loading.documents.files import DiskFiles, MemoryFiles
 from toolcrib.scenarios import run_scenario, runs_of
 from toolcrib.scenarios.goldens import GoldenChange, golden_text, place_of
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from in_memory import MOCKS, loaded, problems_of
-from toolcrib.engine import Runtime
+from toolcrib.engine.runtime import Runtime
 from toolcrib.scenarios import run_scenario
 
 TOOLS = """

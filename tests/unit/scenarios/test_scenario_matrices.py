@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from in_memory import MOCKS, loaded, problems_of
-from toolcrib.engine import Runtime
-from toolcrib.errors import ConfigurationError
-from toolcrib.loading.matrices import combinations
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.engine.runtime import Runtime
+from toolcrib.loading.scenarios.matrices import combinations
 from toolcrib.scenarios import run_scenario, runs_of, select
 
 ECHO = """

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from in_memory import runtime_of
-from toolcrib.errors import ConfigurationError
+from toolcrib.core.errors import ConfigurationError
 from toolcrib.scenarios import run_scenario, runs_of
 
 TAKE = """

@@ -7,8 +7,8 @@ import json
 from textwrap import dedent
 
 from in_memory import MOCKS, loaded
-from toolcrib.engine import Runtime
-from toolcrib.loading.scenarios import examples_of
+from toolcrib.engine.runtime import Runtime
+from toolcrib.loading.scenarios.scenario import examples_of
 from toolcrib.scenarios import run_scenario
 
 SHOP = """

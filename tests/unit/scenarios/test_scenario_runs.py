@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from in_memory import MOCKS, fake, loaded
-from toolcrib.engine import Runtime
-from toolcrib.model import Content, Outcome, Result, Usage
+from toolcrib.core.model import Content, Outcome, Result, Usage
+from toolcrib.engine.runtime import Runtime
 from toolcrib.scenarios import run_scenario
 
 ORDERS = """

@@ -11,9 +11,9 @@ import pytest
 from in_memory import problems_of, runtime_of
 from reaching import ReachingExecutor, broken
 from toolcrib import Executors, Result
-from toolcrib.errors import ConfigurationError
+from toolcrib.core.errors import ConfigurationError
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.steps import Advance
+from toolcrib.loading.scenarios.steps import Advance
 from toolcrib.scenarios import run_scenario
 
 CLOCK = """

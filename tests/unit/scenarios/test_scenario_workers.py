@@ -13,9 +13,9 @@ from contextlib import closing
 import pytest
 
 from openings import Documents
-from toolcrib.errors import ConfigurationError
+from toolcrib.core.errors import ConfigurationError
 from toolcrib.scenarios import run_scenario
-from toolcrib.scenarios.travelling import packed, unpacked
+from toolcrib.scenarios.report_transfer import packed, unpacked
 from toolcrib.scenarios.workers import _Crew, _work, run_in_processes
 
 MANY = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.errors import ConfigurationError
+from toolcrib.core.errors import ConfigurationError
 from toolcrib.serve.mcp.guard import Guard
 from toolcrib.serve.mcp.options import Address, is_loopback
 

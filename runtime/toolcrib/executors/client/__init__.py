@@ -11,11 +11,11 @@ import json
 from collections.abc import Sequence
 from functools import cache
 
-from toolcrib.errors import DocumentError, Problem
-from toolcrib.executors.client.calls import ClientCall, deferred
-from toolcrib.executors.client.terms import Terms, check
-from toolcrib.model import JSON, Call, Descriptor, Result, Schema
-from toolcrib.rendering.fresh import copied
+from toolcrib.core.errors import DocumentError, Problem
+from toolcrib.core.model import JSON, Call, Descriptor, Result, Schema
+from toolcrib.executors.client.block import Terms, check
+from toolcrib.executors.client.client_call import ClientCall, deferred
+from toolcrib.expressions.codegen import copied
 
 __all__ = ["BoundClient", "ClientExecutor"]
 

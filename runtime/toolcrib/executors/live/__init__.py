@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from toolcrib.auth import Tokens, compile_auth
-from toolcrib.auth import schema as auth_schema
-from toolcrib.errors import DocumentError, NotReady, Problem
-from toolcrib.executors.live.bound import BoundLive, Parts
-from toolcrib.executors.live.needless import needless_keys
-from toolcrib.executors.live.pages import compile_pages
-from toolcrib.executors.live.reading import compile_reading
+from toolcrib.core.errors import DocumentError, NotReady, Problem
+from toolcrib.core.model import JSON, NOTHING, Descriptor, Schema
+from toolcrib.executors.live.bound_tool import BoundLive, Parts
+from toolcrib.executors.live.pagination import compile_pages
 from toolcrib.executors.live.request import compile_request
+from toolcrib.executors.live.response import compile_reading
+from toolcrib.executors.live.unused_keys import needless_keys
 from toolcrib.http import Client, Sender, open_sender
-from toolcrib.model import JSON, NOTHING, Descriptor, Schema
-from toolcrib.trust.check import Workspace
-from toolcrib.trust.needs import Need, needs_of_http
-from toolcrib.vault import MissingSecret, Vault, variables_of
-from toolcrib.world import World
+from toolcrib.http.auth import Tokens, compile_auth
+from toolcrib.http.auth import schema as auth_schema
+from toolcrib.security.secrets import MissingSecret, Vault, variables_of
+from toolcrib.security.trust.check import Workspace
+from toolcrib.security.trust.needs import Need, needs_of_http
+from toolcrib.servers.environment import World
 
 __all__ = ["BoundLive", "LiveExecutor"]
 

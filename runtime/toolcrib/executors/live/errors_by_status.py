@@ -9,15 +9,15 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from toolcrib.clock import format_duration
-from toolcrib.errors import ExpressionError, Problem
-from toolcrib.executors.live.understanding import Said, one_line, what_is_said
+from toolcrib.core.clock import format_duration
+from toolcrib.core.errors import ExpressionError, Problem
+from toolcrib.core.model import JSON, Descriptor, Outcome, Result
+from toolcrib.core.pointers import pointer_step
+from toolcrib.core.subschemas import closed_names
+from toolcrib.core.text import compact
+from toolcrib.executors.live.error_bodies import Said, one_line, what_is_said
+from toolcrib.expressions import Rendering, compile_value
 from toolcrib.http.retry_after import seconds_to_wait
-from toolcrib.model import JSON, Descriptor, Outcome, Result
-from toolcrib.pointers import pointer_step
-from toolcrib.rendering import Rendering, compile_value
-from toolcrib.subschemas import closed_names
-from toolcrib.text import compact
 
 Envelope = dict[str, JSON]
 """`status`, `headers` (names in lower case), `body`."""

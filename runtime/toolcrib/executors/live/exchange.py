@@ -7,21 +7,21 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from toolcrib.auth import Auth, AuthFailed
-from toolcrib.clock import run_in_thread
-from toolcrib.egress import EgressRefused
-from toolcrib.executors.live.hops import hop
-from toolcrib.executors.live.masking import masked_read, may_tell
-from toolcrib.executors.live.reading import Read, Reading
-from toolcrib.executors.live.showing import CallMasks, request_lines, response_lines
+from toolcrib.core.clock import run_in_thread
+from toolcrib.core.model import JSON, Call, Outcome, Result
+from toolcrib.executors.live.dry_run import CallMasks, request_lines, response_lines
+from toolcrib.executors.live.redirects import hop
+from toolcrib.executors.live.response import Read, Reading
+from toolcrib.executors.live.response_masking import masked_read, may_tell
 from toolcrib.http import Bounds, Fault, HTTPError, Request, Response, Sender
-from toolcrib.http.draft import Draft
+from toolcrib.http.auth import Auth, AuthFailed
 from toolcrib.http.messages import parse_origin
-from toolcrib.model import JSON, Call, Outcome, Result
-from toolcrib.validation.sizes import SMALL
-from toolcrib.vault import Vault
-from toolcrib.vault.results import masked
-from toolcrib.world import World
+from toolcrib.http.request_builder import Draft
+from toolcrib.schema.validation.sizes import SMALL
+from toolcrib.security.egress import EgressRefused
+from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets.result_redaction import masked
+from toolcrib.servers.environment import World
 
 _log = logging.getLogger("toolcrib.http")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
+from toolcrib.core.model import JSON
 from toolcrib.executors.live.parameters import Step
-from toolcrib.executors.live.placing import cookie_text, header_text
 from toolcrib.executors.live.scalars import kind_of, scalar_text
-from toolcrib.executors.live.sources import Arguments, Part, Source, Sources, below
+from toolcrib.executors.live.templates import Arguments, Part, Source, Sources, below
+from toolcrib.executors.live.uri_encoding import cookie_text, header_text
 from toolcrib.http.headers import cookie_fault, fault_of_name, header_fault, is_token
-from toolcrib.model import JSON
-from toolcrib.validation.misfits import Misfit
+from toolcrib.schema.validation.unusable_arguments import Misfit
 
 HEADERS: Final = "/live/headers"
 COOKIES: Final = "/live/cookies"

@@ -10,10 +10,10 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
+from toolcrib.core.model import JSON
 from toolcrib.executors.live.scalars import kind_of, scalar_text
-from toolcrib.executors.live.sources import ABSENT, Arguments, Part, Source, Sources, below, json_text
-from toolcrib.model import JSON
-from toolcrib.validation.misfits import Misfit
+from toolcrib.executors.live.templates import ABSENT, Arguments, Part, Source, Sources, below, json_text
+from toolcrib.schema.validation.unusable_arguments import Misfit
 
 Encoded: TypeAlias = "tuple[bytes, str]"
 """A body and its media type; both empty for none."""
@@ -144,7 +144,7 @@ def _written_file(source: Source, sources: Sources) -> _File:
 def _beside(path: str, at: str, sources: Sources) -> _File:
     from mimetypes import guess_type  # noqa: PLC0415 -- most tools send no files
 
-    from toolcrib.loading.files import read_bytes  # noqa: PLC0415 -- as above
+    from toolcrib.loading.documents.files import read_bytes  # noqa: PLC0415 -- as above
 
     data = read_bytes(sources.tool.origin, path, at, sources.problems)
     return _File(path.rpartition("/")[2], guess_type(path)[0] or "", data)

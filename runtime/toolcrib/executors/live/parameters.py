@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from toolcrib.executors.live.arguments import property_schema
-from toolcrib.executors.live.placing import Style, Write, quoted, write_parameter, write_value
-from toolcrib.executors.live.sources import (
+from toolcrib.core.model import JSON
+from toolcrib.core.subschemas import described_names
+from toolcrib.executors.live.argument_schema import property_schema
+from toolcrib.executors.live.templates import (
     ABSENT,
     Arguments,
     Part,
@@ -15,8 +16,7 @@ from toolcrib.executors.live.sources import (
     Sources,
     below,
 )
-from toolcrib.model import JSON
-from toolcrib.subschemas import described_names
+from toolcrib.executors.live.uri_encoding import Style, Write, quoted, write_parameter, write_value
 
 Step: TypeAlias = "tuple[str, ...] | Write"
 """Pieces that are the same for every call, or what adds those of one parameter."""

@@ -10,8 +10,16 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from toolcrib import __version__
-from toolcrib.errors import Problem
-from toolcrib.executors.live.bodies import NONE, Body, compile_body
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import JSON, Descriptor
+from toolcrib.executors.live.cross_checks import (
+    check_body,
+    check_hosts,
+    check_insecure,
+    check_query_names,
+    check_unused,
+    parameters_of_auth,
+)
 from toolcrib.executors.live.headers import (
     HeaderStep,
     check_accept,
@@ -20,21 +28,13 @@ from toolcrib.executors.live.headers import (
     compile_headers,
 )
 from toolcrib.executors.live.parameters import Left, Step, compile_entries, filled, steps_of
-from toolcrib.executors.live.soundness import (
-    check_body,
-    check_hosts,
-    check_insecure,
-    check_query_names,
-    check_unused,
-    parameters_of_auth,
-)
-from toolcrib.executors.live.sources import Arguments, Part, Sources, below
+from toolcrib.executors.live.request_body import NONE, Body, compile_body
+from toolcrib.executors.live.templates import Arguments, Part, Sources, below
 from toolcrib.executors.live.url import NOWHERE, Url, compile_url
 from toolcrib.executors.live.url import POINTER as URL
-from toolcrib.http.draft import Draft
 from toolcrib.http.messages import origin_of
-from toolcrib.model import JSON, Descriptor
-from toolcrib.vault import Vault
+from toolcrib.http.request_builder import Draft
+from toolcrib.security.secrets import Vault
 
 __all__ = ["CompiledRequest", "Part", "compile_request"]
 

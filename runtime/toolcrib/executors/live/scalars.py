@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final
 
-from toolcrib.model import JSON
+from toolcrib.core.model import JSON
 
 _EXACT: Final = 1e21
 """From here on a whole number that is a float is written with an exponent, as JavaScript does."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote_plus
 
-from toolcrib.egress import read_host
-from toolcrib.executors.live.placing import (
+from toolcrib.executors.live.templates import Arguments, Piece, Source, Sources, text_within
+from toolcrib.executors.live.uri_encoding import (
     Style,
     Write,
     checked_segment,
@@ -17,12 +17,12 @@ from toolcrib.executors.live.placing import (
     segment_text,
     write_parameter,
 )
-from toolcrib.executors.live.sources import Arguments, Piece, Source, Sources, text_within
+from toolcrib.expressions.delimiters import Body
 from toolcrib.http.messages import DEFAULT_PORTS
-from toolcrib.rendering.braces import Body
-from toolcrib.secrets import is_secret_name, secret_part
-from toolcrib.validation.misfits import Misfit
-from toolcrib.vault import Variable
+from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.security.egress import read_host
+from toolcrib.security.redaction import is_secret_name, secret_part
+from toolcrib.security.secrets import Variable
 
 POINTER: Final = "/live/url"
 

@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.errors import DocumentError, NotReady, Problem, did_you_mean
-from toolcrib.model import JSON, Descriptor, Schema
-from toolcrib.protocols import Remote
-from toolcrib.servers import Catalogue, Server
+from toolcrib.core.errors import DocumentError, NotReady, Problem, did_you_mean
+from toolcrib.core.model import JSON, Descriptor, Schema
+from toolcrib.core.protocols import Remote
+from toolcrib.core.server_config import Catalogue, Server
 
 if TYPE_CHECKING:
-    from toolcrib.auth import Tokens
-    from toolcrib.executors.mcp.bound import BoundMcp
-    from toolcrib.executors.mcp.connections import Connections
-    from toolcrib.world import World
+    from toolcrib.executors.mcp.remote_tool import BoundMcp
+    from toolcrib.http.auth import Tokens
+    from toolcrib.servers.environment import World
+    from toolcrib.servers.mcp.server_pool import Connections
 
 __all__ = ["McpExecutor"]
 
@@ -60,7 +60,7 @@ class McpExecutor:
 
     def remote(self, name: str, block: Mapping[str, JSON]) -> Remote | None:
         """The tool of a server that a block stands for; None for a block that names none."""
-        from toolcrib.executors.mcp.arguments import fixed_names  # noqa: PLC0415 -- a command that lists needs none of it
+        from toolcrib.executors.mcp.argument_overlay import fixed_names  # noqa: PLC0415 -- a command that lists needs none of it
 
         server, tool = block.get("server"), block.get("tool", name)
         if not isinstance(server, str) or not isinstance(tool, str):
@@ -69,7 +69,7 @@ class McpExecutor:
 
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:
         """Expressions compile, and read arguments that there are. Whether there is such a server is the project's."""
-        from toolcrib.executors.mcp.arguments import compile_overlay  # noqa: PLC0415 -- as above
+        from toolcrib.executors.mcp.argument_overlay import compile_overlay  # noqa: PLC0415 -- as above
 
         problems: list[Problem] = []
         compile_overlay(descriptor, problems)
@@ -83,8 +83,8 @@ class McpExecutor:
             NotReady: There is no such server, or what it needs is not there: the extra, a secret, a hook.
             Untrusted: Nobody has agreed to what it needs.
         """
-        from toolcrib.executors.mcp.arguments import compile_overlay  # noqa: PLC0415 -- as above
-        from toolcrib.executors.mcp.bound import BoundMcp  # noqa: PLC0415 -- as above
+        from toolcrib.executors.mcp.argument_overlay import compile_overlay  # noqa: PLC0415 -- as above
+        from toolcrib.executors.mcp.remote_tool import BoundMcp  # noqa: PLC0415 -- as above
 
         block: Any = descriptor.bindings["mcp"]
         problems: list[Problem] = []
@@ -93,7 +93,7 @@ class McpExecutor:
             raise DocumentError(problems)
         connections = self._connections()
         server = self._server(block["server"], connections, descriptor.origin.place("/mcp/server"))
-        from toolcrib.executors.mcp.starting import check_ready  # noqa: PLC0415 -- as above
+        from toolcrib.servers.mcp.startup_errors import check_ready  # noqa: PLC0415 -- as above
 
         check_ready(server, connections.world.vault)
         return BoundMcp(descriptor, server, block.get("tool", descriptor.name), overlay, connections)
@@ -105,7 +105,7 @@ class McpExecutor:
             ServerDown: It can't be started now, or may not be.
             NotReady: There is no such server.
         """
-        from toolcrib.clock import RealClock  # noqa: PLC0415 -- as above
+        from toolcrib.core.clock import RealClock  # noqa: PLC0415 -- as above
 
         connections = self._connections()
         known = self._server(server, connections, "")
@@ -140,7 +140,7 @@ class McpExecutor:
         current = self._in_use
         if current is not None and current.world is world:
             return current
-        from toolcrib.executors.mcp.connections import Connections  # noqa: PLC0415 -- as above
+        from toolcrib.servers.mcp.server_pool import Connections  # noqa: PLC0415 -- as above
 
         if current is not None:
             current.retire()
@@ -149,7 +149,7 @@ class McpExecutor:
         return self._in_use
 
     def _given_tokens(self) -> Tokens:
-        from toolcrib.auth import Tokens  # noqa: PLC0415 -- slow to import, and processes are given none
+        from toolcrib.http.auth import Tokens  # noqa: PLC0415 -- slow to import, and processes are given none
 
         self._tokens = self._tokens or Tokens()
         return self._tokens
@@ -175,6 +175,6 @@ class McpExecutor:
 @cache
 def _nothing_special() -> World:
     """The world of an executor that nobody gave one."""
-    from toolcrib.world import World  # noqa: PLC0415 -- as above
+    from toolcrib.servers.environment import World  # noqa: PLC0415 -- as above
 
     return World.ordinary()

@@ -14,12 +14,12 @@ from binascii import Error as NoBase64
 from collections.abc import Callable
 from typing import Any, Final
 
-from toolcrib.executors.mcp.failures import Asked, Garbled, says_unknown, tool_error, unknown, unwrapped
-from toolcrib.model import JSON, OUTPUT_SIZE, Content, Outcome, Result, Schema
-from toolcrib.servers import Catalogue
-from toolcrib.subschemas import once_for_each
-from toolcrib.text import DuplicateKey, canonical, decode_json, format_size
-from toolcrib.validation import Validator
+from toolcrib.core.model import JSON, OUTPUT_SIZE, Content, Outcome, Result, Schema
+from toolcrib.core.server_config import Catalogue
+from toolcrib.core.subschemas import once_for_each
+from toolcrib.core.text import DuplicateKey, canonical, decode_json, format_size
+from toolcrib.schema.validation import Validator
+from toolcrib.servers.mcp.failures import Asked, Garbled, says_unknown, tool_error, unknown, unwrapped
 
 _LONGEST_KIND: Final = 40
 """Characters of a type that is told; it is told whole or not at all, for it may hold a secret."""

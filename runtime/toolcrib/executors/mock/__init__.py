@@ -14,8 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from toolcrib.errors import DocumentError, ExpressionError, Problem
-from toolcrib.executors.mock.acting import (
+from toolcrib.core.errors import DocumentError, ExpressionError, Problem
+from toolcrib.core.model import JSON, Call, Descriptor, Fixture, Result, Schema, Sound
+from toolcrib.core.protocols import BoundTool
+from toolcrib.executors.mock.replies import Reply
+from toolcrib.executors.mock.rule_index import choice_of
+from toolcrib.executors.mock.rules import BARE, Rule, choose, compile_rules
+from toolcrib.executors.mock.transaction import (
     UNSOUND,
     Taken,
     acted,
@@ -25,15 +30,10 @@ from toolcrib.executors.mock.acting import (
     fits_of,
     worked_out,
 )
-from toolcrib.executors.mock.choosing import choice_of
-from toolcrib.executors.mock.replies import Reply
-from toolcrib.executors.mock.rules import BARE, Rule, choose, compile_rules
-from toolcrib.executors.mock.scope import KeepingScope, MockState, Scope, keeps, scope_of, slot_of
-from toolcrib.model import JSON, Call, Descriptor, Fixture, Result, Schema, Sound
-from toolcrib.protocols import BoundTool
+from toolcrib.executors.mock.variables import KeepingScope, MockState, Scope, keeps, scope_of, slot_of
 
 if TYPE_CHECKING:
-    from toolcrib.counting import Numbers
+    from toolcrib.core.call_numbers import Numbers
 
 __all__ = ["BoundMock", "MockExecutor"]
 
@@ -83,7 +83,7 @@ class MockExecutor:
             raise DocumentError(problems)
         if not any(reply.reaches for rule in rules for reply in rule.replies):
             return BoundMock(descriptor, rules)
-        from toolcrib.executors.mock.reaching import ReachingMock  # noqa: PLC0415 -- few mocks reach out
+        from toolcrib.executors.mock.passthrough import ReachingMock  # noqa: PLC0415 -- few mocks reach out
 
         return ReachingMock(descriptor, rules, self.elsewhere)
 
@@ -242,7 +242,7 @@ class BoundMock:
             return bug(call, error, error.pointer or self._rules[0].pointer)
         if chosen is not None:
             return chosen
-        from toolcrib.executors.mock.unmatched import unmatched  # noqa: PLC0415 -- slow, and rarely needed
+        from toolcrib.executors.mock.no_match_report import unmatched  # noqa: PLC0415 -- slow, and rarely needed
 
         return unmatched(self._rules, call, scope, number, state)
 
@@ -283,7 +283,7 @@ class BoundMock:
 
     def explain(self, call: Call) -> JSON:
         """Which rule would answer, and why the rules before it would not. Changes nothing."""
-        from toolcrib.executors.mock.explaining import explained  # noqa: PLC0415 -- as above
+        from toolcrib.executors.mock.explanation import explained  # noqa: PLC0415 -- as above
 
         state = call.context.session.slot(self._slot, MockState)
         number = self._next_number(call, state)
@@ -301,14 +301,14 @@ class _Scoping(Protocol):
 
 def _numbers_of(call: Call) -> Numbers:
     """The numbers of calls that may come again, or may have failed before: each attempt of one has the same."""
-    from toolcrib.counting import numbers_of  # noqa: PLC0415 -- most calls come once
+    from toolcrib.core.call_numbers import numbers_of  # noqa: PLC0415 -- most calls come once
 
     return numbers_of(call.context.session, call.tool.name)
 
 
 def _keeping(fixture: Fixture, pack: str) -> _Scoping:
-    from toolcrib.executors.mock.work import Work  # noqa: PLC0415 -- most mocks keep nothing
-    from toolcrib.store import store_of  # noqa: PLC0415 -- as above
+    from toolcrib.executors.mock.unit_of_work import Work  # noqa: PLC0415 -- most mocks keep nothing
+    from toolcrib.simulation.store import store_of  # noqa: PLC0415 -- as above
 
     def scope(call: Call, number: int, *, before: bool = False) -> Scope:
         store = store_of(call.context.session)

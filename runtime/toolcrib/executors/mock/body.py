@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from toolcrib.errors import Problem
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import Descriptor, Result
+from toolcrib.core.pointers import pointer_step
+from toolcrib.executors.mock.compile_context import Ground
 from toolcrib.executors.mock.effects import Effect, compile_effects
-from toolcrib.executors.mock.ground import Ground
 from toolcrib.executors.mock.guards import Guard, compile_guards
-from toolcrib.executors.mock.idle import idle_names
-from toolcrib.executors.mock.places import Location, Names
 from toolcrib.executors.mock.rows import Row, compile_rows
-from toolcrib.executors.mock.scope import Scope, collection_of, names_for
-from toolcrib.executors.mock.work import Work
-from toolcrib.model import Descriptor, Result
-from toolcrib.pointers import pointer_step
-from toolcrib.rendering import Rendering, compile_value
-from toolcrib.rendering.budget import Counted
-from toolcrib.rendering.drawing import COUNTS
-from toolcrib.rendering.forms import check_name
+from toolcrib.executors.mock.store_paths import Location, Names
+from toolcrib.executors.mock.unit_of_work import Work
+from toolcrib.executors.mock.unused_names import idle_names
+from toolcrib.executors.mock.variables import Scope, collection_of, names_for
+from toolcrib.expressions import Rendering, compile_value
+from toolcrib.expressions.budget import Counted
+from toolcrib.expressions.loop_syntax import check_name
+from toolcrib.expressions.random_functions import COUNTS
 
 Make = Callable[["BodyScope"], Any]
 """Works out what a name stands for."""

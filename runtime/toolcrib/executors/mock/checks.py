@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from toolcrib.errors import Problem, Severity
+from toolcrib.core.errors import Problem, Severity
+from toolcrib.core.model import Descriptor
+from toolcrib.core.text import canonical
 from toolcrib.executors.mock.rules import Rule, compile_rules
-from toolcrib.model import Descriptor
-from toolcrib.text import canonical
-from toolcrib.validation import Validator
+from toolcrib.schema.validation import Validator
 
 
 def problems_of(descriptor: Descriptor) -> list[Problem]:

@@ -6,10 +6,10 @@ import base64
 from collections.abc import Callable, Collection
 from typing import Any
 
-from toolcrib.errors import Problem
-from toolcrib.executors.mock.scope import Scope, as_text
-from toolcrib.model import Content, Descriptor
-from toolcrib.rendering import Rendering, compile_value
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import Content, Descriptor
+from toolcrib.executors.mock.variables import Scope, as_text
+from toolcrib.expressions import Rendering, compile_value
 
 Parts = Callable[[Scope], tuple[Content, ...]]
 
@@ -53,7 +53,7 @@ def _part(
 
 def _data(entry: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> str | None:
     if "file" in entry:
-        from toolcrib.loading.files import read_bytes  # noqa: PLC0415 -- most mocks read no file
+        from toolcrib.loading.documents.files import read_bytes  # noqa: PLC0415 -- most mocks read no file
 
         return base64.b64encode(read_bytes(tool.origin, entry["file"], f"{pointer}/file", problems)).decode(
             "ascii"

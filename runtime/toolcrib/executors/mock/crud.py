@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from toolcrib.model import Descriptor
+from toolcrib.core.model import Descriptor
 
 KINDS = ("get", "list", "create", "update", "delete")
 """What can be done; each names the collection."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from toolcrib.errors import ExpressionError
-from toolcrib.executors.mock.changes import CHANGES, Act, Change
-from toolcrib.executors.mock.ground import Ground
+from toolcrib.core.errors import ExpressionError
+from toolcrib.executors.mock.compile_context import Ground
+from toolcrib.executors.mock.effect_kinds import CHANGES, Act, Change
 from toolcrib.executors.mock.guards import constant_condition, settled_by
-from toolcrib.rendering.forms import compile_test, read_loop
-from toolcrib.rendering.values import MOST_ITEMS, Run, Scope
+from toolcrib.expressions.loop_syntax import compile_test, read_loop
+from toolcrib.expressions.values import MOST_ITEMS, Run, Scope
 
 if TYPE_CHECKING:
     from toolcrib.executors.mock.body import BodyScope

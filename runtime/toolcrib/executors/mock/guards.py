@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from toolcrib.errors import ExpressionError, Problem
-from toolcrib.executors.mock.places import Names
-from toolcrib.failing import Failing, compile_error
-from toolcrib.model import Result
-from toolcrib.rendering.drawing import COUNTS, DRAWS
-from toolcrib.rendering.forms import compile_test, read_loop
-from toolcrib.rendering.loops import Loop
-from toolcrib.rendering.values import Run, Scope
+from toolcrib.core.errors import ExpressionError, Problem
+from toolcrib.core.model import Result
+from toolcrib.executors.mock.store_paths import Names
+from toolcrib.expressions.loop_syntax import compile_test, read_loop
+from toolcrib.expressions.loops import Loop
+from toolcrib.expressions.random_functions import COUNTS, DRAWS
+from toolcrib.expressions.values import Run, Scope
+from toolcrib.simulation.error_reply import Failing, compile_error
 
 
 class Guard(NamedTuple):

@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
-from toolcrib.errors import ExpressionError, Problem, did_you_mean
+from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
+from toolcrib.core.model import JSON, Content, Descriptor, Result
+from toolcrib.core.pointers import keys_of
+from toolcrib.core.text import canonical
 from toolcrib.executors.mock.content import compile_content
-from toolcrib.executors.mock.pacing import Report, compile_progress
-from toolcrib.executors.mock.scope import Scope, keeps, names_for
-from toolcrib.failing import compile_error
-from toolcrib.latency import Latency, compile_latency
-from toolcrib.model import JSON, Content, Descriptor, Result
-from toolcrib.pointers import keys_of
-from toolcrib.rendering import (
+from toolcrib.executors.mock.progress import Report, compile_progress
+from toolcrib.executors.mock.variables import Scope, keeps, names_for
+from toolcrib.expressions import (
     Expression,
     Text,
     compile_condition,
@@ -27,14 +26,15 @@ from toolcrib.rendering import (
     copied,
     copier,
 )
-from toolcrib.text import canonical
-from toolcrib.validation import NotJSONError, unshared
-from toolcrib.validation.json_values import weigh
-from toolcrib.validation.sizes import SMALL, excess, room_for
+from toolcrib.schema.validation import NotJSONError, unshared
+from toolcrib.schema.validation.json_values import weigh
+from toolcrib.schema.validation.sizes import SMALL, excess, room_for
+from toolcrib.simulation.error_reply import compile_error
+from toolcrib.simulation.latency import Latency, compile_latency
 
 if TYPE_CHECKING:
     from toolcrib.executors.mock.body import Body
-    from toolcrib.faults import Injection
+    from toolcrib.simulation.faults import Injection
 
 RESULT_DEPTH = 100
 """How deep an answer may be nested for the mock to vouch for it; the layers have the last word."""
@@ -173,7 +173,7 @@ def _compiled(block: dict[str, Any], pointer: str, tool: Descriptor, problems: l
         elsewhere=made.elsewhere,
     )
     if reply.reaches:
-        from toolcrib.executors.mock.reaching import needless  # noqa: PLC0415 -- few mocks reach out
+        from toolcrib.executors.mock.passthrough import needless  # noqa: PLC0415 -- few mocks reach out
 
         problems += needless(block, reply)
     return reply
@@ -270,7 +270,7 @@ def _fixed(value: JSON, tool: Descriptor) -> _Compiled:
 def _result_file(
     name: str, pointer: str, tool: Descriptor, _names: Names, problems: list[Problem]
 ) -> _Compiled:
-    from toolcrib.loading.files import read_data  # noqa: PLC0415 -- most mocks read no file
+    from toolcrib.loading.documents.files import read_data  # noqa: PLC0415 -- most mocks read no file
 
     return _fixed(read_data(tool.origin, name, pointer, problems), tool)
 
@@ -282,7 +282,7 @@ def _error(value: Any, pointer: str, _tool: Descriptor, names: Names, problems: 
 def _generate(
     value: JSON, pointer: str, tool: Descriptor, names: Names, problems: list[Problem]
 ) -> _Compiled:
-    from toolcrib.generation import Draw, generate, overlay  # noqa: PLC0415 -- slow to import, and rarely used
+    from toolcrib.schema.generation import Draw, generate, overlay  # noqa: PLC0415 -- slow to import, and rarely used
 
     options: dict[str, Any] = value if isinstance(value, dict) else {}
     patch = compile_value(options.get("overlay", {}), names, problems, f"{pointer}/overlay")
@@ -333,7 +333,7 @@ def _fixed_text(template: Text, pointer: str, problems: list[Problem]) -> Result
 def _template_file(
     name: str, pointer: str, tool: Descriptor, names: Names, problems: list[Problem]
 ) -> _Compiled:
-    from toolcrib.loading.files import read_text  # noqa: PLC0415 -- as above
+    from toolcrib.loading.documents.files import read_text  # noqa: PLC0415 -- as above
 
     return _template(read_text(tool.origin, name, pointer, problems), pointer, tool, names, problems)
 
@@ -345,7 +345,7 @@ def _content(value: Any, pointer: str, tool: Descriptor, names: Names, problems:
 
 
 def _fault(value: JSON, pointer: str, tool: Descriptor, names: Names, problems: list[Problem]) -> _Compiled:
-    from toolcrib.faults import compile_injection  # noqa: PLC0415 -- few mocks fail on purpose
+    from toolcrib.simulation.faults import compile_injection  # noqa: PLC0415 -- few mocks fail on purpose
 
     injection = compile_injection(value, pointer, tool, names, problems)
     return _answer_of_nobody(tool)._replace(injection=injection)
@@ -392,7 +392,7 @@ def value_of_text(text: str) -> JSON:
 
     A text that begins like a JSON object or array and is none stays text, so the result check says so.
     """
-    from toolcrib.loading.documents import parse_json  # noqa: PLC0415 -- as above
+    from toolcrib.loading.documents.document import parse_json  # noqa: PLC0415 -- as above
 
     value, problems = parse_json("template", text)
     return text if problems else value

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from toolcrib.errors import ExpressionError, Problem, did_you_mean
-from toolcrib.executors.mock.ground import Ground
-from toolcrib.executors.mock.places import Location, Names, Place, Step, compile_place, key_or_none, look
-from toolcrib.failing import Failing, compile_error
-from toolcrib.model import JSON, Descriptor
-from toolcrib.pointers import pointer_step
-from toolcrib.rendering import compile_value
-from toolcrib.rendering.forms import check_name, compile_test
-from toolcrib.rendering.loops import Turn
-from toolcrib.rendering.reader import Keys, alone
-from toolcrib.rendering.structures import placed
-from toolcrib.rendering.values import Run, Scope, equal, kind, list_of_names
+from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
+from toolcrib.core.model import JSON, Descriptor
+from toolcrib.core.pointers import pointer_step
+from toolcrib.executors.mock.compile_context import Ground
+from toolcrib.executors.mock.store_paths import Location, Names, Place, Step, compile_place, key_or_none, look
+from toolcrib.expressions import compile_value
+from toolcrib.expressions.compiler import Keys, alone
+from toolcrib.expressions.loop_syntax import check_name, compile_test
+from toolcrib.expressions.loops import Turn
+from toolcrib.expressions.structures import placed
+from toolcrib.expressions.values import Run, Scope, equal, kind, list_of_names
+from toolcrib.simulation.error_reply import Failing, compile_error
 
 if TYPE_CHECKING:
     from toolcrib.executors.mock.body import BodyScope

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from toolcrib.errors import ExpressionError, Problem, did_you_mean
+from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
+from toolcrib.core.model import JSON, NOTHING, Descriptor, Machine
+from toolcrib.core.pointers import pointer_step
+from toolcrib.core.text import compact
 from toolcrib.executors.mock.replies import Reply, compile_reply
-from toolcrib.executors.mock.scope import MockState, Scope, names_for
-from toolcrib.model import JSON, NOTHING, Descriptor, Machine
-from toolcrib.pointers import pointer_step
-from toolcrib.rendering import Expression, compile_condition
-from toolcrib.text import compact
+from toolcrib.executors.mock.variables import MockState, Scope, names_for
+from toolcrib.expressions import Expression, compile_condition
 
 if TYPE_CHECKING:
-    from toolcrib.matching import Matcher
+    from toolcrib.expressions.matchers import Matcher
 
 AfterLast = Literal["error", "repeat", "cycle", "next_rule"]
 
@@ -189,7 +189,7 @@ def _rule(entry: dict[str, Any], index: int, pointer: str, tool: Descriptor, pro
 def _args(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Matcher | None:
     if "args" not in when:
         return None
-    from toolcrib.matching import compile_matcher, impossible  # noqa: PLC0415 -- slow, and many rules match nothing
+    from toolcrib.expressions.matchers import compile_matcher, impossible  # noqa: PLC0415 -- slow, and many rules match nothing
 
     place = f"{pointer}/when/args"
     faults: list[Problem] = []
@@ -206,7 +206,7 @@ def _args(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[P
 def _call(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Matcher | None:
     if "call" not in when:
         return None
-    from toolcrib.matching import compile_matcher, impossible  # noqa: PLC0415 -- as above
+    from toolcrib.expressions.matchers import compile_matcher, impossible  # noqa: PLC0415 -- as above
 
     place = f"{pointer}/when/call"
     faults: list[Problem] = []
@@ -226,7 +226,7 @@ _NUMBERS: dict[str, JSON] = {"type": "integer", "minimum": 1}
 def _state(when: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> Matcher | None:
     if "state" not in when:
         return None
-    from toolcrib.matching import compile_matcher  # noqa: PLC0415 -- as above
+    from toolcrib.expressions.matchers import compile_matcher  # noqa: PLC0415 -- as above
 
     place = f"{pointer}/when/state"
     faults: list[Problem] = []
@@ -259,7 +259,7 @@ def _never_in(pattern: dict[str, JSON], place: str, tool: Descriptor) -> Iterato
 
 def _can_be(wanted: JSON, machine: Machine, tool: Descriptor) -> bool:
     """Whether a matcher may fit a state of a machine; where one that is computed may, nobody knows before."""
-    from toolcrib.matching import compile_matcher, impossible  # noqa: PLC0415 -- as above
+    from toolcrib.expressions.matchers import compile_matcher, impossible  # noqa: PLC0415 -- as above
 
     if next(iter(impossible(wanted, {"type": "string"})), None) is not None:
         return False

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolcrib.errors import ConfigurationError
+from toolcrib.core.errors import ConfigurationError
 from toolcrib.serve.mcp.options import Address, CertificateFiles, Limits, Options, Say, StdoutError
 
 if TYPE_CHECKING:
-    from toolcrib.engine import Runtime
+    from toolcrib.engine.runtime import Runtime
 
 __all__ = ["Address", "CertificateFiles", "Limits", "Options", "StdoutError", "serve_http", "serve_stdio"]
 
@@ -49,7 +49,7 @@ async def serve_http(runtime: Runtime, options: Options, address: Address, say: 
             listened at, must not without a long token, or not with this certificate.
     """
     _check(runtime, options)
-    from toolcrib.serve.mcp.http import serve_http as serve  # noqa: PLC0415 -- as above
+    from toolcrib.serve.mcp.streamable_http import serve_http as serve  # noqa: PLC0415 -- as above
 
     async with runtime:
         await serve(runtime, options, address.checked(), say)

@@ -7,8 +7,8 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TypeAlias
 
-from toolcrib.model import JSON, Outcome, Partial, Progress, Result
-from toolcrib.session import Session
+from toolcrib.core.model import JSON, Outcome, Partial, Progress, Result
+from toolcrib.engine.session import Session
 
 Report: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
 """Tells a client how far its call is: progress, total, message."""

@@ -9,11 +9,11 @@ from typing import Final, TypeAlias
 
 from mcp.types import INVALID_REQUEST, PARSE_ERROR
 
-from toolcrib.model import JSON
+from toolcrib.core.model import JSON
+from toolcrib.core.text import DuplicateKey, decode_json
+from toolcrib.schema.validation import json_fault
 from toolcrib.serve.mcp.options import MOST_BODY
-from toolcrib.serve.mcp.splicing import Message
-from toolcrib.text import DuplicateKey, decode_json
-from toolcrib.validation import json_fault
+from toolcrib.serve.mcp.preencoded import Message
 
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 

@@ -7,8 +7,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-from toolcrib.errors import ConfigurationError
-from toolcrib.model import INPUT_SIZE
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.model import INPUT_SIZE
 
 Say: TypeAlias = Callable[[str], None]
 """Tells people something, on one line; never on the stream that carries the protocol."""

@@ -13,9 +13,9 @@ from logging import getLogger
 from secrets import token_hex
 from typing import Any, Final
 
-from toolcrib.clock import format_duration
-from toolcrib.model import JSON, Content, Failure, Outcome, Result
-from toolcrib.text import compact, escape_terminal, truncate
+from toolcrib.core.clock import format_duration
+from toolcrib.core.model import JSON, Content, Failure, Outcome, Result
+from toolcrib.core.text import compact, escape_terminal, truncate
 
 COMPLETE: Final[Mapping[str, str]] = {"resultType": "complete"}
 """What every result says since 2026-07-28; the SDK takes it out for the revisions before."""

@@ -24,19 +24,19 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
-from toolcrib.serve.mcp.ending import Ending
-from toolcrib.serve.mcp.face import Face
+from toolcrib.serve.mcp.banner import opening_line
+from toolcrib.serve.mcp.change_notifier import announcing
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
 from toolcrib.serve.mcp.options import Options, Say, StdoutError
 from toolcrib.serve.mcp.pipes import Pipes, TooLong
-from toolcrib.serve.mcp.splicing import Splices
-from toolcrib.serve.mcp.telling import opening_line
-from toolcrib.serve.mcp.watching import announcing
+from toolcrib.serve.mcp.preencoded import Splices
+from toolcrib.serve.mcp.server import Face
+from toolcrib.serve.mcp.shutdown import Ending
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-    from toolcrib.engine import Runtime
+    from toolcrib.engine.runtime import Runtime
 
 GRACE: Final = 1.0
 """Seconds that requests get once the input has ended: the client is about to go, and kills who tarries."""

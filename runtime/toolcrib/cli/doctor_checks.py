@@ -1,0 +1,383 @@
+"""What `toolcrib doctor` looks at: the installation, the project, its sources, the tools, the environment.
+
+It looks at each part by itself: what is wrong with one must not hide the others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from toolcrib.cli.doctor_findings import Findings
+from toolcrib.cli.doctor_servers import ask_servers
+from toolcrib.cli.installation import installation, layers, modes, usable
+from toolcrib.cli.options import Reading
+from toolcrib.cli.runtime_options import idle_variable, policy_of
+from toolcrib.cli.trust_output import ask_at_terminal, can_ask, summary_of
+from toolcrib.cli.value_output import plural
+from toolcrib.core.errors import ConfigurationError, ToolcribError, near_misses
+from toolcrib.core.model import NOTHING
+from toolcrib.core.pointers import file_and_line
+from toolcrib.core.server_config import Catalogue
+from toolcrib.core.user_folders import CACHE_VARIABLE, STATE_VARIABLE, working_folder
+from toolcrib.engine.profiles import in_force
+from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.workspaces import contents_of
+from toolcrib.executors import Executors
+from toolcrib.loading.cache import default_index, key_of
+from toolcrib.loading.cache.header import SWITCH
+from toolcrib.loading.documents.files import ARCHIVE, pack_file
+from toolcrib.loading.installed_packs import InstalledPack, installed_packs
+from toolcrib.loading.open_project import read_stock
+from toolcrib.loading.project_discovery import places_to_look
+from toolcrib.loading.projects import Project, SourceEntry, settings_of
+from toolcrib.loading.settings import PROFILE_VARIABLE, Settings, chosen_profile
+from toolcrib.loading.snapshot import Stock
+from toolcrib.registry.registry import Registry
+from toolcrib.security.trust.check import VARIABLE, Trust, Untrusted
+
+VARIABLES: Mapping[str, str] = {
+    PROFILE_VARIABLE: "names the profile",
+    SWITCH: "says whether indexes are used",
+    CACHE_VARIABLE: "names the folder of indexes",
+    STATE_VARIABLE: "names the folder of keys and other state",
+    VARIABLE: "says what is trusted",
+    "NO_COLOR": "turns colours off",
+    "COLUMNS": "is the width of tables",
+}
+"""The environment variables that toolcrib reads, and what each does."""
+
+
+class Checkup:
+    """Everything that can be found out, and all that is wrong.
+
+    Attributes:
+        findings: What is wrong.
+        executors: The modes that can be used.
+        stock: What was read.
+        settings: What is in force.
+        runtime: The tools in force.
+        trust: What may be started, contacted and read.
+        blocked: Why no verb that reads tools works at all; empty if they do.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        """Look at everything but the single tool."""
+        self.findings = Findings()
+        self.blocked = ""
+        installed = Executors.installed()
+        self._installation = installation(self.findings)
+        self._modes = modes(installed, self.findings)
+        self._layers = layers(self.findings)
+        self.executors = usable(installed, self._modes)
+        self.trust = Trust(policy_of(reading), ask=ask_at_terminal if can_ask() else None)
+        self.stock = self._read(reading)
+        self.settings = self._chosen(reading)
+        self._servers = ask_servers(self._runtime_of(self.stock.registry), self.findings)
+        if self.stock.unlisted or self.stock.waiting:
+            self.stock = self._read(reading, self._servers.offered)
+        self.runtime = self._runtime_of(self._in_force())
+        self._index = _index(
+            reading, self.stock, whole=all(mode["fault"] is None for mode in self._modes.values())
+        )
+        self._trust = self._look_at_trust()
+        self._environment = dict(self._variables())
+        self._sources = list(self._look_at_sources())
+        self._tell_problems()
+
+    @property
+    def project(self) -> Project | None:
+        """The project in force."""
+        return self.stock.project
+
+    @property
+    def registry(self) -> Registry:
+        """The tools in force."""
+        return self.runtime.registry
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as a JSON object."""
+        return {
+            "healthy": not self.findings.errors,
+            "findings": self.findings.as_json(),
+            "toolcrib": self._installation,
+            "modes": self._modes,
+            "middleware": self._layers,
+            "project": self._project(),
+            "profile": self._profile(),
+            "sources": self._sources,
+            "ignored": list(self.stock.ignored),
+            "packs": [self._pack(pack) for pack in self.stock.packs],
+            "installed_packs": [_installed_pack(pack) for pack in installed_packs().values()],
+            "index": self._index,
+            "trust": self._trust,
+            "servers": self._servers.rows,
+            "tools": self._tools(),
+            "scenarios": len(self.stock.scenarios),
+            "environment": self._environment,
+            "problems": [problem._asdict() for problem in self.stock.problems],
+        }
+
+    # Reading, each step by itself.
+
+    def _read(self, reading: Reading, offered: Mapping[str, Catalogue] = NOTHING) -> Stock:
+        try:
+            stock = read_stock(
+                reading.servers,
+                reading.packs,
+                self.executors,
+                offered=offered,
+                permits=self.trust.permits_data,
+            )
+        except ToolcribError as error:
+            self._block(error)
+            return Stock(Registry())
+        base = working_folder()
+        self.trust.show(lambda: contents_of(stock, self.executors, self.trust, reading.servers, base=base))
+        return stock
+
+    def _runtime_of(self, registry: Registry) -> Runtime:
+        runtime = Runtime(registry, executors=self.executors, stock=self.stock, trust=self.trust)
+        runtime.settings = self.settings
+        return runtime
+
+    def _block(self, error: ToolcribError) -> None:
+        self.findings.error(error.message, error.hint)
+        self.blocked = self.blocked or error.message
+
+    def _chosen(self, reading: Reading) -> Settings:
+        """What is in force under the profile that was asked for; under the project's where there is none of the name."""
+        asked, chosen_by = chosen_profile(reading.profile)
+        if self.project is None and chosen_by == PROFILE_VARIABLE:
+            message = f"{PROFILE_VARIABLE} asks for profile `{asked}`, and what is read here is no project"
+            self.findings.warning(message, "it has no effect here")
+        try:
+            return settings_of(self.project, asked, chosen_by)
+        except ConfigurationError as error:
+            self._block(error)
+        return settings_of(self.project)
+
+    def _in_force(self) -> Registry:
+        """The tools as the settings want them."""
+        registry = in_force(self.stock, self.settings, {}, self.executors)
+        if registry.why_closed:
+            self.findings.error(registry.why_closed)
+        return registry
+
+    def _look_at_trust(self) -> dict[str, Any]:
+        """What is trusted, by whom and when, and what is not."""
+        trust, workspaces = self.trust, []
+        here = bool(working_folder())
+        if not here:
+            self.findings.error("the working directory is gone", "go to a folder that is there")
+        for request in trust.requests() if here else ():
+            trusted = trust.grants(request) and not request.undeclared
+            if not trusted and (request.needs or request.undeclared):
+                name = request.workspace.root
+                asked = any(each.workspace == request.workspace for each in trust.refused)
+                tell = self.findings.error if asked else self.findings.warning
+                message = f"{name} is not trusted, so its tools answer from their mocks alone"
+                tell(message, request.hint, Untrusted.code)
+            before = request.before
+            workspaces.append(
+                {
+                    "workspace": request.workspace.root,
+                    "kind": request.workspace.kind,
+                    "hash": request.hash,
+                    "needs": [each.as_json() for each in request.needs],
+                    "undeclared": [each.as_json() for each in request.undeclared],
+                    "summary": summary_of((*request.needs, *request.undeclared)),
+                    "trusted": trusted,
+                    "decision": None
+                    if before is None
+                    else {"when": before.when, "who": before.who, "how": before.how},
+                }
+            )
+        for problem in trust.store.problems:
+            self.findings.error(problem, "only you may write there; remove what is damaged, and agree again")
+        granted = os.environ.get(VARIABLE) or None
+        return {"store": trust.store.folder, "environment": granted, "workspaces": workspaces}
+
+    # What is told of each part.
+
+    def _project(self) -> dict[str, Any]:
+        project = self.project
+        if not self.stock.project_file:
+            return {"file": None, "looked_in": list(places_to_look("."))}
+        told: dict[str, Any] = {"file": self.stock.project_file}
+        if project is not None:
+            told |= {"name": project.name, "description": project.description, "root": project.root}
+            told |= {
+                "broken": project.broken,
+                "profiles": list(project.profiles),
+                "toolsets": [each.name for each in project.toolsets],
+            }
+        return told
+
+    def _profile(self) -> dict[str, Any]:
+        settings = self.settings
+        lineage = self.project.lineage(settings.profile) if self.project is not None else []
+        return {
+            "name": settings.profile or None,
+            "chosen_by": settings.chosen_by or None,
+            "extends": [profile.name for profile in reversed(lineage[:-1])],
+            "modes": [_told(settings, "modes", key, value) for key, value in settings.modes.items()],
+            "defaults": [_told(settings, "defaults", key, value) for key, value in settings.defaults.items()],
+            "egress": list(settings.egress),
+            "origins": [_told(settings, "origins", key, value) for key, value in settings.origins.items()],
+            "toolset": settings.toolset or None,
+            "toolset_place": settings.places.get("toolset"),
+            "switches": [
+                {"globs": list(globs), "enabled": enabled, "place": place}
+                for globs, enabled, place in settings.switches
+            ],
+        }
+
+    def _pack(self, pack: Any) -> dict[str, Any]:
+        return {
+            "name": pack.name,
+            "version": pack.version,
+            "source": pack.origin.source,
+            "namespace": pack.namespace,
+            "tools": sum(card.pack == pack.name for card in self.stock.registry.cards.values()),
+        }
+
+    def _tools(self) -> dict[str, Any]:
+        registry = self.registry
+        hidden = {name: found for name in registry if (found := registry.hidden(name)) is not None}
+        unavailable = {
+            tool.name: why
+            for tool in registry.values()
+            if tool.name not in hidden
+            and (why := self.runtime.unavailable(tool) or self.runtime.not_ready(tool))
+        }
+        called = [
+            tool for tool in registry.values() if tool.name not in hidden and tool.name not in unavailable
+        ]
+        return {
+            "total": len(registry),
+            "modes": dict(sorted(Counter(tool.mode for tool in called).items())),
+            "unavailable": unavailable,
+            "hidden": {name: found.message for name, found in hidden.items()},
+            "codes": dict(sorted(Counter(found.code for found in hidden.values()).items())),
+            "stale": {tool.name: tool.origin.stale for tool in registry.values() if tool.origin.stale},
+        }
+
+    def _tell_problems(self) -> None:
+        errors = [problem for problem in self.stock.problems if problem.severity == "error"]
+        if errors:
+            files = len({problem.source for problem in errors})
+            message = f"{plural(len(errors), 'error')} in {plural(files, 'document')}"
+            self.findings.error(message, "`toolcrib validate` lists every problem")
+
+    # Sources.
+
+    def _look_at_sources(self) -> Iterator[dict[str, Any]]:
+        """What is read, in order; what is missing has the kind `missing`."""
+        left = dict.fromkeys(self.stock.sources)
+        for entry in self.project.sources if self.project is not None else ():
+            told = self._source_of_project(entry, self.project)  # type: ignore[arg-type]  # there is one in this loop
+            if told is not None:
+                left.pop(told["path"], None)
+                yield told
+        for path in left:
+            yield self._source(path)
+
+    def _source_of_project(self, entry: SourceEntry, project: Project) -> dict[str, Any] | None:
+        if entry.pack:
+            tools = sum(card.pack == entry.pack for card in self.stock.registry.cards.values())
+            there = any(pack.name == entry.pack for pack in self.stock.packs)
+            kind = "installed pack" if there else "missing"
+            told = {"path": entry.pack, "kind": kind, "tools": tools, "scenarios": 0, "problems": 0}
+        else:
+            path = os.path.normpath(os.path.join(project.root, entry.path))  # noqa: PTH118
+            if entry.optional and not Path(path).exists():
+                return None
+            told = self._source(path)
+        return told | {"place": entry.place or None, "namespace": entry.namespace, "version": entry.version}
+
+    def _source(self, path: str) -> dict[str, Any]:
+        origins = [tool.origin for tool in self.stock.registry.values()]
+        first = [
+            file_and_line(origin.overrides[-1])[0] if origin.overrides else origin.source
+            for origin in origins
+        ]
+        return {
+            "path": path,
+            "kind": _kind(path),
+            "tools": sum(_lies_in(path, source) for source in first),
+            "overrides": sum(_lies_in(path, origin.source) for origin in origins if origin.overrides),
+            "scenarios": sum(_lies_in(path, scenario.origin.source) for scenario in self.stock.scenarios),
+            "problems": sum(_lies_in(path, problem.source) for problem in self.stock.problems),
+            "ignored": sum(_lies_in(path, file) for file in self.stock.ignored),
+        }
+
+    # The environment.
+
+    def _variables(self) -> Iterator[tuple[str, dict[str, str]]]:
+        for name, effect in VARIABLES.items():
+            if os.environ.get(name):
+                yield name, {"value": os.environ[name], "effect": effect}
+        idle = idle_variable()
+        if idle:
+            self.findings.warning(idle, "`toolcrib trust --dry-run` tells the hash")
+        for name in sorted(os.environ):
+            if name.startswith("TOOLCRIB_") and name not in VARIABLES:
+                near = near_misses(name, [known for known in VARIABLES if known.startswith("TOOLCRIB_")])
+                hint = f"did you mean {' or '.join(near)}?" if near else "toolcrib does not read it"
+                self.findings.warning(f"the environment variable {name} has no effect", hint)
+
+
+def _index(reading: Reading, stock: Stock, *, whole: bool) -> dict[str, Any]:
+    """Whether the next start can do without reading the documents, and why not."""
+    index = default_index()
+    key = key_of((), reading.packs)
+    if index is None:
+        off = os.environ.get(SWITCH)
+        return {"file": None, "state": f"off, by {SWITCH}={off}" if off else "off: there is no cache folder"}
+    if not reading.indexed:
+        return {"file": None, "state": "off, by --no-index"}
+    if key is None or stock.seen is None:
+        return {"file": None, "state": "none: what was read can't be followed"}
+    if not whole:
+        return {"file": None, "state": "none: nothing is kept while a mode is broken"}
+    file = index.file(key)
+    unused = index.why_unused()
+    if unused:
+        return {"file": file, "state": f"not used, {unused}: every start reads everything"}
+    if not Path(file).exists():
+        return {"file": file, "state": "none yet"}
+    current = index.recall(key) is not None
+    return {"file": file, "state": "current" if current else "out of date: the next start reads everything"}
+
+
+def _installed_pack(pack: InstalledPack) -> dict[str, Any]:
+    return {
+        "name": pack.name,
+        "distribution": f"{pack.distribution} {pack.version}".rstrip(),
+        "folder": None if pack.path is None else str(pack.path),
+        "fault": pack.problems[0].message if pack.problems else None,
+    }
+
+
+def _told(settings: Settings, key: str, name: str, value: Any) -> dict[str, Any]:
+    return {"key": name, "value": value, "place": settings.places[f"{key}.{name}"]}
+
+
+def _kind(path: str) -> str:
+    place = Path(path)
+    if place.is_dir():
+        return "pack" if pack_file(place) is not None else "folder"
+    if not place.exists():
+        return "missing"
+    return "archive" if path.endswith(ARCHIVE) else "file"
+
+
+def _lies_in(source: str, file: str) -> bool:
+    """Whether a file is a source or lies in it, both as they were named."""
+    if source == ".":
+        return not Path(file).is_absolute() and not file.startswith("..")
+    return file == source or file.startswith((f"{source}/", f"{source}{os.sep}"))

@@ -1,0 +1,1 @@
+"""What everything else uses: values, errors, contracts, time."""

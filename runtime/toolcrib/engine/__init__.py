@@ -1,0 +1,1 @@
+"""A runtime, its sessions, and the layers of a call."""

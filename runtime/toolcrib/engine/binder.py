@@ -1,0 +1,119 @@
+"""From a descriptor to what its calls run through: the mode's binding, with the layers around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from toolcrib.core.errors import DocumentError, NotReady
+from toolcrib.core.model import Descriptor, Outcome
+from toolcrib.core.protocols import BoundTool, Executor, Middleware
+from toolcrib.engine.middleware import Observer, build_chain, chain_of, outer_layers, reaches
+from toolcrib.engine.session import Chain, Unavailable
+from toolcrib.executors import Executors
+
+if TYPE_CHECKING:
+    import logging
+
+    from toolcrib.engine.middleware.shared_state import Commons
+    from toolcrib.registry.catalog import Hidden
+
+
+class Binder:
+    """Binds the tools of one runtime.
+
+    Args:
+        executors: The modes.
+        middleware: Layers around every call, outermost first.
+        observer: Receives the events of every call.
+        equip: Gives an executor what it needs of the runtime, before it binds.
+        check: Raises Untrusted where nobody has agreed to what a tool needs; asked of each that is not contained.
+    """
+
+    def __init__(
+        self,
+        executors: Executors,
+        middleware: Sequence[Middleware],
+        observer: Observer | None,
+        equip: Callable[[Executor], None],
+        check: Callable[[Descriptor], None],
+    ) -> None:
+        self._executors = executors
+        self._middleware = middleware
+        self._observer = observer
+        self._equip = equip
+        self._check = check
+
+    def chain(self, tool: Descriptor) -> Chain:
+        """What the calls of a tool run through; of one that can't be bound, what says why."""
+        reason = self.missing(tool)
+        executor = self._executors.get(tool.mode) if tool.mode is not None and not reason else None
+        if executor is None:
+            return self.unable(tool, Unavailable(reason))
+        try:
+            if not self._executors.is_contained(tool.mode or ""):
+                self._check(tool)
+            self._equip(executor)
+            bound = executor.bind(tool)
+            if tool.faults:
+                bound = _faulted(tool, bound)
+        except NotReady as error:
+            outcome = Outcome.DENIED if error.denied else Outcome.UNAVAILABLE
+            return self.unable(tool, Unavailable(str(error), code=error.code, outcome=outcome), lasting=False)
+        except DocumentError as error:
+            return self.unable(tool, _not_bound(tool, str(error)))
+        except Exception as error:  # noqa: BLE001 -- a mode may be anybody's code
+            _log().error("a bug in mode `%s` at binding `%s`", tool.mode, tool.name, exc_info=error)
+            return self.unable(tool, _not_bound(tool, f"{type(error).__name__}; the log has the trace"))
+        commons = self._commons if reaches(bound) else None
+        around = chain_of(tool, bound, user=self._middleware, observer=self._observer, commons=commons)
+        return Chain(tool, bound, *around)
+
+    def in_mode(self, tool: Descriptor, mode: str) -> BoundTool:
+        """A tool bound in another of its modes, without layers; what says why where it can't be."""
+        return self.chain(tool._replace(mode=mode, faults=())).bound
+
+    @cached_property
+    def _commons(self) -> Commons:
+        from toolcrib.engine.middleware.shared_state import Commons  # noqa: PLC0415 -- mocked tools share nothing
+
+        return Commons()
+
+    def of_hidden(self, tool: Descriptor, hidden: Hidden) -> Chain:
+        """What the calls of a tool run through that is not offered: each says why."""
+        return self.unable(tool, Unavailable(hidden.message, code=hidden.code, place=hidden.place))
+
+    def unable(self, tool: Descriptor, bound: Unavailable, *, lasting: bool = True) -> Chain:
+        """The layers that watch stand around a tool that can't run; those that prepare its call do not."""
+        layers = [layer for _name, layer in outer_layers(self._middleware, self._observer)]
+        return Chain(tool, bound, build_chain(layers, bound.execute), lasting=lasting)
+
+    def missing(self, tool: Descriptor) -> str:
+        """Why a tool can't be bound in its mode, and what to write; empty if it can."""
+        if tool.mode is None:
+            blocks = " or ".join(f"`{mode}:`" for mode in self._executors.modes)
+            return f"`{tool.name}` is unbound: write a {blocks} block in {tool.origin.place()}"
+        if tool.mode not in tool.bindings:
+            there = ", ".join(f"`{mode}`" for mode in tool.bindings) or "none"
+            return (
+                f"`{tool.name}` has no `{tool.mode}:` block ({tool.origin.place()}); its modes are: {there}"
+            )
+        missing = self._executors.missing(tool.mode)
+        return f"mode `{tool.mode}` of `{tool.name}` {missing}" if missing else ""
+
+
+def _faulted(tool: Descriptor, bound: BoundTool) -> BoundTool:
+    from toolcrib.engine.middleware.faults import faulted  # noqa: PLC0415 -- few tools are made to fail
+
+    return faulted(tool, bound)
+
+
+def _not_bound(tool: Descriptor, why: str) -> Unavailable:
+    return Unavailable(f"`{tool.name}` can't be bound in mode `{tool.mode}`: {why}", code="not_bound")
+
+
+def _log() -> logging.Logger:
+    import logging  # noqa: PLC0415 -- a command that has nothing to log starts without it
+
+    return logging.getLogger("toolcrib")

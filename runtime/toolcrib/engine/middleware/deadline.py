@@ -1,0 +1,46 @@
+"""Layer `deadline`: one deadline over everything inside it, on the session's clock."""
+
+from __future__ import annotations
+
+from toolcrib.core.abandonment import GivenUp, given_up
+from toolcrib.core.clock import format_duration
+from toolcrib.core.model import Call, Descriptor, Outcome, Result, Usage
+from toolcrib.core.protocols import BoundTool, CallNext, Middleware
+from toolcrib.engine.middleware.call_failures import may_have_acted, untried
+
+
+def layer(tool: Descriptor, bound: BoundTool) -> Middleware | None:
+    """The layer of a tool; None where a call never waits."""
+    if not bound.waits:
+        return None
+    own: float | None = getattr(bound, "timeout", None)
+    seconds = tool.timeout if own is None else own
+
+    async def deadline(call: Call, call_next: CallNext) -> Result:
+        clock = call.context.session.clock
+        try:
+            async with clock.timeout(seconds) as timer:
+                return await call_next(call._replace(deadline=clock.monotonic() + seconds))
+        except TimeoutError as error:
+            if not timer.expired():
+                raise
+            return _late(call, seconds, given_up(error.__cause__))
+
+    return deadline
+
+
+def _late(call: Call, seconds: float, given: GivenUp) -> Result:
+    acted = bool(given.attempts) and given.reached and may_have_acted(call.tool)
+    text = format_duration(seconds)
+    queued = f"; it waited in the queue of `{given.queue}`" if given.queue else ""
+    late = Result.failed(
+        Outcome.TIMEOUT,
+        f"`{call.tool.name}` did not answer within {text}{queued}",
+        details={
+            "timeout": text,
+            **({"queue": given.queue} if queued else {}),
+            **({"may_have_acted": True} if acted else {}),
+        },
+        retryable=not acted,
+    )._replace(meta=given.meta)
+    return late._replace(usage=Usage(given.attempts)) if given.attempts else untried(late)

@@ -1,0 +1,285 @@
+"""Layer `faults`: lets a tool fail as the world does, where a scenario says so. The innermost, in every mode."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+from toolcrib.core.abandonment import gave_up, given_up
+from toolcrib.core.call_numbers import numbers_of
+from toolcrib.core.errors import DocumentError, ExpressionError, Problem
+from toolcrib.core.model import JSON, Call, Descriptor, Fault, Outcome, Result
+from toolcrib.core.protocols import BoundTool, CallNext, Middleware
+from toolcrib.core.text import canonical
+from toolcrib.expressions.compiler import key_alone
+from toolcrib.simulation.faults import (
+    Attempt,
+    Injection,
+    Record,
+    Seen,
+    Trigger,
+    compile_injection,
+    compile_trigger,
+    fired,
+    names_for,
+    record_of,
+    records_of,
+    scope_of,
+    why_not_due,
+)
+from toolcrib.simulation.faults.history import READY
+from toolcrib.simulation.faults.triggers import Condition
+from toolcrib.simulation.store import states, store_of, view
+
+__all__ = ["Faulted", "faulted", "fired", "layer", "why_not_due"]
+
+
+class Compiled(NamedTuple):
+    """A fault, compiled for one tool.
+
+    Attributes:
+        fault: As written.
+        trigger: When it is due.
+        injection: What it does.
+    """
+
+    fault: Fault
+    trigger: Trigger
+    injection: Injection
+
+
+class Faulted:
+    """A bound tool that a scenario lets fail: it reaches out, whatever its mode, and may take any time.
+
+    Attributes:
+        waits: True.
+        origin: What its calls share with those of other tools.
+        repeatable: Whether an attempt that failed may be made again without a second effect.
+        timeout: Deadline of a call in seconds; None for that of the descriptor.
+        faults: What can go wrong, the first that is due counts.
+    """
+
+    waits = True
+
+    def __init__(self, tool: Descriptor, bound: BoundTool, faults: tuple[Compiled, ...]) -> None:
+        said = tool.annotations.idempotent or tool.annotations.read_only
+        self.origin: str = getattr(bound, "origin", f"{tool.mode}:{tool.name}")
+        self.repeatable: bool = getattr(bound, "repeatable", said)
+        self.timeout: float | None = getattr(bound, "timeout", None)
+        self.faults = faults
+        self.execute = bound.execute
+        self._bound = bound
+        self._answer_before: Callable[[Call], Result] | None = None
+        if getattr(
+            bound, "keeps", False
+        ):  # a mock that reads no store answers no otherwise for a change of it
+            self._answer_before = getattr(bound, "answer_before", None)
+        read = (part.names for entry in faults for part in (entry.trigger, entry.injection))
+        self._scope = scope_of(frozenset[str]().union(*read), _kept)
+
+    def explain(self, call: Call) -> JSON | Result:
+        """What the tool would do, and for each fault why it would not happen first."""
+        plan = self._bound.explain(call)
+        if isinstance(plan, Result) or not isinstance(plan, dict):
+            return plan
+        number = numbers_of(call.context.session, call.tool.name).calls + 1
+        told: list[JSON] = [self._explained(entry, call, number) for entry in self.faults]
+        return {**plan, "faults": told}
+
+    def _explained(self, entry: Compiled, call: Call, number: int) -> JSON:
+        known = records_of(call.context.session).get(entry.fault.name)
+        record = Record(entry.trigger) if known is None else known
+        try:
+            why: list[JSON] = [*record.why_not_now(self.unmet(entry, call, number), number)]
+        except ExpressionError as error:
+            why = [f"it can't be judged: {error.message}"]
+        return {"name": entry.fault.name, "kind": entry.injection.kind, "due": not why, "because": why}
+
+    def unmet(self, entry: Compiled, call: Call, number: int) -> list[Condition]:
+        """The conditions of a fault that do not hold for an attempt.
+
+        Raises:
+            ExpressionError: An expression of the fault failed.
+        """
+        unmet = entry.trigger.unmet(call, number, self._scope(call, number))
+        return unmet if entry.injection.ready(call, self._earlier) else [*unmet, READY]
+
+    def attempt(self, call: Call, call_next: CallNext, number: int) -> Attempt:
+        """What a fault happens to."""
+        scope = self._scope(call, number)
+        return Attempt(call, call_next, scope, number, self.repeatable, self._earlier)
+
+    def _earlier(self, call: Call) -> Result | None:
+        """What the tool would have answered before the last change, or did answer to equal arguments."""
+        session, fixture = call.context.session, call.tool.fixture
+        if self._answer_before is not None and (fixture.collections or fixture.machines):
+            return None if store_of(session).before(fixture) is None else self._answer_before(call)
+        known = session.slot(_memory(call), dict[str, Result]).get(canonical(call.arguments))
+        return None if known is None else _copied(known)
+
+
+def faulted(tool: Descriptor, bound: BoundTool) -> Faulted:
+    """The bound tool with the faults of its descriptor compiled.
+
+    Raises:
+        DocumentError: There is an error in one, which loading would have told.
+    """
+    problems: list[Problem] = []
+    names = names_for(tool)
+    compiled = tuple(
+        Compiled(
+            fault,
+            compile_trigger(fault.when, f"{fault.pointer}/when", names, problems, key=fault.name, tool=tool),
+            compile_injection(fault.inject, f"{fault.pointer}/inject", tool, names, problems, key=fault.name),
+        )
+        for fault in tool.faults
+    )
+    if any(problem.severity == "error" for problem in problems):
+        raise DocumentError(problems)
+    return Faulted(tool, bound, compiled)
+
+
+def layer(bound: BoundTool) -> Middleware | None:
+    """The layer of a tool; None where nothing is to go wrong with it."""
+    if not isinstance(bound, Faulted) or not bound.faults:
+        return None
+    return _Layer(bound).pass_through
+
+
+class _Judged(NamedTuple):
+    """What faults make of an attempt.
+
+    Attributes:
+        due: Those that are due, with what the session remembers of them.
+        limits: Those that count what is let through.
+        broken: The first that could not be judged, and why.
+    """
+
+    due: list[tuple[Compiled, Record]]
+    limits: list[Injection]
+    broken: tuple[Fault, ExpressionError] | None = None
+
+
+class _Layer:
+    """The faults of one tool, around it."""
+
+    def __init__(self, bound: Faulted) -> None:
+        self._bound = bound
+        self._faults = bound.faults
+        self._remembers = any(entry.injection.kind == "stale" for entry in bound.faults)
+
+    async def pass_through(self, call: Call, call_next: CallNext) -> Result:
+        """One attempt: the first fault that is due happens to it, or none."""
+        number = numbers_of(call.context.session, call.tool.name).of(call)
+        if self._remembers:
+            call_next = self._remembering(call_next)
+        due, limits, broken = self._judged(call, number)
+        if broken is not None:
+            fault, error = broken
+            seen = Seen(call.tool.name, number, call.attempt, f"`{fault.name}` could not be judged")
+            for _entry, record in due:
+                record.misses(seen)
+            return _broken(call, fault, error)
+        if not due or not due[0][0].injection.blocks:
+            for injection in limits:
+                injection.passed(call)
+        return await self._happening(call, call_next, number, due) if due else await call_next(call)
+
+    def _judged(self, call: Call, number: int) -> _Judged:
+        """Every fault hears of the attempt, so that each can tell why it did not happen."""
+        session = call.context.session
+        elapsed = session.clock.monotonic() - session.began
+        judged = _Judged([], [])
+        for entry in self._faults:
+            record = record_of(session, entry.fault.name, entry.trigger)
+            try:
+                unmet = self._bound.unmet(entry, call, number)
+            except ExpressionError as error:
+                record.misses(Seen(call.tool.name, number, call.attempt, error.message, due=False))
+                if judged.broken is None:
+                    judged = judged._replace(broken=(entry.fault, error))
+                continue
+            if record.arrived(number, call.attempt, unmet, elapsed):
+                judged.due.append((entry, record))
+            if all(condition is READY for condition in unmet):
+                judged.limits.append(entry.injection)
+        return judged
+
+    async def _happening(
+        self, call: Call, call_next: CallNext, number: int, due: list[tuple[Compiled, Record]]
+    ) -> Result:
+        (entry, record), *others = due
+        fault, injection = entry.fault, entry.injection
+        seen = Seen(call.tool.name, number, call.attempt)
+        for _entry, other in others:
+            other.misses(seen._replace(instead=f"`{fault.name}` came first"))
+        also: list[JSON] = [other.fault.name for other, _record in others]
+        told: dict[str, JSON] = {"name": fault.name, "kind": injection.kind, "also_due": also}
+        if injection.certain:
+            record.happens(seen)
+        try:
+            ended = await injection.happen(self._bound.attempt(call, call_next, number))
+        except asyncio.CancelledError as error:
+            given = given_up(error)
+            if not injection.certain:
+                record.misses(seen._replace(instead="the call was given up before the tool had answered"))
+            elif not given.reached:
+                gave_up(error, attempts=given.attempts, reached=False, meta={"fault": told})
+            raise
+        except ExpressionError as error:
+            record.misses(seen._replace(instead=f"it failed: {error.message}"))
+            return _broken(call, fault, error)
+        if not ended.happened:
+            why = f"the tool itself ended `{ended.result.outcome}`, with nothing that could be spoiled"
+            record.misses(seen._replace(instead=why))
+            return ended.result
+        if not injection.certain:
+            record.happens(seen)
+        return ended.result.with_meta(fault={**told, **ended.facts})
+
+    def _remembering(self, call_next: CallNext) -> CallNext:
+        """What the tool answers is kept, for a later attempt that is to get what was true before."""
+
+        async def remembered(call: Call) -> Result:
+            result = await call_next(call)
+            if result.outcome is Outcome.OK:
+                answers = call.context.session.slot(_memory(call), dict[str, Result])
+                answers[canonical(call.arguments)] = _copied(result)
+            return result
+
+        return remembered
+
+
+def _copied(result: Result) -> Result:
+    """The result with a value of its own: what is handed out may be changed."""
+    return result._replace(value=deepcopy(result.value))
+
+
+def _memory(call: Call) -> str:
+    return f"answers of {call.tool.name}"
+
+
+def _kept(call: Call, name: str) -> JSON:
+    """What the session's mocks keep, as expressions read it."""
+    store = store_of(call.context.session)
+    fixture, collection = call.tool.fixture, key_alone("store", name)
+    read: Any
+    if collection:
+        read = store.held(fixture.collections[collection])
+    else:
+        read = view(fixture, store.version) if name == "store" else states(fixture, store.version)
+    kept: JSON = read
+    return kept
+
+
+def _broken(call: Call, fault: Fault, error: ExpressionError) -> Result:
+    """The fault itself is wrong: never an answer that a model could take for the tool's."""
+    place = fault.origin.place(error.pointer or fault.pointer)
+    return Result.failed(
+        Outcome.INTERNAL,
+        f"the fault `{fault.name}` of `{call.tool.name}` failed at {place}: {error.message}",
+        code="fault_failed",
+        details={"at": place, "hint": error.hint, "cause": error.code},
+    )

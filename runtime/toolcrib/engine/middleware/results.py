@@ -1,0 +1,186 @@
+"""Layer `results`: judges what the executor answered against the output schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from toolcrib.core.clock import run_in_thread
+from toolcrib.core.model import JSON, NOTHING, Call, Descriptor, Outcome, Result, Schema
+from toolcrib.core.protocols import CallNext, Middleware
+from toolcrib.core.subschemas import once_for_each
+from toolcrib.core.text import format_size
+from toolcrib.engine.middleware.call_failures import may_have_acted
+from toolcrib.engine.middleware.fault_redaction import as_reported, masked, without
+from toolcrib.schema.validation import Fault, Validator, ViolationReport, as_json, json_fault
+from toolcrib.schema.validation.json_values import weigh
+from toolcrib.schema.validation.sizes import DEPTH, excess, is_large, room_for
+from toolcrib.schema.validation.validator import MOST
+from toolcrib.security.redaction import SeenSecrets
+
+_NOT_JSON = "can't be passed on as JSON"
+
+
+class Bench(NamedTuple):
+    """What judges every answer of a tool; its schema is compiled. Without one any JSON value is good.
+
+    Attributes:
+        fits: Whether the schema accepts a JSON value, and nothing is to be said beside it.
+        judged: What becomes of a result. Where its value is large it takes long, and belongs in a thread.
+    """
+
+    fits: Callable[[JSON], bool]
+    judged: Callable[[Call, Result], Result]
+
+
+@once_for_each
+def _validator(schema: Schema | None) -> Validator:
+    """The judge of a schema; a tool that is mocked in many scenarios keeps its schema."""
+    return Validator(True if schema is None else schema)
+
+
+def bench(tool: Descriptor) -> Bench:
+    """The bench of a tool."""
+    validator = _validator(tool.output_schema)
+    judge, limit = validator.judge, tool.limits.output_size
+    room = room_for(limit)
+
+    def judged(call: Call, result: Result) -> Result:
+        # Most calls have the shared empty mapping, which needs no look.
+        if result.meta is not NOTHING or (result.error is not None and result.error.details is not NOTHING):
+            result, fault = as_reported(result)
+            if fault is not None:
+                return _unreportable(call, result, fault)
+        if result.outcome is not Outcome.OK:
+            return result
+        value, parts = result.value, _parts(result)
+        too_much = (
+            "" if weigh(value, DEPTH, room) >= 0 and not parts else excess([value, parts], DEPTH + 1, limit)
+        )
+        if too_much is None:  # it is not plain JSON: it may have objects and lists of subclasses
+            result = _plain(call, result, parts, validator)
+            if result.outcome is not Outcome.OK:
+                return result
+            value = result.value
+            too_much = excess([value, parts], DEPTH + 1, limit)
+        if too_much:
+            return _too_large(call, result, too_much)
+        if judge(value):
+            return result
+        seen = _seen(call)
+        report = validator.explain(value)
+        report = report._replace(faults=without(seen, report.faults, value))
+        return _with_raw_value(_JUDGEMENTS[tool.on_invalid_result](tool, result, report), result, seen)
+
+    if not tool.deprecated:
+        return Bench(judge, judged)
+    return Bench(
+        lambda _value: False,
+        lambda call, result: judged(call, result).with_meta(deprecated=tool.deprecated),
+    )
+
+
+def layer(tool: Descriptor) -> Middleware:
+    """The layer of a tool. Where its descriptor calls it deprecated, `meta.deprecated` of every result does."""
+    judged = bench(tool).judged
+
+    async def results(call: Call, call_next: CallNext) -> Result:
+        result = await call_next(call)
+        if is_large([result.value, _parts(result)], DEPTH + 1):
+            return await run_in_thread(call.context.session.clock, partial(judged, call, result))
+        return judged(call, result)
+
+    return results
+
+
+def _parts(result: Result) -> list[JSON]:
+    return [part.as_json() for part in result.content]
+
+
+def _seen(call: Call) -> SeenSecrets:
+    """The secrets among the arguments: a tool may have put them anywhere."""
+    return SeenSecrets(call.arguments, call.tool.input_schema)
+
+
+def _plain(call: Call, result: Result, parts: list[JSON], validator: Validator) -> Result:
+    """The result with plain objects and lists in its value; what refuses it where that or a part is no JSON."""
+    value, fault = as_json(result.value, depth=DEPTH)
+    if fault is not None:
+        faults = without(_seen(call), [masked(fault, validator)], value)
+        return _refused(call.tool, result._replace(value=None), ViolationReport(faults), _NOT_JSON)
+    fault = json_fault({"content": parts})
+    if fault is not None:
+        seen = _seen(call)
+        faults = without(seen, [fault], {"content": parts})
+        return _with_raw_value(_refused(call.tool, result, ViolationReport(faults), _NOT_JSON), result, seen)
+    return result._replace(value=value)
+
+
+def _too_large(call: Call, result: Result, too_much: str) -> Result:
+    tool, limit = call.tool, call.tool.limits.output_size
+    details: dict[str, JSON] = {"limit": limit}
+    if may_have_acted(tool):
+        details["may_have_acted"] = True
+    refused = Result.failed(
+        Outcome.LIMIT_EXCEEDED,
+        f"the answer of `{tool.name}` is too large: {too_much}, and `limits.output_size` is {format_size(limit)}; "
+        "ask for less",
+        code="result_too_large",
+        details=details,
+    )
+    return refused._replace(meta=result.meta, usage=result.usage)
+
+
+def _unreportable(call: Call, result: Result, fault: Fault) -> Result:
+    """The result goes on without what is no JSON; how a failed call ended is kept in the message."""
+    sound = result._replace(meta=NOTHING, value=None, content=())
+    faults = without(_seen(call), [fault], None)
+    ended = "" if result.error is None else f"; the call ended `{result.outcome}`"
+    return _refused(call.tool, sound, ViolationReport(faults), f"{_NOT_JSON}{ended}")
+
+
+def _refused(
+    tool: Descriptor,
+    result: Result,
+    report: ViolationReport,
+    verdict: str = "does not fit its output schema",
+) -> Result:
+    lines = "\n".join(_lines(report))
+    refused = Result.failed(
+        Outcome.INVALID_RESULT,
+        f"the answer of `{tool.name}` {verdict}:\n{lines}",
+        details={"violations": _pointers(report.faults[:MOST]), **report.counts()},
+    )
+    return refused._replace(meta=result.meta, usage=result.usage)
+
+
+def _lines(report: ViolationReport) -> list[str]:
+    return [*(fault.for_model() for fault in report.faults[:MOST]), *report.unshown()]
+
+
+def _with_raw_value(judged: Result, result: Result, seen: SeenSecrets) -> Result:
+    """The raw value is kept for the one who repairs the tool, not for the model."""
+    return judged._replace(raw_value=seen.hide_in(result.value))
+
+
+def _warned(_tool: Descriptor, result: Result, report: ViolationReport) -> Result:
+    warnings: list[JSON] = [*_lines(report)]
+    return result.with_meta(warnings=warnings)
+
+
+def _passed(_tool: Descriptor, result: Result, _report: ViolationReport) -> Result:
+    return result
+
+
+_JUDGEMENTS: dict[str, Callable[[Descriptor, Result, ViolationReport], Result]] = {
+    "error": _refused,
+    "warn": _warned,
+    "pass": _passed,
+}
+
+
+def _pointers(faults: Sequence[Fault]) -> list[JSON]:
+    return [
+        {"pointer": fault.pointer, "keyword": fault.keyword, "expected": fault.expected} for fault in faults
+    ]

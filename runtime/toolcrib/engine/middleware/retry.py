@@ -1,0 +1,178 @@
+"""Layer `retry`: tries a call again whose failure may pass, where that has no second effect."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from functools import partial
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from toolcrib.core.abandonment import gave_up
+from toolcrib.core.clock import RealClock, format_duration
+from toolcrib.core.model import JSON, Call, Descriptor, Limits, Outcome, Result, Usage
+from toolcrib.core.protocols import CallNext, Middleware, Reaching
+from toolcrib.engine.middleware.call_failures import attempts_of
+from toolcrib.engine.middleware.shared_state import Commons
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+RESERVE = 10.0
+"""Repetitions that an origin has beside its share of the calls."""
+
+RESERVE_COMES_BACK = 10.0
+"""Seconds in which one of them comes back."""
+
+
+def layer(tool: Descriptor, bound: Reaching, commons: Commons) -> Middleware | None:
+    """The layer of a tool; None where a call is tried only once."""
+    limits = tool.limits
+    if limits.attempts == 1 or not bound.repeatable:
+        return None
+    key = f"retry budget of {bound.origin}"
+
+    async def retry(call: Call, call_next: CallNext) -> Result:
+        clock = call.context.session.clock
+        budget = commons.slot(key, partial(Budget, commons.lock), clock)
+        budget.earn(limits.retry_budget, clock.monotonic())
+        result = await call_next(call)
+        if not _may_pass(result):
+            return result
+        return await _Attempts(call, call_next, result, limits, budget).go_on()
+
+    return retry
+
+
+class Budget:
+    """How many attempts of an origin may be repetitions: a share of its calls, and a reserve for quiet times.
+
+    In any time that is at most the share of the calls that began, the reserve, and what came back of it.
+
+    Args:
+        lock: Guards it.
+    """
+
+    __slots__ = ("_left", "_lock", "_since")
+
+    def __init__(self, lock: RLock) -> None:
+        self._lock = lock
+        self._left = RESERVE
+        self._since: float | None = None
+
+    def earn(self, share: float, now: float) -> None:
+        """A call begins."""
+        with self._lock:
+            since = now if self._since is None else self._since
+            self._left = min(RESERVE, self._left + share + (now - since) / RESERVE_COMES_BACK)
+            self._since = now
+
+    def spend(self) -> bool:
+        """Take one repetition; False where none is left."""
+        with self._lock:
+            if self._left < 1:
+                return False
+            self._left -= 1
+            return True
+
+
+_PASSING = frozenset({Outcome.TRANSPORT_ERROR, Outcome.TOOL_ERROR})
+
+
+def _may_pass(result: Result) -> bool:
+    """Whether another attempt may end better."""
+    return result.error is not None and result.error.retryable and result.outcome in _PASSING
+
+
+class _Attempts:
+    """The attempts of one call, of which the first has failed."""
+
+    def __init__(
+        self, call: Call, call_next: CallNext, first: Result, limits: Limits, budget: Budget
+    ) -> None:
+        self._call = call
+        self._call_next = call_next
+        self._first: Result | None = first
+        self._limits = limits
+        self._budget = budget
+        self._made = 1
+        self._stopped_by = ""
+
+    async def go_on(self) -> Result:
+        """Try again until a result is good or final, or something speaks against it."""
+        from tenacity import AsyncRetrying, retry_if_result  # noqa: PLC0415 -- most calls are tried once
+
+        attempts = AsyncRetrying(
+            sleep=self._call.context.session.clock.sleep,
+            retry=retry_if_result(_may_pass),
+            wait=self._wait,
+            stop=self._stops,
+            retry_error_callback=_result_of,
+        )
+        try:
+            result: Result = await attempts(self._attempt)
+        except asyncio.CancelledError as error:
+            gave_up(error, attempts=self._made)
+            raise
+        tried = self._made - 1 + attempts_of(result)  # none where the breaker stopped the last one
+        return self._told(result)._replace(usage=Usage(tried))
+
+    async def _attempt(self) -> Result:
+        first, self._first = self._first, None
+        if first is not None:
+            return first
+        self._made += 1
+        return await self._call_next(self._call._replace(attempt=self._made))
+
+    def _wait(self, state: RetryCallState) -> float:
+        """What the server asks for; and a random part of a time that doubles, so that callers spread out."""
+        first, longest = self._limits.backoff
+        told = _retry_after(_result_of(state))
+        time = first if told else min(longest, first * 2 ** (self._made - 1))
+        return told + time * self._share()
+
+    def _share(self) -> float:
+        session = self._call.context.session
+        if isinstance(session.clock, RealClock):
+            return random.random()  # noqa: S311 -- other processes must not draw the same
+        from toolcrib.core.call_numbers import numbers_of  # noqa: PLC0415 -- virtual time, which is to repeat itself
+        from toolcrib.schema.generation.keyed_random import Draw  # noqa: PLC0415 -- as above
+
+        tool = self._call.tool.name
+        number = numbers_of(session, tool).of(self._call)
+        return Draw(session.seed, "backoff", session.id, tool, number, self._made).number(0, 1)
+
+    def _stops(self, state: RetryCallState) -> bool:
+        deadline = self._call.deadline
+        now = self._call.context.session.clock.monotonic()
+        if self._made >= self._limits.attempts:
+            self._stopped_by = "attempts"
+        elif deadline is not None and now + state.upcoming_sleep >= deadline:
+            self._stopped_by = "deadline"
+        elif not self._budget.spend():
+            self._stopped_by = "budget"
+        return bool(self._stopped_by)
+
+    def _told(self, result: Result) -> Result:
+        """A failure with what kept it from being tried again."""
+        error = result.error
+        if error is None or self._stopped_by in {"", "attempts"}:
+            return result
+        message, seconds = error.message, _retry_after(result)
+        told = f"retry after {format_duration(seconds)}"
+        if seconds and self._stopped_by == "deadline" and told not in message:
+            message = f"{message}; {told}"
+        details: dict[str, JSON] = {**error.details, "retry": self._stopped_by}
+        return result._replace(message=message, error=error._replace(message=message, details=details))
+
+
+def _result_of(state: RetryCallState) -> Result:
+    assert state.outcome is not None  # noqa: S101 -- an attempt was made
+    result: Result = state.outcome.result()
+    return result
+
+
+def _retry_after(result: Result) -> float:
+    """Seconds that the server asks to wait; 0.0 where it asks for none."""
+    told = None if result.error is None else result.error.details.get("retry_after")
+    return max(0.0, told) if isinstance(told, int | float) else 0.0

@@ -1,0 +1,516 @@
+"""A session: calls with a memory of their own. A call, from its making to its result, stands in `Session._call`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from toolcrib.core.clock import RealClock
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.model import (
+    JSON,
+    NOTHING,
+    Call,
+    CallContext,
+    Client,
+    Descriptor,
+    Outcome,
+    Partial,
+    Progress,
+    Result,
+    Sound,
+    Usage,
+    ok_result,
+)
+from toolcrib.core.protocols import BoundTool, CallNext, Clock
+from toolcrib.engine.middleware import Direct, Plain, build_chain, layers_of
+from toolcrib.engine.middleware.arguments import DEPTH
+from toolcrib.engine.middleware.call_failures import attempts_of, ended_by
+from toolcrib.engine.middleware.fast_path import MISSED, as_result
+from toolcrib.registry.catalog import Hidden
+from toolcrib.registry.registry import Registry
+from toolcrib.schema.validation import as_dict
+from toolcrib.schema.validation.sizes import is_large
+from toolcrib.security.redaction import redact
+
+if TYPE_CHECKING:
+    from toolcrib.servers.environment import World
+    from toolcrib.simulation.store import Store
+
+T = TypeVar("T")
+
+_new: Any = tuple.__new__
+_OK = Outcome.OK
+
+NO_GRANTS: frozenset[str] = frozenset()
+"""Nothing was permitted beforehand."""
+
+
+class Chain(NamedTuple):
+    """A tool, bound: what its calls run through.
+
+    Attributes:
+        tool: The tool.
+        bound: Its binding.
+        run: All layers around the binding.
+        direct: The same at once, where none of it ever waits.
+        plain: The shortest way through `direct`, where it can be taken.
+        lasting: Whether it is good for later calls too.
+    """
+
+    tool: Descriptor
+    bound: BoundTool
+    run: CallNext
+    direct: Direct | None = None
+    plain: Plain | None = None
+    lasting: bool = True
+
+
+_MOST_OTHERS = 64
+"""Shelves of other tools that one remembers."""
+
+
+class Shelf:
+    """Tools, and the chains of those that were called. Sessions that share a shelf see a reload at their next call.
+
+    Attributes:
+        registry: The tools.
+        chains: Name of a tool -> its chain, once it was called.
+    """
+
+    __slots__ = ("_others", "chains", "registry")
+
+    def __init__(self, registry: Registry, chains: dict[str, Chain] | None = None) -> None:
+        self.registry = registry
+        self.chains: dict[str, Chain] = {} if chains is None else chains
+        self._others: dict[int, Shelf] = {}
+
+    def of(self, registry: Registry) -> Shelf:
+        """A shelf that no reload changes. For the tools of this one it shares the chains, which a swap leaves alone.
+
+        For other tools it is the same shelf each time, as long as it is remembered.
+        """
+        if registry is self.registry:
+            return Shelf(registry, self.chains)
+        other = self._others.get(id(registry))  # its shelf holds it, so no other one can have its identity
+        if other is None:
+            if len(self._others) >= _MOST_OTHERS:
+                self._others.clear()
+            other = self._others[id(registry)] = Shelf(registry)
+        return other
+
+    def swap(self, registry: Registry, chains: dict[str, Chain]) -> None:
+        """Put other tools in place of these; a call that has begun ends on the chain it has."""
+        self.registry, self.chains = registry, chains
+        self._others = {}
+
+
+class Owner(Protocol):
+    """What a session asks of the runtime that made it."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether calls are no longer possible."""
+        ...
+
+    @property
+    def call_numbers(self) -> Iterator[int]:
+        """Numbers that no two calls of the runtime share."""
+        ...
+
+    def check_open(self) -> None:
+        """Raise ClosedRuntime when calls are no longer possible."""
+        ...
+
+    def chain_for(self, tool: Descriptor) -> Chain:
+        """What the calls of a tool run through."""
+        ...
+
+    def chain_of_hidden(self, tool: Descriptor, hidden: Hidden) -> Chain:
+        """What the calls of a tool run through that is not offered."""
+        ...
+
+    def not_found(self, name: str, registry: Registry) -> Result:
+        """The result of a call to a tool that is not there."""
+        ...
+
+    def awaited(self, name: str) -> str | None:
+        """The server that must be asked before a tool can be called; None for none."""
+        ...
+
+    @property
+    def passthrough(self) -> bool:
+        """Whether mocks may hand calls on to another binding of their tools."""
+        ...
+
+    @property
+    def world(self) -> World:
+        """What may be reached."""
+        ...
+
+    async def discover(self, *names: str) -> object:
+        """Ask servers what they offer, and put it in force."""
+        ...
+
+    async def released(self, session_id: str) -> None:
+        """A session is over: what it alone held is given back."""
+        ...
+
+
+class Session:
+    """Calls with a memory of their own. Made by `Runtime.session`.
+
+    Attributes:
+        id: Names the session; part of every keyed draw.
+        seed: Seeds what mocks generate.
+        clock: The session's time.
+        began: When it was made, in seconds of its clock.
+        calls: How many calls it has begun.
+    """
+
+    def __init__(
+        self,
+        runtime: Owner,
+        *,
+        id: str,  # noqa: A002
+        seed: int,
+        clock: Clock,
+        shelf: Shelf,
+        user: str,
+        caller: str,
+        correlation: str,
+        client: Client | None = None,
+    ) -> None:
+        self.id = id
+        self.seed = seed
+        self.clock = clock
+        self.began = clock.monotonic()
+        self.calls = 0
+        self._runtime = runtime
+        self._real = isinstance(clock, RealClock)
+        self._monotonic = clock.monotonic
+        self._shelf = shelf
+        self._slots: dict[str, Any] = {}
+        self._context = CallContext(
+            session=self,
+            user=user,
+            caller=caller,
+            correlation=correlation,
+            passthrough=runtime.passthrough,
+            client=_checked(client),
+        )
+
+    @property
+    def registry(self) -> Registry:
+        """The session's tools: its own, or those of the runtime as they are now."""
+        return self._shelf.registry
+
+    @property
+    def correlation(self) -> str:
+        """What ties its calls to those of other systems, where a call says nothing of its own."""
+        return self._context.correlation
+
+    @property
+    def world(self) -> World:
+        """What the modes may reach."""
+        return self._runtime.world
+
+    @property
+    def store(self) -> Store:
+        """What the mocks of the session keep."""
+        from toolcrib.simulation.store import store_of  # noqa: PLC0415 -- few tools keep anything
+
+        return store_of(self)
+
+    def slot(self, key: str, make: Callable[[], T]) -> T:
+        """The session's own copy of a piece of state, made at its first use."""
+        if key not in self._slots:
+            self._slots[key] = make()
+        kept: T = self._slots[key]
+        return kept
+
+    async def aclose(self) -> None:
+        """Give back what this session alone holds: the servers that were started for it."""
+        await self._runtime.released(self.id)
+
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, JSON] | None = None,
+        *,
+        trace: Mapping[str, str] = NOTHING,
+        grants: AbstractSet[str] = NO_GRANTS,
+        client: Client | None = None,
+        correlation: str = "",
+    ) -> Coroutine[Any, Any, Result]:
+        """Call a tool: `await session.call(...)`.
+
+        Every way in which a call can end is a Result; only programming mistakes raise.
+
+        Args:
+            name: Name of the tool.
+            arguments: JSON values by name; None is the empty object.
+            trace: Trace headers to pass on (W3C trace context).
+            grants: Permissions that were given for this call.
+            client: Fulfils the call if its tool is in mode `client`; the session's unless given.
+            correlation: Ties the call to what it is called elsewhere, such as its id in a conversation; the
+                session's unless given. Executors, clients and observers see it in the call's context.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: `name` is no text, or `client` no function.
+            asyncio.CancelledError: The caller's task was cancelled.
+        """
+        if (
+            trace is NOTHING and grants is NO_GRANTS and client is None and not correlation
+        ):  # almost every call
+            return self._call(name, arguments, self._context)
+        return self._call(name, arguments, self._context_with(trace, grants, client, correlation))
+
+    def _context_with(
+        self,
+        trace: Mapping[str, str] = NOTHING,
+        grants: AbstractSet[str] = NO_GRANTS,
+        client: Client | None = None,
+        correlation: str = "",
+    ) -> CallContext:
+        context = self._context
+        return context._replace(
+            trace=trace,
+            grants=context.grants.union(grants),
+            client=context.client if client is None else _checked(client),
+            correlation=correlation or context.correlation,
+        )
+
+    def call_at_once(
+        self, name: str, arguments: Mapping[str, JSON] | None = None, *, correlation: str = ""
+    ) -> Result | None:
+        """`call` without an event loop, for a call that never waits; None, and no call, for one that may.
+
+        Args:
+            name: Name of the tool.
+            arguments: JSON values by name; None is the empty object.
+            correlation: Ties the call to what it is called elsewhere; the session's unless given.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: `name` is no text.
+        """
+        self._runtime.check_open()
+        chain = self._chain(_name(name))
+        if self._runtime.awaited(name) if chain is None else chain.direct is None:
+            return None
+        if arguments is not None and is_large(arguments, DEPTH):
+            return None
+        context = self._context_with(correlation=correlation) if correlation else self._context
+        try:
+            self._call(name, arguments, context).send(None)
+        except StopIteration as ended:
+            result: Result = ended.value
+            return result
+        raise AssertionError("a call that never waits has waited")
+
+    def answers_at_once(self, name: str) -> bool:
+        """Whether a tool was called before, never waits, and runs no layers of somebody else's around it.
+
+        Then nobody keeps the arguments and the answers of its calls, to change them later.
+        """
+        chain = self._shelf.chains.get(name)
+        return chain is not None and chain.direct is not None
+
+    async def stream(
+        self,
+        name: str,
+        arguments: Mapping[str, JSON] | None = None,
+        *,
+        trace: Mapping[str, str] = NOTHING,
+        grants: AbstractSet[str] = NO_GRANTS,
+        client: Client | None = None,
+        correlation: str = "",
+    ) -> AsyncIterator[Progress | Partial | Result]:
+        """Call a tool and watch it: what arrives before the result, then exactly one Result.
+
+        Leaving the loop early cancels the call.
+
+        Args:
+            name: Name of the tool.
+            arguments: JSON values by name; None is the empty object.
+            trace: Trace headers to pass on (W3C trace context).
+            grants: Permissions that were given for this call.
+            client: Fulfils the call if its tool is in mode `client`; the session's unless given.
+            correlation: Ties the call to what it is called elsewhere; the session's unless given.
+        """
+        import asyncio  # noqa: PLC0415 -- a call that never waits needs none of it
+
+        arrived: asyncio.Queue[Progress | Partial | None] = asyncio.Queue()
+        context = self._context_with(trace, grants, client, correlation)
+        context = context._replace(emit=arrived.put_nowait)
+        task = asyncio.ensure_future(self._call(name, arguments, context))
+        task.add_done_callback(lambda _task: arrived.put_nowait(None))
+        try:
+            while (event := await arrived.get()) is not None:
+                yield event
+            yield await task
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def dry_run(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
+        """What a call would do, without doing it.
+
+        Returns:
+            `ok` with `{tool, mode, arguments, repairs, plan}`: the arguments with defaults and repairs,
+            secrets masked; the plan is the mode's own. Otherwise how the call would fail before any attempt.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+        """
+        self._runtime.check_open()
+        chain = await self._found(_name(name))
+        if chain is None:
+            return self._runtime.not_found(name, self.registry)
+        if isinstance(chain.bound, Unavailable):
+            return await chain.bound.execute(self._made(chain, arguments, self._context))
+        return await dry_run(chain, self._made(chain, arguments, self._context))
+
+    async def _call(self, name: str, arguments: Mapping[str, JSON] | None, context: CallContext) -> Result:
+        if self._runtime.closed:
+            self._runtime.check_open()
+        chain = (type(name) is str and self._shelf.chains.get(name)) or await self._found(_name(name))
+        if chain is None:
+            return self._runtime.not_found(name, self.registry)
+        self.calls += 1
+        started = self._monotonic()
+        plain = chain.plain
+        if plain is not None:
+            value = plain({} if arguments is None else arguments)
+            if value is not MISSED:
+                # `ok_result` in place, as the shortest way is called most often.
+                usage = _new(Usage, (1, self._monotonic() - started))
+                result: Result = _new(Result, (_OK, value, (), "", None, usage, NOTHING, None))
+                return result
+        call = self._made(chain, arguments, context)
+        try:
+            if chain.direct is not None:  # what never waits needs no account of who works
+                answer = chain.direct(call)
+                if type(answer) is Sound:
+                    return ok_result(answer[0], 1, self._monotonic() - started, answer[1])
+                result = await self._run(chain, call) if answer is None else as_result(answer)
+            else:
+                result = await self._run(chain, call)
+        except BaseException as error:  # the edge: what escapes the layers is a bug, and told as one
+            ended = ended_by(call, error)
+            if ended is None:
+                raise
+            result = ended
+        return result.with_usage(attempts_of(result), self._monotonic() - started)
+
+    async def _run(self, chain: Chain, call: Call) -> Result:
+        if self._real:
+            return await chain.run(call)
+        with self.clock.working():
+            return await chain.run(call)
+
+    async def _found(self, name: str) -> Chain | None:
+        """The chain of a tool, after its server was asked what it takes, where only that one knows."""
+        chain = self._chain(name)
+        if chain is not None and chain.lasting:
+            return chain
+        server = self._runtime.awaited(name)
+        if server is None:
+            return chain
+        await self._runtime.discover(server)
+        return self._chain(name)
+
+    def _chain(self, name: str) -> Chain | None:
+        shelf = self._shelf
+        tool = shelf.registry.get(name)
+        if tool is None:
+            named = shelf.registry.named_by_alias(name)
+            return None if named is None else shelf.chains.get(named) or self._chain(named)
+        hidden = shelf.registry.hidden(name)
+        runtime = self._runtime
+        chain = runtime.chain_for(tool) if hidden is None else runtime.chain_of_hidden(tool, hidden)
+        if chain.lasting:
+            shelf.chains[name] = chain
+        return chain
+
+    def _made(self, chain: Chain, arguments: Mapping[str, JSON] | None, context: CallContext) -> Call:
+        given: Any = {} if arguments is None else arguments
+        if type(given) is not dict:
+            given = as_dict(given)
+        number = f"{self.id}-{next(self._runtime.call_numbers)}"
+        return tuple.__new__(Call, (chain.tool, given, context, number, 1, None, None))
+
+
+def _checked(client: Client | None) -> Client | None:
+    if client is None or callable(client):
+        return client
+    raise ConfigurationError(
+        f"a client is a coroutine function, and a `{type(client).__name__}` can't be called",
+        hint="write `async def client(call): ...`, and give it without brackets",
+    )
+
+
+def _name(name: object) -> str:
+    if isinstance(name, str):
+        return str.__str__(name)  # of a subclass, a plain one: names are looked up, and compared
+    raise ConfigurationError(
+        f"a tool is called by its name, and {'None' if name is None else f'a `{type(name).__name__}`'} is no text",
+        hint='write `call("tool_name", {...})`',
+    )
+
+
+async def dry_run(chain: Chain, call: Call) -> Result:
+    """Let the call pass the layer that prepares its arguments, and explain it instead of running it."""
+
+    async def explained(prepared: Call) -> Result:
+        shown = redact(prepared.arguments, prepared.tool.input_schema)
+        plan = chain.bound.explain(prepared)
+        if isinstance(plan, Result):
+            return plan
+        return Result.ok(
+            {"tool": prepared.tool.name, "mode": prepared.tool.mode, "arguments": shown, "plan": plan}
+        )
+
+    layers = [layer for name, layer in layers_of(call.tool, chain.bound) if name == "arguments"]
+    result = await build_chain(layers, explained)(call)
+    if result.outcome is Outcome.OK and isinstance(result.value, dict):
+        return result._replace(
+            value={**result.value, "repairs": result.meta.get("repairs", [])}, meta=NOTHING
+        )
+    return result
+
+
+class Unavailable:
+    """Stands where a tool can't be bound: every call says why.
+
+    Attributes:
+        reason: Why.
+        code: Finer than the outcome; None for the outcome's own.
+        outcome: How every call ends.
+    """
+
+    waits = False
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        code: str | None = None,
+        place: str = "",
+        outcome: Outcome = Outcome.UNAVAILABLE,
+    ) -> None:
+        self.reason = reason
+        self.code = code
+        self.outcome = outcome
+        self._details: dict[str, JSON] = {"at": place} if place else {}
+
+    async def execute(self, _call: Call) -> Result:
+        """Say why."""
+        return Result.failed(self.outcome, self.reason, code=self.code, details=self._details or NOTHING)
+
+    def explain(self, _call: Call) -> JSON:
+        """Say why."""
+        return {"unavailable": self.reason}

@@ -1,0 +1,247 @@
+"""What was read, as trust sees it: which files belong together, and what everything in them needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from toolcrib.core.model import JSON, NOTHING, Descriptor, Origin
+from toolcrib.core.pointers import file_and_line
+from toolcrib.executors import Executors
+from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES
+from toolcrib.loading.project_discovery import find_project
+from toolcrib.loading.scenarios.scenario_links import tools_of
+from toolcrib.loading.snapshot import Model, Stock
+from toolcrib.security.trust.check import (
+    Contents,
+    PackContent,
+    ServerHome,
+    Trust,
+    TrustSubject,
+    Workspace,
+    subject_of_data,
+    subject_of_server,
+)
+from toolcrib.security.trust.needs import Need, needs_of_agent, needs_of_settings
+
+if TYPE_CHECKING:
+    from toolcrib.loading.scenarios.scenario import Scenario
+
+
+def contents_of(
+    stock: Stock,
+    executors: Executors,
+    trust: Trust,
+    paths: Sequence[str] = (),
+    own: Collection[str] = (),
+    *,
+    base: str,
+) -> Contents:
+    """What a stock holds, for `Trust`. What things need is worked out when somebody asks for it.
+
+    Args:
+        stock: What was read.
+        executors: The modes.
+        trust: What the contents are for; it knows whose a server is.
+        paths: The paths that were named; none for what was found from the working directory.
+        own: Names of servers that the program gave itself.
+        base: The working directory when it was read; empty where that is gone.
+    """
+    workspaces = tuple(_workspaces(stock, paths, base))
+
+    def subjects() -> Iterator[TrustSubject]:
+        yield from _subjects(stock, executors, trust)
+        if len(workspaces) > 1:
+            yield from _crossing(stock, executors, trust)
+
+    return Contents(
+        base=base,
+        workspaces=workspaces,
+        subjects=subjects,
+        settings=tuple(_settings(stock)),
+        settings_file=stock.project_file,
+        packs=cache(partial(_pack_content, stock, base)),
+        servers=_homes(stock, own),
+        own=own,
+    )
+
+
+def _workspaces(stock: Stock, paths: Sequence[str], base: str) -> Iterator[Workspace]:
+    found: list[Workspace] = []
+    if stock.project_file:
+        folder = os.path.dirname(stock.project_file) or "."
+        found.append(Workspace(_real(base, folder), "project", folder))
+    elif base and not paths:
+        found.append(Workspace(os.path.realpath(base), "folder", "."))
+    # What `--pack` names, and sources of a project that lie elsewhere.
+    for source in stock.sources:
+        own = workspace_at(source, base)
+        holding = [each for each in found if each.holds(_real(base, source))]
+        # A folder without a project file does not hold the projects and packs below it that are named.
+        whole = own.kind in {"project", "pack"}
+        if not holding or (whole and all(each.kind == "folder" for each in holding)):
+            found.append(own)
+    for server in stock.servers.values():
+        file = file_and_line(server.place())[0]
+        if file and not any(each.holds(_real(base, file)) for each in found):
+            found.append(Workspace(_real(base, file), "servers", file))
+    yield from dict.fromkeys(found)
+
+
+def _real(base: str, path: str) -> str:
+    whole = os.path.join(base, path)
+    # Where the working directory is gone, nothing is relative to it.
+    return os.path.realpath(whole) if os.path.isabs(whole) else whole
+
+
+def workspace_at(path: str, base: str) -> Workspace:
+    """The workspace of a path that somebody names: the project that it lies in, else the pack, else the path itself."""
+    real = _real(base, path)
+    folder = real if os.path.isdir(real) else os.path.dirname(real)
+    if real.lower().endswith(ARCHIVE):
+        return Workspace(real, "pack", path)
+    project = find_project(folder)
+    if project is not None:
+        root = os.path.dirname(project)
+        whole = os.path.realpath(root)
+        return Workspace(whole, "project", path if real == whole else root, partial=real != whole)
+    pack = next((each for each in _upwards(folder) if _is_pack(each)), None)
+    if pack is not None:
+        return Workspace(pack, "pack", path if pack == real else pack, partial=real != pack)
+    return Workspace(real, "folder", path)
+
+
+_LEVELS = 4
+"""Folders that are looked at for the pack that a path lies in, as loading does."""
+
+
+def _upwards(folder: str) -> Iterator[str]:
+    for _ in range(_LEVELS):
+        yield folder
+        folder = os.path.dirname(folder)
+
+
+def _is_pack(folder: str) -> bool:
+    return any(os.path.isfile(os.path.join(folder, name)) for name in PACK_FILES)
+
+
+# What needs something.
+
+
+def _subjects(stock: Stock, executors: Executors, trust: Trust) -> Iterator[TrustSubject]:
+    contents = trust.contents
+    for name, server in stock.servers.items():
+        if name not in contents.own:
+            yield subject_of_server(server, contents.servers[name])
+    for tool in stock.registry.values():
+        yield subject_of_tool(tool, executors, trust)
+    for user, source, place, said in stock.models:
+        yield subject_of_model(user, (source,), place, said)
+    for source, path, name in stock.data:
+        yield subject_of_data(source, path, name)
+
+
+def _homes(stock: Stock, own: Collection[str]) -> Mapping[str, ServerHome]:
+    named = stock.project.servers if stock.project else NOTHING
+    found = {}
+    for name, server in stock.servers.items():
+        file = file_and_line(server.place())[0]
+        home = "" if name in own else stock.project_file if name in named else file or server.root
+        found[name] = ServerHome(home, file or f"server {name}")
+    return found
+
+
+def subject_of_tool(
+    tool: Descriptor, executors: Executors, trust: Trust, mode: str | None = None
+) -> TrustSubject:
+    """A tool as whoever calls it in a mode; in any of its modes, where none is named.
+
+    One that stands for a tool of a server needs nothing in the workspace of that server, which is asked for when the server
+    is started. Elsewhere it does: files of one folder do not drive the servers of another one.
+    """
+    modes = tool.bindings if mode is None else (mode,)
+    remotes = {each: executors.remote_of(each, tool.name, tool.bindings.get(each)) for each in modes}
+
+    def needs(workspace: Workspace) -> Iterator[Need]:
+        for each, remote in remotes.items():
+            if remote is None or not trust.is_home(remote.server, workspace):
+                yield from executors.needs_of(each, tool, workspace)
+
+    servers = trust.contents.servers
+    homes = [servers[remote.server] for remote in remotes.values() if remote and remote.server in servers]
+    imported = next((home.file for home in homes if home.source == tool.origin.source), None)
+    files = _files_of(tool.origin)
+    if imported is not None:  # the server's own listing wrote it
+        files = tuple(filter(None, (imported, *files[1:])))
+    settled = any(not executors.is_contained(each) for each in modes)
+    return TrustSubject(f"tool {tool.name}", files, needs, settings=settled)
+
+
+def models_of(scenario: Scenario) -> Iterator[Model]:
+    """The models that a scenario names, the agent's and the judge's, but for one that somebody chose at the command line."""
+    agent = scenario.agent
+    if agent is None:
+        return
+    own = {"provider": agent.provider, "base_url": agent.base_url, "api_key": agent.api_key}
+    judge = {key: agent.judge.get(key) for key in own} if agent.judge else {}
+    for said, pointer in ((own if not agent.chosen else {}, "/agent"), (judge, "/agent/judge")):
+        if said and said["provider"] not in {"scripted", "direct"}:
+            name = f"scenario {scenario.base or scenario.name}"
+            yield name, scenario.origin.source, scenario.origin.place(pointer), said
+
+
+def subject_of_model(user: str, files: tuple[str, ...], place: str, said: Mapping[str, JSON]) -> TrustSubject:
+    """A model that a scenario names, with the service and the key that it says."""
+    return TrustSubject(
+        user, files, lambda _workspace: needs_of_agent(said, user=user, place=place), settings=True
+    )
+
+
+def subjects_of_scenario(scenario: Scenario) -> Iterator[TrustSubject]:
+    """The models of a scenario, as whoever speaks with them."""
+    for user, _source, place, said in models_of(scenario):
+        yield subject_of_model(user, _files_of(scenario.origin), place, said)
+
+
+def _crossing(stock: Stock, executors: Executors, trust: Trust) -> Iterator[TrustSubject]:
+    """Scenarios as whoever calls tools of other workspaces: what these need, they need for themselves."""
+    tools = [tool for tool in stock.registry.values() if not all(map(executors.is_contained, tool.bindings))]
+    for scenario in stock.scenarios if tools else ():
+        named = None if scenario.agent is not None else tools_of(scenario)
+        for tool in tools:
+            if named is None or tool.name in named:
+                own = subject_of_tool(tool, executors, trust)
+                yield own._replace(user=f"scenario {scenario.name}", files=_files_of(scenario.origin))
+
+
+def _files_of(origin: Origin) -> tuple[str, ...]:
+    """The files that wrote a document, and those that it was laid over."""
+    return tuple(dict.fromkeys((origin.source, *(file_and_line(place)[0] for place in origin.overrides))))
+
+
+def _settings(stock: Stock) -> Iterator[Need]:
+    """What the project and all its profiles let tools reach."""
+    project = stock.project
+    if project is None:
+        return
+    place = project.origin.place
+    yield from needs_of_settings(project.egress, project.origins, user="project", place=place())
+    for name, profile in project.profiles.items():
+        yield from needs_of_settings(profile.egress, profile.origins, user=f"profile {name}", place=place())
+
+
+def _pack_content(stock: Stock, base: str, root: str) -> PackContent:
+    def lies_within(origin: Origin) -> bool:
+        path = _real(base, origin.source)
+        return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
+
+    packs = [pack for pack in stock.packs if lies_within(pack.origin)]
+    origins = [tool.origin for tool in stock.registry.values()]
+    origins += [scenario.origin for scenario in stock.scenarios] + [pack.origin for pack in packs]
+    digests = tuple(sorted(origin.digest for origin in origins if lies_within(origin)))
+    if not packs:
+        return PackContent(os.path.basename(root), NOTHING, digests)
+    first = packs[0]
+    return PackContent(f"{first.name} {first.version}", first.requires, digests, first.origin.place())

@@ -1,0 +1,365 @@
+"""What a live call sends, for people: its parts, a `curl` command, lines; and what comes back.
+
+Nothing secret is in any of it. Hidden is what the masks know; and, whatever they know, what headers, parameters,
+fields of forms and members of JSON bodies hold that are named like a secret (`Authorization`, `api_key` ...).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol, cast
+from urllib.parse import parse_qsl, unquote_plus
+
+from toolcrib.core.clock import format_duration
+from toolcrib.core.model import JSON, Descriptor, Schema
+from toolcrib.core.text import DuplicateKey, escape_terminal, unique_members
+from toolcrib.http import Bounds, Request, Response
+from toolcrib.loading.limits import written
+from toolcrib.security.redaction import HIDDEN, SeenSecrets, is_secret_name, redact
+from toolcrib.security.secrets import Vault
+
+if TYPE_CHECKING:
+    from toolcrib.executors.live.request import CompiledRequest
+
+MOST = 64 * 1024
+"""Bytes of a body that a command carries; a longer one it reads from `BODY_FILE`."""
+
+BODY_FILE = "request-body"
+
+SHORT = 2048
+"""Characters of a body that are among the lines of an exchange."""
+
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9-]* (?=\S)")
+_OWN_HEADERS = frozenset({"accept", "user-agent", "content-type"})
+_COOKIE = re.compile(r"([^=;\s]+)=[^;]*")
+_FIELD = re.compile(
+    r"""(Content-Disposition:[^\r\n]*?\bname="([^"\r\n]*)"[^\r\n]*\r\n(?:[^\r\n]+\r\n)*\r\n).*?(?=\r\n--)""",
+    re.IGNORECASE | re.DOTALL,
+)
+_DOT_SEGMENT = re.compile(r"/(?:\.|%2e){1,2}(?=/|\?|$)", re.IGNORECASE)
+
+_ASKING = 1024 * 1024
+"""Bytes of a body from which on curl asks before it sends (`Expect: 100-continue`)."""
+
+
+class Masks(Protocol):
+    """What knows secrets; a vault does."""
+
+    def knows(self, raw: bytes) -> bool:
+        """Whether a secret may stand in these bytes."""
+        ...
+
+    def hide_in_text(self, text: str) -> str:
+        """The text with `***` in place of every secret."""
+        ...
+
+
+class CallMasks:
+    """The secrets of a vault, and those among the arguments of one call."""
+
+    def __init__(self, vault: Masks, arguments: JSON, schema: Schema | None) -> None:
+        self._vault = vault
+        self._seen = Vault({})
+        for secret in SeenSecrets(arguments, schema).known:
+            self._seen.register(secret)
+
+    def knows(self, raw: bytes) -> bool:
+        """As `Masks.knows`."""
+        return self._vault.knows(raw) or self._seen.knows(raw)
+
+    def hide_in_text(self, text: str) -> str:
+        """As `Masks.hide_in_text`."""
+        return self._seen.hide_in_text(self._vault.hide_in_text(text))
+
+
+def shown(request: Request, vault: Masks) -> dict[str, JSON]:
+    """The parts of a request, masked.
+
+    Returns:
+        `{method, url, headers: [[name, value], ...], body}`. The body is a text, `{bytes, type}` for what is no
+        text, or None.
+    """
+    body: JSON = None
+    if request.body:
+        kind, text = _kind(request.headers), _text(request.body)
+        body = {"bytes": len(request.body), "type": kind} if text is None else _body(text, kind, vault)
+    headers: list[JSON] = [[name, value] for name, value in _headers(request.headers, vault)]
+    return {"method": request.method, "url": _address(request.url, vault), "headers": headers, "body": body}
+
+
+def curl(request: Request, vault: Masks) -> str:
+    """The command that makes a POSIX shell send the same request; only masked secrets are to be filled in.
+
+    What curl would add of its own is kept out; it asks for no content coding. A body of more than 64 KiB is not
+    in the command, which reads it from the file `request-body`.
+    """
+    url = _address(request.url, vault)
+    words = ["curl", *_method_options(request)]
+    if not {*"[]{}"}.isdisjoint(url):
+        words.append("--globoff")
+    if _DOT_SEGMENT.search(request.target):
+        words.append("--path-as-is")
+    words.append(shlex.quote(url))
+    for name, value in _headers(request.headers, vault):
+        words.append(f"--header {shlex.quote(f'{name}: {value}' if value else f'{name};')}")
+    words += [f"--header '{name}:'" for name in _added_by_curl(request)]
+    before, data = _data(request, vault)
+    return before + " \\\n  ".join([*words, *data])
+
+
+def _method_options(request: Request) -> list[str]:
+    if request.method == "HEAD" and not request.body:
+        return ["--head"]
+    implied = "POST" if request.body else "GET"
+    return [] if request.method == implied else [f"--request {shlex.quote(request.method)}"]
+
+
+def _added_by_curl(request: Request) -> Iterator[str]:
+    """The headers that curl would add and this request does not have."""
+    names = {name.lower() for name, _value in request.headers}
+    added = ["User-Agent", "Accept"]
+    added += ["Content-Type"] if request.body else []
+    added += ["Expect"] if len(request.body) > _ASKING else []
+    return (name for name in added if name.lower() not in names)
+
+
+def _data(request: Request, vault: Masks) -> tuple[str, list[str]]:
+    """What stands before the command, and its option for the body."""
+    if not request.body:
+        return "", []
+    if len(request.body) > MOST:
+        return "", [f"--data-binary @{BODY_FILE}"]
+    masked = _body(request.body.decode(errors="surrogateescape"), _kind(request.headers), vault)
+    if _text(request.body) is None or "\t" in masked or escape_terminal(masked) != masked:  # a tab is a key
+        raw = masked.encode(errors="surrogateescape")
+        return f"printf {shlex.quote(_octal(raw))} | ", ["--data-binary @-"]
+    return "", [f"--data-raw {shlex.quote(masked)}"]
+
+
+_ESCAPES = {0x09: r"\t", 0x0A: r"\n", 0x0D: r"\r", 0x25: "%%", 0x5C: r"\\"}
+
+
+def _octal(raw: bytes) -> str:
+    """Bytes as a format of `printf` (POSIX.1-2017, "printf")."""
+    text = "".join(
+        _ESCAPES.get(byte) or (chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}") for byte in raw
+    )
+    return f"\\055{text[1:]}" if text.startswith("-") else text  # else it is taken for an option
+
+
+def plan_of(
+    tool: Descriptor,
+    compiled: CompiledRequest,
+    request: Request,
+    vault: Masks,
+    arguments: JSON = None,
+) -> dict[str, JSON]:
+    """What a call would do: the request, masked, and which file and line every part of it came from.
+
+    Args:
+        tool: The descriptor.
+        compiled: Its request.
+        request: What would be sent.
+        vault: What knows secrets.
+        arguments: Those of the call, whose secrets are hidden too.
+
+    Returns:
+        `{mode, request, curl, from: [{part, name, at, reads}], hosts, timeouts, limits, auth}`; see `shown`.
+    """
+    masks = CallMasks(vault, arguments, tool.input_schema)
+    return {
+        "mode": "live",
+        "request": shown(request, masks),
+        "curl": curl(request, masks),
+        "from": list(_sources(tool, compiled, request)),
+        "hosts": list(compiled.hosts),
+        "timeouts": _timeouts(tool),
+        "limits": _limits(tool),
+        "auth": ", ".join(map(_scheme, _schemes(tool))) or "none",
+    }
+
+
+def _block(tool: Descriptor) -> dict[str, Any]:
+    return cast("dict[str, Any]", tool.bindings["live"])
+
+
+def _sources(tool: Descriptor, compiled: CompiledRequest, request: Request) -> Iterator[JSON]:
+    origin = tool.origin
+    if "mode" in origin.settings:
+        yield {"part": "mode", "name": "live", "at": origin.settings["mode"]}
+    yield {"part": "url", "name": compiled.origin, "at": origin.place("/live/url")}
+    if request.origin != compiled.origin:
+        yield {"part": "origin", "name": request.origin, "at": "`origins` of the project or profile"}
+    for part in compiled.parts:
+        reads: dict[str, JSON] = {"reads": list(part.reads)} if part.reads else {}
+        yield {"part": part.kind, "name": part.name, "at": origin.place(part.pointer), **reads}
+    yield from _sources_of_pages(tool, request)
+    described = {part.name.lower() for part in compiled.parts if part.kind == "header"}
+    for name, _value in request.headers:
+        if name.lower() in _OWN_HEADERS - described:
+            yield {"part": "header", "name": name, "at": "built in"}
+        elif name == _block(tool).get("idempotency_key"):
+            yield {"part": "header", "name": name, "at": origin.place("/live/idempotency_key")}
+    for position, scheme in enumerate(_schemes(tool)):
+        several = isinstance(_block(tool).get("auth"), list)
+        place = origin.place(f"/live/auth/{position}" if several else "/live/auth")
+        yield {"part": "auth", "name": _scheme(scheme), "at": place}
+    for key in sorted({*origin.settings, *origin.written}):
+        if key == "timeout" or key.startswith("limits."):
+            place = origin.settings.get(key) or origin.place(f"/{key.replace('.', '/')}")
+            yield {"part": key.partition(".")[0], "name": key.removeprefix("limits."), "at": place}
+
+
+def _sources_of_pages(tool: Descriptor, request: Request) -> Iterator[JSON]:
+    pages = _block(tool).get("pagination", {})
+    sent = {name for name, _value in parse_qsl(request.target.partition("?")[2], keep_blank_values=True)}
+    for key in ("size_param", "limit_param", "param"):
+        if pages.get(key) in sent:
+            reads: dict[str, JSON] = {}
+            if key == "param" and "cursor_arg" in pages:
+                reads["reads"] = [pages["cursor_arg"]]
+            at = tool.origin.place(f"/live/pagination/{key}")
+            yield {"part": "query", "name": pages[key], "at": at, **reads}
+
+
+def _timeouts(tool: Descriptor) -> dict[str, JSON]:
+    usual = Bounds()
+    given = _block(tool).get("timeouts", {})
+    return {
+        "connect": given.get("connect", format_duration(usual.connect)),
+        "read": given.get("read", format_duration(usual.read)),
+        "total": format_duration(tool.timeout),
+    }
+
+
+def _schemes(tool: Descriptor) -> list[dict[str, Any]]:
+    auth = _block(tool).get("auth", [])
+    return auth if isinstance(auth, list) else [auth]
+
+
+def _scheme(scheme: dict[str, Any]) -> str:
+    """A scheme in a few words, as the document names its parts: nothing looked up is among them."""
+    words = [scheme["type"], *(str(scheme[key]) for key in ("scheme", "flow", "call") if key in scheme)]
+    if "in" in scheme:
+        words.append(f"in {scheme['in']} {scheme['name']}")
+    if "token_url" in scheme:
+        words.append(f"from {scheme['token_url']}")
+    return " ".join(words)
+
+
+def _limits(tool: Descriptor) -> dict[str, JSON]:
+    """Every limit as documents write it."""
+    return dict(written(tool.limits))
+
+
+def request_lines(request: Request, vault: Masks) -> Iterator[str]:
+    """What is sent, each line after `> `; the body shortened."""
+    yield f"> {request.method} {_address(request.target, vault)} HTTP/1.1"
+    yield f"> Host: {vault.hide_in_text(request.origin.partition('://')[2])}"
+    yield from (f"> {name}: {value}" for name, value in _headers(request.headers, vault))
+    yield from _body_lines(">", request.body, _kind(request.headers), vault)
+
+
+def response_lines(
+    response: Response, vault: Masks, redact: Callable[[str], str] | None = None
+) -> Iterator[str]:
+    """What came back, each line after `< `; the body shortened.
+
+    Args:
+        response: The answer.
+        vault: What knows secrets.
+        redact: Hides what else of its body nobody may see.
+    """
+    yield f"< {response.status}"
+    yield from (f"< {name}: {value}" for name, value in _headers(response.headers, vault))
+    yield from _body_lines("<", response.body, _kind(response.headers), vault, redact)
+
+
+def _body_lines(
+    mark: str, body: bytes, kind: str, vault: Masks, redact: Callable[[str], str] | None = None
+) -> Iterator[str]:
+    if not body:
+        return
+    yield mark
+    text = _text(body)
+    if text is None:
+        yield f"{mark} [{kind or 'of no type'}, {len(body):,} bytes]"
+        return
+    masked = _body(text if redact is None else redact(text), kind, vault)
+    yield from (f"{mark} {line}".rstrip() for line in masked[:SHORT].splitlines())
+    if len(masked) > SHORT:
+        yield f"{mark} [{len(masked) - SHORT:,} more characters]"
+
+
+# What is secret goes first, and only then is anything cut.
+
+
+def _kind(headers: tuple[tuple[str, str], ...]) -> str:
+    return next((value for name, value in headers if name.lower() == "content-type"), "")
+
+
+def _text(body: bytes) -> str | None:
+    """A body as text; None for what is none."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if _CONTROL.search(text) else text
+
+
+def _address(url: str, vault: Masks) -> str:
+    path, mark, query = vault.hide_in_text(url).partition("?")
+    return path + mark + _pairs(query)
+
+
+def _pairs(text: str) -> str:
+    """`a=1&token=2` without the values of names that are those of secrets."""
+    pieces = (piece.partition("=") for piece in text.split("&"))
+    return "&".join(
+        name + mark + (HIDDEN if value and is_secret_name(unquote_plus(name)) else value)
+        for name, mark, value in pieces
+    )
+
+
+def _headers(headers: tuple[tuple[str, str], ...], vault: Masks) -> Iterator[tuple[str, str]]:
+    for name, value in headers:
+        yield name, _header(name.lower(), vault.hide_in_text(value)) if value else value
+
+
+def _header(name: str, value: str) -> str:
+    """The value of a header; of a secret one, what kind of secret it is."""
+    if name in {"cookie", "set-cookie"}:
+        return _COOKIE.sub(rf"\1={HIDDEN}", value, count=0 if name == "cookie" else 1)
+    if name in {"location", "content-location", "link", "referer"}:
+        return re.sub(r"\?([^\s>]*)", lambda match: "?" + _pairs(match[1]), value)
+    if not is_secret_name(name):
+        return value
+    scheme = _SCHEME.match(value)
+    return f"{scheme[0] if scheme is not None else ''}{HIDDEN}"
+
+
+def _body(text: str, kind: str, vault: Masks) -> str:
+    """A body without its secrets; as it is where it has none."""
+    kind = kind.partition(";")[0].strip().lower()
+    if kind == "application/x-www-form-urlencoded":
+        text = _pairs(text)
+    elif kind.startswith("multipart/"):
+        text = _FIELD.sub(lambda match: match[1] + HIDDEN if is_secret_name(match[2]) else match[0], text)
+    elif kind.endswith(("/json", "+json")):
+        text = _json(text)
+    return vault.hide_in_text(text)
+
+
+def _json(text: str) -> str:
+    try:
+        value = json.loads(text, object_pairs_hook=unique_members)  # `NaN` hides no secret
+    except (DuplicateKey, RecursionError):
+        return HIDDEN
+    except ValueError:
+        return text
+    masked = redact(value)
+    return text if masked == value else json.dumps(masked, ensure_ascii=False, separators=(",", ":"))

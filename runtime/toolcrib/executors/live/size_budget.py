@@ -1,0 +1,284 @@
+"""`response.budget`: an answer that is too large loses whole items of its lists, and says so.
+
+What is left fits the budget and the output schema. No list is emptied, nothing but items of lists is left out,
+and always the last items.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import JSON, Descriptor, Outcome, Result
+from toolcrib.core.pointers import keys_of, pointer_to
+from toolcrib.core.text import compact, parse_size
+from toolcrib.schema.validation import Validator
+
+Path: TypeAlias = tuple[str | int, ...]
+
+_DEPTH = 16
+"""Levels down to which lists are looked for; what is deeper stays whole."""
+
+_ROUNDS = 8
+"""How often the output schema is asked how many items must be left."""
+
+_FAULTS = 1_000
+"""Lists that may be found too short at once."""
+
+_TOLD = 100
+"""Shortened lists that are told one by one."""
+
+
+class TooLarge(Exception):
+    """A value can't be made to fit."""
+
+
+class Cut(NamedTuple):
+    """A list that was shortened: where it stands, how many items are left, and of how many."""
+
+    path: Path
+    kept: int
+    of: int
+
+
+class Budget:
+    """A compiled budget.
+
+    Args:
+        size: Bytes of the value as compact JSON in UTF-8.
+        items: JSON Pointer of the one list that may be shortened; None for any.
+        tool: Whose answers they are.
+    """
+
+    def __init__(self, size: int, items: str | None, tool: Descriptor) -> None:
+        self.size = size
+        self.items = items
+        self._validator = None if tool.output_schema is None else Validator(tool.output_schema)
+
+    def fitted(self, result: Result) -> Result:
+        """The result with a value that fits, and `meta.truncated`; `limit_exceeded` where there is none.
+
+        A value that is no JSON is left to those who judge it.
+        """
+        try:
+            size = weight(result.value)
+        except (ValueError, TypeError):
+            return result
+        if size <= self.size:
+            return result
+        try:
+            value, cuts = self._shortened(result.value)
+        except TooLarge as error:
+            return self._refused(size, str(error))
+        return result._replace(value=value).with_meta(truncated=_told(cuts))
+
+    def _shortened(self, value: JSON) -> tuple[JSON, list[Cut]]:
+        """A value that fits the budget, and the output schema where the whole value does.
+
+        The schema is asked which lists are too short then; these are left longer, and others become shorter.
+        """
+        least: dict[Path, int] = {}
+        for _ in range(_ROUNDS):
+            made, cuts = self._once(value, least)
+            judge = self._validator
+            if judge is None or judge.is_valid(made) or not judge.is_valid(value):
+                return made, cuts
+            longer = _too_short(judge, made)
+            if not longer:
+                break
+            least |= longer
+        raise TooLarge("what would be left does not fit the output schema")
+
+    def _once(self, value: JSON, least: Mapping[Path, int]) -> tuple[JSON, list[Cut]]:
+        scissors = _Scissors(least)
+        if self.items is None:
+            if scissors.minimum(value, ()) > self.size:
+                raise TooLarge("what is no item of a list is too large already, or the first items are")
+            return scissors.cut(value, self.size, ()), scissors.cuts
+        path = _path_in(value, self.items)
+        return scissors.cut_at(value, self.size, path), scissors.cuts
+
+    def _refused(self, size: int, why: str) -> Result:
+        message = (
+            f"the answer takes {size:,} bytes, more than its budget of {self.size:,}, and can't be shortened: {why}; "
+            "ask for less, or raise `response.budget.size`, or take what is needed with `select`"
+        )
+        details: dict[str, JSON] = {"size": size, "budget": self.size}
+        return Result.failed(Outcome.LIMIT_EXCEEDED, message, code="result_too_large", details=details)
+
+
+def compile_budget(block: Mapping[str, Any], tool: Descriptor, problems: list[Problem]) -> Budget:
+    """Compile `response.budget`; the schema of the block says what it may hold."""
+    items = block.get("items")
+    if items == "" or items is None or items.startswith("/"):
+        return Budget(parse_size(block["size"]), items, tool)
+    problems.append(
+        Problem(
+            code="bad_pointer",
+            message=f"this is no JSON Pointer: `{items[:80]}`",
+            pointer="/live/response/budget/items",
+            hint=f"write `/{items[:80].strip('$.').replace('.', '/')}`",
+        )
+    )
+    return Budget(parse_size(block["size"]), None, tool)
+
+
+def weight(value: JSON) -> int:
+    """Bytes of a value as compact JSON in UTF-8.
+
+    Raises:
+        ValueError: It is no JSON, for instance a number that is not finite.
+        TypeError: Something in it is no JSON value.
+    """
+    text = compact(value)
+    return len(text) if text.isascii() else len(text.encode())
+
+
+class _Scissors:
+    """Shortens lists, and remembers which.
+
+    Sizes of items are asked only as far as there is room for them, so that the work is that of writing the value
+    down a few times, however large it is.
+    """
+
+    def __init__(self, least: Mapping[Path, int]) -> None:
+        self.cuts: list[Cut] = []
+        self._least = least
+        self._minima: dict[Path, int] = {}
+
+    def cut(self, value: JSON, room: int, path: Path) -> JSON:
+        """The value in at most `room` bytes, of which it needs no more than `minimum` says."""
+        if isinstance(value, list):
+            kept = _prefix(value, room)
+            must = self._must(value, path)
+            if max(kept, must) < len(value):
+                self.cuts.append(Cut(path, max(kept, must), len(value)))
+            if kept >= must:
+                return value[:kept]
+            return list(self._shared(enumerate(value[:must]), room - 1 - must, path).values())
+        if isinstance(value, dict) and weight(value) > room:
+            names = sum(weight(key) + 2 for key in value)  # each has a colon, and a comma or the last brace
+            return self._shared(value.items(), room - 1 - names, path)
+        return value
+
+    def cut_at(self, value: JSON, room: int, path: Path) -> JSON:
+        """The value in at most `room` bytes, only the list at `path` shortened.
+
+        Raises:
+            TooLarge: That list can't be short enough.
+        """
+        array: Any = value
+        for key in path:
+            array = array[key]
+        kept = _prefix(array, room - (weight(value) - weight(array)))
+        if kept < max(self._must(array, path), 1):
+            raise TooLarge(
+                "it has too few items that could be left out of its list, or the rest is too large already"
+            )
+        self.cuts.append(Cut(path, kept, len(array)))
+        return _with(value, path, array[:kept])
+
+    def minimum(self, value: JSON, path: Path) -> int:
+        """The bytes below which the value can't be cut."""
+        if len(path) >= _DEPTH or not value or not isinstance(value, dict | list):
+            return weight(value)
+        known = self._minima.get(path)
+        if known is None:
+            if isinstance(value, list):
+                must = self._must(value, path)
+                inner = sum(self.minimum(item, (*path, index)) for index, item in enumerate(value[:must]))
+                known = inner + 1 + must
+            else:
+                inner = sum(weight(key) + 2 + self.minimum(item, (*path, key)) for key, item in value.items())
+                known = inner + 1
+            self._minima[path] = known
+        return known
+
+    def _must(self, value: list[JSON], path: Path) -> int:
+        """How many items of a list must be left."""
+        return len(value) if len(path) >= _DEPTH else min(len(value), self._least.get(path, 1))
+
+    def _shared(self, members: Iterable[tuple[Any, JSON]], room: int, path: Path) -> dict[Any, JSON]:
+        """The members, which share the room: the small ones stay whole, the large ones get equal shares."""
+        held = [(key, item, self.minimum(item, (*path, key)), weight(item)) for key, item in members]
+        share = _level([(least, size) for _key, _item, least, size in held], room)
+        return {
+            key: item if size <= share else self.cut(item, max(share, least), (*path, key))
+            for key, item, least, size in held
+        }
+
+
+def _prefix(items: list[JSON], room: int) -> int:
+    """How many of the first items fit into a list of at most `room` bytes."""
+    left = room - 1  # of the brackets one; the other stands for the comma that the last item lacks
+    for index, item in enumerate(items):
+        left -= weight(item) + 1
+        if left < 0:
+            return index
+    return len(items)
+
+
+def _level(bounds: list[tuple[int, int]], room: int) -> int:
+    """The largest share with which all members fit: each takes it, but at least its minimum, at most its size."""
+
+    def needed(share: int) -> int:
+        return sum(min(max(share, least), size) for least, size in bounds)
+
+    return bisect_right(range(max(size for _least, size in bounds) + 1), room, key=needed) - 1
+
+
+def _path_in(value: JSON, pointer: str) -> Path:
+    """The keys of a pointer to a list in a value.
+
+    Raises:
+        TooLarge: There is no list.
+    """
+    path: list[str | int] = []
+    here: Any = value
+    for key in keys_of(pointer):
+        step: str | int = int(key) if isinstance(here, list) and key.isdecimal() and len(key) < 10 else key
+        try:
+            here = here[step]
+        except (LookupError, TypeError):
+            raise TooLarge(f"it has no `{pointer}`") from None
+        path.append(step)
+    if not isinstance(here, list):
+        raise TooLarge(f"`{pointer or '(the whole answer)'}` is no list in it")
+    return tuple(path)
+
+
+def _with(value: Any, path: Path, inner: JSON) -> JSON:
+    """A copy of the value with another one at a path."""
+    if not path:
+        return inner
+    copy = value.copy()
+    copy[path[0]] = _with(value[path[0]], path[1:], inner)
+    changed: JSON = copy
+    return changed
+
+
+def _too_short(judge: Validator, value: JSON) -> dict[Path, int]:
+    """The lists of which the schema wants more items than are left, and how many."""
+    found = {}
+    for fault in judge.faults(value, most=_FAULTS):
+        if fault.keyword == "minItems":
+            wanted = [site.get("minItems") for site in judge.index.at(fault.path)]
+            found[fault.path] = max(
+                (int(each) for each in wanted if isinstance(each, int | float)), default=1
+            )
+    return found
+
+
+def _told(cuts: list[Cut]) -> list[JSON]:
+    """What is said of the lists that were shortened; of very many of them, the sum of the rest."""
+    told: list[JSON] = [
+        {"pointer": pointer_to(cut.path), "kept": cut.kept, "of": cut.of} for cut in cuts[:_TOLD]
+    ]
+    rest = cuts[_TOLD:]
+    if rest:
+        told.append(
+            {"lists": len(rest), "kept": sum(cut.kept for cut in rest), "of": sum(cut.of for cut in rest)}
+        )
+    return told

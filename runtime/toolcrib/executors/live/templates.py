@@ -1,0 +1,400 @@
+"""What the texts of a block come to: fixed, looked up when a tool is bound, or read from the arguments of a call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from toolcrib.core.errors import ExpressionError, Problem, Severity
+from toolcrib.core.model import JSON, Descriptor
+from toolcrib.core.pointers import pointer_step, pointer_to
+from toolcrib.core.subschemas import closed_names
+from toolcrib.core.text import compact
+from toolcrib.executors.live.argument_schema import property_schema
+from toolcrib.executors.live.scalars import scalar_text
+from toolcrib.expressions import Expression, compile_expression
+from toolcrib.expressions.argument_reads import Watch
+from toolcrib.expressions.delimiters import Body, split
+from toolcrib.expressions.values import list_of_names
+from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.security.secrets import MissingSecret, Variable, Vault, pieces_of, plain
+
+Arguments: TypeAlias = "dict[str, JSON]"
+
+Read: TypeAlias = Callable[[Arguments], Any]
+"""Works out a JSON value, or `ABSENT`; raises Misfit."""
+
+STAND_IN: Final = "variable"
+"""What is taken for a value that is looked up, where nothing is looked up yet."""
+
+_NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
+_QUOTED: Final = r"'[^'\\]*'|\"[^\"\\]*\""
+_STEP: Final = re.compile(rf"\.({_NAME})|\[\s*({_QUOTED})\s*\]")
+_PATH: Final = re.compile(rf"\s*args(?:\.{_NAME}|\[\s*(?:{_QUOTED})\s*\])+\s*")
+
+
+class Absence(Enum):
+    """An optional argument that was not given."""
+
+    ABSENT = "absent"
+
+
+ABSENT: Final = Absence.ABSENT
+
+
+class Source(NamedTuple):
+    """Where a value of the request comes from.
+
+    Attributes:
+        at: JSON Pointer of the text in the descriptor.
+        read: Works the value out.
+        constant: Whether it is the same for every call.
+        value: What it is then.
+        reads: The arguments that are read.
+        path: The argument and the keys behind it, where it is nothing but those.
+        secret: Whether something was looked up for it.
+        parts: The pieces, where it is a text of several.
+        inner: The sources of the members or items, where it is an object or list.
+        subject: What errors call it, where it is not one argument.
+    """
+
+    at: str
+    read: Read
+    constant: bool = False
+    value: JSON = None
+    reads: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    secret: bool = False
+    parts: tuple[str | Source, ...] = ()
+    inner: tuple[Source, ...] = ()
+    subject: str = ""
+
+    def misfit(self, why: str, hint: str = "") -> Misfit:
+        """The error of a value that can't be sent."""
+        return Misfit(f"{self._subject} {why}", pointer=self.pointer, hint=hint, at=self.at)
+
+    @property
+    def _subject(self) -> str:
+        if self.path or self.subject:
+            return self.subject or f"`{'.'.join(self.path)}`"
+        return f"what is made of {list_of_names([*self.reads])}" if self.reads else "it"
+
+    @property
+    def pointer(self) -> str:
+        """JSON Pointer of the argument that it is, or that alone it reads."""
+        return pointer_to(self.path or (self.reads if len(self.reads) == 1 else ()))
+
+
+def fixed(value: JSON, at: str, *, secret: bool = False) -> Source:
+    """A source of one value."""
+    return Source(at, lambda _arguments: value, constant=True, value=value, secret=secret)
+
+
+class Part(NamedTuple):
+    """A part of a request that the descriptor writes.
+
+    Attributes:
+        kind: Where it stands.
+        name: Of the parameter, header, cookie or member; the segment of a path as it is written.
+        pointer: JSON Pointer in the descriptor.
+        reads: The arguments that it reads.
+    """
+
+    kind: Literal["path", "query", "header", "cookie", "body"]
+    name: str
+    pointer: str
+    reads: tuple[str, ...] = ()
+
+
+Piece: TypeAlias = "str | Variable | Body"
+
+
+class Sources:
+    """Compiles the texts of one block.
+
+    Attributes:
+        tool: Whose block it is.
+        problems: Receives every fault.
+        read: The arguments that were read so far.
+        whole: Whether an expression reads all of them, or keys that are only known when it is worked out.
+        secrets: Whether something secret was looked up.
+    """
+
+    def __init__(self, tool: Descriptor, problems: list[Problem], vault: Vault | None) -> None:
+        self.tool = tool
+        self.problems = problems
+        self.read: set[str] = set()
+        self.whole = False
+        self.secrets = False
+        self._vault = vault
+        self._known = closed_names(tool.input_schema)
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether values are really looked up; while a document is only checked they are not."""
+        return self._vault is not None
+
+    def tell(
+        self, code: str, message: str, pointer: str, hint: str = "", *, severity: Severity = "error"
+    ) -> None:
+        """Add a problem."""
+        self.problems.append(
+            Problem(code=code, message=message, pointer=pointer, hint=hint, severity=severity)
+        )
+
+    def of(self, value: JSON, at: str) -> Source:
+        """The source of a text, number, boolean or null of the block.
+
+        Raises:
+            MissingSecret: Something is not there to be looked up.
+        """
+        if not isinstance(value, str) or "{" not in value:
+            return fixed(value, at)
+        pieces = self.split(value, at)
+        if len(pieces) == 1:
+            return self.source(pieces[0], at)
+        return self.joined(
+            [piece if isinstance(piece, str) else self.source(piece, at) for piece in pieces], at
+        )
+
+    def split(self, text: str, at: str) -> list[Piece]:
+        """A text as what is literal, looked up and computed in it; empty where it can't be read.
+
+        What is looked up is told apart first, so that no value of it is read as an expression.
+        """
+        try:
+            outer = pieces_of(text)
+            inner: Iterator[list[Piece]] = (
+                [piece] if isinstance(piece, Variable) else _bodies(piece) for piece in outer
+            )
+            return [piece for pieces in inner for piece in pieces]
+        except ExpressionError as error:
+            self.tell(error.code, error.message, at, error.hint)
+            return []
+
+    def source(self, piece: Piece, at: str) -> Source:
+        """The source of one piece."""
+        if isinstance(piece, Variable):
+            return fixed(self.looked_up(piece, at), at, secret=True)
+        return fixed(piece, at) if isinstance(piece, str) else self._expression(piece.source, at)
+
+    def looked_up(self, variable: Variable, at: str, *, secret: bool = True) -> str:
+        """The value of a variable; its default or `STAND_IN` where nothing is looked up yet.
+
+        Raises:
+            MissingSecret: It is not there.
+        """
+        self.secrets = self.secrets or secret
+        if self._vault is None:
+            return STAND_IN if variable.default is None else variable.default
+        try:
+            return self._vault.look_up(variable, secret=secret)
+        except MissingSecret as error:
+            raise error.at(at) from None
+
+    def hide(self, secret: str) -> None:
+        """Mask a part of what was looked up."""
+        self.secrets = self.secrets or bool(secret)
+        if self._vault is not None:
+            self._vault.register(secret)
+
+    def joined(self, parts: list[str | Source], at: str) -> Source:
+        """A text of several pieces; each argument in it has to be there."""
+        sources = [part for part in parts if isinstance(part, Source)]
+        for source in sources:
+            self.expect(source)
+
+        def read(arguments: Arguments) -> str:
+            return "".join(
+                [part if isinstance(part, str) else text_within(part, arguments) for part in parts]
+            )
+
+        secret = any(source.secret for source in sources)
+        if all(source.constant for source in sources):
+            return fixed(read({}), at, secret=secret)
+        reads = tuple(dict.fromkeys(name for source in sources for name in source.reads))
+        return Source(at, read, reads=reads, secret=secret, parts=tuple(parts))
+
+    def structure(self, value: JSON, at: str) -> Source:
+        """The source of any JSON value; members and items that are absent arguments are left out of it."""
+        if isinstance(value, dict):
+            for key in value:
+                self._check_key(key, at)
+            return self._object(
+                {key: self.structure(item, below(at, key)) for key, item in value.items()}, at
+            )
+        if isinstance(value, list):
+            return self._list([self.structure(item, f"{at}/{place}") for place, item in enumerate(value)], at)
+        return self.of(value, at)
+
+    def _object(self, members: dict[str, Source], at: str) -> Source:
+        if all(source.constant for source in members.values()):
+            return _container({key: source.value for key, source in members.items()}, members.values(), at)
+        reading = [(key, source.read) for key, source in members.items()]
+
+        def read(arguments: Arguments) -> JSON:
+            made: dict[str, JSON] = {}
+            for key, work_out in reading:
+                value = work_out(arguments)
+                if value is not ABSENT:
+                    made[key] = value
+            return made
+
+        return _container(None, members.values(), at, read)
+
+    def _list(self, items: list[Source], at: str) -> Source:
+        if all(source.constant for source in items):
+            return _container([source.value for source in items], items, at)
+        reading = [source.read for source in items]
+
+        def read(arguments: Arguments) -> JSON:
+            return [value for work_out in reading if (value := work_out(arguments)) is not ABSENT]
+
+        return _container(None, items, at, read)
+
+    def _check_key(self, key: str, at: str) -> None:
+        if "{{" in key or "${" in key:
+            hint = "an object with computed keys is written as `{{ {args.name: 1} }}`"
+            message = "a key is literal text and can't be computed"
+            self.tell("expression_not_allowed", message, below(at, key), hint)
+
+    def expect(self, source: Source) -> None:
+        """Warn of an argument that has to be there and may be left out."""
+        if source.path and not self._always_given(source.path):
+            name = ".".join(source.path)
+            self.tell(
+                "optional_in_path",
+                f"`{name}` is needed here, and the input schema lets it be left out",
+                source.at,
+                f"add `{source.path[-1]}` to `required`, or give it a `default`; calls without it are refused",
+                severity="warning",
+            )
+
+    def _expression(self, written: str, at: str) -> Source:
+        watch = Watch(self._known)
+        try:
+            expression = compile_expression(written, watch.names)
+            if not expression.names:
+                return fixed(expression.evaluate({}), at)
+        except ExpressionError as error:
+            self.tell(error.code, error.message, at, error.hint)
+            return fixed("", at)
+        reads = tuple(watch.keys)
+        self.read.update(reads)
+        self.whole = self.whole or watch.whole
+        path = _path_of(written)
+        source = Source(at, lambda _arguments: ABSENT, reads=reads, path=path)
+        return source._replace(read=_reader(source, expression))
+
+    def _always_given(self, path: tuple[str, ...]) -> bool:
+        schema: JSON = self.tool.input_schema
+        for name in path:
+            if not isinstance(schema, dict):
+                return False
+            inner = property_schema(schema, name)
+            required = schema.get("required")
+            listed = isinstance(required, list) and name in required
+            if not listed and not (isinstance(inner, dict) and "default" in inner):
+                return False
+            schema = inner
+        return True
+
+
+def _container(value: JSON, inner: Iterable[Source], at: str, read: Read | None = None) -> Source:
+    """A list or object of sources; of one value unless it comes with what reads it."""
+    sources = tuple(inner)
+    secret = any(source.secret for source in sources)
+    if read is None:
+        return fixed(value, at, secret=secret)._replace(inner=sources)
+    reads = tuple(dict.fromkeys(name for source in sources for name in source.reads))
+    return Source(at, read, reads=reads, secret=secret, inner=sources)
+
+
+def below(at: str, key: str) -> str:
+    """The pointer of a member."""
+    return f"{at}/{pointer_step(key)}"
+
+
+def text_within(source: Source, arguments: Arguments) -> str:
+    """A value as a part of a longer text: scalars as they are, lists and objects as JSON.
+
+    Raises:
+        Misfit: It is absent or null.
+    """
+    value = source.read(arguments)
+    if isinstance(value, str):
+        return value
+    if value is ABSENT or value is None:
+        raise needed(source, value)
+    text = scalar_text(value)
+    return json_text(value, source) if text is None else text
+
+
+def needed(source: Source, value: object) -> Misfit:
+    """The error of what is absent or null where it can't be left out."""
+    why = (
+        "was not given, and this call needs it" if value is ABSENT else "is null, and this call needs a value"
+    )
+    return source.misfit(why, "give it")
+
+
+def json_text(value: JSON, source: Source) -> str:
+    """A value as compact JSON, its keys in their own order.
+
+    Raises:
+        Misfit: It is no JSON: a number is not finite, a text holds a lone surrogate, the nesting is too deep.
+    """
+    try:
+        return compact(value)
+    except ValueError as error:
+        raise source.misfit(f"can't be sent: {error}") from None
+
+
+def _bodies(piece: str) -> list[Piece]:
+    return [Body(plain(part.source)) if isinstance(part, Body) else plain(part) for part in split(piece)]
+
+
+def _path_of(written: str) -> tuple[str, ...]:
+    if _PATH.fullmatch(written) is None:
+        return ()
+    return tuple(name or quoted[1:-1] for name, quoted in _STEP.findall(written))
+
+
+def _reader(source: Source, expression: Expression) -> Read:
+    if len(source.path) == 1:
+        name = source.path[0]
+        return lambda arguments: arguments.get(name, ABSENT)
+
+    def computed(arguments: Arguments) -> JSON:
+        try:
+            return expression.evaluate({"args": arguments})
+        except ExpressionError as error:
+            raise _failed(source, error, arguments) from None
+
+    return _by_steps(source.path, computed) if source.path else computed
+
+
+def _by_steps(path: tuple[str, ...], computed: Read) -> Read:
+    def read(arguments: Arguments) -> Any:
+        value: JSON = arguments
+        for name in path:
+            if value is None:
+                return ABSENT
+            if not isinstance(value, dict):
+                return computed(arguments)
+            if name not in value:
+                return ABSENT
+            value = value[name]
+        return value
+
+    return read
+
+
+def _failed(source: Source, error: ExpressionError, arguments: Mapping[str, JSON]) -> Misfit:
+    """The error of an expression; it is that of an absent argument where there is one."""
+    absent = next((name for name in source.reads if name not in arguments), None)
+    if absent is not None:
+        return needed(source._replace(path=(absent,)), ABSENT)
+    return source.misfit(f"can't be worked out: {error.message}", error.hint)

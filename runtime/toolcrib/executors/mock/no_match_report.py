@@ -1,0 +1,292 @@
+"""What a call gets that no rule answers: the nearest rules, why each did not match, a rule to paste."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Sequence
+from difflib import SequenceMatcher
+from functools import cached_property
+from itertools import count
+from textwrap import indent
+from typing import Any
+
+from toolcrib.core.errors import ExpressionError
+from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result
+from toolcrib.core.pointers import keys_of
+from toolcrib.core.subschemas import SchemaIndex
+from toolcrib.core.text import compact
+from toolcrib.executors.mock.rules import BARE, SEQUENCE, Rule, choose, stopping
+from toolcrib.executors.mock.variables import MockState, Scope, with_arguments
+from toolcrib.expressions import as_written
+from toolcrib.expressions.matchers import Difference, Matcher
+from toolcrib.schema.generation import Draw, generate
+from toolcrib.security.redaction import HIDDEN, SecretPlaces, SeenSecrets, redact
+
+NEAREST = 3
+"""How many rules are shown; several, since the nearest by count may not be the one that was meant."""
+
+_BRACES = re.compile(r"\{[{%#]")
+
+_MORE: dict[str, str] = {
+    BARE: "let it answer more `times`, write `after_last: repeat`, or write a `sequence` of replies",
+    SEQUENCE: "add a reply to the sequence, or write `after_last: repeat` or `after_last: cycle`",
+}
+"""The way out where there are no rules, so that one more can't be pasted."""
+
+
+def unmatched(rules: tuple[Rule, ...], call: Call, scope: Scope, number: int, state: MockState) -> Result:
+    """The result `unmatched_mock` of a call."""
+    tool = call.tool
+    near = Miss(tool, scope, number, state).nearest(rules)
+    shown = compact(redact(call.arguments, tool.input_schema))
+    lines = [f"no mock rule of `{tool.name}` answers call {number} with {shown}"]
+    lines += [f"  {entry['rule']} ({entry['at']}): {entry['differences'][0]}" for entry in near]
+    details: dict[str, JSON] = {"call": number, "nearest": near}
+    way_out = _MORE.get(rules[0].pointer, "")
+    if not way_out:
+        way_out, facts = _way_out(rules, call, scope, number, state)
+        details |= facts
+    lines += [f"  {line}" for line in way_out.split("\n")]
+    return Result.failed(Outcome.UNMATCHED_MOCK, "\n".join(lines), details=details)
+
+
+def _way_out(
+    rules: tuple[Rule, ...], call: Call, scope: Scope, number: int, state: MockState
+) -> tuple[str, dict[str, JSON]]:
+    """What to write so that the call is answered, in words, and the same for programs."""
+    paste = rule_to_paste(call, {rule.label for rule in rules}, len(rules) + 1)
+    below = f"below the others:\n{indent(paste, '  ')}"
+    stopped = stopping(rules, scope, number, state)
+    if stopped is None:
+        return f"a rule that would answer it, {below}", {"paste": paste}
+    alone = stopped.replies[0].pointer == f"{stopped.pointer}/reply"
+    more = "let its reply answer more `times`" if alone else "add a reply to its list"
+    words = f"the way out of {stopped.label}: {more}, or write `after_last: repeat`"
+    facts: dict[str, JSON] = {"exhausted": {"rule": stopped.label, "pointer": stopped.pointer}}
+    passing = "or `after_last: next_rule`"
+    freed = tuple(rule._replace(after_last="next_rule") if rule is stopped else rule for rule in rules)
+    try:
+        chosen = choose(freed, scope, number, state)
+        again = stopping(freed, scope, number, state)
+    except ExpressionError:
+        return words, facts
+    if chosen is not None:
+        return f"{words}, {passing}: then {chosen[0].label} answers", {**facts, "after_last": "next_rule"}
+    if again is not None:
+        return words, facts
+    return f"{words},\n{passing} and this rule {below}", {**facts, "after_last": "next_rule", "paste": paste}
+
+
+class Miss:
+    """Why rules do not answer a call. What is secret of the call, or of a rule, is not told.
+
+    Args:
+        tool: The tool.
+        scope: What expressions of the call read.
+        number: The call's number.
+        state: What the session remembers of the tool.
+    """
+
+    def __init__(self, tool: Descriptor, scope: Scope, number: int, state: MockState) -> None:
+        self._tool = tool
+        self._scope = scope
+        self._number = number
+        self._state = state
+
+    def nearest(self, rules: Sequence[Rule]) -> list[Any]:
+        """The rules that came nearest, fewest differences first: `{rule, at, pointer, differences}`."""
+        counted = [(self._distance(rule), rule) for rule in rules]
+        missed = sorted([pair for pair in counted if pair[0]], key=lambda pair: pair[0])
+        if len(missed) > NEAREST:
+            last = missed[NEAREST - 1][0]
+            missed = [pair for pair in missed if pair[0] <= last]
+            if len(missed) > NEAREST:
+                missed.sort(key=lambda pair: (pair[0], self._strangeness(pair[1])))
+        return [
+            {
+                "rule": rule.label,
+                "at": self._tool.origin.place(rule.pointer),
+                "pointer": rule.pointer,
+                "differences": self.why_not(rule),
+            }
+            for _distance, rule in missed[:NEAREST]
+        ]
+
+    def why_not(self, rule: Rule) -> list[str]:
+        """Why a rule does not answer the call, in words; empty if it does."""
+        scope, number = self._scope, self._number
+        try:
+            reasons = [] if rule.args is None else self._of_arguments(rule.args)
+            if rule.call is not None:
+                reasons += [
+                    f"call number: {difference}" for difference in rule.call.differences(number, scope)
+                ]
+            if rule.state is not None:
+                reasons += map(_of_state, rule.state.differences(scope["state"], scope))
+            if not reasons and not rule.matches(scope, number):
+                reasons.append("the condition `if` is false")
+        except ExpressionError as error:
+            return [f"it can't be judged: {error.message}"]
+        if not reasons and rule.reply_at(self._state) is None:
+            reasons.append(_exhausted(rule))
+        return reasons
+
+    def _distance(self, rule: Rule) -> int:
+        """How many reasons there are; none for a rule that answers."""
+        scope, number = self._scope, self._number
+        try:
+            found = 0 if rule.args is None else len(rule.args.differences(scope["args"], scope))
+            found += 0 if rule.call is None else len(rule.call.differences(number, scope))
+            found += 0 if rule.state is None else len(rule.state.differences(scope["state"], scope))
+            answers = not found and rule.matches(scope, number) and rule.reply_at(self._state) is not None
+        except ExpressionError:
+            return 1
+        return 0 if answers else max(found, 1)
+
+    def _strangeness(self, rule: Rule) -> float:
+        """How unlike what is wanted and what is there are, of rules with equally many differences."""
+        try:
+            found = [] if rule.args is None else rule.args.differences(self._scope["args"], self._scope)
+        except ExpressionError:
+            return 1.0
+        pairs = (SequenceMatcher(None, each.expected, each.actual, autojunk=False) for each in found)
+        return sum(1 - pair.ratio() for pair in pairs)
+
+    @cached_property
+    def _masked(self) -> JSON:
+        return redact(self._scope["args"], self._tool.input_schema)
+
+    @cached_property
+    def _places(self) -> SecretPlaces:
+        return SecretPlaces(SchemaIndex(self._tool.input_schema, {}))
+
+    def _of_arguments(self, matcher: Matcher) -> list[str]:
+        """The differences of the arguments; where a secret is concerned, only their places."""
+        scope, masked = self._scope, self._masked
+        found = matcher.differences(scope["args"], scope)
+        shown: list[Difference | None] = [*found]
+        if masked != scope["args"]:
+            told = {
+                difference.pointer: difference
+                for difference in matcher.differences(masked, with_arguments(scope, masked))
+            }
+            shown = [told.get(difference.pointer) for difference in found]
+        seen = SeenSecrets(scope["args"], self._tool.input_schema)
+        for plain in _plain(matcher.expected()):
+            seen.add(plain, self._tool.input_schema)
+        pairs = zip(shown, found, strict=True)
+        return [f"args{_without_secrets(safe, real, masked, self._places, seen)}" for safe, real in pairs]
+
+
+def _of_state(difference: Difference) -> str:
+    """A named state that is another one, in words."""
+    machine = next(iter(keys_of(difference.pointer)), "")
+    what = f"state `{machine}` is" if machine else "the states are"
+    return f"{what} {difference.actual}, the rule wants {difference.expected}"
+
+
+def _exhausted(rule: Rule) -> str:
+    many, calls = len(rule.replies), rule.ends[-1]
+    used = f"its {many} repl{'y is' if many == 1 else 'ies are'} used up"
+    return f"exhausted: {used}" + (f", after {calls} calls" if calls != many else "")
+
+
+def _without_secrets(
+    shown: Difference | None, real: Difference, masked: JSON, places: SecretPlaces, seen: SeenSecrets
+) -> str:
+    """A difference in words; what the rule wants of a secret is as secret as what the call has."""
+    path = tuple(int(key) if key.isdecimal() else key for key in keys_of(real.pointer))
+    absent = real.actual == "nothing"
+    secret = shown is None or _at(masked, real.pointer) == HIDDEN or places.hides(path, "")
+    text = "" if shown is None else str(shown)
+    safe = seen.hide_in_text(text)
+    if secret or (safe != text and "…" in text):
+        return f"{real.pointer}: expected something else, got {'nothing' if absent else HIDDEN}"
+    return safe
+
+
+def _plain(pattern: JSON) -> Iterator[JSON]:
+    """The values of a pattern, each in a copy that has the shape of the arguments."""
+    if isinstance(pattern, dict):
+        for key, item in pattern.items():
+            if not key.startswith("$"):
+                yield from ({key: plain} for plain in _plain(item))
+            elif key in {"$any", "$all", "$in"} and isinstance(item, list):
+                yield from (plain for choice in item for plain in _plain(choice))
+            else:
+                yield from _plain(item)
+    elif isinstance(pattern, list):
+        for index, item in enumerate(pattern):
+            yield from ([*[None] * index, plain] for plain in _plain(item))
+    else:
+        yield pattern
+
+
+def _at(value: JSON, pointer: str) -> JSON:
+    """What stands at a place, or above it where the place is hidden."""
+    for key in keys_of(pointer):
+        if isinstance(value, dict):
+            value = value.get(key)
+        else:
+            value = value[int(key)] if isinstance(value, list) and int(key) < len(value) else value
+    return value
+
+
+def rule_to_paste(call: Call, labels: Collection[str], place: int) -> str:
+    """YAML of a rule that matches this call and answers something valid. Secrets may be anything.
+
+    Args:
+        call: The call.
+        labels: What the rules of the mock are called; the new one is called otherwise.
+        place: Its place among them, from 1.
+    """
+    arguments = _pattern(call.arguments, redact(call.arguments, call.tool.input_schema))
+    when = f"when:\n    args: {_flow(arguments)}\n  reply:\n    {_some_reply(call)}"
+    if f"rule {place}" not in labels:
+        return f"- {when}"
+    free = next(name for name in (f"rule {number}" for number in count(place)) if name not in labels)
+    return f"- name: {free}\n  {when}"
+
+
+def _some_reply(call: Call) -> str:
+    """What the output schema accepts; an error where nothing can be found that it does."""
+    if call.tool.output_schema is None:
+        return "result: null"
+    try:
+        answer = generate(call.tool.output_schema, Draw(0, call.tool.name))
+    except ExpressionError:
+        return "error: no answer is written yet"
+    return f"result: {_flow(as_written(answer))}"
+
+
+def _pattern(value: JSON, masked: JSON) -> JSON:
+    """A matcher that accepts the value and tells no secret of it."""
+    if masked == HIDDEN and value != HIDDEN:
+        return {"$exists": True}
+    if isinstance(value, dict) and isinstance(masked, dict):
+        if not any(key.startswith("$") or _BRACES.search(key) for key in value):
+            return {key: _pattern(item, masked[key]) for key, item in value.items()}
+        readable = masked == value and not any(_BRACES.search(key) for key in _keys(value))
+        return {"$exact": as_written(value)} if readable else {"$exists": True}
+    if isinstance(value, list) and isinstance(masked, list):
+        return [_pattern(item, shown) for item, shown in zip(value, masked, strict=True)]
+    return as_written(value)
+
+
+def _keys(value: JSON) -> Iterator[str]:
+    """Every key within a value."""
+    if isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _keys(item)
+
+
+def _flow(value: JSON) -> str:
+    """The value as JSON that YAML reads alike: nothing in it that YAML does not print."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(
+        char if char.isprintable() or ord(char) > 0xFFFF else f"\\u{ord(char):04x}" for char in text
+    )

@@ -1,0 +1,135 @@
+"""Mocks that stand for a way into the world: some of their replies fail as it fails, or hand calls on to it.
+
+The layers of tools that reach out stand around them, so that deadline, retry and breaker do what they would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from toolcrib.core.errors import ExpressionError, Problem
+from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result
+from toolcrib.core.protocols import BoundTool
+from toolcrib.executors.mock import BoundMock, Turn
+from toolcrib.executors.mock.replies import STATEFUL, Reply
+from toolcrib.executors.mock.rules import Rule
+from toolcrib.executors.mock.transaction import Taken, as_result, bug, reports_of
+
+Elsewhere = Callable[[Descriptor, str], BoundTool]
+"""Binds a tool in another of its modes."""
+
+
+class ReachingMock(BoundMock):
+    """A mock with replies that fail on purpose, or that hand calls on.
+
+    Attributes:
+        origin: What its calls share with those of others: that of the binding which it hands calls on to.
+        repeatable: Whether an attempt that failed may be made again without a second effect.
+    """
+
+    def __init__(self, descriptor: Descriptor, rules: tuple[Rule, ...], elsewhere: Elsewhere | None) -> None:
+        super().__init__(descriptor, rules)
+        self._tool = descriptor
+        self._elsewhere = elsewhere
+        self._others: dict[str, BoundTool] = {}
+        modes = {reply.elsewhere for rule in rules for reply in rule.replies} - {""}
+        origins = [getattr(self._other(mode), "origin", None) for mode in sorted(modes)]
+        self.origin: str = next(filter(None, origins), f"mock:{descriptor.name}")
+        self.repeatable = descriptor.annotations.idempotent or descriptor.annotations.read_only
+
+    async def execute(self, call: Call) -> Result:
+        """Answer, fail as the reply says, or hand the call on."""
+        turn = self._turn(call)
+        if isinstance(turn, Result):
+            return turn
+        if turn.reply.injection is not None:
+            return await self._failing(call, turn)
+        if turn.reply.elsewhere and not call.context.passthrough:
+            return _denied(call, turn.reply)
+        taken = self._taken(call, turn)
+        if isinstance(taken, Result):
+            return taken
+        await self._pace(call, turn, taken)
+        answer = as_result(taken.answer)
+        if turn.reply.elsewhere and answer.outcome is Outcome.OK:
+            return await self._handed_on(call, turn)
+        return answer
+
+    async def _failing(self, call: Call, turn: Turn) -> Result:
+        """What the fault makes of the call. What the reply does, it does as often as the fault lets the call through."""
+        reply, injection = turn.reply, turn.reply.injection
+        assert injection is not None  # noqa: S101 -- asked only of a reply that has it
+        turn.takes()  # at once: other calls come while this one takes its time
+
+        async def act(delivered: Call) -> Result:
+            scope = self._scope(delivered, turn.number)
+            taken = self._worked_out(delivered, turn._replace(scope=scope))
+            if isinstance(taken, Result):
+                return taken
+            await self._pace(delivered, turn, taken)
+            return as_result(taken.answer)
+
+        try:
+            if not injection.reaches:
+                await self._pace(call, turn, Taken(Result.ok(), reports_of(reply, turn.scope)))
+            result = await injection.inject(
+                call, act, turn.scope, number=turn.number, repeatable=self.repeatable
+            )
+        except ExpressionError as error:
+            result = bug(call, error, reply.place_of(error))
+        if result.outcome is Outcome.INTERNAL:
+            turn.takes(-1)  # what is wrong with the mock uses nothing up
+            return result
+        return result.with_meta(**turn.meta)
+
+    async def _handed_on(self, call: Call, turn: Turn) -> Result:
+        mode = turn.reply.elsewhere
+        other = self._other(mode)
+        if other is None:
+            message = f"the mock of `{call.tool.name}` hands calls on to `{mode}:`, and there is no runtime to bind that"
+            return Result.failed(Outcome.UNAVAILABLE, message, code="not_bound")
+        result = await other.execute(call)
+        if result.outcome is Outcome.UNAVAILABLE:
+            self._others.pop(mode, None)  # what it lacks may be there at the next call
+        rule: JSON = {"rule": turn.rule.label, "reply": turn.place + 1, "passthrough": mode}
+        # How long the answer holds is left out: kept answers would be given past the mock.
+        meta = {key: told for key, told in result.meta.items() if key != "freshness"}
+        return result._replace(meta={**meta, "mock": rule})
+
+    def _other(self, mode: str) -> BoundTool | None:
+        """The tool in another of its modes; bound once."""
+        if mode not in self._others and self._elsewhere is not None:
+            self._others[mode] = self._elsewhere(self._tool, mode)
+        return self._others.get(mode)
+
+
+def _denied(call: Call, reply: Reply) -> Result:
+    place = call.tool.origin.place(f"{reply.pointer}/passthrough")
+    return Result.failed(
+        Outcome.DENIED,
+        f"the mock of `{call.tool.name}` hands this call on to `{reply.elsewhere}:` ({place}), and this run does not"
+        " allow that; `--allow-passthrough`, or `Runtime(..., passthrough=True)`, does",
+        code="passthrough_not_allowed",
+        details={"mode": reply.elsewhere, "at": place},
+    )
+
+
+def needless(block: dict[str, Any], reply: Reply) -> Iterator[Problem]:
+    """What stands beside a fault or a passthrough and would have no effect."""
+    keys: tuple[str, ...] = ("content", "idempotent_by")
+    why = f"`{reply.elsewhere}:` answers, and its answer is not the mock's"
+    if reply.injection is not None:
+        keys = ("content",) if reply.injection.reaches else ("content", "idempotent_by", *STATEFUL)
+        why = "a call that never reaches the tool does nothing"
+        if reply.injection.reaches:
+            why = "what the tool answers is not written here"
+    if reply.injection is not None and reply.injection.kind == "stale":
+        message = "a reply can't be `stale`: it has no answer from before"
+        hint = "let a scenario make the tool stale: `faults: [{tool: ..., inject: stale}]`"
+        yield Problem("fault_not_possible", message, f"{reply.pointer}/fault", hint)
+    for key in keys:
+        if key in block:
+            message = f"`{key}` has no effect beside this `{reply.kind}`: {why}"
+            hint = "leave one of them out"
+            yield Problem("needless_key", message, f"{reply.pointer}/{key}", hint)

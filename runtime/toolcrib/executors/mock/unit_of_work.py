@@ -1,0 +1,277 @@
+"""What one call makes of the session's store. Nothing of it is seen by others before `commit`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from toolcrib.core.errors import ExpressionError, did_you_mean
+from toolcrib.core.model import JSON, Collection, Fixture, Schema
+from toolcrib.core.subschemas import once_for_each
+from toolcrib.executors.mock.variables import as_text
+from toolcrib.expressions.budget import Budget
+from toolcrib.expressions.values import list_of_names, shortened
+from toolcrib.schema.validation import Validator
+from toolcrib.simulation.store import Layers, Rows, Store, Version, rows_of, states
+
+MOST_ROWS: Final = 100_000
+"""Rows of one collection that calls may bring it to."""
+
+
+class Work:
+    """The store as one call sees and changes it.
+
+    Rows are never changed in place: whoever has one keeps it as it was.
+
+    Args:
+        store: That of the session.
+        fixture: What the store of the tool begins with.
+        version: An earlier version to work on; it must not be committed then.
+        pack: The pack of the tool, whose own the numbers of `seq` are.
+
+    Attributes:
+        budget: What the call may still do.
+        changed: Whether there is something to commit.
+    """
+
+    __slots__ = (
+        "_fixture",
+        "_layers",
+        "_numbers",
+        "_own",
+        "_pack",
+        "_rest",
+        "_states",
+        "_store",
+        "_version",
+        "_written",
+        "budget",
+        "changed",
+    )
+
+    def __init__(
+        self, store: Store, fixture: Fixture, version: Version | None = None, pack: str = ""
+    ) -> None:
+        self.budget = Budget()
+        self.changed = False
+        self._store = store
+        self._fixture = fixture
+        self._pack = pack
+        self._version = store.version if version is None else version
+        self._layers: dict[str, Layers] = {}
+        self._own: dict[str, dict[str, JSON]] = {}
+        self._rest: dict[str, dict[str, JSON]] = {}
+        self._written: dict[str, dict[str, str]] = {}
+        self._states: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
+
+    def store(self) -> dict[str, Rows]:
+        """Collection name -> its rows as they are now within this call: what expressions call `store`."""
+        found: dict[str, Rows] = {}
+        lost: dict[str, ExpressionError] = {}
+        for name in self._fixture.collections:
+            try:
+                found[name] = self.rows(name)
+            except ExpressionError as error:
+                lost[name] = error
+        return _Incomplete(found, lost) if lost else found
+
+    def rows(self, name: str) -> dict[str, JSON]:
+        """The rows of a collection as they are now; whoever has them keeps them so, and changes nothing.
+
+        Raises:
+            ExpressionError: They can't be had.
+        """
+        self._rest.pop(name, None)  # who has it keeps it
+        return self._whole(name)
+
+    def _whole(self, name: str) -> dict[str, JSON]:
+        layers = self._layers_of(name)
+        if not layers.ready:
+            self.budget.copy(len(layers.below))
+        return cast("dict[str, JSON]", layers.whole())
+
+    def row(self, name: str, key: str) -> JSON:
+        """A row as it is now; none where there is none.
+
+        Raises:
+            ExpressionError: As `rows`.
+        """
+        layers = self._layers_of(name)
+        return layers.above[key] if key in layers.above else layers.below.get(key)
+
+    def has(self, name: str, key: str) -> bool:
+        """Whether a collection has a row of a key.
+
+        Raises:
+            ExpressionError: As `rows`.
+        """
+        layers = self._layers_of(name)
+        return key in layers.above or key in layers.below
+
+    def _layers_of(self, name: str) -> Layers:
+        layers = self._layers.get(name)
+        if layers is None:
+            collection = self._fixture.collections[name]
+            known = self._version.rows.get(collection.id)
+            layers = self._layers[name] = Layers(rows_of(collection)) if known is None else known
+        return layers
+
+    def put(self, name: str, key: str, row: JSON, pointer: str) -> None:
+        """Make a value the row of a key.
+
+        Args:
+            name: The collection.
+            key: The key.
+            row: The row, which nobody changes any more.
+            pointer: Which effect of the document does it.
+
+        Raises:
+            ExpressionError: The collection has too many rows.
+        """
+        layers = self._layers_of(name)
+        crowded = len(layers.below) + len(layers.above) >= MOST_ROWS
+        if crowded and not self.has(name, key) and len(self._whole(name)) >= MOST_ROWS:
+            raise ExpressionError(f"`{name}` would have more than {MOST_ROWS:,} rows")
+        above = self._own.get(name)
+        if above is None:
+            above = self._own[name] = {**layers.above}
+        above[key] = row
+        self._layers[name] = Layers(layers.below, above)
+        self._written.setdefault(name, {})[key] = pointer
+        self.changed = True
+
+    def remove(self, name: str, key: str) -> None:
+        """Take a row out; it is there."""
+        rest = self._rest.get(name)
+        if rest is None:
+            rest = self._rest[name] = {**self._whole(name)}
+            self.budget.copy(len(rest))
+        else:
+            rest.update(self._layers[name].above)
+        del rest[key]
+        self._layers[name] = Layers(rest)
+        self._own.pop(name, None)
+        self._written.setdefault(name, {}).pop(key, None)
+        self.changed = True
+
+    def free_key(self, name: str) -> str:
+        """The next number, as text, that no row of a collection has or had in this session."""
+        collection = self._fixture.collections[name]
+        counter = f"{collection.id}#"
+        last = self._numbers.get(counter, self._version.numbers.get(counter, 0))
+        number = max(last, len(rows_of(collection))) + 1
+        while self.has(name, str(number)):
+            number += 1
+        self._numbers[counter] = number
+        return str(number)
+
+    def count(self, name: str, first: int) -> int:
+        """The next number of a sequence of the pack, `first` for a fresh one; what the function `seq` asks.
+
+        A sequence of the name of a collection is that of the collection.
+        """
+        collection = self._fixture.collections.get(name)
+        counter = f"{self._pack}/{name}" if collection is None else collection.id
+        last = self._numbers.get(counter, self._version.numbers.get(counter))
+        number = first if last is None else last + 1
+        self._numbers[counter] = number
+        self.changed = True
+        return number
+
+    def states(self) -> dict[str, JSON]:
+        """Name of a machine -> its state now: what expressions call `state`."""
+        return {**states(self._fixture, self._version), **self._states}
+
+    def go(self, machine: str, state: JSON) -> None:
+        """Move a machine.
+
+        Raises:
+            ExpressionError: It has no such state.
+        """
+        allowed = self._fixture.machines[machine].states
+        if not isinstance(state, str) or (allowed and state not in allowed):
+            raise unknown_state(machine, state, allowed)
+        self._states[machine] = state
+        self.changed = True
+
+    def check(self) -> None:
+        """Whether every row that was written fits its collection.
+
+        Raises:
+            ExpressionError: One does not; with the pointer of the effect that wrote it.
+        """
+        for name, keys in self._written.items():
+            collection = self._fixture.collections[name]
+            for key, pointer in keys.items():
+                try:
+                    _check_row(collection, key, self.row(name, key))
+                except ExpressionError as error:
+                    raise error.under(pointer) from None
+
+    def commit(self) -> None:
+        """Make what was done the session's store."""
+        if not self.changed:
+            return
+        collections, machines, before = self._fixture.collections, self._fixture.machines, self._version
+        written = {collections[name].id: collections[name] for name in self._written}
+        self._version = Version(
+            {**before.rows, **{collections[name].id: self._layers[name] for name in self._written}},
+            {**before.states, **{machines[name].id: state for name, state in self._states.items()}},
+            {**before.numbers, **self._numbers},
+        )
+        self._store.commit(self._version, written)
+        self._own.clear()
+        self._rest.clear()
+        self._written.clear()
+        self.changed = False
+
+
+def unknown_state(machine: str, state: JSON, allowed: tuple[str, ...]) -> ExpressionError:
+    """The error of a state that a machine can't have."""
+    if not isinstance(state, str):
+        return ExpressionError(
+            f"a state of `{machine}` is a text, not {as_text(state)}", code="unknown_state"
+        )
+    message = f"`{machine}` has no state `{shortened(state)}`; it has {list_of_names(list(allowed))}"
+    return ExpressionError(message, code="unknown_state", hint=did_you_mean(state, allowed))
+
+
+class _Incomplete(dict[str, Rows]):
+    """A store some of whose rows can't be had: whoever asks for them is told why."""
+
+    __slots__ = ("_lost",)
+
+    def __init__(self, found: Mapping[str, Rows], lost: Mapping[str, ExpressionError]) -> None:
+        super().__init__(found)
+        self._lost = lost
+
+    def __missing__(self, name: str) -> Rows:
+        if name in self._lost:
+            raise self._lost[name]
+        raise KeyError(name)
+
+    def get(self, name: str, otherwise: Any = None) -> Any:
+        return self[name] if name in self or name in self._lost else otherwise
+
+
+@once_for_each
+def _validator(schema: Schema | None) -> Validator:
+    return Validator(True if schema is None else schema)
+
+
+def _check_row(collection: Collection, key: str, row: JSON) -> None:
+    name, field = collection.name, collection.key
+    if field and (not isinstance(row, dict) or as_text(row.get(field)) != key):
+        held = as_text(row.get(field)) if isinstance(row, dict) else "nothing"
+        message = f"the row `{shortened(key)}` of `{name}` has another `{field}`: {shortened(held)}"
+        raise ExpressionError(message, code="row_breaks_schema", hint=f"`{field}` is the key of a row")
+    if collection.schema is None:
+        if not isinstance(row, dict):
+            raise ExpressionError(f"a row of `{name}` is an object", code="row_breaks_schema")
+        return
+    validator = _validator(collection.schema)
+    if not validator.is_valid(row):
+        fault = validator.faults(row)[0]
+        message = f"the row `{shortened(key)}` of `{name}` would not fit its schema: {fault.for_model()}"
+        raise ExpressionError(message, code="row_breaks_schema", hint=fault.hint)

@@ -1,0 +1,188 @@
+"""What the expressions of a mock can read, and the session's memory of one mocked tool."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.core.clock import format_time
+from toolcrib.core.model import JSON, Call, Descriptor, Result
+from toolcrib.core.model import Collection as Rows
+from toolcrib.core.subschemas import closed_names
+from toolcrib.core.text import compact
+from toolcrib.expressions.budget import Counted
+from toolcrib.expressions.compiler import Keys, alone, key_alone
+from toolcrib.expressions.random_functions import COUNTS, DRAWS, Chance
+
+if TYPE_CHECKING:
+    from toolcrib.executors.mock.unit_of_work import Work
+
+Scope = Mapping[str, JSON]
+
+NAMES = ("args", "attempt", "call", "now", "seed", "session", "state", "store")
+"""The names that expressions of a mock may read."""
+
+_KEPT = frozenset({"state", "store", COUNTS})
+
+
+def keeps(names: Collection[str]) -> bool:
+    """Whether names of a scope, hidden ones among them, show what the session's mocks keep."""
+    return any(name in _KEPT or collection_of(name) for name in names)
+
+
+def collection_of(name: str) -> str:
+    """The collection that a hidden name of a scope stands for; empty for other names."""
+    return key_alone("store", name)
+
+
+def names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
+    """The names that expressions of a tool's mock may read, with their keys where these are known.
+
+    The keys of `args` are known where the input schema is closed.
+    """
+    known: dict[str, Collection[str] | None] = {
+        COUNTS: None,
+        DRAWS: None,
+        "args": closed_names(tool.input_schema),
+        "session": ("id", "calls"),
+        "state": tuple(tool.fixture.machines),
+        "store": tuple(tool.fixture.collections),
+        **{alone("store", name): _keys_of(each) for name, each in tool.fixture.collections.items()},
+    }
+    return {**dict.fromkeys(NAMES), **known}
+
+
+def _keys_of(collection: Rows) -> Keys | None:
+    if collection.schema is None or collection.fault:
+        return None
+    from toolcrib.executors.mock.collection_schema import CollectionKeys  # noqa: PLC0415 -- many stores have no schemas
+
+    return CollectionKeys(collection.schema)
+
+
+def as_text(value: JSON) -> str:
+    """What an expression answered, as text: a text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else compact(value)
+
+
+class _Acts(OrderedDict[int, int]):
+    """Number of a call -> how often it has acted; of the latest calls."""
+
+    def setdefault(self, key: int, default: int = 0) -> int:
+        """A call arrives, maybe once more."""
+        known = super().setdefault(key, default)
+        if len(self) > MOST_ACTS:
+            self.popitem(last=False)
+        return known
+
+
+MOST_ACTS = 10_000
+"""Calls of one tool of which the acts are known."""
+
+
+class MockState:
+    """What a session remembers of one mocked tool.
+
+    `answers` grow with the keys that make calls one: any of them may come again as long as the session lives.
+
+    Attributes:
+        calls: How often the tool was called in the session; attempts of one call count once.
+        used: Key of a list of replies -> how many calls they answered, each attempt counted.
+        answers: Key that makes calls one -> what the first of them was answered.
+        acts: Number of a call that may come again -> how often it has acted.
+    """
+
+    __slots__ = ("acts", "answers", "calls", "used")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.used: dict[str, int] = {}
+        self.answers: dict[Hashable, Result] = {}
+        self.acts = _Acts()
+
+
+def slot_of(tool: str) -> str:
+    """Where a session keeps its memory of a mocked tool."""
+    return f"mock:{tool}"
+
+
+class Draws:
+    """What draws in one act of a call: other values at each place of the document, and at each use of it.
+
+    An attempt that never came to the tool, or a call of another tool, makes no difference.
+    """
+
+    __slots__ = ("_call", "_number", "_uses")
+
+    def __init__(self, call: Call, number: int) -> None:
+        self._call = call
+        self._number = number
+        self._uses: dict[str, int] = {}
+
+    def __call__(self, place: str) -> Chance:
+        """The next draw at a place."""
+        from toolcrib.schema.generation.keyed_random import Draw  # noqa: PLC0415 -- slow to import, and rarely used
+
+        call, number = self._call, self._number
+        session, tool = call.context.session, call.tool.name
+        acts = session.slot(slot_of(tool), MockState).acts.get(number, call.attempt - 1)
+        use = self._uses[place] = self._uses.get(place, 0) + 1
+        return Draw(session.seed, session.id, tool, number, acts, place, use)
+
+
+_READERS: dict[str, Callable[[Call, int], Any]] = {
+    DRAWS: Draws,
+    "args": lambda call, _number: call.arguments,
+    "attempt": lambda call, _number: call.attempt,
+    "call": lambda _call, number: number,
+    "now": lambda call, _number: format_time(call.context.session.clock.now()),
+    "seed": lambda call, _number: call.context.session.seed,
+    "session": lambda call, _number: {"id": call.context.session.id, "calls": call.context.session.calls},
+}
+
+
+def scope_of(names: frozenset[str]) -> Callable[[Call, int], Scope]:
+    """How to make the scope of a call that keeps nothing: only what is read is worked out."""
+    if names <= {"args"}:
+        return lambda call, _number: {"args": call.arguments}
+    readers = [(name, _READERS[name]) for name in sorted(names)]
+    return lambda call, number: {name: read(call, number) for name, read in readers}
+
+
+class KeepingScope(Counted):
+    """What expressions of a call read whose mock keeps things: rows and states as they are at that moment.
+
+    Everything else is worked out when it is first read.
+    """
+
+    __slots__ = ("call", "number", "work")
+
+    def __init__(self, call: Call, number: int, work: Work) -> None:
+        super().__init__(work.budget)
+        self["args"] = call.arguments
+        self.call = call
+        self.number = number
+        self.work = work
+
+    def __missing__(self, name: str) -> Any:
+        if name == "store":
+            return self.work.store()
+        if name == "state":
+            return self.work.states()
+        if name == COUNTS:
+            return self.work.count
+        collection = collection_of(name)
+        if collection:
+            return self.work.rows(collection)
+        value = self[name] = _READERS[name](self.call, self.number)
+        return value
+
+
+def with_arguments(scope: Scope, arguments: JSON) -> Scope:
+    """The same scope with other arguments."""
+    if isinstance(scope, KeepingScope):
+        other = KeepingScope(scope.call, scope.number, scope.work)
+        other["args"] = arguments
+        return other
+    return {**scope, "args": arguments}

@@ -1,0 +1,28 @@
+"""Expressions in documents: `{{ ... }}` in values, and texts with statements.
+
+Jinja2's syntax, read by Jinja2's parser, checked when a document is loaded, worked out by our own
+closures. Data is never read as an expression.
+"""
+
+from toolcrib.expressions.codegen import copied, copier
+from toolcrib.expressions.escape_literals import as_written
+from toolcrib.expressions.expression import Expression, compile_condition, compile_expression, is_expression
+from toolcrib.expressions.structures import Rendering, compile_value
+from toolcrib.expressions.templates import Text, compile_text
+from toolcrib.expressions.values import Run, Scope
+
+__all__ = [
+    "Expression",
+    "Rendering",
+    "Run",
+    "Scope",
+    "Text",
+    "as_written",
+    "compile_condition",
+    "compile_expression",
+    "compile_text",
+    "compile_value",
+    "copied",
+    "copier",
+    "is_expression",
+]

@@ -1,0 +1,232 @@
+"""The operators of expressions: arithmetic, order, membership, attributes and indexes.
+
+Python's meaning, narrowed: no arithmetic on `true` and `false`, no text or list times a number, no
+order between a number and a text, nothing non-finite, nothing without a bound.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from toolcrib.core.errors import ExpressionError, did_you_mean
+from toolcrib.core.model import JSON
+from toolcrib.expressions.values import (
+    MOST_DIGITS,
+    bounded_list,
+    bounded_number,
+    bounded_text,
+    equal,
+    kind,
+    list_of_names,
+)
+
+Binary: TypeAlias = Callable[[JSON, JSON], JSON]
+
+_NUMBERS = (int, float)
+_SMALL = 1 << 62
+_MOST_BITS = MOST_DIGITS * 4
+
+
+def is_number(value: JSON) -> bool:
+    """Whether a value is a JSON number; `true` and `false` are not."""
+    return type(value) in _NUMBERS
+
+
+def _mismatch(sign: str, left: JSON, right: JSON, needs: str) -> ExpressionError:
+    kinds = {kind(left), kind(right)}
+    hint = (
+        "turn one into the other with `| float`, `| int` or `| string`"
+        if kinds == {"a number", "a text"}
+        else ""
+    )
+    return ExpressionError(f"`{sign}` needs {needs}, not {kind(left)} and {kind(right)}", hint=hint)
+
+
+def _arithmetic(sign: str, operate: Callable[[float, float], float]) -> Binary:
+    def run(left: JSON, right: JSON) -> JSON:
+        if type(left) in _NUMBERS and type(right) in _NUMBERS:
+            try:
+                result = operate(left, right)  # type: ignore[arg-type]
+            except ZeroDivisionError:
+                raise ExpressionError(
+                    f"`{sign}` divides by zero", hint="guard it with `if ... != 0`"
+                ) from None
+            except OverflowError:
+                raise ExpressionError(
+                    f"the result of `{sign}` is beyond what a JSON number can hold"
+                ) from None
+            # Most numbers are small, and what is not needs a closer look: at its digits, or for infinity.
+            return result if -_SMALL < result < _SMALL else bounded_number(result)
+        raise _mismatch(sign, left, right, "two numbers")
+
+    return run
+
+
+def _power(base: float, exponent: float) -> float:
+    # Python would work out 10 ** 10**9 for minutes: the length of the result is known before.
+    if isinstance(base, int) and isinstance(exponent, int) and exponent > 0 and base.bit_length() > 1:
+        length = (base.bit_length() - 1) * exponent
+        if length > _MOST_BITS:
+            raise ExpressionError(f"the result of `**` would be longer than {MOST_DIGITS:,} digits")
+    result: object = base**exponent
+    if isinstance(result, int | float):
+        return result
+    raise ExpressionError("`**` of a negative number needs a whole exponent")
+
+
+_add_numbers = _arithmetic("+", operator.add)
+subtract = _arithmetic("-", operator.sub)
+multiply = _arithmetic("*", operator.mul)
+divide = _arithmetic("/", operator.truediv)
+floor_divide = _arithmetic("//", operator.floordiv)
+modulo = _arithmetic("%", operator.mod)
+power = _arithmetic("**", _power)
+
+
+def add(left: JSON, right: JSON) -> JSON:
+    """Two numbers, two texts or two lists."""
+    if type(left) is int and type(right) is int:  # most sums are of two small whole numbers
+        total = left + right
+        return total if -_SMALL < total < _SMALL else bounded_number(total)
+    if type(left) in _NUMBERS and type(right) in _NUMBERS:
+        return _add_numbers(left, right)
+    if isinstance(left, str) and isinstance(right, str):
+        return bounded_text(left + right)
+    if isinstance(left, list) and isinstance(right, list):
+        return bounded_list(left + right)
+    raise _mismatch("+", left, right, "two numbers, two texts or two lists")
+
+
+def negate(value: JSON) -> JSON:
+    """The number with its sign turned."""
+    if type(value) in _NUMBERS:
+        return -value  # type: ignore[operator]
+    raise ExpressionError(f"`-` needs a number, not {kind(value)}")
+
+
+def positive(value: JSON) -> JSON:
+    """The number itself."""
+    if type(value) in _NUMBERS:
+        return value
+    raise ExpressionError(f"`+` needs a number, not {kind(value)}")
+
+
+def _ordering(sign: str, operate: Callable[[Any, Any], Any]) -> Callable[[JSON, JSON], bool]:
+    def run(left: JSON, right: JSON) -> bool:
+        numbers = type(left) in _NUMBERS and type(right) in _NUMBERS
+        if numbers or (isinstance(left, str) and isinstance(right, str)):
+            return bool(operate(left, right))
+        raise _mismatch(sign, left, right, "two numbers or two texts")
+
+    return run
+
+
+less = _ordering("<", operator.lt)
+less_or_equal = _ordering("<=", operator.le)
+greater = _ordering(">", operator.gt)
+greater_or_equal = _ordering(">=", operator.ge)
+
+
+def different(left: JSON, right: JSON) -> bool:
+    """Not equal, as JSON values."""
+    return not equal(left, right)
+
+
+def member(value: JSON, container: JSON) -> bool:
+    """An equal element of a list, a key of an object, a piece of a text."""
+    if isinstance(container, list):
+        return any(equal(value, item) for item in container)
+    if isinstance(container, dict):
+        return isinstance(value, str) and value in container
+    if isinstance(container, str) and isinstance(value, str):
+        return value in container
+    if isinstance(container, str):
+        raise ExpressionError(f"`in` a text needs a text on its left, not {kind(value)}")
+    raise ExpressionError(f"`in` needs a list, an object or a text on its right, not {kind(container)}")
+
+
+def not_member(value: JSON, container: JSON) -> bool:
+    """The opposite of `member`."""
+    return not member(value, container)
+
+
+def attribute(value: JSON, name: str, place: str) -> JSON:
+    """`a.name` insists: a key of an object and nothing else.
+
+    Args:
+        value: What `a` is.
+        name: The key.
+        place: `a` as it was written, for messages.
+
+    Raises:
+        ExpressionError: `missing_key` with the keys that are there; or the value is no object.
+    """
+    if isinstance(value, dict):
+        if name in value:
+            return value[name]
+        raise missing_key(value, name, place)
+    raise ExpressionError(
+        f"{place} is {kind(value)} and has no `{name}`: only objects have names",
+        hint=_OTHER_WAYS.get(kind(value), ""),
+    )
+
+
+_OTHER_WAYS = {
+    "none": "test it before: `if ... is not none`",
+    "a list": "an element is read with `[0]`, a field of all elements with `| pluck('field')`",
+    "a text": "functions are written behind a bar, as in `| lower`",
+}
+
+
+def missing_key(value: dict[str, JSON], name: str, place: str) -> ExpressionError:
+    """The error of an object that has no such key."""
+    there = f"it has {list_of_names(list(value))}" if value else "it is empty"
+    path = place.strip("`") if place.startswith("`") else ""
+    asks = f"where it may be absent write `{path}[{name!r}]`, which gives none"
+    close = did_you_mean(name, value)
+    return ExpressionError(
+        f"{place} has no `{name}`: {there}", code="missing_key", hint=f"{close} {asks}" if close else asks
+    )
+
+
+def index(value: JSON, key: JSON, place: str) -> JSON:
+    """`a[key]` asks: none where an object has no such key or a list no such element.
+
+    Raises:
+        ExpressionError: The value is neither, or the key is of the wrong type.
+    """
+    if isinstance(value, dict):
+        if isinstance(key, str):
+            return value.get(key)
+        hint = "turn it into a text: `[... | string]`" if is_number(key) else ""
+        raise ExpressionError(f"the keys of {place}, an object, are texts, not {kind(key)}", hint=hint)
+    if isinstance(value, list):
+        if type(key) is int:
+            return value[key] if -len(value) <= key < len(value) else None
+        raise ExpressionError(f"the elements of {place}, a list, are numbered, and `[]` got {kind(key)}")
+    hint = (
+        "a piece of a text is read with `[0:1]`"
+        if isinstance(value, str)
+        else _OTHER_WAYS.get(kind(value), "")
+    )
+    raise ExpressionError(f"{place} is {kind(value)}: `[]` needs an object or a list", hint=hint)
+
+
+def piece(value: JSON, start: JSON, stop: JSON, step: JSON, place: str) -> JSON:
+    """`a[start:stop:step]` of a list or text, as in Python."""
+    bounds = slice(_bound(start), _bound(stop), _bound(step))
+    if bounds.step == 0:
+        raise ExpressionError("the step of a slice can't be 0")
+    if isinstance(value, list):
+        return value[bounds]
+    if isinstance(value, str):
+        return value[bounds]
+    raise ExpressionError(f"{place} is {kind(value)}: a slice needs a list or a text")
+
+
+def _bound(value: JSON) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise ExpressionError(f"the bounds of a slice are whole numbers, not {kind(value)}")

@@ -1,0 +1,135 @@
+"""What expressions know of JSON values: the names of their types, equality, their text, their bounds."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Hashable, Mapping
+from typing import TypeAlias
+
+from toolcrib.core.errors import ExpressionError
+from toolcrib.core.model import JSON
+
+Scope: TypeAlias = Mapping[str, JSON]
+"""Root name -> value. May be lazy: a name is looked up only when an expression reads it."""
+
+Run: TypeAlias = Callable[[Scope], JSON]
+"""A compiled piece of an expression."""
+
+MOST_DIGITS = 1_000
+"""Decimal digits of a whole number that an expression may produce."""
+
+MOST_TEXT = 256 * 1024
+"""UTF-8 bytes of a text that an expression or template may produce."""
+
+MOST_ITEMS = 10_000
+"""Elements of a list that an expression may produce; turns of all loops of one template."""
+
+_TOO_BIG = 10**MOST_DIGITS
+
+compact = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+"""A JSON value as JSON text without blanks."""
+
+
+def kind(value: JSON) -> str:
+    """What a value is, in the words of messages."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "`true`" if value else "`false`"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "a text"
+    return "a list" if isinstance(value, list) else "an object"
+
+
+def as_text(value: JSON) -> str:
+    """A value within a text: texts as they are, everything else in JSON's spelling."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "null"
+    return compact(value)
+
+
+def equal(left: JSON, right: JSON) -> bool:
+    """JSON equality: `1 == 1.0`, `true != 1`, order of keys free; through lists and objects."""
+    if isinstance(left, str):
+        return left == right
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict):
+        if not isinstance(right, dict) or len(left) != len(right):
+            return False
+        return all(key in right and equal(value, right[key]) for key, value in left.items())
+    if isinstance(left, list):
+        if not isinstance(right, list) or len(left) != len(right):
+            return False
+        return all(map(equal, left, right))
+    return left == right
+
+
+def frozen(value: JSON) -> Hashable:
+    """A key that two values share exactly when they are equal."""
+    if isinstance(value, bool):
+        return ("true" if value else "false",)
+    if isinstance(value, dict):
+        return ("object", frozenset((key, frozen(item)) for key, item in value.items()))
+    if isinstance(value, list):
+        return ("list", tuple(map(frozen, value)))
+    return value
+
+
+def bounded_number(value: float) -> float:
+    """The number itself.
+
+    Raises:
+        ExpressionError: It is not finite, or longer than `MOST_DIGITS`.
+    """
+    if isinstance(value, int):
+        if -_TOO_BIG < value < _TOO_BIG:
+            return value
+        raise ExpressionError(f"a whole number grew longer than {MOST_DIGITS:,} digits")
+    if math.isfinite(value):
+        return value
+    raise ExpressionError("a number grew beyond what JSON can hold")
+
+
+def text_size(text: str) -> int:
+    """Bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def bounded_text(text: str) -> str:
+    """The text itself.
+
+    Raises:
+        ExpressionError: It is longer than `MOST_TEXT`.
+    """
+    if len(text) * 4 > MOST_TEXT and text_size(text) > MOST_TEXT:
+        raise ExpressionError(f"a text grew longer than {MOST_TEXT // 1024} KiB")
+    return text
+
+
+def bounded_list(items: list[JSON]) -> list[JSON]:
+    """The list itself.
+
+    Raises:
+        ExpressionError: It has more than `MOST_ITEMS` elements.
+    """
+    if len(items) > MOST_ITEMS:
+        raise ExpressionError(f"a list grew longer than {MOST_ITEMS:,} elements")
+    return items
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """A text as messages quote it: at most `most` characters, then `...`."""
+    return text if len(text) <= most else text[:most] + "..."
+
+
+def list_of_names(names: list[str], most: int = 10) -> str:
+    """Names as messages list them: in backticks, at most `most`, then how many more there are."""
+    listed = ", ".join(f"`{shortened(name)}`" for name in names[:most])
+    rest = len(names) - most
+    return f"{listed} and {rest} more" if rest > 0 else listed

@@ -1,0 +1,1 @@
+"""The files in which MCP clients write their servers."""

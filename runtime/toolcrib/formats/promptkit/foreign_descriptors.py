@@ -1,0 +1,488 @@
+"""Descriptors of other systems, turned into our own form when they are read.
+
+    PromptKit manifest      apiVersion, kind: Tool, metadata, spec
+    PromptKit's flat forms  inputSchema, mockResponse, endpoint ...; mock_result, http, timeout_ms ...
+    parameter list          parameters: [{name, type, required, ...}]
+    function definition     parameters: {JSON Schema}; {type: function, function: {...}}
+    MCP tool                name, inputSchema, annotations: {readOnlyHint ...}, icons, _meta, execution
+
+There is one mechanism: each foreign key is turned into our keys, and every other key passes through
+to be judged like our own. Where a part came from is kept, so problems point into the file as written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from toolcrib.core.errors import ExpressionError, Problem, Severity, did_you_mean, near_misses
+from toolcrib.core.model import JSON, Annotations, Origin
+from toolcrib.core.protocols import Files
+from toolcrib.core.subschemas import closed_names, described_names, names_elsewhere
+from toolcrib.expressions import as_written
+from toolcrib.expressions.values import list_of_names
+from toolcrib.formats.promptkit.client_block import put_client
+from toolcrib.formats.promptkit.go_templates import Translated, translate
+from toolcrib.formats.promptkit.icons import own_icon
+from toolcrib.formats.promptkit.live_block import put_endpoint, put_http
+from toolcrib.formats.promptkit.mock_content import put_parts
+from toolcrib.loading.documents.document import Document
+from toolcrib.loading.documents.files import read_text
+from toolcrib.loading.documents.positions import pointer_of
+
+_HINTS = {
+    "readOnlyHint": "read_only",
+    "destructiveHint": "destructive",
+    "idempotentHint": "idempotent",
+    "openWorldHint": "open_world",
+}
+
+_PARAMETER_KEYS = {
+    "default": "default",
+    "allowed_values": "enum",
+    "min_value": "minimum",
+    "max_value": "maximum",
+    "pattern": "pattern",
+    "format": "format",
+    "description": "description",
+    "examples": "examples",
+}
+
+_LENGTHS = {"min_length": ("minLength", "minItems"), "max_length": ("maxLength", "maxItems")}
+
+_KNOWN_PARAMETER_KEYS = ("name", "type", "required", "item_type", "schema", *_PARAMETER_KEYS, *_LENGTHS)
+
+_TYPES = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "list": "array",
+    "dict": "object",
+}
+
+_LAST = {"annotations", "endpoint", "http", "mockTemplate", "mock_template", "mock_template_file"}
+
+_GATHERED = {("annotations",), ("labels",), ("metadata",), ("mock",)}
+
+
+def is_manifest(value: JSON, kind: str) -> bool:
+    """Whether a document is a PromptKit manifest of a kind: `Tool`, `Scenario` ..."""
+    return _is_manifest(value) and isinstance(value, dict) and value["kind"] == kind
+
+
+def is_promptkit(value: JSON) -> bool:
+    """Whether a document is a PromptKit manifest of a tool."""
+    return is_manifest(value, "Tool")
+
+
+def is_arena(value: JSON) -> bool:
+    """Whether a document is an arena of PromptKit."""
+    return is_manifest(value, "Arena")
+
+
+def normalise(document: Document, files: Files | None = None) -> tuple[list[Document], list[Problem]] | None:
+    """A document of another system in our own form.
+
+    Args:
+        document: As it was read.
+        files: The files that it may name.
+
+    Returns:
+        The document in our form, if it describes a tool, and what is wrong with it, placed; None where the
+        document is not of a known foreign form.
+    """
+    value = document.value
+    if not isinstance(value, dict):
+        return None
+    if _is_manifest(value):
+        return _manifest(document, value, files)
+    if _lacks_version(value):
+        message = f"`apiVersion` is missing, without which this is no manifest of `kind: {value['kind']}`"
+        hint = "write `apiVersion: promptkit.altairalabs.ai/v1alpha1`"
+        missing = Problem(code="missing_key", message=message, pointer="/apiVersion", hint=hint)
+        return [], [document.place(missing)]
+    function = value.get("function")
+    if value.get("type") == "function" and isinstance(function, dict):
+        form = _Form(document, "/function", files)
+        form.check_rest(value, ("type", "function"), "")
+        return form.of(function)
+    foreign = _is_foreign(value)
+    return _Form(document, "", files).of(value) if foreign else None
+
+
+def _is_manifest(value: JSON) -> bool:
+    return isinstance(value, dict) and "apiVersion" in value and isinstance(value.get("kind"), str)
+
+
+_KINDS = frozenset(("Arena", "Persona", "PromptConfig", "Provider", "Scenario", "Tool"))
+"""Kinds of manifests of PromptKit."""
+
+
+def _lacks_version(value: dict[str, JSON]) -> bool:
+    kind, alone = value.get("kind"), value.keys().isdisjoint(("apiVersion", "name"))
+    return alone and isinstance(kind, str) and kind in _KINDS and isinstance(value.get("spec"), dict)
+
+
+def _is_foreign(value: dict[str, JSON]) -> bool:
+    annotations = value.get("annotations")
+    hinted = isinstance(annotations, dict) and any(key in _HINTS for key in annotations)
+    return "name" in value and (hinted or any(key in FOREIGN for key in value))
+
+
+def _manifest(
+    document: Document, value: dict[str, Any], files: Files | None
+) -> tuple[list[Document], list[Problem]]:
+    if value["kind"] == "Arena":
+        from toolcrib.formats.promptkit.arena_documents import tools_of  # noqa: PLC0415 -- few folders have one
+
+        return tools_of(document, files)
+    if value["kind"] != "Tool":
+        message = f"a manifest of kind `{value['kind']}` describes no tool, and no arena names it"
+        hint = "run the folder of its arena, with `-k` and its name" if value["kind"] == "Scenario" else ""
+        problem = Problem(code="other_kind", message=message, pointer="/kind", hint=hint, severity="notice")
+        return [], [document.place(problem)]
+    spec, metadata = value.get("spec"), value.get("metadata")
+    if not isinstance(spec, dict) or not isinstance(metadata, dict):
+        missing = "spec" if not isinstance(spec, dict) else "metadata"
+        message = f"a manifest of kind `Tool` has an object `{missing}`"
+        return [], [document.place(Problem(code="missing_key", message=message, pointer=f"/{missing}"))]
+    form = _Form(document, "/spec", files)
+    form.check_rest(value, ("apiVersion", "kind", "metadata", "spec"), "")
+    form.check_rest(metadata, ("name", "namespace", "labels", "annotations"), "/metadata")
+    if "name" in spec and spec["name"] != metadata.get("name"):
+        message = f"`metadata.name` is `{metadata.get('name')}` and `spec.name` is `{spec['name']}`; the first one counts"
+        form.problem("name_differs", message, "/spec/name", severity="warning")
+    for key in ("name", "labels"):
+        if key in metadata:
+            form.put((key,), metadata[key], f"/metadata/{key}")
+    for key in ("namespace", "annotations"):
+        if key in metadata:
+            form.put(("metadata", key), metadata[key], f"/metadata/{key}")
+    return form.of({key: item for key, item in spec.items() if key != "name"})
+
+
+class _Form:
+    """One document on its way into our form."""
+
+    def __init__(self, document: Document, place: str, files: Files | None) -> None:
+        self._document = document
+        self._place = place
+        self._files = files
+        self._value: dict[str, Any] = {}
+        self._moves: dict[str, str] = {"": place} if place else {}
+        self._problems: list[Problem] = []
+        self._milliseconds: int | None = None
+
+    def of(self, source: dict[str, Any]) -> tuple[list[Document], list[Problem]]:
+        """Turn every key, and give what came of it."""
+        # A title of its own counts more than one among the annotations; calls and templates read the arguments.
+        for key, item in sorted(source.items(), key=lambda entry: entry[0] in _LAST):
+            place = self._place + pointer_of((key,))
+            turn = FOREIGN.get(key) or SHARED.get(key)
+            if turn is None or not turn(self, item, place):
+                self.put((key,), item, place)
+        self._settle_mode()
+        return [self._document.moved(self._value, self._moves)], [
+            self._document.place(problem) for problem in self._problems
+        ]
+
+    def put(self, path: tuple[str, ...], item: JSON, place: str) -> None:
+        """Set a part of the new document and note where it came from; what is gathered may have several parts."""
+        holder = self._value
+        for key in path[:-1]:
+            holder = holder.setdefault(key, {})
+            if not isinstance(holder, dict):
+                self.problem("wrong_type", f"`{key}` must be an object here", place)
+                return
+        present = holder.get(path[-1])
+        if isinstance(present, dict) and isinstance(item, dict) and path in _GATHERED:
+            for key, part in item.items():
+                self.put((*path, key), part, place + pointer_of((key,)))
+            return
+        for depth in range(1, len(path)):
+            self._moves.setdefault(pointer_of(path[:depth]), place)
+        if path[-1] in holder:
+            self.problem("duplicate_key", f"`{'.'.join(path)}` is said twice, here in another form", place)
+            return
+        holder[path[-1]] = dict(item) if isinstance(item, dict) else item
+        self._moves[pointer_of(path)] = place
+
+    def note(self, path: tuple[str, ...], place: str) -> None:
+        """Note where a part came from that another `put` has set."""
+        self._moves[pointer_of(path)] = place
+
+    def problem(
+        self, code: str, message: str, place: str, *, hint: str = "", severity: Any = "error"
+    ) -> None:
+        """Something is wrong at a place of the document as written."""
+        self._problems.append(
+            Problem(code=code, message=message, pointer=place, hint=hint, severity=severity)
+        )
+
+    def check_rest(self, value: dict[str, Any], known: tuple[str, ...], place: str) -> None:
+        """Keys that have no meaning are refused, never dropped."""
+        for key in value:
+            if key not in known:
+                message = f"`{key}` is no key here"
+                self.problem(
+                    "unknown_key", message, place + pointer_of((key,)), hint=did_you_mean(key, known)
+                )
+
+    def _settle_mode(self) -> None:
+        """A mock answers where no mode is named; a mode without a block gets an empty one."""
+        mode = self._value.get("mode")
+        if mode is None and "mock" in self._value:
+            self._value["mode"] = "mock"
+        elif isinstance(mode, str) and mode not in self._value:
+            self._value[mode] = {}
+            self.note((mode,), self._moves["/mode"])
+
+    # Foreign keys. Each answers whether it took the item; what it does not take passes through.
+
+    def input_schema(self, item: JSON, place: str) -> bool:
+        self.put(("input_schema",), item, place)
+        return True
+
+    def output_schema(self, item: JSON, place: str) -> bool:
+        """An empty schema says nothing, as none does."""
+        if item != {}:
+            self.put(("output_schema",), item, place)
+        return True
+
+    def mode(self, item: JSON, _place: str) -> bool:
+        return item == ""
+
+    def timeout(self, item: JSON, place: str) -> bool:
+        """Milliseconds; none or less means the default."""
+        if isinstance(item, bool) or not isinstance(item, int):
+            self.problem("wrong_type", "a timeout in milliseconds is a whole number", place)
+        elif item > 0:
+            self._milliseconds = item
+            self.put(("timeout",), f"{item}ms", place)
+        return True
+
+    def shorten_timeout(self, milliseconds: int, place: str) -> None:
+        """A call takes no longer than this, and less where it is said so."""
+        if "timeout" not in self._value or (self._milliseconds or 0) > milliseconds:
+            self._value["timeout"] = f"{milliseconds}ms"
+            self._moves["/timeout"] = place
+
+    def mock_result(self, item: JSON, place: str) -> bool:
+        self.put(("mock", "result"), as_written(item), place)
+        return True
+
+    def mock_result_file(self, item: JSON, place: str) -> bool:
+        self.put(("mock", "result_file"), item, place)
+        return True
+
+    def mock_template(self, item: JSON, place: str) -> bool:
+        if not isinstance(item, str):
+            self.problem("wrong_type", "a template is a text", place)
+            return self._stand_in(place)
+        try:
+            present = [*_present(self._value.get("input_schema", True))]
+            translated = translate(item, lenient=True, present=present)
+        except ExpressionError as error:
+            self.problem(error.code, error.message, place, hint=error.hint)
+            return self._stand_in(place)
+        strays = self._strays(translated, place)
+        self._problems += strays
+        if any(stray.severity == "error" for stray in strays):
+            return self._stand_in(place)
+        self.put(("mock", "template"), translated.text, place)
+        return True
+
+    def _strays(self, template: Translated, place: str) -> list[Problem]:
+        """The arguments of a Go template that the input schema refuses; notices where it only does not name them."""
+        schema = self._value.get("input_schema", True)
+        described = [f".{name}" for name in described_names(schema)]
+        severity: Severity = "notice" if closed_names(schema) is None else "error"
+        if severity == "notice" and (not described or names_elsewhere(schema)):
+            return []
+        there = list_of_names(sorted(described), 20) if described else "none"
+        return [
+            Problem(
+                code="unknown_argument",
+                message=f"line {line} of the Go template: unknown argument `.{name}`; the input schema has {there}",
+                pointer=place,
+                hint=did_you_mean(f".{name}", described) or "add it to the input schema",
+                severity=severity,
+            )
+            for name, line in template.arguments.items()
+            if f".{name}" not in described
+        ]
+
+    def _stand_in(self, place: str) -> bool:
+        """An empty template for one that is refused, so that nobody says that none is there."""
+        self.put(("mock", "template"), "", place)
+        return True
+
+    def mock_template_file(self, item: JSON, place: str) -> bool:
+        if not isinstance(item, str):
+            self.problem("wrong_type", "the name of a file is a text", place)
+            return self._stand_in(place)
+        before = len(self._problems)
+        text = read_text(Origin(files=self._files), item, place, self._problems)
+        if len(self._problems) > before:
+            return self._stand_in(place)
+        return self.mock_template(text, place)
+
+    def mock_parts(self, item: JSON, place: str) -> bool:
+        if not isinstance(item, list):
+            self.problem("wrong_type", "`mock_parts` is a list", place)
+            return self._stand_in(place)
+        put_parts(self, item, place)
+        return True
+
+    def endpoint(self, item: JSON, place: str) -> bool:
+        put_endpoint(self, item, place)
+        return True
+
+    def http(self, item: JSON, place: str) -> bool:
+        put_http(self, item, self._value.get("input_schema"), place)
+        return True
+
+    def client(self, item: JSON, place: str) -> bool:
+        if isinstance(item, dict):
+            put_client(self, item, place)
+        return isinstance(item, dict)
+
+    def annotations(self, item: JSON, place: str) -> bool:
+        """MCP's hints under our names. What says nothing of the tool's effects is kept in the metadata."""
+        if not isinstance(item, dict):
+            return False
+        for key, value in item.items():
+            where = place + pointer_of((key,))
+            if key in _HINTS:
+                if value is not None:
+                    self.put(("annotations", _HINTS[key]), value, where)
+            elif key == "title" and "title" not in self._value:
+                if value is not None:
+                    self.put(("title",), value, where)
+            elif key == "title" and value in (None, self._value["title"]):
+                continue
+            elif key in Annotations._fields or near_misses(key, _HINTS):
+                self.put(("annotations", key), value, where)
+            else:
+                self.put(("metadata", "annotations", key), value, where)
+        return True
+
+    def icons(self, item: JSON, place: str) -> bool:
+        """MCP's icons under our names. Where one of them says more than ours can, all are kept in the metadata."""
+        if not isinstance(item, list):
+            return False
+        icons = [icon for icon in item if isinstance(icon, dict)]
+        ours = [own for icon in icons if (own := own_icon(icon)) is not None]
+        if ours:
+            self.put(("icons",), [*ours], place)
+        if len(icons) < len(item) or sum(map(len, ours)) < sum(map(len, icons)):
+            self.put(("metadata", "icons"), item, place)
+        return True
+
+    def metadata(self, key: str) -> Callable[[JSON, str], bool]:
+        def keep(item: JSON, place: str) -> bool:
+            self.put(("metadata", key), item, place)
+            return True
+
+        return keep
+
+    def parameters(self, item: JSON, place: str) -> bool:
+        """A JSON Schema, or a list of parameters."""
+        if not isinstance(item, list):
+            return self.input_schema(item, place)
+        properties: dict[str, JSON] = {}
+        required: list[JSON] = []
+        for index, entry in enumerate(item):
+            where = f"{place}/{index}"
+            name = entry.get("name") if isinstance(entry, dict) else None
+            if not isinstance(entry, dict) or not isinstance(name, str):
+                self.problem("missing_key", "a parameter is an object with a `name`", where)
+                continue
+            if name in properties:
+                self.problem(
+                    "duplicate_name", f"`{name}` is already the name of a parameter", f"{where}/name"
+                )
+                continue
+            properties[name] = self._parameter(entry, ("input_schema", "properties", name), where)
+            if entry.get("required") is True:
+                required.append(name)
+        schema: dict[str, JSON] = {"type": "object", "properties": properties, "additionalProperties": False}
+        self.put(("input_schema",), {**schema, "required": required} if required else schema, place)
+        return True
+
+    def _parameter(self, entry: dict[str, Any], path: tuple[str, ...], place: str) -> JSON:
+        self.check_rest(entry, _KNOWN_PARAMETER_KEYS, place)
+        self.note(path, place)
+        schema: dict[str, Any] = dict(entry["schema"]) if isinstance(entry.get("schema"), dict) else {}
+        if "schema" in entry and not isinstance(entry["schema"], dict):
+            self.problem("wrong_type", "`schema` is an object", f"{place}/schema")
+        if not isinstance(entry.get("required", False), bool):
+            self.problem("wrong_type", "`required` is true or false", f"{place}/required")
+        kind = entry.get("type")
+        if kind is not None and kind != "any":
+            schema["type"] = _TYPES.get(kind, kind) if isinstance(kind, str) else kind
+            self.note((*path, "type"), f"{place}/type")
+        names = dict(_PARAMETER_KEYS)
+        names |= {old: new[schema.get("type") == "array"] for old, new in _LENGTHS.items()}
+        for old, new in names.items():
+            if old in entry:
+                schema[new] = entry[old]
+                self.note((*path, new), f"{place}/{old}")
+        item_type = entry.get("item_type", "any")
+        if item_type != "any":
+            schema["items"] = {
+                "type": _TYPES.get(item_type, item_type) if isinstance(item_type, str) else item_type
+            }
+            self.note((*path, "items"), f"{place}/item_type")
+        return schema
+
+
+def _present(schema: JSON) -> Iterator[str]:
+    """The arguments that every call has, and that are not null."""
+    required = schema.get("required") if isinstance(schema, dict) else None
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if isinstance(required, list) and isinstance(properties, dict):
+        for name in (name for name in required if isinstance(name, str)):
+            described = properties.get(name)
+            if isinstance(described, dict) and described.get("type") in _TYPES.values():
+                yield name
+
+
+_Turn = Callable[[_Form, JSON, str], bool]
+
+
+def _keep(key: str) -> _Turn:
+    return lambda form, item, place: form.metadata(key)(item, place)
+
+
+FOREIGN: dict[str, _Turn] = {
+    "inputSchema": _Form.input_schema,
+    "outputSchema": _Form.output_schema,
+    "timeoutMs": _Form.timeout,
+    "timeout_ms": _Form.timeout,
+    "mockResponse": _Form.mock_result,
+    "mock_result": _Form.mock_result,
+    "mock_result_file": _Form.mock_result_file,
+    "mockTemplate": _Form.mock_template,
+    "mock_template": _Form.mock_template,
+    "mock_template_file": _Form.mock_template_file,
+    "mock_parts": _Form.mock_parts,
+    "endpoint": _Form.endpoint,
+    "http": _Form.http,
+    "parameters": _Form.parameters,
+    "_meta": _keep("_meta"),
+    "execution": _keep("execution"),
+}
+"""Keys that only other systems have: one of them beside `name` makes a document foreign."""
+
+SHARED: dict[str, _Turn] = {
+    "annotations": _Form.annotations,
+    "client": _Form.client,
+    "icons": _Form.icons,
+    "mode": _Form.mode,
+    "output_schema": _Form.output_schema,
+    "strict": _keep("strict"),
+    "type": lambda _form, item, _place: item == "function",
+}
+"""Keys that need turning only in a document that is foreign."""

@@ -1,0 +1,171 @@
+"""From mock responses to the script of a model.
+
+PromptKit counts requests to the model: entry k answers the one that is made after k - 1 replies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from toolcrib.core.errors import Problem
+from toolcrib.core.pointers import keys_of
+from toolcrib.expressions import as_written
+from toolcrib.formats.promptkit.source_nodes import Made, Node, made, made_list, made_object
+
+
+class Mocked:
+    """What a file of mock responses says for one scenario or persona.
+
+    Attributes:
+        entries: Number of the request -> what is answered.
+    """
+
+    def __init__(self, whole: Node, section: Node) -> None:
+        self._whole = whole
+        self._section = section
+        self.entries = {int(key): entry for key, entry in section.part("turns").entries()}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all its entries could be read."""
+        return bool(self._section.value == self._section.as_written.value)
+
+    @property
+    def default(self) -> Node | None:
+        """What is answered to a request without an entry; None where nothing is."""
+        return next(
+            (node for holder in (self._section, self._whole) for node in _defaults(holder) if node.text), None
+        )
+
+    def text(self, number: int) -> Node | None:
+        """What is said in an entry, or by default."""
+        entry = self.entries.get(number)
+        said = _said(entry) if entry is not None else None
+        return said if said is not None else self.default
+
+
+def mocked(whole: Node, scenario: str) -> Mocked:
+    """What there is for a scenario."""
+    return Mocked(whole, whole.part("scenarios", scenario))
+
+
+def played(whole: Node, persona: str, scenario: str) -> Mocked:
+    """What a persona says in a scenario: by its own name, else as the scenario's model."""
+    own = whole.part("selfplay", persona)
+    return Mocked(whole, own) if own else mocked(whole, scenario)
+
+
+def readable_part(whole: Node, faults: Sequence[Problem]) -> Node | None:
+    """A file without the entries in which something is wrong; None where something is wrong elsewhere in it."""
+    for fault in faults:
+        if fault.severity != "error":
+            continue
+        steps = keys_of(fault.pointer)[:_STEPS_TO_ENTRY]
+        if len(steps) < _STEPS_TO_ENTRY or steps[2] != "turns":
+            return None
+        whole = whole.without(*steps)
+    return whole
+
+
+_STEPS_TO_ENTRY = 4
+"""`scenarios` or `selfplay`, a name, `turns`, a number."""
+
+
+def default_warnings(whole: Node) -> Iterator[Problem]:
+    """A warning for each default that PromptKit would pass over, since it spells the key otherwise."""
+    holders = [whole, *(entry for key in ("scenarios", "selfplay") for _, entry in whole.part(key).entries())]
+    for holder in holders:
+        misspelt = holder.part("default_response")
+        if misspelt:
+            message = "PromptKit reads `defaultResponse` and passes over `default_response`; here it counts"
+            yield misspelt.problem("unknown_key", message, "write `defaultResponse`", "warning")
+
+
+def _defaults(holder: Node) -> tuple[Node, ...]:
+    return holder.part("defaultResponse"), holder.part("default_response")
+
+
+def _said(entry: Node) -> Node | None:
+    """The text of an entry; None where it has none."""
+    if not isinstance(entry.value, dict):
+        return entry
+    for key in ("content", "text", "response"):
+        if entry.part(key).text:
+            return entry.part(key)
+    return None
+
+
+def calls_of(entry: Node) -> list[Node]:
+    """The calls of an entry."""
+    return list(entry.part("tool_calls").each())
+
+
+def script(mocks: Mocked, fallback: Made) -> Made:
+    """The replies: one for each entry, and the default for any other request."""
+    numbered = sorted(mocks.entries.items())
+    replies = [
+        _reply(entry, {"when": made({"replies": number - 1}, entry)}) for number, entry in numbered if number
+    ]
+    default = mocks.default
+    node = default if default is not None else fallback.places[""]
+    said = made(as_written(default.text), default) if default is not None else fallback
+    last = {"say": said, "times": made(0, node), "optional": made(True, node)}
+    return made_list(node, [*replies, made_object(node, last)])
+
+
+def _reply(entry: Node, parts: dict[str, Made | None]) -> Made:
+    calls = calls_of(entry)
+    said = _said(entry)
+    texts = [part.part("text") for part in entry.part("parts").each() if part.part("text").text]
+    if said is not None:
+        parts["say"] = made(as_written(said.text), said)
+    elif texts:
+        parts["say"] = made(as_written("".join(text.text for text in texts)), texts[0])
+    elif not calls:
+        parts["say"] = made("", entry)
+    if len(calls) == 1:
+        parts |= _call(calls[0])
+    elif calls:
+        parts["calls"] = made_list(
+            entry.part("tool_calls"), [made_object(call, _call(call)) for call in calls]
+        )
+    return made_object(entry, parts)
+
+
+def _call(call: Node) -> dict[str, Made | None]:
+    arguments = call.part("arguments")
+    given = made(as_written(arguments.value), arguments) if arguments.value else None
+    return {"call": made(call.part("name").text, call.part("name")), "args": given}
+
+
+class Course:
+    """How a conversation goes by its mocks: which request is the first of each turn, which tools each turn calls."""
+
+    def __init__(self, mocks: Mocked, turns: int) -> None:
+        self._mocks = mocks
+        self.calls: list[list[str]] = []
+        number = 0
+        for _ in range(turns):
+            called: list[str] = []
+            number += 1
+            while tools := self._tools(number):
+                called += tools
+                number += 1
+            self.calls.append(called)
+        self.requests = number
+
+    def _tools(self, number: int) -> Sequence[str]:
+        entry = self._mocks.entries.get(number)
+        return [call.part("name").text for call in calls_of(entry)] if entry is not None else ()
+
+    @property
+    def unanswered(self) -> list[int]:
+        """The requests for which there is neither an entry nor a default."""
+        if self._mocks.default is not None:
+            return []
+        return [number for number in range(1, self.requests + 1) if number not in self._mocks.entries]
+
+    def span(self, turn: int, tool: str) -> tuple[int, int]:
+        """The numbers of the first and the last call of a tool in a turn, from 1; the last is less where there is none."""
+        before = sum(called.count(tool) for called in self.calls[:turn])
+        return before + 1, before + self.calls[turn].count(tool)

@@ -1,0 +1,1 @@
+"""PromptPacks (version 1.4), read and written."""

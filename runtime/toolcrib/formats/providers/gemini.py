@@ -1,0 +1,177 @@
+"""Schemas for Gemini's function declarations: a select subset of OpenAPI 3.0 (`Schema` of the Gemini API).
+
+A schema is of one type, or `anyOf` and nothing beside it; null is said by `nullable`; values of `enum` are texts;
+an object names at least one property, and names begin with a letter or `_` and go on with these and digits.
+
+- Whatever has no fixed form, an object of any properties, a map, a value of any type, is given as JSON text.
+- Values of `enum` that are no texts are declared as their JSON text.
+- Properties beyond those named can't be forbidden, and can't be declared.
+- Other keywords are told in the description.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Final
+
+from toolcrib.core.model import JSON
+from toolcrib.core.text import compact
+from toolcrib.formats.providers.argument_restorers import (
+    Restore,
+    keep,
+    members,
+    named_values,
+    unwrapped,
+    written,
+)
+from toolcrib.formats.providers.compiler import Compiler, Option, Part, named
+from toolcrib.formats.providers.descriptions import extended, phrase
+from toolcrib.formats.providers.names import renamed, wrapper_for
+from toolcrib.formats.providers.normalized_schema import PLACE
+from toolcrib.formats.providers.schema_merge import ANNOTATIONS
+from toolcrib.formats.providers.value_types import declared, values_of
+
+NAMES: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+"""Names of properties."""
+
+
+class GeminiCompiler(Compiler):
+    """Compiles a schema for Gemini."""
+
+    kept: ClassVar[frozenset[str]] = frozenset(
+        (
+            "title",
+            "minLength",
+            "maxLength",
+            "pattern",
+            "minimum",
+            "maximum",
+            "minItems",
+            "maxItems",
+            "minProperties",
+            "maxProperties",
+        )
+    )
+    formats: ClassVar[Mapping[str, frozenset[str]]] = {
+        "string": frozenset(("date-time",)),
+        "integer": frozenset(("int32", "int64")),
+        "number": frozenset(("float", "double")),
+    }
+
+    def compile(self, schema: dict[str, JSON]) -> Part:
+        """The schema of arguments; without properties where there are none to give."""
+        flat = self.flat(schema)
+        options = [] if values_of(flat) is not None else self.options(flat) or []
+        objects = [option for option in options if option.kind == "object"]
+        if not objects:
+            return self._wrapped(self.described(flat, self.text(flat, "an object"), ()), flat)
+        if len(objects) > 1:
+            return self._wrapped(self.several(flat, objects), flat)
+        whole = self.arguments(objects[0].schema)
+        if not named(whole) and is_closed(whole):
+            return self.described(whole, Part({"type": "object", "properties": {}}), self.object_keywords)
+        part = self.only(flat, Option("object", whole))
+        return part if named(whole) else self._wrapped(part, flat)
+
+    def _wrapped(self, part: Part, schema: dict[str, JSON]) -> Part:
+        """Arguments as one property, since the root can't say what they are."""
+        wrapper = wrapper_for(schema)
+        told: dict[str, JSON] = {
+            "type": "object",
+            "properties": {wrapper: part.schema},
+            "required": [wrapper],
+        }
+        return Part(told, unwrapped(wrapper, part.restore))
+
+    def by_type(self, flat: dict[str, JSON]) -> Iterator[Option]:
+        """As for every dialect; values that are named are all told as texts."""
+        values = values_of(flat)
+        if values is None:
+            yield from super().by_type(flat)
+            return
+        kinds = declared(flat)
+        given = [value for value in values if value is not None]
+        if given:
+            rest: dict[str, JSON] = {key: flat[key] for key in (PLACE, *ANNOTATIONS) if key in flat}
+            yield Option("string", {**rest, "enum": [*given]})
+        if len(given) < len(values) and (not kinds or "null" in kinds):
+            yield Option("null", flat)
+
+    def anything(self, schema: dict[str, JSON]) -> Part:
+        """JSON text."""
+        return self.text(schema, "a value of any type")
+
+    def text(self, schema: dict[str, JSON], what: str) -> Part:
+        """What is given as JSON text."""
+        self.lose(schema, "type", f"{what} is given as JSON text")
+        return Part({"type": "string", "description": f"JSON text of {what}."}, written)
+
+    def values(self, schema: dict[str, JSON], kind: str, values: list[JSON]) -> Part:
+        """A text that is one of some."""
+        if kind == "null":
+            return self.nullable(Part({"type": "string", "description": "Always null."}, lambda _value: None))
+        texts: dict[str, JSON] = {}
+        for value in sorted(values, key=lambda value: not isinstance(value, str)):
+            text = value if isinstance(value, str) else compact(value)
+            if text in texts:
+                self.lose(schema, "enum", f"{text} means the text, and can't mean another value too")
+            else:
+                texts[text] = value
+        restore = named_values(texts)
+        if "" in texts:
+            self.lose(schema, "enum", "has an empty text: the values are told in the description")
+            return Part({"type": "string", "description": phrase("enum", values)}, restore)
+        order = [value if isinstance(value, str) else compact(value) for value in values]
+        return Part({"type": "string", "enum": list(dict.fromkeys(order))}, restore)
+
+    def properties(self, schema: dict[str, JSON], inner: dict[str, dict[str, JSON]]) -> Part:
+        """An object; JSON text where it names no property."""
+        extra = schema.get("additionalProperties", schema.get("unevaluatedProperties"))
+        if not inner:
+            note = phrase("additionalProperties", extra) if isinstance(extra, dict) else ""
+            part = self.text(schema, "an object")
+            return Part(
+                {**part.schema, "description": extended("JSON text of an object.", [note])}, part.restore
+            )
+        if extra is not None:
+            what = "forbidden" if extra is False else "declared"
+            self.lose(schema, "additionalProperties", f"properties beyond those named can't be {what}")
+        names = renamed(inner, NAMES)
+        parts = {names.get(name, name): self.part(one) for name, one in inner.items()}
+        wanted = schema.get("required")
+        required: list[JSON] = (
+            [names.get(name, name) for name in wanted if isinstance(name, str)]
+            if isinstance(wanted, list)
+            else []
+        )
+        told: dict[str, JSON] = {
+            "type": "object",
+            "properties": {name: part.schema for name, part in parts.items()},
+        }
+        restoring: dict[str, Restore] = {
+            name: part.restore for name, part in parts.items() if part.restore is not keep
+        }
+        restore = members(restoring, {alias: name for name, alias in names.items()}, ())
+        return Part({**told, "required": required} if required else told, restore)
+
+    def nullable(self, part: Part) -> Part:
+        """What takes null too; of several, the first does."""
+        branches = part.schema.get("anyOf")
+        if isinstance(branches, list) and isinstance(branches[0], dict):
+            first: dict[str, JSON] = {**branches[0], "nullable": True}
+            return Part({"anyOf": [first, *branches[1:]]}, part.restore)
+        return Part({**part.schema, "nullable": True}, part.restore)
+
+    def union(self, parts: list[Part], description: str) -> dict[str, JSON]:
+        """One of several. Nothing may stand beside `anyOf`, so the description is that of the first."""
+        first, *rest = (part.schema for part in parts)
+        if description:
+            first = {**first, "description": extended(description, [str(first.get("description", ""))])}
+        return {"anyOf": [first, *rest]}
+
+
+def is_closed(schema: dict[str, JSON]) -> bool:
+    """Whether an object that names no property takes none."""
+    extra = schema.get("additionalProperties", schema.get("unevaluatedProperties"))
+    return extra is False and "patternProperties" not in schema

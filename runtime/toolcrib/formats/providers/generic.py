@@ -1,0 +1,140 @@
+"""Schemas for providers that take nearly all of JSON Schema, and do not hold the model to it.
+
+Two of them refuse some of it with the whole request, all tools included:
+
+- OpenAI wants `type: object` and `properties` at the root, with no `allOf`, `anyOf`, `oneOf`, `enum` or `not` there,
+  and `items` at every list.
+- Anthropic wants `type: object` at the root, with no `allOf`, `anyOf` or `oneOf`, and names of properties there that
+  match `^[a-zA-Z0-9_.-]{1,64}$`.
+
+What the root can't say is merged into it. Branches that only say more of properties that stand beside them are told
+in the description of the tool, which is a loss; arguments of several forms are declared as one property `arguments`,
+which is none: what a model gives there is taken for the arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from toolcrib.core.model import JSON, Schema
+from toolcrib.formats.providers.argument_restorers import Restore, keep, members, unwrapped
+from toolcrib.formats.providers.declarations import Compiled, Loss
+from toolcrib.formats.providers.descriptions import extended, phrase
+from toolcrib.formats.providers.names import renamed, wrapper_for
+from toolcrib.formats.providers.normalized_schema import PLACE, current, place_of, rebuilt, unmarked
+from toolcrib.formats.providers.schema_merge import is_refinement, merged, without
+from toolcrib.formats.providers.value_types import declared
+
+
+class Rules(NamedTuple):
+    """What a provider refuses.
+
+    Attributes:
+        refused: Keywords that the root may not have.
+        names: The names that properties of the root may have; None for any.
+        explicit: Whether the root must have `properties`, and lists `items`.
+    """
+
+    refused: frozenset[str] = frozenset()
+    names: re.Pattern[str] | None = None
+    explicit: bool = False
+
+
+PLAIN: Final = Rules()
+OPENAI: Final = Rules(frozenset(("allOf", "anyOf", "oneOf", "enum", "not")), explicit=True)
+ANTHROPIC: Final = Rules(frozenset(("allOf", "anyOf", "oneOf")), re.compile("[a-zA-Z0-9_.-]{1,64}"))
+
+_NAMING: Final = frozenset(
+    ("dependentSchemas", "if", "then", "else", "not", "patternProperties", "propertyNames")
+)
+"""Keywords that speak of properties by their names, in ways that other names would not fit."""
+
+
+def compile_open(schema: Schema, rules: Rules) -> Compiled:
+    """A schema of arguments for a provider that takes nearly all of JSON Schema."""
+    read = current(schema, references=True)
+    opener = _Opener(rules)
+    root, restore = opener.root({**read.schema, "type": "object"})
+    if rules.explicit:
+        root = _explicit({"properties": {}, **root})
+    told: dict[str, JSON] = {"type": "object", **unmarked(root)}
+    note = extended("", opener.notes)
+    return Compiled(told, note, losses=(*read.losses, *opener.losses), restore=restore)
+
+
+class _Opener:
+    """Makes the root of one schema what a provider takes.
+
+    Attributes:
+        losses: What it can't say any more.
+        notes: What is told instead.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self.losses: dict[Loss, None] = {}
+        self.notes: list[str] = []
+
+    def root(self, schema: dict[str, JSON]) -> tuple[dict[str, JSON], Restore]:
+        told, apart = merged(schema) if "allOf" in self._rules.refused else (schema, [])
+        refining = [
+            keyword
+            for keyword in ("anyOf", "oneOf")
+            if isinstance(branches := told.get(keyword), list)
+            and all(is_refinement(branch, told) for branch in branches)
+        ]
+        forms = {"anyOf", "oneOf"} & told.keys() & self._rules.refused - set(refining)
+        if forms or apart:
+            return self._wrapped(schema)
+        for keyword in (*refining, "enum", "const", "not"):
+            if keyword in told and keyword in self._rules.refused:
+                told = self._told_in_words(told, keyword)
+        return self._renamed(told)
+
+    def _wrapped(self, schema: dict[str, JSON]) -> tuple[dict[str, JSON], Restore]:
+        """Arguments of several forms as one property."""
+        wrapper = wrapper_for(schema)
+        told: dict[str, JSON] = {
+            "type": "object",
+            "properties": {wrapper: schema},
+            "required": [wrapper],
+            "additionalProperties": False,
+        }
+        return told, unwrapped(wrapper, keep)
+
+    def _renamed(self, schema: dict[str, JSON]) -> tuple[dict[str, JSON], Restore]:
+        """The root with names of properties that the provider takes."""
+        inner = schema.get("properties")
+        names = renamed(inner, self._rules.names) if self._rules.names and isinstance(inner, dict) else {}
+        if not names or not isinstance(inner, dict):
+            return schema, keep
+        for keyword in sorted(_NAMING & schema.keys()):
+            schema = self._told_in_words(schema, keyword)
+        told = {**schema, "properties": {names.get(name, name): one for name, one in inner.items()}}
+        if isinstance(wanted := schema.get("required"), list):
+            told["required"] = [names.get(str(name), name) for name in wanted]
+        if isinstance(needs := schema.get("dependentRequired"), dict):
+            told["dependentRequired"] = {
+                names.get(name, name): [names.get(str(one), one) for one in some]
+                for name, some in needs.items()
+                if isinstance(some, list)
+            }
+        return told, members({}, {alias: name for name, alias in names.items()}, ())
+
+    def _told_in_words(self, schema: dict[str, JSON], keyword: str) -> dict[str, JSON]:
+        said = phrase(keyword, schema[keyword])
+        message = "is told in the description" if said else "is left out"
+        self.losses[Loss(place_of(schema), keyword, message)] = None
+        self.notes.append(said)
+        return without(schema, keyword)
+
+
+def _explicit(schema: dict[str, JSON]) -> dict[str, JSON]:
+    """The schema, in which every list says what its items are."""
+    told = rebuilt(schema, _explicit)
+    return (
+        {**told, "items": {PLACE: place_of(schema)}}
+        if "array" in declared(told) and "items" not in told
+        else told
+    )

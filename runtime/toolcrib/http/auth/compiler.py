@@ -1,0 +1,137 @@
+"""Compiles an `auth`: its schemes in their order, each with a place of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote_plus
+
+from toolcrib.core.errors import Problem
+from toolcrib.core.protocols import Clock
+from toolcrib.http.auth.credentials import Fields
+from toolcrib.http.auth.oauth import OAuth, oauth2, warn_of_plain_text
+from toolcrib.http.auth.python_hook import HookAuth, python
+from toolcrib.http.auth.scheme import Auth, Fetch
+from toolcrib.http.auth.static_schemes import Fixed, Spot, api_key, basic, bearer
+from toolcrib.http.auth.token_endpoint import address_of
+from toolcrib.http.auth.tokens import Tokens
+from toolcrib.http.headers import fault_of_name
+from toolcrib.http.request_builder import Draft
+from toolcrib.security.secrets import Vault
+
+
+class Several:
+    """Schemes that all apply, in their order: a hook sees what those before it have added."""
+
+    def __init__(self, schemes: Sequence[Auth]) -> None:
+        self.hosts: tuple[str, ...] = tuple(host for scheme in schemes for host in scheme.hosts)
+        self._schemes = schemes
+
+    async def apply(self, draft: Draft, clock: Clock, fetch: Fetch) -> None:
+        """Add what each of them adds; see `Auth.apply`."""
+        for scheme in self._schemes:
+            await scheme.apply(draft, clock, fetch)
+
+    def show(self, draft: Draft) -> None:
+        """Add what each of them adds, masked."""
+        for scheme in self._schemes:
+            scheme.show(draft)
+
+    async def renewed(self, clock: Clock, fetch: Fetch, used: Draft | None = None) -> bool:
+        """Whether any of them has something new; each is asked. See `Auth.renewed`."""
+        return any([await scheme.renewed(clock, fetch, used) for scheme in self._schemes])
+
+
+def compile_auth(
+    block: Mapping[str, Any],
+    pointer: str,
+    place: Callable[[str], str],
+    problems: list[Problem],
+    vault: Vault | None,
+    *,
+    tokens: Tokens | None = None,
+    folder: str = "",
+) -> Auth | None:
+    """Compile the `auth` of a block.
+
+    Args:
+        block: What holds it, with `url`, `headers`, `cookies` and `query`, each of which may be left out; what they
+            fill can't be a credential's place. It fits its schema.
+        pointer: Where the block stands in its document: `/live`.
+        place: Pointer -> `file:line`.
+        problems: Receives every fault.
+        vault: Where secrets are looked up; None to check only.
+        tokens: Shared by all that asks for tokens, so that the same credentials get one token; its own unless given.
+        folder: The trusted project whose modules may be hooks; empty for none.
+
+    Returns:
+        None where the block has no `auth`, or is only checked.
+
+    Raises:
+        MissingSecret: A secret is not there, or can't be sent.
+        MissingHook: A hook is not there.
+    """
+    auth = block.get("auth")
+    if auth is None:
+        return None
+    at = f"{pointer}/auth"
+    alone = isinstance(auth, Mapping)
+    schemes: list[Auth] = []
+    spots = dict(_spots_of(block, pointer))
+    for index, scheme in enumerate([auth] if alone else auth):
+        fields = Fields(scheme, at if alone else f"{at}/{index}", problems, vault)
+        compiled = _compiled(fields, place, tokens or Tokens(), folder)
+        _check_spot(fields, spots)
+        if compiled is not None:
+            schemes.append(compiled)
+    _check_url(block, Fields({}, at, problems, vault))
+    if vault is None or not schemes:
+        return None
+    return schemes[0] if len(schemes) == 1 else Several(schemes)
+
+
+def _compiled(
+    fields: Fields, place: Callable[[str], str], tokens: Tokens, folder: str
+) -> Fixed | OAuth | HookAuth | None:
+    kind = fields.choice("type")
+    if kind == "apiKey":
+        return api_key(fields)
+    if kind == "http":
+        return basic(fields) if fields.choice("scheme") == "basic" else bearer(fields)
+    return oauth2(fields, tokens) if kind == "oauth2" else python(fields, place, folder)
+
+
+def _check_spot(fields: Fields, spots: dict[Spot, str]) -> None:
+    """Whether a scheme's place is free, and one where a credential may stand."""
+    kind, where, name = fields.choice("type"), fields.choice("in"), fields.choice("name")
+    if kind == "python":
+        return
+    if kind != "apiKey":
+        where, name = "header", "Authorization"
+    spot = (where, name.lower() if where == "header" else name)
+    if spot in spots:
+        message = f"the {where} `{name}` is written twice: here and at {spots[spot]}"
+        fields.tell("duplicate_credential", message, hint="leave one of them out; only one can be sent")
+    fault = fault_of_name(name) if where != "query" else None
+    if fault is not None and not (where == "cookie" and fault.code == "reserved_header"):
+        fields.tell(fault.code, fault.message.replace("header", where), "name", hint=fault.hint)
+    spots[spot] = fields.pointer
+
+
+def _spots_of(block: Mapping[str, Any], pointer: str) -> Iterator[tuple[Spot, str]]:
+    """The places that the rest of the block fills, each with its pointer."""
+    for key, where in (("headers", "header"), ("cookies", "cookie"), ("query", "query")):
+        names = block.get(key, {})
+        if key != "query" or "from" not in names:
+            for name in names:
+                yield (where, name.lower() if where == "header" else name), f"{pointer}/{key}"
+    _path, _mark, query = str(block.get("url", "")).partition("?")
+    for piece in filter(None, query.split("&")):
+        yield ("query", unquote_plus(piece.partition("=")[0])), f"{pointer}/url"
+
+
+def _check_url(block: Mapping[str, Any], fields: Fields) -> None:
+    origin = "/".join(str(block.get("url", "")).split("/", 3)[:3])
+    address = None if "${" in origin else address_of(origin)
+    if address is not None:
+        warn_of_plain_text(address, fields)

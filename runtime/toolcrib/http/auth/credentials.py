@@ -1,0 +1,168 @@
+"""The texts of an `auth` block: checked when a document is loaded, looked up when a tool is bound."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from toolcrib.core.errors import ExpressionError, Problem, Severity
+from toolcrib.http.headers import cookie_fault
+from toolcrib.security.redaction import secret_part
+from toolcrib.security.secrets import MissingSecret, UnusableSecret, Variable, Vault, pieces_of, plain
+
+Place: TypeAlias = Literal["header", "query", "cookie", "basic", "form", "address"]
+"""Where a text is sent; it decides which characters can't be in it."""
+
+STAND_IN: Final = "x"
+"""What stands in for a text that is not looked up yet, or that has faults."""
+
+_EXPRESSION: Final = re.compile(r"\{\{|\{%|\{#")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
+
+
+class Fields:
+    """The keys of one scheme.
+
+    Attributes:
+        block: The scheme, as it was written.
+        pointer: Where it stands.
+        vault: Where secrets are looked up; None while a document is only checked.
+    """
+
+    def __init__(
+        self, block: Mapping[str, Any], pointer: str, problems: list[Problem], vault: Vault | None
+    ) -> None:
+        self.block = block
+        self.pointer = pointer
+        self.vault = vault
+        self._problems = problems
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.block
+
+    def choice(self, key: str, default: str = "") -> str:
+        """A key that is written as it is."""
+        return str(self.block.get(key, default))
+
+    def tell(
+        self, code: str, message: str, key: str = "", *, hint: str = "", severity: Severity = "error"
+    ) -> None:
+        """Add a problem of a key, or of the whole scheme."""
+        place = f"{self.pointer}/{key}" if key else self.pointer
+        self._problems.append(
+            Problem(code=code, message=message, pointer=place, hint=hint, severity=severity)
+        )
+
+    def secret(self, key: str, place: Place, *, blank: bool = False) -> str:
+        """A text that is secret even where it is written in the document; registered, unless it is a default.
+
+        Raises:
+            MissingSecret: It is not there, or empty and not `blank`, or can't be sent.
+        """
+        pieces = self._pieces(key)
+        looked_up = any(isinstance(piece, Variable) for piece in pieces)
+        if pieces and not looked_up:
+            message = f"the secret `{key}` is written in the document, where everybody who reads it knows it"
+            hint = f"put it into the environment and write `{key}: ${{{self._suggested(key)}}}`"
+            self.tell("literal_secret", message, key, hint=hint, severity="warning")
+        text = self._filled(key, place, pieces)
+        if not text and not blank:
+            raise MissingSecret(
+                _first(pieces),
+                f"the secret `{key}` is empty",
+                hint="give it a value; a call is not made without it",
+                pointer=f"{self.pointer}/{key}",
+            )
+        if self.vault is not None and text != _written(pieces):
+            self.vault.register(text)
+        return text
+
+    def text(self, key: str, place: Place) -> str:
+        """A text that is only secret as far as it is looked up; an address only behind its host.
+
+        Raises:
+            MissingSecret: Something in it is not there, or can't be sent.
+        """
+        return self._filled(key, place, self._pieces(key))
+
+    def _pieces(self, key: str) -> list[str | Variable]:
+        text = str(self.block[key])
+        try:
+            pieces = pieces_of(text)
+        except ExpressionError as error:
+            self.tell(error.code, error.message, key, hint=error.hint)
+            return [_UNREAD]
+        if any(isinstance(piece, str) and _EXPRESSION.search(piece) for piece in pieces):
+            message = "authentication is the same for every call, and no expression is worked out here"
+            hint = "look the value up: `${VAR}`; what differs from call to call is made by `type: python`"
+            self.tell("expression_not_allowed", message, key, hint=hint)
+            return [_UNREAD]
+        return pieces
+
+    def _filled(self, key: str, place: Place, pieces: list[str | Variable]) -> str:
+        if self.vault is None:
+            known = [piece.default if isinstance(piece, Variable) else plain(piece) for piece in pieces]
+            text = STAND_IN if None in known else "".join(map(str, known))
+            fault = fault_of(text, place)
+            if fault:
+                self.tell("unusable_credential", f"`{key}` {fault}", key, hint="mend it, or leave it out")
+            return text or STAND_IN
+        at = f"{self.pointer}/{key}"
+        text = ""
+        try:
+            for piece in pieces:
+                if isinstance(piece, str):
+                    text += plain(piece)
+                    continue
+                value = self.vault.look_up(piece, secret=place != "address")
+                if place == "address" and value != piece.default:
+                    self.vault.register(secret_part(text, value))
+                text += value
+        except MissingSecret as error:
+            raise error.at(at) from None
+        fault = fault_of(text, place)
+        if fault:
+            name = next(
+                (f", which is `{piece.text}`," for piece in pieces if isinstance(piece, Variable)), ""
+            )
+            hint = "what is looked up is taken whole; only one newline at the end of a file is left out"
+            raise UnusableSecret(_first(pieces), f"`{key}`{name} {fault}", hint=hint, pointer=at)
+        return text
+
+    def _suggested(self, key: str) -> str:
+        return "API_KEY" if key == "value" else key.upper()
+
+
+_UNREAD: Final = Variable("env", "", STAND_IN, "")
+"""Stands in for a text that has faults."""
+
+
+def _first(pieces: list[str | Variable]) -> Variable | None:
+    return next((piece for piece in pieces if isinstance(piece, Variable)), None)
+
+
+def _written(pieces: list[str | Variable]) -> str | None:
+    """The text that the defaults in the document give; None where they don't, or where there are none."""
+    texts = [piece.default if isinstance(piece, Variable) else plain(piece) for piece in pieces]
+    return None if None in texts or _first(pieces) is None else "".join(map(str, texts))
+
+
+def fault_of(text: str, place: Place) -> str:
+    """Why a text can't be sent at a place, as the rest of a sentence that holds nothing of it; empty if it can."""
+    control = _CONTROL.search(text)
+    if control is not None:
+        kind = "a line break" if control[0] in "\r\n" else "a control character"
+        return f"holds {kind} at character {control.start() + 1}"
+    if place in {"header", "cookie"}:
+        if text != text.strip():
+            return "begins or ends with a blank, which would be lost on the way"
+        other = _NOT_ASCII.search(text)
+        if other is not None:
+            return f"holds a character that is not ASCII at character {other.start() + 1}"
+        if place == "cookie":
+            return cookie_fault(text)
+    if place == "basic" and ":" in text:
+        return f"holds a `:` at character {text.index(':') + 1}, which would end the user name (RFC 7617 section 2)"
+    return ""

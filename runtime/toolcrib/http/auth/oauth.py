@@ -1,0 +1,287 @@
+"""OAuth 2.0 without people: client credentials and refresh tokens (RFC 6749 sections 4.4 and 6)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+from urllib.parse import quote_plus, urlencode
+
+from toolcrib.core.model import JSON
+from toolcrib.core.protocols import Clock
+from toolcrib.core.text import DuplicateKey, decode_json
+from toolcrib.http import Fault, HTTPError, Request, Response
+from toolcrib.http.auth.credentials import STAND_IN, Fields
+from toolcrib.http.auth.scheme import AuthFailed, Fetch
+from toolcrib.http.auth.static_schemes import Spot, basic_header, set_header
+from toolcrib.http.auth.token_endpoint import Address, address_of
+from toolcrib.http.auth.tokens import Account, Token, Tokens
+from toolcrib.http.request_builder import Draft
+from toolcrib.http.retry_after import seconds_to_wait
+from toolcrib.security.egress import is_loopback
+from toolcrib.security.redaction import HIDDEN, is_secret_name
+from toolcrib.security.secrets import Vault
+
+_HINTS: Final = {
+    "invalid_client": "check `client_id` and `client_secret`, and whether the server wants `client_auth: body`",
+    "invalid_grant": "the refresh token is not good any more; get a new one",
+    "invalid_scope": "check `scopes`",
+    "unauthorized_client": "this client may not use this `flow`",
+    "unsupported_grant_type": "the server does not offer this `flow`",
+}
+"""What can be done about the errors of RFC 6749 section 5.2."""
+
+_CODE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+_PASSING: Final = frozenset(
+    {
+        Fault.CONNECT_FAILED,
+        Fault.CONNECT_TIMEOUT,
+        Fault.WRITE_FAILED,
+        Fault.READ_TIMEOUT,
+        Fault.CONNECTION_BROKEN,
+    }
+)
+_MOST_SECRETS: Final = 16
+
+
+class Grant:
+    """What is sent for a token, but for the refresh token.
+
+    Attributes:
+        address: Where to.
+    """
+
+    def __init__(
+        self, address: Address, headers: tuple[tuple[str, str], ...], form: tuple[tuple[str, str], ...]
+    ) -> None:
+        self.address = address
+        self._headers = headers
+        self._form = form
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Equal for grants that may share their tokens."""
+        return self.address, self._headers, self._form
+
+    async def ask(self, clock: Clock, fetch: Fetch, vault: Vault, refresh_token: str) -> Token:
+        """Ask for a token.
+
+        Raises:
+            AuthFailed: There is none.
+            EgressRefused: The guard refused the address.
+        """
+        form = [*self._form, *([("refresh_token", refresh_token)] if refresh_token else [])]
+        address = self.address
+        request = Request("POST", *address, self._headers, urlencode(form).encode())
+        try:
+            response = await fetch(request)
+        except HTTPError as error:
+            raise AuthFailed(
+                f"no token could be had from {address.shown}: {error.message}",
+                retryable=error.fault in _PASSING,
+                details={"token_url": address.shown, "fault": error.fault.value},
+            ) from None
+        good = 200 <= response.status < 300
+        try:
+            told = _told(response)
+        except DuplicateKey as error:
+            if good:
+                raise self._unusable(f"{error} of what {self.address.shown} answered") from None
+            told = {}
+        _register(told, vault)
+        if not good:
+            raise self._refused(response, told, clock, vault)
+        return self._token(told)
+
+    def _token(self, told: dict[str, JSON]) -> Token:
+        """What a good answer says (RFC 6749 section 5.1)."""
+        value, kind = told.get("access_token"), told.get("token_type", "Bearer")
+        if not isinstance(value, str) or _TOKEN.fullmatch(value) is None:
+            what = (
+                "has no `access_token`" if value is None else "has an `access_token` that no header can carry"
+            )
+            raise self._unusable(f"what {self.address.shown} answered {what}")
+        if not isinstance(kind, str) or not kind.lower().startswith("bearer"):
+            raise self._unusable(f"{self.address.shown} gave a token of another type than `Bearer`")
+        refresh_token = told.get("refresh_token")
+        return Token(
+            value, _seconds(told.get("expires_in")), refresh_token if isinstance(refresh_token, str) else ""
+        )
+
+    def _unusable(self, message: str) -> AuthFailed:
+        return AuthFailed(
+            f"{message}; check `token_url`", details={"token_url": self.address.shown, "status": 200}
+        )
+
+    def _refused(self, response: Response, told: dict[str, JSON], clock: Clock, vault: Vault) -> AuthFailed:
+        """What an answer says that gives no token (RFC 6749 section 5.2)."""
+        status = response.status
+        details: dict[str, JSON] = {"token_url": self.address.shown, "status": status}
+        message = f"{self.address.shown} gave no token: status {status}"
+        code, description = told.get("error"), told.get("error_description")
+        if isinstance(code, str) and _CODE.fullmatch(code) is not None:
+            details["error"] = vault.hide_in_text(code)
+            message += f", `{details['error']}`"
+        if isinstance(description, str) and description:
+            message += f" ({_line(vault.hide_in_text(description))})"
+        if 300 <= status < 400:
+            message += "; redirects are not followed, so `token_url` has to name the last address"
+        elif isinstance(code, str) and code in _HINTS:
+            message += f"; {_HINTS[code]}"
+        wait = seconds_to_wait(dict(response.headers), clock.now())
+        if wait is not None:
+            details["retry_after"] = wait
+        return AuthFailed(message, retryable=status >= 500 or status in {408, 429}, details=details)
+
+
+class OAuth:
+    """A bearer token that somebody else gives, got when it is needed.
+
+    Attributes:
+        spot: Where it goes.
+        hosts: The host that gives it.
+    """
+
+    spot: Spot = ("header", "authorization")
+
+    def __init__(self, grant: Grant, account: Account, vault: Vault) -> None:
+        self.hosts: tuple[str, ...] = (grant.address.host,)
+        self._grant = grant
+        self._account = account
+        self._vault = vault
+
+    async def apply(self, draft: Draft, clock: Clock, fetch: Fetch) -> None:
+        """Add the token, which is fetched if there is none that lasts.
+
+        Raises:
+            AuthFailed: None could be had.
+            EgressRefused: The guard refused the address of the tokens.
+        """
+        set_header(draft, "Authorization", f"Bearer {await self._current(clock, fetch)}")
+
+    def show(self, draft: Draft) -> None:
+        """Add the header, masked."""
+        set_header(draft, "Authorization", f"Bearer {HIDDEN}")
+
+    async def renewed(self, clock: Clock, fetch: Fetch, used: Draft | None = None) -> bool:
+        """Get a token that is not the one that was used.
+
+        Raises:
+            AuthFailed: None could be had.
+            EgressRefused: The guard refused the address of the tokens.
+        """
+        before = await self._current(clock, fetch) if used is None else _bearer_of(used)
+        self._account.refuse(before)
+        return await self._current(clock, fetch) != before
+
+    async def _current(self, clock: Clock, fetch: Fetch) -> str:
+        token = await self._account.token(clock, partial(self._grant.ask, clock, fetch, self._vault))
+        self._vault.register(token, passing=True)
+        return token
+
+
+def oauth2(fields: Fields, tokens: Tokens) -> OAuth | None:
+    """`{type: oauth2, flow: client_credentials|refresh_token, token_url, ...}`; None while it is only checked.
+
+    Raises:
+        MissingSecret: A secret is not there, or can't be sent.
+    """
+    address = token_address(fields)
+    client_id = fields.text("client_id", "form")
+    client_secret = fields.secret("client_secret", "form") if "client_secret" in fields else ""
+    form = [("grant_type", fields.choice("flow"))]
+    refresh_token = fields.secret("refresh_token", "form") if "refresh_token" in fields else ""
+    form += _optional(fields)
+    headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json")]
+    if not client_secret:
+        form.append(("client_id", client_id))
+    elif fields.choice("client_auth", "basic") == "body":
+        form += [("client_id", client_id), ("client_secret", client_secret)]
+    else:  # section 2.3.1: each is encoded as in a form before they are joined
+        value = basic_header(fields, quote_plus(client_id), quote_plus(client_secret))
+        headers.append(("Authorization", value))
+    if fields.vault is None or address is None:
+        return None
+    grant = Grant(address, tuple(headers), tuple(form))
+    return OAuth(grant, tokens.account(grant.identity, refresh_token), fields.vault)
+
+
+def _optional(fields: Fields) -> Iterator[tuple[str, str]]:
+    scopes = fields.block.get("scopes", [])
+    if scopes:
+        yield "scope", " ".join(scopes)
+    if "audience" in fields:
+        yield "audience", fields.text("audience", "form")
+
+
+def token_address(fields: Fields) -> Address | None:
+    """The `token_url`; None where it is none, which is reported, or not known yet.
+
+    Raises:
+        MissingSecret: Something in it is not there.
+    """
+    text = fields.text("token_url", "address")
+    if text == STAND_IN and fields.vault is None:
+        return None
+    address = address_of(text)
+    if address is None:
+        message = "`token_url` is no address that tokens can be asked for at"
+        hint = "write `https://host/path`, without a user name or a fragment (RFC 6749 section 3.2)"
+        fields.tell("invalid_url", message, "token_url", hint=hint)
+    elif "${" not in fields.choice("token_url"):
+        warn_of_plain_text(address, fields, "token_url")
+    return address
+
+
+def warn_of_plain_text(address: Address, fields: Fields, key: str = "") -> None:
+    """Warn of credentials that go to another machine without encryption."""
+    if address.scheme == "http" and not is_loopback(address.host):
+        message = f"credentials go to {address.host} without encryption: everybody on the way can read them"
+        fields.tell("unencrypted_secret", message, key, hint="write `https://`", severity="warning")
+
+
+def _told(response: Response) -> dict[str, JSON]:
+    """The members of an answer; none where it is no object. DuplicateKey where one is there twice."""
+    try:
+        told = decode_json(response.body)
+    except DuplicateKey:
+        raise
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _register(told: dict[str, JSON], vault: Vault) -> None:
+    """Everything that an answer gives away is masked before anything is done with it."""
+    secrets = [
+        value
+        for name, value in told.items()
+        if isinstance(value, str) and name != "token_type" and is_secret_name(name)
+    ]
+    for secret in secrets[:_MOST_SECRETS]:
+        vault.register(secret, passing=True)
+
+
+def _seconds(lifetime: JSON) -> float | None:
+    """The lifetime of a token in seconds; some servers write it as text. None where it is no number."""
+    if isinstance(lifetime, bool) or not isinstance(lifetime, int | float | str):
+        return None
+    try:
+        seconds = float(lifetime)
+    except (ValueError, OverflowError):
+        return None
+    return max(seconds, 0.0) if math.isfinite(seconds) else None
+
+
+def _line(text: str) -> str:
+    """What somebody else wrote, short and on one line."""
+    shown = "".join(each if each.isprintable() else " " for each in text)
+    return shown if len(shown) <= 200 else f"{shown[:199]}…"
+
+
+def _bearer_of(draft: Draft) -> str:
+    values = [value for name, value in draft.headers if name.lower() == "authorization"]
+    return values[0].removeprefix("Bearer ") if values else ""

@@ -1,0 +1,256 @@
+"""What is read first of an index: for what it was written, whether it holds good, and where its parts are.
+
+A list of tools begins here, so this module imports nothing that is slow.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+
+import toolcrib
+from toolcrib.core.user_folders import cache_folder
+from toolcrib.loading.cache.fingerprint import Surroundings, search_path
+from toolcrib.loading.cache.json_codec import read_json, with_lists, write_json
+from toolcrib.loading.cache.store import Cabinet
+from toolcrib.loading.documents.file_fingerprints import Seen
+from toolcrib.loading.project_discovery import find_project
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from typing import Any, TypeAlias
+
+    from toolcrib.loading.cache.fingerprint import Entry
+    from toolcrib.loading.documents.file_fingerprints import Names, State
+
+SWITCH = "TOOLCRIB_INDEX"
+"""The environment variable that turns indexes off: `off`, `0`, `no`, `false`."""
+
+LISTINGS = "listings"
+"""The part that a list shows; it is the first, so that it can be read without the others."""
+
+_LENGTH = 8
+
+_STATE, _STATES = 6, "6q"
+"""So many integers are the state of a file that is no link, and how they are laid out."""
+
+UNREADABLE = (OSError, AttributeError, LookupError, TypeError, ValueError)
+"""What reading an index may raise: of the file system, and for content that is authentic but of another form."""
+
+Span: TypeAlias = tuple[int, int]
+"""Where a part begins and ends, counted from the end of the head. A tuple when it is written, a list when read."""
+
+ListedTool: TypeAlias = "tuple[str, str | None, bool, str, str]"
+"""What a list shows of a tool: name, mode, whether it has a block for it, flags, the first sentence about it."""
+
+Listing: TypeAlias = "tuple[Sequence[ListedTool], int]"
+"""The tools that are offered, in the order of their names, and how many more there are."""
+
+Listings: TypeAlias = "tuple[Listing | None, Mapping[str, Listing | None] | None]"
+"""Without a profile that somebody asks for; name of a profile -> with it, or None outside projects. None where a
+list has more to tell than tools."""
+
+Modes: TypeAlias = "Mapping[str, bool]"
+"""Name of an installed mode -> whether it is toolcrib's own."""
+
+
+def index_folder() -> str | None:
+    """The folder of indexes in the user's caches; None where they are turned off, or there is no such folder."""
+    if os.environ.get(SWITCH, "").strip().lower() in {"off", "0", "no", "false"}:
+        return None
+    folder = cache_folder()
+    return os.path.join(folder, "index") if folder is not None else None
+
+
+def key_of(paths: Sequence[str], also: Sequence[str] = ()) -> bytes | None:
+    """What tells one reading from another; None where the working directory is gone.
+
+    Args:
+        paths: As they were given; none for what is found from the working directory.
+        also: What is read besides.
+    """
+    try:
+        folder = os.getcwd()
+    except OSError:
+        return None
+    project = find_project() if not paths else None
+    code = (sys.version, sys.prefix, list(toolcrib.__path__), search_path())
+    return repr((folder, tuple(paths), tuple(also), project, code)).encode("utf-8", "backslashreplace")
+
+
+class Head:
+    """What is read first of an index.
+
+    Attributes:
+        around: What judged the documents.
+        seen: What was looked at.
+        parts: Name of a part -> where it is.
+        tags: The tags of the classes whose values are in the parts (`codec.CLASSES`).
+    """
+
+    __slots__ = ("around", "parts", "seen", "tags")
+
+    def __init__(
+        self, around: Surroundings, seen: Seen, parts: dict[str, Span], tags: Collection[str] = ()
+    ) -> None:
+        self.around = around
+        self.seen = seen
+        self.parts = parts
+        self.tags = tags
+
+    def refreshed(self) -> Head | None:
+        """The same, for a faster look next time, or None where anything is different."""
+        around = self.around.refreshed()
+        seen = self.seen.refreshed() if around is not None else None
+        if around is None or seen is None:
+            return None
+        return Head(around, seen, self.parts, self.tags)
+
+    @property
+    def doubts(self) -> int:
+        """How many looks take longer because something was touched a moment before it was noted."""
+        folders = (state for state, _names in (*self.seen.folders.values(), *self.around.path.values()))
+        return len(self.seen.contents) + len(self.around.code.contents) + sum(not state for state in folders)
+
+    def encoded(self, parts: bytes | memoryview) -> tuple[bytes, int]:
+        """The bytes of the whole index, given those of its parts; and how many of them a list needs.
+
+        Raises:
+            ValueError: Something can't be written as JSON.
+        """
+        tables: list[bytes] = []  # two for the code, then two for the documents
+        plain = {
+            "version": self.around.version,
+            "code": _plain_seen(self.around.code, tables),
+            "path": self.around.path,
+            "newest": self.around.newest,
+            "seen": _plain_seen(self.seen, tables),
+            "parts": self.parts,
+            "tags": sorted(self.tags),
+            "tables": [*map(len, tables)],
+        }
+        text = write_json(with_lists(plain))
+        listed = self.parts[LISTINGS][1] if LISTINGS in self.parts else 0
+        head = b"".join((len(text).to_bytes(_LENGTH, "big"), text, *tables))
+        return b"".join((head, parts)), len(head) + listed
+
+
+def head_of(body: memoryview) -> tuple[Head, memoryview]:
+    """The head of an index, and its parts.
+
+    Raises:
+        AttributeError, LookupError, TypeError, ValueError: The bytes are not an index.
+    """
+    end = _LENGTH + int.from_bytes(body[:_LENGTH], "big")
+    with Uncollected():
+        plain = read_json(body[_LENGTH:end])
+        tables = []
+        for length in plain["tables"]:
+            tables.append(body[end : end + length])
+            end += length
+        code, seen = _seen_from(plain["code"], *tables[:2]), _seen_from(plain["seen"], *tables[2:])
+        path: dict[str, Entry] = {
+            folder: (tuple(state), tuple((name, tuple(points)) for name, points in distributions))
+            for folder, (state, distributions) in plain["path"].items()
+        }
+    around = Surroundings(plain["version"], code, path, plain["newest"])
+    return Head(around, seen, plain["parts"], plain["tags"]), body[end:]
+
+
+def _plain_seen(seen: Seen, tables: list[bytes]) -> list[Any]:
+    """The files and folders that were read, as plain data; adds a table of paths and one of their states.
+
+    Nearly every state is six integers of 64 bits. As JSON, they take longer to read than the rest of the head.
+    """
+    from struct import pack  # noqa: PLC0415 -- a list reads, and writes nothing
+
+    regular = {
+        path: state
+        for path, state in seen.files.items()
+        if len(state) == _STATE and all(-(1 << 63) <= number < 1 << 63 for number in state)
+    }
+    tables.append("\0".join(regular).encode("utf-8", "surrogatepass"))
+    tables.append(b"".join(pack(_STATES, *state) for state in regular.values()))
+    others = {path: state for path, state in seen.files.items() if path not in regular}
+    contents = {path: digest.hex() for path, digest in seen.contents.items()}
+    return [others, contents, seen.folders, seen.variables]
+
+
+def _seen_from(plain: list[Any], paths: memoryview, states: memoryview) -> Seen:
+    """The files and folders that were read, from plain data and two tables."""
+    others, contents, folders, variables = plain
+    numbers = iter(states.cast("q").tolist())
+    files: dict[str, State] = dict(
+        zip(
+            str(paths, "utf-8", "surrogatepass").split("\0"),
+            zip(*[numbers] * _STATE, strict=True),
+            strict=False,  # splitting an empty text gives one empty path
+        )
+    )
+    files |= {path: tuple(state) for path, state in others.items()}
+    named: dict[str, tuple[State, Names]] = {
+        path: (tuple(state), None if names is None else tuple(names))
+        for path, (state, names) in folders.items()
+    }
+    return Seen(files, {path: bytes.fromhex(digest) for path, digest in contents.items()}, named, variables)
+
+
+def find_listing(also: Sequence[str], profile: str | None, *, insists: bool) -> tuple[Listing, Modes] | None:
+    """What a list shows of what is read where no path is given, and the installed modes; None where nobody can tell.
+
+    Nothing can be told without an index that holds good, of an unknown profile, and where something is to be
+    told beside the tools.
+
+    Args:
+        also: What is read besides.
+        profile: Name of the profile that is asked for.
+        insists: Whether there must be a project for that; else the profile counts only in projects.
+    """
+    folder, key = index_folder(), key_of((), also)
+    if folder is None or key is None:
+        return None
+    cabinet = Cabinet(folder)
+    try:
+        body = cabinet.read_beginning(key)
+        if body is None:
+            return None
+        head, parts = head_of(body)
+        fresh = head.refreshed()
+        if fresh is None or LISTINGS not in head.parts:
+            return None
+        start, end = head.parts[LISTINGS]
+        (default, named), modes = read_json(parts[start:end])
+        if fresh.doubts < head.doubts:
+            _settle(cabinet, key)
+    except UNREADABLE:
+        return None
+    counts = profile is not None and (insists or named is not None)
+    listing = (named or {}).get(profile) if counts else default
+    return None if listing is None else (listing, modes)
+
+
+def _settle(cabinet: Cabinet, key: bytes) -> None:
+    """Write an index again that can be looked at faster from now on. Another one may be there by now."""
+    body = cabinet.read(key)
+    if body is None:
+        return
+    head, parts = head_of(body)
+    fresh = head.refreshed()
+    if fresh is not None and fresh.doubts < head.doubts:
+        cabinet.write(key, *fresh.encoded(parts))
+
+
+class Uncollected:
+    """While very many values come to be, none of which is garbage, no garbage is looked for: `with Uncollected():`."""
+
+    __slots__ = ("_was_on",)
+
+    def __enter__(self) -> None:
+        self._was_on = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_error: object) -> None:
+        if self._was_on:
+            gc.enable()

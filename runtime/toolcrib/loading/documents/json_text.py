@@ -1,0 +1,280 @@
+"""JSON, strictly: the C decoder with hooks that stop at a fault, and a slow scanner that tells of faults.
+
+A text that is in order meets only the decoder. The scanner knows lines, columns and pointers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NoReturn, TypeAlias
+
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import JSON
+from toolcrib.core.text import DuplicateKey, unique_members
+from toolcrib.loading.documents.positions import (
+    DEPTH,
+    INTEGER_DIGITS,
+    NODES,
+    Found,
+    Mark,
+    Place,
+    Problems,
+    Stopped,
+    clipped,
+    is_encodable,
+    visits,
+)
+
+_BLANKS: Final = re.compile(r"[ \t\n\r]*")
+_STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
+_TOKEN: Final = re.compile(rf'{_STRING}|[{{}}\[\]]|[^\s"{{}}\[\],:]+', re.DOTALL)
+_OUTSIDE_BRACKETS: Final = re.compile(rf"{_STRING}|[^\[\]{{}}\"]+", re.DOTALL)
+_EMPTY_PAIR: Final = re.compile(r"\[\]|\{\}")
+_SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_KINDS: Final = {"{": "{", "[": "[", "}": "}", "]": "}"}
+_NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
+
+
+_Report: TypeAlias = Callable[[Place, str, str, str], None]
+
+
+class _Fault(Exception):
+    """The decoder met something that JSON's grammar allows and we do not."""
+
+
+def _refuse(_text: str) -> NoReturn:
+    raise _Fault
+
+
+def _integer(text: str) -> int:
+    if len(text) > INTEGER_DIGITS and len(text.lstrip("-")) > INTEGER_DIGITS:
+        raise _Fault
+    return int(text)
+
+
+def _decimal(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise _Fault
+    return value
+
+
+_STRICT: Final = json.JSONDecoder(
+    object_pairs_hook=unique_members, parse_int=_integer, parse_float=_decimal, parse_constant=_refuse
+)
+_LENIENT: Final = json.JSONDecoder(parse_int=len, parse_constant=len)
+
+
+def read_json(text: str, problems: Problems, *, whole: bool = False) -> list[Found]:
+    """The document of a text, or the elements of its list unless it is `whole`.
+
+    An element with a fault is left out; a text that is no JSON gives nothing at all.
+    """
+    listed = is_list(text) and not whole
+    documents: list[Found] = []
+    try:
+        check_bounds(text, problems, NODES)
+        if _collect(text, documents, listed=listed):
+            report_faults(text, problems, listed=listed)
+        elif not documents:
+            problems.report(
+                Problem(
+                    code="empty_document", message="the list is empty", line=1, column=1, severity="notice"
+                )
+            )
+    except json.JSONDecodeError as error:
+        report_syntax(text, error, problems)
+        return []
+    except Stopped:
+        return []
+    return documents
+
+
+def is_list(text: str) -> bool:
+    """Whether the text's one value is a list, each element of which is a document."""
+    return text.startswith("[", after_blanks(text, 0))
+
+
+def after_blanks(text: str, start: int) -> int:
+    """The first place from `start` on that is no blank."""
+    match = _BLANKS.match(text, start)
+    return match.end() if match else start
+
+
+def _collect(text: str, documents: list[Found], *, listed: bool) -> bool:
+    """Decode the documents one by one; True if one of them was left out for a fault."""
+    at = after_blanks(text, 0)
+    faulty, index, line, counted = False, 0, 1, 0
+    if listed:
+        at = after_blanks(text, at + 1)
+    going = not (listed and text.startswith("]", at))
+    while going:
+        line, counted = line + text.count("\n", counted, at), at
+        sound, value, at = decode_at(text, at)
+        faulty = faulty or not sound
+        if sound:
+            documents.append(Found(index, line, value))
+        index += 1
+        at = after_blanks(text, at)
+        going = listed and text.startswith(",", at)
+        if going:
+            at = after_blanks(text, at + 1)
+    if listed:
+        if not text.startswith("]", at):
+            raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
+        at = after_blanks(text, at + 1)
+    if at != len(text):
+        raise json.JSONDecodeError("Extra data", text, at)
+    return faulty
+
+
+def decode_at(text: str, at: int) -> tuple[bool, JSON, int]:
+    """Whether the value that begins at a place is without fault, the value, and where it ends.
+
+    Raises:
+        JSONDecodeError: There is no value.
+    """
+    try:
+        value, end = _STRICT.raw_decode(text, at)
+    except (_Fault, DuplicateKey):
+        return False, None, _LENIENT.raw_decode(text, at)[1]
+    if _SURROGATE_ESCAPE.search(text, at, end):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            return False, None, end
+    return True, value, end
+
+
+def check_bounds(text: str, problems: Problems, nodes: int | None) -> None:
+    """Look whether a text is nested too deep, or holds more keys and values than `nodes`; None for any number.
+
+    Raises:
+        Stopped: It is, which was told.
+    """
+    if not _is_bounded(text, nodes):
+        _refuse_unbounded(text, problems, nodes)
+
+
+def _is_bounded(text: str, most: int | None) -> bool:
+    """Whether depth and number of nodes are surely within bounds, found without a loop over tokens."""
+    opened = text.count("[") + text.count("{")
+    if most is not None and opened + text.count(",") + text.count(":") >= most:
+        return False
+    if opened <= DEPTH:
+        return True
+    brackets = _OUTSIDE_BRACKETS.sub("", text)
+    for _ in range(DEPTH):
+        if not brackets:
+            return True
+        brackets = _EMPTY_PAIR.sub("", brackets)
+    return not brackets
+
+
+def _refuse_unbounded(text: str, problems: Problems, most: int | None) -> None:
+    depth = 0
+    for nodes, mark in enumerate(marks(text), 1):
+        depth += (mark.kind in "{[") - (mark.kind == "}")
+        if depth > DEPTH:
+            message = f"objects and lists are nested deeper than {DEPTH} levels"
+            problems.report(Problem(code="too_deep", message=message, line=mark.line, column=mark.column))
+            raise Stopped
+        if most is not None and nodes > most:
+            message = f"the text holds more than {most} keys and values"
+            problems.report(
+                Problem(code="too_many_nodes", message=message, line=mark.line, column=mark.column)
+            )
+            raise Stopped
+
+
+def report_faults(text: str, problems: Problems, *, listed: bool = False) -> None:
+    """Tell what JSON's grammar allows in a text and we do not."""
+
+    def report(place: Place, code: str, message: str, hint: str) -> None:
+        mark, pointer = place.mark, place.pointer()
+        if listed:
+            pointer = pointer[len(pointer.split("/", 2)[1]) + 1 :]
+        problems.report(
+            Problem(
+                code=code, message=message, line=mark.line, column=mark.column, pointer=pointer, hint=hint
+            )
+        )
+
+    for place, is_key in visits(marks(text)):
+        if is_key and place.twin is not None and place.twin.key is not None:
+            lines = f"on line {place.twin.key.line} and on line {place.mark.line}"
+            message = f"the key `{clipped(place.token)}` is written twice: {lines}"
+            report(place, "duplicate_key", message, "keep one of them")
+        if place.mark.plain:
+            _check_number(place, report)
+        elif not is_encodable(place.mark.text):
+            message = f"the text `{clipped(place.mark.text)}` holds half of a surrogate pair"
+            report(place, "lone_surrogate", message, "write the character itself, or both halves")
+
+
+def _check_number(place: Place, report: _Report) -> None:
+    text = place.mark.text
+    match = _NUMBER.fullmatch(text)
+    hint = "put it in quotes if it is a text"
+    if text in _NOT_FINITE or (match is not None and match.lastindex and not math.isfinite(float(text))):
+        message = f"`{clipped(text)}` is no finite number"
+        report(place, "non_finite_number", message, hint)
+    elif match is not None and not match.lastindex and len(text.lstrip("-")) > INTEGER_DIGITS:
+        message = f"a number has {len(text.lstrip('-'))} digits; at most {INTEGER_DIGITS} are read"
+        report(place, "number_too_long", message, hint)
+
+
+def report_syntax(text: str, error: json.JSONDecodeError, problems: Problems) -> None:
+    """Tell why a text is no JSON."""
+    if not text.strip():
+        problems.report(
+            Problem(code="empty_document", message="the text is empty", line=1, column=1, severity="notice")
+        )
+        return
+    seen = text[error.pos : error.pos + 1]
+    if seen and seen < " " and seen not in "\t\n\r":
+        message = f"the control character U+{ord(seen):04X} can't stand in JSON"
+        problems.report(
+            Problem(
+                code="control_character",
+                message=message,
+                line=error.lineno,
+                column=error.colno,
+                hint=f"write `\\u{ord(seen):04x}`",
+            )
+        )
+        return
+    message = f"{error.msg}{f', found `{clipped(text[error.pos :][:20])}`' if seen else ', found the end'}"
+    hint = "JSON has double quotes, no comments and no comma before a closing bracket"
+    problems.report(
+        Problem(code="invalid_json", message=message, line=error.lineno, column=error.colno, hint=hint)
+    )
+
+
+def marks(text: str) -> Iterator[Mark]:
+    """The text as marks. What is no JSON is followed as far as its tokens go."""
+    line, line_start, last = 1, 0, 0
+    for match in _TOKEN.finditer(text):
+        start, token = match.start(), match.group()
+        newlines = text.count("\n", last, start)
+        if newlines:
+            line, line_start = line + newlines, text.rfind("\n", last, start) + 1
+        last = start
+        column = start - line_start + 1
+        if token[0] in "{}[]":
+            yield Mark(_KINDS[token], line, column)
+        elif token[0] == '"':
+            yield Mark(".", line, column, _text_of(token))
+        else:
+            yield Mark(".", line, column, token, plain=True)
+
+
+def _text_of(token: str) -> str:
+    try:
+        return str(json.loads(token, strict=False))
+    except ValueError:
+        return token

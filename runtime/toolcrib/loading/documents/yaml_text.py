@@ -1,0 +1,446 @@
+"""YAML without surprises: one pass over the parser's events, which builds and guards at once.
+
+Plain scalars are read by the JSON-compatible part of YAML 1.2's core schema: null, booleans in three
+spellings, and numbers in JSON's grammar. All else is text: `no`, `on`, `0777`, `0x1F`, `1_000`,
+`22:22`, dates. What can hide work or surprise a reader (aliases, merge keys, tags, keys that are no
+text, repeated keys) is refused where it stands. Every bound holds before anything big is built.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Any, Final
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import JSON
+from toolcrib.loading.documents.positions import (
+    DEPTH,
+    INTEGER_DIGITS,
+    NODES,
+    Found,
+    Mark,
+    Place,
+    Problems,
+    Stopped,
+    clipped,
+    is_encodable,
+    pointer_of,
+    roots,
+)
+from toolcrib.loading.documents.simple_yaml import CONSTANTS, NUMBER, NUMBER_STARTS, read_everyday
+
+LOADER: Final[type[Any]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Where events come from: libyaml, or PyYAML's own scanner where it was built without."""
+
+_NOT_YAML: Final = re.compile(
+    r"[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
+_SURROGATE_ESCAPE: Final = re.compile(r"\\(?:u|U0000)[dD][89a-fA-F]")
+_TAG_DIRECTIVE: Final = re.compile(r"^%TAG\b", re.MULTILINE)
+_BARE_EXPRESSION: Final = re.compile(r"(?:^|[:\-,\[{])\s*(\{\{.*?(?:\}\}|$))")
+_WHOLE_CHARACTER: Final = "write the character itself, or `\\U` and its eight digits"
+_HINTS: Final = {
+    "mapping values are not allowed": "a text that holds `: ` must be in quotes",
+    "found character that cannot start any token": "a text that begins with this character must be in quotes",
+    "found unexpected ':'": "a text that holds `: ` must be in quotes",
+    "found unexpected end of stream": "a quote or bracket that was opened is not closed",
+    "did not find expected key": "check the indentation, and put texts with special characters in quotes",
+    "could not find expected ':'": "a key is followed by `: `",
+}
+
+
+class _Dropped:
+    """Stands for a key that was refused: the value that follows it is read and left out."""
+
+
+_DROPPED: Final = _Dropped()
+
+
+class _Builder:
+    """Builds the documents of one text from its events."""
+
+    def __init__(self, text: str, problems: Problems, *, number_keys: bool = False) -> None:
+        self.text = text
+        self.problems = problems
+        self.number_keys = number_keys
+        self.documents: list[Found] = []
+        self.bangs = "!" in text
+        self.halves = _SURROGATE_ESCAPE.search(text) is not None
+        self.index = -1
+        self.line = 1
+        self.nodes = 0
+        self.errors = 0
+        self.blank = False
+        self.here: Any = []
+        self.key: str | _Dropped | None = None
+        self.stack: list[tuple[Any, str | _Dropped | None, _Dropped | None]] = []
+
+    def build(self, events: Iterable[Any]) -> None:
+        for event in events:
+            kind = type(event)
+            if kind is ScalarEvent:
+                self.scalar(event)
+            elif kind is MappingStartEvent:
+                self.open(event, {})
+            elif kind is SequenceStartEvent:
+                self.open(event, [])
+            elif kind is MappingEndEvent or kind is SequenceEndEvent:
+                self.here, _, self.key = self.stack.pop()
+            elif kind is AliasEvent:
+                self.alias(event)
+            elif kind is DocumentStartEvent:
+                self.begin(event)
+            elif kind is DocumentEndEvent:
+                self.end()
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """Where everything stands: worked out at the first fault that needs it."""
+        return roots(marks(self.text))
+
+    def begin(self, event: Any) -> None:
+        self.index += 1
+        self.line = event.start_mark.line + 1
+        self.here = []
+        self.errors = len(self.problems)
+
+    def end(self) -> None:
+        value = self.here[0]
+        if value is None and self.blank:
+            self.problems.report(
+                Problem(
+                    code="empty_document",
+                    message="the document is empty",
+                    line=self.line,
+                    column=1,
+                    severity="notice",
+                )
+            )
+        elif len(self.problems) == self.errors:
+            self.documents.append(Found(self.index, self.line, value))
+
+    def scalar(self, event: Any) -> None:
+        text = event.value
+        self.check(event)
+        here, key = self.here, self.key
+        if type(here) is list:
+            self.blank = not text and not self.stack and event.implicit[0]
+            here.append(self.plain(event, text) if event.implicit[0] else text)
+        elif key is None:
+            self.key = self.take_key(event, text)
+        else:
+            value = self.plain(event, text) if event.implicit[0] else text
+            if key is not _DROPPED:
+                here[key] = value
+            self.key = None
+
+    def open(self, event: Any, container: dict[str, JSON] | list[JSON]) -> None:
+        self.check(event)
+        if len(self.stack) == DEPTH:
+            message = f"objects and lists are nested deeper than {DEPTH} levels"
+            self.report(event, "too_deep", message, self.path())
+            raise Stopped
+        here, key, after = self.here, self.key, None
+        if type(here) is list:
+            if not self.stack:
+                self.line = event.start_mark.line + 1
+            here.append(container)
+        elif key is None:
+            self.refuse_container_key(event)
+            after = _DROPPED
+        elif key is not _DROPPED:
+            here[key] = container
+        self.stack.append((here, key, after))
+        self.here, self.key = container, None
+
+    def alias(self, event: Any) -> None:
+        self.check(event)
+        if type(self.here) is list:
+            self.here.append(None)
+        else:
+            self.key = _DROPPED if self.key is None else None
+
+    def check(self, event: Any) -> None:
+        """Count a node, and refuse what is written before it: anchor, alias, tag."""
+        self.nodes += 1
+        if self.nodes > NODES:
+            self.report(
+                event, "too_many_nodes", f"the text holds more than {NODES} keys and values", self.path()
+            )
+            raise Stopped
+        if event.anchor is not None:
+            self.refuse_anchor(event)
+        if type(event) is AliasEvent:
+            return
+        if event.tag is not None or (self.bangs and self.has_bare_tag(event)):
+            message = f"the tag `{clipped(event.tag or '!')}` is refused"
+            self.report(event, "tag_refused", message, self.path(), hint="leave it out; quotes make a text")
+        if self.halves and type(event) is ScalarEvent and not is_encodable(event.value):
+            message = "a text holds half of a surrogate pair"
+            self.report(event, "lone_surrogate", message, self.path(), hint=_WHOLE_CHARACTER)
+
+    def has_bare_tag(self, event: Any) -> bool:
+        """Whether a scalar is written `! text`, of which libyaml's event says nothing."""
+        mark = event.start_mark
+        return type(event) is ScalarEvent and self.text.startswith("!", mark.index)
+
+    def plain(self, event: Any, text: str) -> JSON:
+        if text in CONSTANTS:
+            return CONSTANTS[text]
+        if text[0] not in NUMBER_STARTS:
+            return text
+        match = NUMBER.fullmatch(text)
+        return text if match is None else self.number(event, text, match)
+
+    def number(self, event: Any, text: str, match: re.Match[str]) -> JSON:
+        hint = "put it in quotes if it is a text"
+        if match.lastindex is None:
+            if len(text) - text.startswith("-") <= INTEGER_DIGITS:
+                return int(text)
+            message = f"a number has {len(text)} digits; at most {INTEGER_DIGITS} are read"
+            self.report(event, "number_too_long", message, self.path(), hint=hint)
+            return None
+        value = float(text)
+        if math.isfinite(value):
+            return value
+        message = f"`{clipped(text)}` is larger than any number that can be kept"
+        self.report(event, "non_finite_number", message, self.path(), hint=hint)
+        return None
+
+    def take_key(self, event: Any, text: str) -> str | _Dropped:
+        if event.implicit[0] and (text in CONSTANTS or text[0] in NUMBER_STARTS or text == "<<"):
+            return self.check_plain_key(event, text)
+        return self.new_key(event, text)
+
+    def new_key(self, event: Any, text: str) -> str | _Dropped:
+        if text not in self.here:
+            return text
+        pointer = self.path(text)
+        first = self.places[self.index].nearest(pointer).key
+        where = f" on line {first.line} and" if first is not None else ""
+        message = f"the key `{clipped(text)}` is written twice:{where} on line {event.start_mark.line + 1}"
+        self.report(event, "duplicate_key", message, pointer, hint="keep one of them")
+        return _DROPPED
+
+    def check_plain_key(self, event: Any, text: str) -> str | _Dropped:
+        if text == "<<":
+            message = "the merge key `<<` is refused"
+            self.report(event, "merge_key_refused", message, self.path(text), hint="write the keys out")
+            return _DROPPED
+        value = self.plain(event, text)
+        if isinstance(value, str) or (self.number_keys and type(value) is int):
+            return self.new_key(event, text)
+        kind = "null" if value is None else "a boolean" if isinstance(value, bool) else "a number"
+        message = f"the key `{clipped(text)}` is {kind}; keys are texts"
+        self.report(
+            event, "non_string_key", message, self.path(text), hint=f'put it in quotes: `"{clipped(text)}":`'
+        )
+        return _DROPPED
+
+    def refuse_container_key(self, event: Any) -> None:
+        mark = event.start_mark
+        outer = mark.index - 1
+        if event.flow_style and self.text.startswith("{{", outer):
+            self.refuse_expression(mark.line + 1, mark.column, self.text[outer:])
+            return
+        message = "an object or list is used as a key; keys are texts"
+        self.report(event, "non_string_key", message, self.path())
+
+    def refuse_expression(self, line: int, column: int, rest: str) -> None:
+        bare = re.match(r"\{\{[^\n]*?\}\}", rest[:200])
+        shown = clipped(bare.group() if bare else "{{ ... }}")
+        quoted = f'"{shown}"' if '"' not in shown else "'" + shown.replace("'", "''") + "'"
+        self.problems.report(
+            Problem(
+                code="unquoted_expression",
+                message=f"the expression `{shown}` is not in quotes, so YAML reads an object",
+                line=line,
+                column=column,
+                pointer=self.path(),
+                hint=f"write `{quoted}`",
+            )
+        )
+
+    def refuse_anchor(self, event: Any) -> None:
+        kind, sign = ("alias", "*") if type(event) is AliasEvent else ("anchor", "&")
+        message = f"the {kind} `{sign}{clipped(event.anchor)}` is refused"
+        self.report(event, "alias_refused", message, self.path(), hint="write the value out where it is used")
+
+    def path(self, key: str | None = None) -> str:
+        """The pointer of the value that is being read; of `key` in the open object where it is given."""
+        tokens: list[str | int] = []
+        for here, used, _ in self.stack[1:]:
+            if isinstance(used, _Dropped):
+                return pointer_of(tokens)
+            tokens.append(used if used is not None else len(here) - 1)
+        own = key if key is not None else self.key
+        if isinstance(own, str):
+            tokens.append(own)
+        elif type(self.here) is list and self.stack:
+            tokens.append(len(self.here))
+        return pointer_of(tokens)
+
+    def report(self, event: Any, code: str, message: str, pointer: str, hint: str = "") -> None:
+        mark: Any = event.start_mark
+        self.problems.report(
+            Problem(
+                code=code,
+                message=message,
+                line=mark.line + 1,
+                column=mark.column + 1,
+                pointer=pointer,
+                hint=hint,
+            )
+        )
+
+
+def read_yaml(
+    text: str, problems: Problems, loader: type[Any] = LOADER, *, number_keys: bool = False
+) -> list[Found]:
+    """The documents of a text that are without error; what is wrong goes to `problems`.
+
+    With `number_keys` a whole number may be a key, and is its text.
+    """
+    if "%TAG" in text and (directive := _TAG_DIRECTIVE.search(text)):
+        line = text.count("\n", 0, directive.start()) + 1
+        problems.report(
+            Problem(
+                code="tag_refused",
+                message="the directive `%TAG` is refused",
+                line=line,
+                column=1,
+                hint="leave it out",
+            )
+        )
+        return []
+    if not text.isascii() and _refuse_character(text, problems):
+        return []
+    everyday = read_everyday(text, loader)
+    return read_with_care(text, problems, loader, number_keys=number_keys) if everyday is None else everyday
+
+
+def read_with_care(
+    text: str, problems: Problems, loader: type[Any] = LOADER, *, number_keys: bool = False
+) -> list[Found]:
+    """The same for whatever text; `read_everyday` is quicker where nothing is unusual."""
+    builder = _Builder(text, problems, number_keys=number_keys)
+    try:
+        builder.build(_events(text, loader))
+    except Stopped:
+        pass
+    except yaml.reader.ReaderError:
+        _refuse_character(text, problems)
+        return []
+    except yaml.MarkedYAMLError as error:
+        _report_syntax(builder, error)
+    if builder.index < 0 and not problems:
+        problems.report(
+            Problem(
+                code="empty_document",
+                message="the text holds no document",
+                line=1,
+                column=1,
+                severity="notice",
+            )
+        )
+    return builder.documents
+
+
+def _events(text: str, loader: type[Any]) -> Iterator[Any]:
+    stream = loader(text)
+    try:
+        while (event := stream.get_event()) is not None:
+            yield event
+    except (ValueError, OverflowError) as error:
+        # PyYAML's own scanner lets `chr` refuse an escape; libyaml refuses it itself.
+        problem = "found invalid Unicode character escape code"
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=stream.get_mark()) from error
+    finally:
+        stream.dispose()
+
+
+def _refuse_character(text: str, problems: Problems) -> bool:
+    match = _NOT_YAML.search(text)
+    if match is None:
+        return False
+    start = match.start()
+    line = text.count("\n", 0, start) + 1
+    column = start - text.rfind("\n", 0, start)
+    shown = f"U+{ord(match.group()):04X}"
+    message = f"the character {shown} can't stand in YAML"
+    hint = f"write `\\u{ord(match.group()):04x}` in a text in double quotes, or leave it out"
+    problems.report(Problem(code="control_character", message=message, line=line, column=column, hint=hint))
+    return True
+
+
+def _report_syntax(builder: _Builder, error: yaml.MarkedYAMLError) -> None:
+    mark: Any = error.problem_mark or error.context_mark
+    line, column = (mark.line, mark.column) if mark is not None else (0, 0)
+    lines = builder.text.split("\n")
+    seen = lines[line] if line < len(lines) else ""
+    if builder.problems and builder.problems[-1].code == "unquoted_expression":
+        return
+    for row in (line, line - 1):
+        bare = _bare_expression(lines[row]) if 0 <= row < len(lines) else None
+        if bare is not None:
+            builder.refuse_expression(row + 1, bare.start(1) + 1, bare.group(1))
+            return
+    message, hint, code = error.problem or "this is no YAML", "", "invalid_yaml"
+    if seen[column : column + 1] == "\t":
+        message, hint = "a tab is used as indentation", "indent with blanks"
+    elif _SURROGATE_ESCAPE.match(seen, max(column - 2, 0)):
+        code, hint = "lone_surrogate", _WHOLE_CHARACTER
+    for sign, advice in _HINTS.items():
+        hint = hint or (advice if sign in message else "")
+    if error.context and error.context_mark and error.context_mark.line != line:
+        message += f" ({error.context} that begins on line {error.context_mark.line + 1})"
+    builder.problems.report(Problem(code=code, message=message, line=line + 1, column=column + 1, hint=hint))
+
+
+def _bare_expression(line: str) -> re.Match[str] | None:
+    """The expression without quotes that a line of YAML begins a value with."""
+    match = _BARE_EXPRESSION.search(line)
+    if match is None:
+        return None
+    before = line[: match.start(1)]
+    return None if before.count('"') % 2 or before.count("'") % 2 else match
+
+
+def marks(text: str, loader: type[Any] = LOADER) -> Iterator[Mark]:
+    """The text as marks, as far as it is YAML."""
+    try:
+        for event in _events(text, loader):
+            if isinstance(event, CollectionEndEvent):
+                yield Mark("}", 0, 0)
+            elif isinstance(event, NodeEvent):
+                yield _mark(event)
+    except yaml.YAMLError:
+        return
+
+
+def _mark(event: Any) -> Mark:
+    start: Any = event.start_mark
+    line, column = start.line + 1, start.column + 1
+    if isinstance(event, ScalarEvent):
+        return Mark(".", line, column, event.value, event.implicit[0])
+    if isinstance(event, CollectionStartEvent):
+        return Mark("{" if isinstance(event, MappingStartEvent) else "[", line, column)
+    return Mark(".", line, column)

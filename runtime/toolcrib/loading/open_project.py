@@ -1,0 +1,506 @@
+"""From paths to what a runtime holds: the project, its sources, everything in them, and what is in force."""
+
+# ruff: noqa: PTH110, PTH112, PTH113, PTH116 -- a Path raises where the way is barred
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+
+from toolcrib.core.errors import ConfigurationError, Problem, did_you_mean
+from toolcrib.core.model import NO_FIXTURE, NOTHING, Origin, Toolset
+from toolcrib.core.pointers import file_and_line, pointer_step
+from toolcrib.core.protocols import Kinds
+from toolcrib.core.server_config import LOCK_FILE, Catalogue, Server
+from toolcrib.engine.profiles import known_modes
+from toolcrib.engine.server_tools import Brought, is_of_unlisted, server_of, with_servers
+from toolcrib.engine.workspaces import models_of
+from toolcrib.loading.documents.document import read_documents
+from toolcrib.loading.documents.file_fingerprints import Permits, Trail
+from toolcrib.loading.folders import beside, real_path
+from toolcrib.loading.namespaces import in_namespace
+from toolcrib.loading.packs import Pack
+from toolcrib.loading.project_checks import not_known, second_project_file
+from toolcrib.loading.project_discovery import PROJECT_FILES
+from toolcrib.loading.projects import (
+    Project,
+    SourceEntry,
+    one_project,
+    other_project_files,
+    places_to_look,
+    project_file,
+)
+from toolcrib.loading.reader import Loaded
+from toolcrib.loading.reload import Before, keep_last_good
+from toolcrib.loading.requirements import check_requirements
+from toolcrib.loading.scenarios.scenario_links import link, tools_of
+from toolcrib.loading.schema_check import Shape
+from toolcrib.loading.snapshot import Stock, in_order
+from toolcrib.loading.sources import Source, load
+from toolcrib.registry.catalog import Card, idle_globs, idle_toolset_globs
+from toolcrib.registry.registry import Registry, without_duplicates
+
+DEFAULT_PATHS = ("descriptors", "packs")
+"""What is read where no path is given and there is no project, as far as it exists."""
+
+ATTEMPTS = 3
+"""So often a reload reads where something changes while it does: of a file that moves to a folder which was
+listed already, one reading would find nothing. Who writes without a pause is not waited for."""
+
+
+def read_stock(
+    paths: Sequence[str],
+    also: Sequence[str],
+    kinds: Kinds,
+    before: Stock | None = None,
+    *,
+    servers: Mapping[str, Server] = NOTHING,
+    offered: Mapping[str, Catalogue] = NOTHING,
+    permits: Permits | None = None,
+    remembers: bool = False,
+) -> Stock:
+    """Read everything that some paths hold, and put it together.
+
+    Args:
+        paths: Folders, packs, files, projects, files that name MCP servers; none for the project that the working
+            directory lies in, or else its folders `descriptors` and `packs`.
+        also: Read besides, in any case.
+        kinds: What the modes say of their blocks.
+        before: What was in force until now: what is broken now keeps its last good version.
+        servers: MCP servers besides those that are named in files.
+        offered: Name of a server -> what it offers now, where it was asked; it counts more than what is locked.
+        remembers: Whether what a server answered some time ago will do where nothing else is known of it.
+        permits: Whether a variable of the environment may be looked up in the path of a file of rows; all may unless given.
+
+    Raises:
+        ConfigurationError: Two of the paths are projects.
+    """
+    for _ in range(1 if before is None else ATTEMPTS):
+        trail = Trail(permits=permits)
+        chosen = _Chosen(kinds, trail, before)
+        chosen.add(paths, also)
+        chosen.servers.update(servers)
+        fixture = chosen.project.fixture if chosen.project is not None else NO_FIXTURE
+        loaded = load(chosen.sources, kinds, trail, fixture=fixture, stored=chosen.stored)
+        brought = _with_servers(loaded, chosen, offered, remembers=remembers)
+        loaded = brought.loaded
+        if before is None or trail.closed().unchanged():
+            break
+    loaded = replace(loaded, problems=(*chosen.problems, *loaded.problems))
+    if before is not None:
+        loaded = keep_last_good(loaded, Before(before.registry, before.scenarios, before.packs))
+    return link_all(
+        loaded,
+        kinds,
+        Stock(
+            Registry(),
+            projects=() if chosen.project is None else (chosen.project,),
+            project_file=chosen.file,
+            project_error=chosen.error,
+            sources=tuple(source.path for source in chosen.sources),
+            seen=trail.closed(),
+            data=tuple(trail.data),
+            permitted=tuple(trail.permitted),
+            withheld=tuple(trail.withheld),
+            servers=MappingProxyType(chosen.servers),
+            lock_file=chosen.lock_file if chosen.servers else "",
+            unlisted=brought.unlisted,
+            waiting=brought.waiting,
+            locked=brought.locked,
+            remembered=brought.remembered,
+        ),
+    )
+
+
+def _with_servers(
+    loaded: Loaded, chosen: _Chosen, offered: Mapping[str, Catalogue], *, remembers: bool
+) -> Brought:
+    """What was read, with what the servers offer as far as that is known: from them, or from what is locked."""
+    if not chosen.servers:
+        return Brought(loaded)
+    from toolcrib.servers.lock import read_lock  # noqa: PLC0415 -- as above
+
+    chosen.trail.file(chosen.lock_file)
+    lock, problems = read_lock(chosen.lock_file)
+    loaded = replace(loaded, problems=(*loaded.problems, *problems))
+    known = {**lock.known(chosen.servers), **offered}
+    when: Mapping[str, str] = NOTHING
+    if remembers:
+        from toolcrib.servers.remembered_tools import remembered  # noqa: PLC0415 -- as above
+
+        before = remembered(server for name, server in chosen.servers.items() if name not in known)
+        known, when = {**before.offered, **known}, before.when
+    brought = _keeping(with_servers(loaded, chosen.servers, known, chosen.kinds), chosen)
+    locked = tuple(name for name in known if name not in offered)
+    return brought._replace(locked=locked, remembered=when)
+
+
+def _keeping(brought: Brought, chosen: _Chosen) -> Brought:
+    """Imported tools keep what the tools of the project outside packs keep."""
+    project = chosen.project
+    if project is None or project.fixture is NO_FIXTURE:
+        return brought
+    tools = tuple(
+        tool if tool.origin.pack else tool._replace(fixture=project.fixture) for tool in brought.loaded.tools
+    )
+    return brought._replace(loaded=replace(brought.loaded, tools=tools))
+
+
+class _Chosen:
+    """What is to be read: the sources that paths and a project name."""
+
+    def __init__(self, kinds: Kinds, trail: Trail, before: Stock | None) -> None:
+        self.kinds = kinds
+        self.trail = trail
+        self._before = before if before is not None and not before.project_error else None
+        self.project: Project | None = None
+        self.file = ""
+        self.error = ""
+        self.sources: list[Source] = []
+        self.problems: list[Problem] = []
+        self.servers: dict[str, Server] = {}
+        self.stored: set[str] = set()
+        self._beside = ""
+
+    @property
+    def lock_file(self) -> str:
+        """Where it stands what the servers offered when they were locked."""
+        return os.path.join(
+            os.path.dirname(self.file or self._beside),  # noqa: PTH120
+            LOCK_FILE,
+        )
+
+    def add(self, paths: Sequence[str], also: Sequence[str]) -> None:
+        """The paths, or what is found where there are none; then what is read besides. Nothing twice."""
+        if not paths:
+            self._add_found(needed=not also)
+        for path in (*paths, *also):
+            if self._add_servers_of(path):
+                continue
+            file = self._project_at(path)
+            if file is None or not self._add_project(file):
+                self.sources.append(Source(path))
+        self.sources = _without_doubles(self.sources, self.trail)
+
+    def _add_servers_of(self, path: str) -> bool:
+        """Whether the path is a file that names MCP servers."""
+        if not path.endswith(".json"):
+            return False
+        from toolcrib.loading.servers import (  # noqa: PLC0415 -- few paths name servers
+            is_servers_file,
+            read_servers_file,
+        )
+
+        self.trail.file(path)
+        if not is_servers_file(path):
+            return False
+        self._beside = self._beside or path
+        servers, problems = read_servers_file(path)
+        self.servers.update(servers)
+        self.problems += problems
+        return True
+
+    def _add_found(self, *, needed: bool) -> None:
+        for folder in _places_to_look():
+            file = self._project_at(folder)
+            if file is not None:
+                if self._add_project(file):
+                    return
+                break
+        there = [path for path in DEFAULT_PATHS if self._is_there(path)]
+        self.sources += [Source(path) for path in there or DEFAULT_PATHS[: 1 if needed else 0]]
+
+    def _is_there(self, path: str) -> bool:
+        if not (os.path.isdir(path) or _is_barred(path)):
+            self.trail.file(path)
+        return os.path.isdir(path) or _is_barred(path)  # it may have come just before it was noted
+
+    def _is_absent(self, path: str) -> bool:
+        if not (os.path.exists(path) or _is_barred(path)):
+            self.trail.file(path)
+        return not (os.path.exists(path) or _is_barred(path))  # as above
+
+    def _project_at(self, path: str) -> str | None:
+        """The project file that a path names, or that the folder has."""
+        if os.path.basename(path) in PROJECT_FILES:
+            self.trail.file(path)
+            if os.path.isfile(path) or self._was_it(path):
+                return path
+        files = [os.path.normpath(os.path.join(path, name)) for name in PROJECT_FILES]
+        for file in files:
+            self.trail.file(file)
+        return project_file(path) or next(filter(self._was_it, files), None)
+
+    def _was_it(self, file: str) -> bool:
+        """Whether this was the project's file, and nobody can tell whether it still is there."""
+        return self._before is not None and file == self._before.project_file and _is_barred(file)
+
+    def _add_project(self, file: str) -> bool:
+        """Whether a project is in force now: not where a broken one appears that was not there before."""
+        if self.file:
+            message = f"`{self.file}` and `{file}` are two projects, and only one can be in force"
+            raise ConfigurationError(message, hint="name one of them, and the folders of the other")
+        self.file = file
+        for name in PROJECT_FILES:
+            self.trail.file(Path(file).with_name(name))
+        self.trail.file(file)
+        shape = Shape("project", self.kinds)
+        files = beside(file, self.stored, self.trail)
+        documents = read_documents(Path(file), file)
+        project, problems = one_project(file, *documents, shape, self.trail.file, files=files)
+        problems += [second_project_file(other, file) for other in other_project_files(file)]
+        self.problems += (*problems, *project.faults)
+        errors = [problem for problem in problems if problem.severity == "error"]
+        own = next((problem for problem in errors if problem.source == file), None)
+        vanished = any(problem.code == "file_vanished" for problem in problems)
+        found: Project | None = project
+        if (errors or vanished) and self._before is not None:
+            found = self._before.project
+        elif vanished:
+            found, self.file = None, ""
+        elif own is not None:
+            self.error = f"{own.source}:{own.line}"
+        if found is None:
+            return False
+        self.project = found
+        self.servers.update(found.servers)
+        for entry in found.sources:
+            self._add_entry(entry, found)
+        return True
+
+    def _add_entry(self, entry: SourceEntry, project: Project) -> None:
+        root, ignore = project.root, project.ignore
+        path = os.path.normpath(os.path.join(root, entry.path))
+        if entry.pack:
+            from toolcrib.loading.installed_packs import find_installed  # noqa: PLC0415 -- few projects need it
+
+            installed, problems = find_installed(entry.pack, entry.version)
+            self.problems += [_at(problem, entry.place) for problem in problems]
+            if installed is not None:
+                self.sources.append(Source(str(installed), entry.namespace))
+        elif not self._is_absent(path):
+            self.sources.append(Source(path, entry.namespace, ignore, root))
+        elif not entry.optional:
+            self.problems.append(_missing(path, entry))
+
+
+def _without_doubles(sources: Sequence[Source], trail: Trail) -> list[Source]:
+    """The sources without those that another one holds. Of these only links matter: they may lead elsewhere later."""
+    kept: dict[Path, Source] = {}
+    for source in sources:
+        kept.setdefault(real_path(source.path), source)
+    left = [source for place, source in kept.items() if not any(_holds(other, place) for other in kept)]
+    for source in sources:
+        if source not in left and _is_linked(source.path):
+            trail.file(source.path)
+    return left
+
+
+def _is_linked(path: str) -> bool:
+    """Whether a link is on the way to what a path names."""
+    return str(real_path(path)) != os.path.normpath(os.path.join(real_path("."), path))
+
+
+def _is_barred(path: str) -> bool:
+    """Whether nobody can tell what is there, because the way to it is barred."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def _places_to_look() -> list[str]:
+    """Where a project is looked for; nowhere if the working directory was removed."""
+    try:
+        return list(places_to_look("."))
+    except FileNotFoundError:
+        return []
+
+
+def _holds(folder: Path, place: Path) -> bool:
+    """Whether reading the folder reads the place as well; hidden folders are passed over."""
+    if folder == place or not place.is_relative_to(folder):
+        return False
+    return not any(part.startswith(".") for part in place.relative_to(folder).parts)
+
+
+def _missing(path: str, entry: SourceEntry) -> Problem:
+    message = f"there is no file or folder `{path}`"
+    hint = "sources are relative to the folder of the project"
+    return _at(Problem(code="path_not_found", message=message, hint=hint), entry.place)
+
+
+def _at(problem: Problem, place: str) -> Problem:
+    return problem.at(*file_and_line(place), 1)
+
+
+def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
+    """What was read, put together: the second of two tools of one name and scenarios that do not fit are refused.
+
+    Args:
+        loaded: What was read.
+        kinds: What the modes say of their blocks.
+        stock: What is known besides; its registry, scenarios and problems are replaced.
+    """
+    unlisted = stock.unlisted if stock is not None else ()
+    tools, duplicates = without_duplicates(loaded.tools)
+    registry = Registry(tools)
+    problems = [*loaded.problems, *duplicates, *check_requirements(loaded.packs, loaded.refused_packs)]
+    problems += undeclared_needs(loaded, kinds)
+    scenarios, postponed = [], []
+    refused = [
+        *((scenario.name, problem) for scenario, problem in loaded.refused_scenarios),
+        *loaded.hindered_scenarios,
+    ]
+    for scenario in loaded.scenarios:
+        full = in_namespace(scenario, registry.cards)
+        if unlisted and any(name not in registry and server_of(name, unlisted) for name in tools_of(full)):
+            postponed.append(full)  # until it is known what the servers offer
+            continue
+        faults = link(full, registry, kinds, loaded.refused, loaded.unread)
+        if full.agent is not None:
+            from toolcrib.loading.scenarios.agent_checks import check_prompt  # noqa: PLC0415 -- most scenarios have none
+
+            faults += check_prompt(full, loaded.packs)
+        problems += faults
+        error = next((fault for fault in faults if fault.severity == "error"), None)
+        if error is not None:
+            refused.append((full.name, error))
+        else:
+            scenarios.append(full)
+    for scenario, _problem in loaded.refused_scenarios:
+        problems += link(
+            in_namespace(scenario, registry.cards), registry, kinds, loaded.refused, loaded.unread
+        )
+    stock = (stock or Stock(registry))._replace(
+        registry=registry,
+        packs=loaded.packs,
+        scenarios=tuple(scenarios),
+        problems=in_order(problems),
+        refused=loaded.refused,
+        ignored=loaded.ignored,
+        refused_scenarios=tuple(refused),
+        postponed=tuple(postponed),
+        unread=loaded.unread,
+        models=tuple(model for scenario in loaded.scenarios for model in models_of(scenario)),
+    )
+    stock = stock._replace(toolsets=_toolsets(stock))
+    # Documents that were put together share parts: what is wrong with one is told once.
+    return stock._replace(problems=in_order(dict.fromkeys((*problems, *check_settings(stock, kinds)))))
+
+
+def undeclared_needs(loaded: Loaded, kinds: Kinds) -> Iterator[Problem]:
+    """Of packs that declare what they need, a warning for each need that they forgot."""
+    for pack in loaded.packs:
+        if not {"environment", "files", "hosts"} & pack.requires.keys():
+            continue
+        from toolcrib.security.trust.check import Workspace, sentence  # noqa: PLC0415 -- few packs declare anything
+        from toolcrib.security.trust.needs import is_declared, merged  # noqa: PLC0415 -- as above
+
+        root = os.path.realpath(os.path.dirname(pack.origin.source))  # noqa: PTH120
+        workspace = Workspace(root, "pack", pack.name)
+        own = [tool for tool in loaded.tools if tool.origin.pack == pack.name]
+        needs = merged(
+            each for tool in own for mode in tool.bindings for each in kinds.needs_of(mode, tool, workspace)
+        )
+        for each in needs:
+            if not is_declared(each, pack.requires):
+                message = f"{each.users[0]} would {sentence(each)}, which `requires` does not declare"
+                hint = "where the pack comes from elsewhere, only what is declared can be granted"
+                problem = Problem(
+                    code="undeclared_need",
+                    message=message,
+                    pointer="/requires",
+                    hint=hint,
+                    severity="warning",
+                )
+                yield problem.at(pack.origin.source, *pack.origin.locate("/requires"))
+
+
+def check_settings(stock: Stock, kinds: Kinds) -> list[Problem]:
+    """What of a project, its profiles and the toolsets does not fit the tools that are there.
+
+    Every profile is judged, also those that are not in force: what is wrong is told before it is needed.
+    """
+    cards = stock.registry.cards
+
+    def settled(globs: Iterable[str]) -> list[str]:
+        """Those that can't stand for a tool of which it is not known yet whether a server offers it."""
+        return [glob for glob in globs if not is_of_unlisted(glob, stock.unlisted)]
+
+    toolsets_now = [each._replace(tools=tuple(settled(each.tools))) for each in stock.toolsets]
+    problems = idle_toolset_globs(cards, toolsets_now)
+    for origin, pointer, what, glob in _globs_of_prompts(stock.packs):
+        for idle in idle_globs(cards, settled([glob]), of=what):
+            problems.append(_placed(idle._replace(pointer=pointer), origin))
+    project = stock.project
+    if project is None:
+        return problems
+    place = project.origin.place
+    for index, glob in enumerate(project.disable):
+        problems += idle_globs(cards, settled([glob]), of="`disable`", place=place(f"/disable/{index}"))
+    toolsets = {toolset.name for toolset in stock.toolsets}
+    known = known_modes(stock.registry, kinds)
+    for name, profile in project.profiles.items():
+        base = f"/profiles/{pointer_step(name)}"
+        told = [] if not profile.toolset or profile.toolset in toolsets else [profile.toolset]
+        faults = [not_known("toolset", toolset, sorted(toolsets), f"{base}/toolset") for toolset in told]
+        for glob, mode in profile.modes.items():
+            pointer = f"{base}/modes/{pointer_step(glob)}"
+            faults += _faults_of_mode(cards, glob, mode, known, pointer)
+            problems += idle_globs(cards, settled([glob]), of="`modes`", place=place(pointer))
+        problems += [
+            fault.at(project.origin.source, *project.origin.locate(fault.pointer)) for fault in faults
+        ]
+        for key, globs in (("disable", profile.disable), ("enable", profile.enable)):
+            for index, glob in enumerate(globs):
+                problems += idle_globs(
+                    cards, settled([glob]), of=f"`{key}`", place=place(f"{base}/{key}/{index}")
+                )
+    return problems
+
+
+def _placed(problem: Problem, origin: Origin) -> Problem:
+    from toolcrib.loading.cache_codec import document_behind  # noqa: PLC0415 -- few packs have such problems
+
+    return document_behind(origin).place(problem)
+
+
+def _globs_of_prompts(packs: Iterable[Pack]) -> Iterator[tuple[Origin, str, str, str]]:
+    """Globs over tools in prompts: the pack, where they stand in it, in what, and the glob."""
+    for pack in packs:
+        for prompt in pack.prompts.values():
+            for pointer, what, glob in prompt.within(pack.namespace).named_globs:
+                yield pack.origin, pointer, what, glob
+
+
+def _faults_of_mode(
+    cards: Mapping[str, Card], glob: str, mode: str, known: Collection[str], pointer: str
+) -> Iterator[Problem]:
+    if mode not in known:
+        hint = (
+            did_you_mean(mode, known) or f"the modes are: {', '.join(f'`{each}`' for each in sorted(known))}"
+        )
+        yield Problem(code="unknown_mode", message=f"there is no mode `{mode}`", pointer=pointer, hint=hint)
+    elif glob in cards and mode not in cards[glob].modes:
+        message = f"`{glob}` has no `{mode}:` block, so it can't be called under this profile"
+        there = ", ".join(f"`{each}`" for each in cards[glob].modes) or "none"
+        yield Problem(
+            code="binding_missing",
+            message=message,
+            pointer=pointer,
+            hint=f"its modes are: {there}",
+            severity="warning",
+        )
+
+
+def _toolsets(stock: Stock) -> tuple[Toolset, ...]:
+    """The toolsets of the packs, then those of the project, under the full names of their tools."""
+    packs = [toolset for pack in stock.packs for toolset in pack.toolsets_within(pack.namespace)]
+    return (*packs, *(stock.project.toolsets if stock.project is not None else ()))

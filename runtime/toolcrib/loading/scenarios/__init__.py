@@ -1,0 +1,1 @@
+"""Scenarios as documents write them."""

@@ -1,0 +1,253 @@
+"""What a scenario expects: of the answer of each call, and of all calls together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeAlias
+
+from toolcrib.core.clock import parse_duration
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import JSON, NOTHING, Outcome
+from toolcrib.core.text import compact
+from toolcrib.expressions import Rendering, compile_value
+from toolcrib.expressions.matchers import Matcher, compile_matcher, impossible
+
+Names: TypeAlias = Mapping[str, Collection[str] | None]
+"""What expressions may read, each with the keys that it may have, or None where they are not known."""
+
+KEPT = ("store", "state")
+"""What of the mocks' memory a verification may hold a matcher for."""
+
+PARTS = ("result", "error", "content", "attempts", "elapsed")
+"""What an expectation may hold a matcher for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What a step's call must answer.
+
+    Attributes:
+        outcomes: How it may end; none for any but `ok` (an error is expected, whichever).
+        parts: Matchers for `result`, `error`, `content`, `attempts`, `elapsed`, as far as given. `result` is about a
+            call that ended `ok`, `error` about any other.
+        golden: Name of the JSON file that the whole result is compared with; None for none.
+    """
+
+    outcomes: tuple[Outcome, ...] = (Outcome.OK,)
+    parts: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
+    golden: Rendering | None = None
+
+
+ANSWERED = Expectation()
+"""Outcome `ok`, whatever the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """Calls that must or must not have been made.
+
+    Attributes:
+        tool: Name or glob.
+        args: What their arguments are; None for anything.
+        times: How many there are.
+        outcomes: How they ended; none for however.
+        pointer: Where it stands in the document.
+    """
+
+    tool: str
+    args: Matcher | None
+    times: Matcher
+    outcomes: tuple[Outcome, ...]
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verify:
+    """What must be true when all steps are done.
+
+    Attributes:
+        calls: Calls with how many there must be; a forbidden call is one with 0.
+        order: `exact`, `subsequence` or `any`, and the tools' names; None for no rule.
+        kept: Matchers for `store` (collection -> key -> row) and `state` (machine -> state), as far as given.
+        budget: Matchers for what all calls took: `calls`, `attempts`, `elapsed`, as far as given.
+        unused_rules: What it means that no call used a rule of the scenario's own mocks.
+        final_text: Matcher for what the agent said last; None for anything.
+        stops: Why the agent's last turn ended: any of these; none for whatever reason.
+    """
+
+    calls: tuple[Made, ...] = ()
+    order: tuple[Literal["exact", "subsequence", "any"], tuple[str, ...]] | None = None
+    kept: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
+    budget: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
+    unused_rules: Literal["error", "warn", "ignore"] = "warn"
+    final_text: Matcher | None = None
+    stops: tuple[str, ...] = ()
+
+
+NO_RULES = Verify()
+"""Anything may have happened."""
+
+
+def parse_expectation(
+    entry: Mapping[str, Any], pointer: str, names: Names, run_names: Names, problems: list[Problem]
+) -> Expectation:
+    """Compile what a step expects.
+
+    Args:
+        entry: As the document has it.
+        pointer: Where it stands.
+        names: What its matchers may read.
+        run_names: What the name of a golden file may read.
+        problems: Receives what is wrong with it.
+    """
+    parts = {part: _matcher(part, entry[part], pointer, names, problems) for part in PARTS if part in entry}
+    golden = None
+    if "golden" in entry:
+        golden = compile_value(entry["golden"], run_names, problems, f"{pointer}/golden")
+    problems += _contradictions(entry, pointer)
+    outcomes = _outcomes(entry)
+    if outcomes or "error" in entry:
+        return Expectation(outcomes=outcomes, parts=parts, golden=golden)
+    return Expectation(parts=parts, golden=golden)
+
+
+def _outcomes(entry: Mapping[str, Any]) -> tuple[Outcome, ...]:
+    """The outcomes that are named: one, or any of several; none where nothing is said of them."""
+    named = entry.get("outcome", [])
+    return tuple(Outcome(name) for name in ([named] if isinstance(named, str) else named))
+
+
+def _contradictions(entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
+    outcomes = _outcomes(entry)
+    answers = [key for key in ("result", "golden") if key in entry]
+    if "error" in entry and outcomes == (Outcome.OK,):
+        message, hint = "a call that ends `ok` has no error", "leave out `outcome` or `error`"
+        yield Problem(code="contradiction", message=message, pointer=f"{pointer}/outcome", hint=hint)
+    if "error" in entry and answers and not (Outcome.OK in outcomes and len(outcomes) > 1):
+        message = "a call answers a result or an error, and both are expected"
+        hint = "leave one of them out, or name under `outcome` all that may be: `[ok, tool_error]`"
+        yield Problem(code="contradiction", message=message, pointer=f"{pointer}/error", hint=hint)
+    elif outcomes and Outcome.OK not in outcomes:
+        for key in answers:
+            message = f"a call that ends {any_of(outcomes, '`{}`')} has no result"
+            hint = f"leave out `outcome` or `{key}`"
+            yield Problem(code="contradiction", message=message, pointer=f"{pointer}/{key}", hint=hint)
+
+
+def any_of(outcomes: tuple[Outcome, ...], form: str = "{}") -> str:
+    """`ok or tool_error`, each written in a form."""
+    return " or ".join(form.format(outcome) for outcome in outcomes)
+
+
+_OF_PART: dict[str, dict[str, JSON]] = {
+    "attempts": {"type": "integer", "minimum": 0},
+    "calls": {"type": "integer", "minimum": 0},
+    "elapsed": {"type": "number", "minimum": 0},
+    "final_text": {"type": "string"},
+    "state": {"type": "object"},
+    "store": {"type": "object"},
+    "times": {"type": "integer", "minimum": 0},
+}
+"""What the parts of an expectation can be, where it is known."""
+
+_WORDS = {
+    "attempts": "`attempts` is a whole number from 0 up",
+    "calls": "`calls` is a whole number from 0 up",
+    "elapsed": "`elapsed` is a number of seconds from 0 up",
+    "final_text": "`final_text` is what the agent said last, a text",
+    "state": "`state` holds the named states by their names",
+    "store": "`store` holds the collections by their names",
+    "times": "`times` is a whole number from 0 up",
+}
+
+
+def _matcher(part: str, pattern: JSON, pointer: str, names: Names, problems: list[Problem]) -> Matcher:
+    """The matcher of one part of an expectation, that something can fit."""
+    place = f"{pointer}/{part}"
+    faults: list[Problem] = []
+    matcher = compile_matcher(pattern, faults, place, names=names)
+    if not faults:
+        found = impossible(pattern, _OF_PART.get(part, {}))
+        faults = [problem._replace(pointer=place + problem.pointer) for problem in found]
+        if faults and part in _WORDS and (part not in KEPT or faults[0].pointer == place):
+            message = f"{_WORDS[part]}, so it is never {compact(pattern)}"
+            hint = _EXAMPLES.get(part) or _number_for(pattern)
+            faults = [faults[0]._replace(message=message, hint=hint)]
+    problems += faults
+    return matcher
+
+
+_EXAMPLES = {**dict.fromkeys(KEPT, "such as `{NAME: WANTED}`"), "final_text": "such as `{$contains: ORD-1}`"}
+
+
+def _number_for(pattern: JSON) -> str:
+    """The way out where a duration was written for a number of seconds."""
+    if isinstance(pattern, str):
+        with suppress(ValueError):
+            return f"write `{parse_duration(pattern):g}`"
+    return "such as `2` or `{$lt: 2}`"
+
+
+def parse_verification(entry: Mapping[str, Any], names: Names, problems: list[Problem]) -> Verify:
+    """Compile what must be true at the end; `names` is what came of all steps."""
+    if not entry:
+        return NO_RULES
+    required = [
+        _made(made, f"/verify/calls/{index}", made.get("times", {"$gte": 1}), names, problems)
+        for index, made in enumerate(entry.get("calls", ()))
+    ]
+    forbidden = [
+        _made(made, f"/verify/never/{index}", 0, names, problems)
+        for index, made in enumerate(entry.get("never", ()))
+    ]
+    problems += _both_made_and_not(required, forbidden)
+    order = next(((kind, tuple(tools)) for kind, tools in entry.get("order", {}).items()), None)
+    kept = {part: _matcher(part, entry[part], "/verify", names, problems) for part in KEPT if part in entry}
+    budget = {
+        part: _matcher(part, pattern, "/verify/budget", names, problems)
+        for part, pattern in entry.get("budget", {}).items()
+    }
+    stop = entry.get("stop", [])
+    return Verify(
+        calls=(*required, *forbidden),
+        order=order,
+        kept=kept,
+        budget=budget,
+        unused_rules=entry.get("unused_rules", "warn"),
+        final_text=_matcher("final_text", entry["final_text"], "/verify", names, problems)
+        if "final_text" in entry
+        else None,
+        stops=(stop,) if isinstance(stop, str) else tuple(stop),
+    )
+
+
+def _both_made_and_not(required: Sequence[Made], forbidden: Sequence[Made]) -> Iterator[Problem]:
+    """Calls that must not have been made, and without which others that must have been made can't have been."""
+    for never in forbidden:
+        for made in required:
+            if made.times.constant and not made.times.matches(0) and _covers(never, made):
+                message = f"calls of `{made.tool}` must have been made (`{made.pointer}`), and these never"
+                hint = "leave one of them out, or say with `args` or `outcome` which calls are meant"
+                yield Problem(code="contradiction", message=message, pointer=never.pointer, hint=hint)
+
+
+def _covers(never: Made, made: Made) -> bool:
+    """Whether each call that is counted by one is surely counted by the other too."""
+    same = made.tool == never.tool or (not set(made.tool) & set("*?[") and fnmatchcase(made.tool, never.tool))
+    ended = not never.outcomes or (made.outcomes and {*made.outcomes} <= {*never.outcomes})
+    equal = made.args is not None and never.args is not None and made.args.expected() == never.args.expected()
+    return bool(same and ended and (never.args is None or equal))
+
+
+def _made(entry: Mapping[str, Any], pointer: str, times: JSON, names: Names, problems: list[Problem]) -> Made:
+    args = _matcher("args", entry["args"], pointer, names, problems) if "args" in entry else None
+    return Made(
+        tool=entry["tool"],
+        args=args,
+        times=_matcher("times", times, pointer, names, problems),
+        outcomes=_outcomes(entry),
+        pointer=pointer,
+    )

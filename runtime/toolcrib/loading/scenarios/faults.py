@@ -1,0 +1,212 @@
+"""The faults of a scenario: read, checked against the tools that they are for, and settled for one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
+
+from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
+from toolcrib.core.model import JSON, NOTHING, Descriptor, Fault, Origin
+from toolcrib.core.pointers import pointer_step
+from toolcrib.core.text import compact
+from toolcrib.expressions import compile_value, is_expression
+from toolcrib.simulation.faults import compile_injection, compile_trigger, kind_of, names_for
+from toolcrib.simulation.faults.kinds import misnamed
+
+OF_A_RUN = ("matrix", "run")
+"""What texts of a fault may read that is the same for a whole run of the scenario."""
+
+Names: TypeAlias = "Mapping[str, Collection[str] | None]"
+
+
+def parse_faults(
+    entries: Sequence[Mapping[str, Any] | None],
+    origin: Origin,
+    problems: list[Problem],
+    names: Names = NOTHING,
+) -> tuple[Fault, ...]:
+    """Read `faults:` of a scenario whose shape its schema has accepted.
+
+    Args:
+        entries: As written; None in place of one whose shape is wrong.
+        origin: The document.
+        problems: Receives everything that is wrong and can be seen without the tools.
+        names: What texts may read of the whole run besides `run`: `matrix`, with its keys if they are known.
+    """
+    faults: list[Fault] = []
+    for index, entry in enumerate(entries):
+        if entry is None:
+            continue
+        pointer = f"/faults/{index}"
+        taken = {fault.name: fault for fault in faults}
+        name = entry.get("name") or _unwritten_name(entry["inject"], taken)
+        if name in taken:
+            message = f"`{name}` is already the name of the fault at {origin.place(taken[name].pointer)}"
+            hint = "take another name: reports and draws go by it"
+            problem = Problem(code="duplicate_name", message=message, pointer=f"{pointer}/name", hint=hint)
+            problems.append(problem)
+        fault = Fault(
+            name=name,
+            tool=entry["tool"],
+            inject=entry["inject"],
+            when=entry.get("when", NOTHING),
+            must_fire=entry.get("must_fire", True),
+            pointer=pointer,
+            origin=origin,
+        )
+        problems.extend([*_of_the_run(fault, names), *_never_drawn(fault)])
+        faults.append(fault)
+    return tuple(faults)
+
+
+def _never_drawn(fault: Fault) -> Iterator[Problem]:
+    if fault.must_fire and fault.when.get("probability") == 0:
+        message = f"`{fault.name}` must happen, and with a probability of 0 it never does"
+        hint = "write a greater probability, or `must_fire: false` for a fault that is switched off"
+        yield Problem("contradiction", message, f"{fault.pointer}/when/probability", hint)
+
+
+def _unwritten_name(inject: JSON, taken: Collection[str]) -> str:
+    kind = "fault" if isinstance(inject, str) and is_expression(inject) else kind_of(inject)[0]
+    numbered = (kind if number == 1 else f"{kind}_{number}" for number in range(1, len(taken) + 2))
+    return next(name for name in numbered if name not in taken)
+
+
+def _of_the_run(fault: Fault, names: Names) -> Iterator[Problem]:
+    """What is wrong with the texts that read `matrix` or `run`."""
+    known: Names = {**names_for(), "run": None, **names}
+    for pointer, text in _texts(_written(fault), fault.pointer):
+        found: list[Problem] = []
+        read = compile_value(text, known, found, pointer).names
+        if not read & {*OF_A_RUN}:
+            continue  # compiled with the tools, which know more names
+        yield from found
+        mixed = sorted(read - {*OF_A_RUN})
+        if mixed:
+            message = (
+                f"one text reads `{mixed[0]}` of a call and `{min(read & {*OF_A_RUN})}` of the whole run"
+            )
+            hint = "give the run's value an entry of `details` or a fault of its own"
+            yield Problem(code="mixed_names", message=message, pointer=pointer, hint=hint)
+
+
+def _written(fault: Fault) -> dict[str, JSON]:
+    return {"inject": fault.inject, "when": dict(fault.when)}
+
+
+def _texts(value: JSON, pointer: str) -> Iterator[tuple[str, str]]:
+    """The texts with expressions, and where they stand."""
+    if isinstance(value, str) and is_expression(value):
+        yield pointer, value
+    elif isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _texts(item, f"{pointer}/{pointer_step(key)}")
+
+
+def settled(faults: Iterable[Fault], scope: Mapping[str, JSON]) -> tuple[Fault, ...]:
+    """The faults of one run: texts that read `matrix` or `run` are worked out.
+
+    Args:
+        faults: Of the scenario, without errors.
+        scope: `{matrix, run}` of the run.
+    """
+    return tuple(_settled(fault, scope) for fault in faults)
+
+
+def _settled(fault: Fault, scope: Mapping[str, JSON]) -> Fault:
+    written: Any = _worked_out(_written(fault), scope)
+    return fault._replace(inject=written["inject"], when=written["when"])
+
+
+def _worked_out(value: JSON, scope: Mapping[str, JSON]) -> JSON:
+    if isinstance(value, dict):
+        return {key: _worked_out(item, scope) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_worked_out(item, scope) for item in value]
+    if not isinstance(value, str) or not is_expression(value):
+        return value
+    rendering = compile_value(value, {*names_for(), *OF_A_RUN}, [])
+    return rendering.render(scope) if rendering.names & {*OF_A_RUN} else value
+
+
+Tools: TypeAlias = "Mapping[str, Descriptor]"
+
+
+def check_faults(
+    faults: Sequence[Fault],
+    tools: Tools,
+    refused: Collection[str] = (),
+    runs: Iterable[Mapping[str, JSON]] = (),
+    seen: Callable[[Descriptor], Descriptor] = lambda tool: tool,
+) -> list[Problem]:
+    """Everything that is wrong with faults, seen from the tools that they are for; each problem once.
+
+    Args:
+        faults: Of one scenario.
+        tools: The tools that are loaded together with it.
+        refused: Names of tools whose documents were refused: what is for them is not looked at.
+        runs: `{matrix, run}` of each run of the scenario.
+        seen: A tool as the scenario sees it.
+    """
+    found: dict[Problem, None] = {}
+    scopes = [*runs] or [{}]
+    for fault in faults:
+        fitting = [seen(tool) for name, tool in tools.items() if fnmatchcase(name, fault.tool)]
+        if not fitting and not any(fnmatchcase(name, fault.tool) for name in refused):
+            found |= dict.fromkeys(_for_nobody(fault, tools))
+        for settling in _different(fault, scopes, found):
+            for tool in fitting:
+                found |= dict.fromkeys(_misfits(settling, tool))
+    return [*found]
+
+
+def _for_nobody(fault: Fault, tools: Tools) -> Iterator[Problem]:
+    near = did_you_mean(fault.tool, tools)
+    message = f"the fault `{fault.name}` fits no tool: none is called `{fault.tool}`"
+    hint = near or "the tool must be loaded together with the scenario"
+    yield Problem(code="unknown_tool", message=message, pointer=f"{fault.pointer}/tool", hint=hint)
+    wrong = misnamed(fault.inject, f"{fault.pointer}/inject")
+    if wrong is not None and not is_expression(str(fault.inject)):
+        yield wrong
+
+
+def _different(fault: Fault, scopes: Sequence[Mapping[str, JSON]], found: dict[Problem, None]) -> list[Fault]:
+    """The fault as it is in the runs, each way once."""
+    if not any(_reads_run(text) for _pointer, text in _texts(_written(fault), "")):
+        return [fault]
+    ways: list[Fault] = []
+    for scope in scopes:
+        try:
+            settling = _settled(fault, scope)
+        except ExpressionError as error:
+            pointer = f"{fault.pointer}/inject"
+            found[error.problem(pointer)] = None
+            continue
+        if isinstance(settling.inject, str) is not isinstance(fault.inject, str):
+            message = f"the expression gives {compact(settling.inject)}, and only a kind that stands alone can be computed"
+            hint = "write `{kind: options}` in place, with expressions in its texts"
+            found[
+                Problem(code="wrong_type", message=message, pointer=f"{fault.pointer}/inject", hint=hint)
+            ] = None
+        elif settling not in ways:
+            ways.append(settling)
+    return ways
+
+
+def _reads_run(text: str) -> bool:
+    return bool(compile_value(text, {*names_for(), *OF_A_RUN}, []).names & {*OF_A_RUN})
+
+
+def _misfits(fault: Fault, tool: Descriptor) -> list[Problem]:
+    problems: list[Problem] = []
+    names = names_for(tool)
+    compile_trigger(fault.when, f"{fault.pointer}/when", names, problems, key=fault.name, tool=tool)
+    place = f"{fault.pointer}/inject"
+    compile_injection(fault.inject, place, tool, names, problems, key=fault.name)
+    return problems
+
+
+def faults_of(tool: Descriptor, faults: Sequence[Fault]) -> tuple[Fault, ...]:
+    """The faults that are for a tool, in their order."""
+    return tuple(fault for fault in faults if fnmatchcase(tool.name, fault.tool))

@@ -1,0 +1,231 @@
+"""What a scenario can see of what the mocks of its tools keep: the collections and machines by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+from toolcrib.core.errors import Problem, did_you_mean
+from toolcrib.core.model import JSON, Collection, Descriptor, Fixture, Machine, Schema
+from toolcrib.core.pointers import keys_of, pointer_step
+from toolcrib.core.text import canonical, compact
+from toolcrib.expressions.matchers import impossible
+from toolcrib.loading.scenarios.scenario import OWN, Scenario, mocked
+from toolcrib.loading.stores import parse_store
+from toolcrib.schema.validation import check_schema
+
+T = TypeVar("T", Collection, Machine)
+
+
+class Sight(NamedTuple):
+    """What a scenario calls `store` and `state`.
+
+    Attributes:
+        fixture: Its own, and that of the tools which it or its agent's script calls, or mocks.
+        unclear: Names that mean different things in the packs of these tools; they are not in `fixture`.
+    """
+
+    fixture: Fixture
+    unclear: frozenset[str] = frozenset()
+
+
+def in_sight(scenario: Scenario, tools: Mapping[str, Descriptor]) -> Sight:
+    """What a scenario can see.
+
+    Args:
+        scenario: The scenario.
+        tools: The tools as it sees them.
+    """
+    fixtures = [*_fixtures(scenario, tools), scenario.fixture]
+    collections, unclear = _merged(fixture.collections for fixture in fixtures)
+    machines, others = _merged(fixture.machines for fixture in fixtures)
+    return Sight(Fixture(collections, machines), unclear | others)
+
+
+def _fixtures(scenario: Scenario, tools: Mapping[str, Descriptor]) -> list[Fixture]:
+    return [tools[name].fixture for name in _names(scenario, tools) if name in tools]
+
+
+def _names(scenario: Scenario, tools: Mapping[str, Descriptor]) -> Iterable[str]:
+    """The tools that a scenario is about; with an agent that no script ties down, all that it may call."""
+    named, agent = _named(scenario), scenario.agent
+    if named or agent is None:
+        return named
+    from toolcrib.security.tool_policy import allows  # noqa: PLC0415 -- most scenarios have no agent
+
+    return (name for name in tools if allows(agent.policy, name))
+
+
+def _named(scenario: Scenario) -> dict[str, None]:
+    scripted = () if scenario.agent is None else (call.tool for call in scenario.agent.scripted_calls)
+    return dict.fromkeys([*(step.call for step in scenario.calls), *scenario.mocks, *scripted])
+
+
+def _merged(named: Iterable[Mapping[str, T]]) -> tuple[dict[str, T], frozenset[str]]:
+    found: dict[str, T] = {}
+    unclear = set()
+    for each in named:
+        for name, kept in each.items():
+            if found.setdefault(name, kept).id != kept.id:
+                unclear.add(name)
+    return {name: kept for name, kept in found.items() if name not in unclear}, frozenset(unclear)
+
+
+def inheriting(scenario: Scenario, tools: Mapping[str, Descriptor], problems: list[Problem]) -> Scenario:
+    """The scenario whose collections and machines have what it does not say of them from those of their names.
+
+    A collection has `key` and `schema` of that in the packs of the tools which the scenario calls or mocks, a machine
+    that only says where it begins has its states.
+
+    Args:
+        scenario: The scenario.
+        tools: The tools as they are without it.
+        problems: Receives what is wrong then.
+    """
+    collections, machines = scenario.fixture
+    fixtures = _fixtures(scenario, tools) if collections or machines else []
+    below = {
+        name: [each.collections[name] for each in fixtures if name in each.collections]
+        for name in collections
+    }
+    settled = [_states_of(own, fixtures, problems) for own in machines.values()]
+    bases = {
+        name: base
+        for name, own in collections.items()
+        if name in scenario.store
+        and (base := _base_of(own, scenario.store[name], below[name], problems)) is not None
+    }
+    again = {name: scenario.store[name] for name in bases}
+    read = parse_store(again, "/store", scenario.origin, OWN, problems, below=bases) if again else {}
+    fixture = Fixture({**collections, **read}, {each.name: each for each in settled})
+    return scenario if fixture == scenario.fixture else replace(scenario, fixture=fixture)
+
+
+def _base_of(
+    own: Collection, entry: JSON, below: Sequence[Collection], problems: list[Problem]
+) -> Collection | None:
+    """What a collection of a scenario takes over; None where that is nothing."""
+    base = Collection(own.name, own.id)
+    for part in ("key", "schema"):
+        if isinstance(entry, dict) and part in entry:
+            continue
+        there = [getattr(each, part) for each in below]
+        if any(canonical(other) != canonical(there[0]) for other in there):
+            message = f"`{own.name}` has another `{part}` in one pack whose tools this scenario calls than in another"
+            hint = f"write the `{part}` that it has here" + ("; `true` accepts any row" * (part == "schema"))
+            problems.append(Problem(code="unclear_name", message=message, pointer=own.pointer, hint=hint))
+        elif there and there[0] and not (part == "schema" and _is_wrong(there[0])):
+            base = base._replace(**{part: there[0]})
+    return base if (base.key or base.schema) and not own.fault else None
+
+
+def _is_wrong(schema: Schema) -> bool:
+    return any(problem.severity == "error" for problem in check_schema(schema))
+
+
+def _states_of(own: Machine, fixtures: Sequence[Fixture], problems: list[Problem]) -> Machine:
+    there = {fixture.machines[own.name].states for fixture in fixtures if own.name in fixture.machines}
+    if own.states or not there:
+        return own
+    pointer = f"/state/{pointer_step(own.name)}"
+    if len(there) > 1:
+        message = f"`{own.name}` has other states in one pack whose tools this scenario calls than in another"
+        hint = "write the list of its states, the first of which it begins in"
+        problems.append(Problem(code="unclear_name", message=message, pointer=pointer, hint=hint))
+        return own
+    (states,) = there
+    if states and own.start and own.start not in states:
+        listed = ", ".join(f"`{each}`" for each in states)
+        message = f"`{own.name}` has no state `{own.start}`; it has {listed}"
+        hint = did_you_mean(own.start, states) or "a list here says all that it may be, the start first"
+        problems.append(Problem(code="unknown_state", message=message, pointer=pointer, hint=hint))
+        return own._replace(start=states[0], states=states)
+    return own._replace(states=states)
+
+
+def misplaced(scenario: Scenario, tools: Mapping[str, Descriptor]) -> Iterator[Problem]:
+    """What `verify` wants of collections and machines that there are not, or of states that a machine never has."""
+    wanted = {part: matcher.expected() for part, matcher in scenario.verify.kept.items()}
+    if not wanted:
+        return
+    seen = {name: mocked(tools[name], scenario) for name in _names(scenario, tools) if name in tools}
+    (collections, machines), unclear = in_sight(scenario, seen)
+    for name, pointer in _names_in(wanted.get("store"), "/verify/store"):
+        if name not in collections:
+            message = f"there is no collection `{name}`; {_those(collections)}"
+            absent = Problem(code="unknown_collection", message=message, pointer=pointer)
+            yield (
+                _unclear(name, pointer, "store")
+                if name in unclear
+                else _declare(absent, name, collections, "store")
+            )
+        else:
+            yield from _never_kept(collections[name], wanted["store"], pointer)
+    for name, pointer in _names_in(wanted.get("state"), "/verify/state"):
+        if name not in machines:
+            message = f"there is no named state `{name}`; {_those(machines)}"
+            absent = Problem(code="unknown_machine", message=message, pointer=pointer)
+            yield (
+                _unclear(name, pointer, "state")
+                if name in unclear
+                else _declare(absent, name, machines, "state")
+            )
+        else:
+            yield from _never(machines[name], wanted["state"], pointer)
+
+
+def _names_in(pattern: JSON, pointer: str) -> Iterator[tuple[str, str]]:
+    """The names at the top of a matcher, and where each stands; those under operators are not looked for."""
+    for name in pattern if isinstance(pattern, dict) else ():
+        if not name.startswith("$"):
+            yield name, f"{pointer}/{pointer_step(name)}"
+
+
+_DECLARE = "write it under `{}` of the scenario, or of the tools' pack"
+
+
+def _those(there: Iterable[str]) -> str:
+    return f"those of the tools that this scenario calls are: {', '.join(f'`{name}`' for name in there) or 'none'}"
+
+
+def _declare(absent: Problem, name: str, there: Iterable[str], key: str) -> Problem:
+    """The problem of a name that is not there, with the way out."""
+    return absent._replace(hint=did_you_mean(name, there) or _DECLARE.format(key))
+
+
+def _unclear(name: str, pointer: str, key: str) -> Problem:
+    message = f"several packs whose tools this scenario calls have a `{name}` of their own under `{key}`"
+    hint = f"declare it under `{key}` of the scenario, then it is one for all of them"
+    return Problem(code="unclear_name", message=message, pointer=pointer, hint=hint)
+
+
+def _never_kept(collection: Collection, pattern: JSON, pointer: str) -> Iterator[Problem]:
+    """What no row of a collection can be, and what a collection can't be."""
+    wanted = pattern[collection.name] if isinstance(pattern, dict) else pattern
+    by_keys = [*_names_in(wanted, pointer)]
+    if not by_keys and impossible(wanted, {"type": "object"}):
+        message = f"`{collection.name}` is a collection, rows by their keys, so it is never {compact(wanted)}"
+        hint = "such as `{KEY: {FIELD: VALUE}}`, or `{$len: 2}` for how many rows there are"
+        yield Problem(code="never_matches", message=message, pointer=pointer, hint=hint)
+        return
+    schema = collection.schema if isinstance(collection.schema, dict) else {}
+    of_rows = schema if "$ref" in schema else {"type": "object", **schema}
+    rows = wanted if isinstance(wanted, dict) else {}
+    for key, place in by_keys:
+        for fault in impossible(rows[key], of_rows):
+            if fault.severity == "error":
+                said = fault.message.replace(
+                    "the input schema", f"the schema of the rows of `{collection.name}`"
+                )
+                if fault.code == "unknown_argument":
+                    said = f"rows of `{collection.name}` never have `{keys_of(fault.pointer)[-1]}`"
+                yield fault._replace(code="never_matches", message=said, pointer=place + fault.pointer)
+
+
+def _never(machine: Machine, pattern: JSON, pointer: str) -> Iterator[Problem]:
+    wanted = pattern[machine.name] if isinstance(pattern, dict) else pattern
+    if machine.states and any(True for _fault in impossible(wanted, {"enum": [*machine.states]})):
+        message = f"`{machine.name}` is never {compact(wanted)}; its states are {', '.join(machine.states)}"
+        hint = did_you_mean(wanted, machine.states) if isinstance(wanted, str) else ""
+        yield Problem(code="never_matches", message=message, pointer=pointer, hint=hint)

@@ -1,0 +1,1 @@
+"""A turn of a model's tool loop, part by part."""

@@ -1,0 +1,338 @@
+"""A policy, enforced: what it says of each call, in the order in which a model asks for them.
+
+Everything is worked out of the records of the calls so far, so a conversation that another process goes on with is
+judged as if it had never stopped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import NamedTuple, TypeVar
+
+from toolcrib.core.clock import format_duration
+from toolcrib.core.model import JSON, Outcome, Result
+from toolcrib.core.text import canonical
+from toolcrib.provider.conversations import CallRecord, Stop
+from toolcrib.provider.messages import ToolCall
+from toolcrib.security.tool_policy import ToolPolicy, allows, needs_of
+
+T = TypeVar("T")
+
+MINUTE = 60.0
+
+UNKNOWN = Outcome.NOT_FOUND.value
+"""Why calls fail whose tool is not there."""
+
+FORBIDDEN = "tool_not_allowed"
+"""Why calls fail whose tool may not be called."""
+
+_MOST_NAMES = 10_000
+"""Names whose rules are remembered; a model may make up any number of them."""
+
+
+class Rules(NamedTuple):
+    """What a policy says of one tool, whatever was called before.
+
+    Attributes:
+        allowed: Whether it is offered, and may be called.
+        asks: Whether its calls wait for an approval.
+        polls: Whether it may be asked the same again and again.
+        stops: Whether the turn ends after a call that ended well.
+        most: Calls in the conversation; None for any number.
+        before: Globs; a tool of each must have been called well before.
+        places: Which glob of which exclusive groups it fits: pairs of numbers.
+        rest: Seconds between two of its calls.
+    """
+
+    allowed: bool
+    asks: bool
+    polls: bool
+    stops: bool
+    most: int | None
+    before: tuple[str, ...]
+    places: tuple[tuple[int, int], ...]
+    rest: float
+
+
+class Rulebook:
+    """A policy by tool.
+
+    Attributes:
+        policy: The policy.
+    """
+
+    def __init__(self, policy: ToolPolicy, own: str = "") -> None:
+        """Hold a policy.
+
+        Args:
+            policy: The policy.
+            own: A tool that the loop itself brings along: it may always be called, as far as the bounds allow.
+        """
+        self.policy = policy
+        self._own = own
+        self._known: dict[str, Rules] = {}
+        self.own(own)
+
+    def own(self, tool: str) -> None:
+        """The loop's own tool has this name from now on."""
+        self._known.pop(self._own, None)
+        self._own = tool
+        self._known[tool] = self._made(tool)._replace(allowed=True, asks=False, polls=True)
+
+    def of(self, tool: str) -> Rules:
+        """What it says of a tool."""
+        rules = self._known.get(tool)
+        if rules is None:
+            rules = self._made(tool)
+            if len(self._known) < _MOST_NAMES:
+                self._known[tool] = rules
+        return rules
+
+    def _made(self, tool: str) -> Rules:
+        policy = self.policy
+        return Rules(
+            allowed=allows(policy, tool),
+            asks=_fits(tool, policy.ask),
+            polls=_fits(tool, policy.polling),
+            stops=_fits(tool, policy.stop_on_tool),
+            most=_first(tool, policy.max_calls_per_tool),
+            before=needs_of(policy, tool),
+            places=tuple(
+                (group, place)
+                for group, globs in enumerate(policy.exclusive)
+                for place in [next((at for at, glob in enumerate(globs) if fnmatchcase(tool, glob)), None)]
+                if place is not None
+            ),
+            rest=_first(tool, policy.cooldown) or 0.0,
+        )
+
+
+def _fits(tool: str, globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(tool, glob) for glob in globs)
+
+
+def _first(tool: str, by_glob: Mapping[str, T]) -> T | None:
+    return next((value for glob, value in by_glob.items() if fnmatchcase(tool, glob)), None)
+
+
+class _Begun(NamedTuple):
+    """Calls of one tool in this round that were let through, and of which nobody knows yet what becomes of them."""
+
+    calls: int
+    last: float
+
+
+class Ledger:
+    """What was called so far, and what may be called next.
+
+    A call counts against a bound once it has reached its tool, or is on its way: arguments that don't fit, unknown
+    tools and refused calls spend nothing. What repeats itself and what fails counts within a turn. Once a call has
+    exceeded a bound, no later one is made.
+    """
+
+    def __init__(self, rulebook: Rulebook, records: Iterable[CallRecord], turn: int) -> None:
+        self._exceeded: tuple[Stop, str] | None = None
+        self._rulebook = rulebook
+        self._turn = turn
+        self._total = self._of_turn = 0
+        self._of_tool: Counter[str] = Counter()
+        self._times: deque[float] = deque()
+        self._last: dict[str, float] = {}
+        self._well: set[str] = set()
+        self._taken: defaultdict[int, dict[int, str]] = defaultdict(dict)
+        self._failures: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._for_nothing: Counter[str] = Counter()
+        self._begun: dict[str, _Begun] = {}
+        self._begun_in_all = 0
+        self._same: tuple[str, str] | None = None
+        self._times_same = 0
+        for record in records:
+            if record.turn == turn:
+                self._ask(record.tool, record.arguments)
+            self._fold(record)
+
+    def judge(self, call: ToolCall, now: float, *, known: bool, only: str | None = None) -> Result | None:
+        """What is wrong with a call that a model asks for; None where nothing is.
+
+        Args:
+            call: The call, of the tool that it is for.
+            now: Seconds since 1970, on the session's clock.
+            known: Whether there is such a tool; one that there is not is nobody's to allow.
+            only: The one tool that may be called in this round, empty for none; None for all.
+        """
+        self._ask(call.name, call.arguments)
+        ended = self._over() or self._repeated(call.name) or self._failing(call.name)
+        if ended is not None:
+            return ended
+        if not known:
+            return self._in_vain(UNKNOWN)
+        rules = self._rulebook.of(call.name)
+        refusal = self._forbidden(call.name, rules, only)
+        if refusal is not None:
+            return self._in_vain(FORBIDDEN) or refusal
+        if call.arguments is None:
+            return None
+        return self._out_of_order(call.name, rules, now) or self._spent(call.name, rules, now)
+
+    def judge_again(self, call: ToolCall, now: float) -> Result | None:
+        """The same of a call that was asked for before, and has been approved since; it begins where nothing is."""
+        rules = self._rulebook.of(call.name)
+        refusal = self._over() or self._failing(call.name) or self._forbidden(call.name, rules, None)
+        refusal = refusal or self._out_of_order(call.name, rules, now) or self._spent(call.name, rules, now)
+        if refusal is None:
+            self.begin(call, now)
+        return refusal
+
+    def begin(self, call: ToolCall, now: float) -> None:
+        """A call is on its way, and counts."""
+        calls, last = self._begun.get(call.name, (0, now))
+        self._begun[call.name] = _Begun(calls + 1, max(last, now))
+        self._begun_in_all += 1
+
+    def settle(self, records: Iterable[CallRecord]) -> None:
+        """The calls of the round have ended, or wait for somebody; in the order of the calls."""
+        self._begun.clear()
+        self._begun_in_all = 0
+        for record in records:
+            self._fold(record)
+
+    def exceed(self, bound: Stop, why: str) -> Result:
+        """The result of the call that exceeds a bound, and with it the end of the round's calls."""
+        if self._exceeded is None:
+            self._exceeded = bound, why
+        return Result.failed(Outcome.LIMIT_EXCEEDED, f"not called: {why}", code=bound.value)
+
+    def _over(self) -> Result | None:
+        if self._exceeded is None:
+            return None
+        bound, why = self._exceeded
+        return self.exceed(bound, f"the turn has ended: {why}")
+
+    def _repeated(self, tool: str) -> Result | None:
+        most = self._rulebook.policy.max_identical
+        if most is None or self._times_same <= most:
+            return None
+        why = f"the same call of `{tool}` was asked for more than {_times(most)} in a row"
+        return self.exceed(Stop.MAX_IDENTICAL, why)
+
+    def _failing(self, tool: str) -> Result | None:
+        most = self._rulebook.policy.max_failures
+        if most is None or tool not in self._failures:
+            return None
+        ((cause, count),) = self._failures[tool].most_common(1)
+        if count < most:
+            return None
+        return self.exceed(Stop.MAX_FAILURES, f"`{tool}` has failed {_times(count)} with `{cause}`")
+
+    def _in_vain(self, cause: str) -> Result | None:
+        """What is wrong with one more call for nothing, whatever its name: a model may make up any number of names."""
+        most = self._rulebook.policy.max_failures
+        count = self._for_nothing[cause]
+        if most is None or count < most:
+            return None
+        what = "are not there" if cause == UNKNOWN else "may not be called"
+        return self.exceed(Stop.MAX_FAILURES, f"tools that {what} were asked for {_times(count)}")
+
+    def _forbidden(self, tool: str, rules: Rules, only: str | None) -> Result | None:
+        if not rules.allowed:
+            return _denied(FORBIDDEN, f"`{tool}` may not be called")
+        if only is not None and tool != only:
+            which = f"only `{only}` may" if only else "no tool may"
+            return _denied(FORBIDDEN, f"`{tool}` may not be called now: {which}, in this round")
+        return None
+
+    def _out_of_order(self, tool: str, rules: Rules, now: float) -> Result | None:
+        missing = [need for need in rules.before if need not in self._well and not self._is_done(need)]
+        if missing:
+            first = " and ".join(f"`{need}`" for need in missing)
+            return _denied("call_required_before", f"`{tool}` may be called only after {first} ended well")
+        for group, place in rules.places:
+            other = self._other(group, place)
+            if other:
+                return _denied("exclusive_tools", f"`{tool}` may not be called any more, since `{other}` was")
+        begun = self._begun.get(tool)
+        last = self._last.get(tool) if begun is None else begun.last
+        if last is not None and 0 <= now - last < rules.rest:
+            wait = format_duration(round(rules.rest - (now - last), 3))
+            return _denied("cooldown", f"`{tool}` may be called again in {wait}")
+        return None
+
+    def _is_done(self, need: str) -> bool:
+        return any(fnmatchcase(done, need) for done in self._well)
+
+    def _other(self, group: int, place: int) -> str:
+        """A tool that was called of another glob of a group; empty for none."""
+        taken = dict(self._taken[group])
+        for tool in self._begun:
+            taken.update({at: tool for of, at in self._rulebook.of(tool).places if of == group})
+        return next((tool for at, tool in taken.items() if at != place), "")
+
+    def _spent(self, tool: str, rules: Rules, now: float) -> Result | None:
+        policy, begun = self._rulebook.policy, self._begun_in_all
+        if policy.max_calls is not None and self._total + begun >= policy.max_calls:
+            return self.exceed(Stop.MAX_CALLS, f"the conversation may have {_calls(policy.max_calls)}")
+        most = policy.max_calls_per_turn
+        if most is not None and self._of_turn + begun >= most:
+            return self.exceed(Stop.MAX_CALLS_PER_TURN, f"one turn may have {_calls(most)}")
+        if rules.most is not None and self._calls_of(tool) >= rules.most:
+            return self.exceed(Stop.MAX_CALLS_PER_TOOL, f"`{tool}` may have {_calls(rules.most)}")
+        most = policy.max_calls_per_minute
+        if most is not None and self._within_a_minute(now) + begun >= most:
+            return self.exceed(Stop.MAX_CALLS_PER_MINUTE, f"one minute may have {_calls(most)}")
+        return None
+
+    def _calls_of(self, tool: str) -> int:
+        begun = self._begun.get(tool)
+        return self._of_tool[tool] + (0 if begun is None else begun.calls)
+
+    def _within_a_minute(self, now: float) -> int:
+        # A time that is yet to come was told by another clock, in a process before this one.
+        return sum(0 <= now - at < MINUTE for at in self._times)
+
+    def _ask(self, tool: str, arguments: dict[str, JSON] | None) -> None:
+        if self._rulebook.policy.max_identical is None:
+            return
+        if arguments is None or self._rulebook.of(tool).polls:
+            self._same, self._times_same = None, 0
+            return
+        same = (tool, canonical(arguments))
+        self._times_same = self._times_same + 1 if same == self._same else 1
+        self._same = same
+
+    def _fold(self, record: CallRecord) -> None:
+        tool = record.tool
+        if record.reached:
+            self._total += 1
+            self._of_turn += record.turn == self._turn
+            self._of_tool[tool] += 1
+            self._last[tool] = record.at
+            self._remember(record.at)
+            for group, place in self._rulebook.of(tool).places:
+                self._taken[group].setdefault(place, tool)
+        if record.outcome is Outcome.OK:
+            self._well.add(tool)
+            self._failures.pop(tool, None)
+        elif record.outcome is not None and record.turn == self._turn:
+            cause = record.code or record.outcome.value
+            self._failures[tool][cause] += 1
+            self._for_nothing[cause] += not record.reached
+
+    def _remember(self, at: float) -> None:
+        if self._rulebook.policy.max_calls_per_minute is not None:
+            self._times.append(at)
+            while at - self._times[0] >= MINUTE:
+                self._times.popleft()
+
+
+def _denied(code: str, message: str) -> Result:
+    return Result.failed(Outcome.DENIED, message, code=code)
+
+
+def _calls(most: int) -> str:
+    return f"no more than {most} call{'' if most == 1 else 's'}" if most else "no calls"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

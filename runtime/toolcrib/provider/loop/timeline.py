@@ -1,0 +1,320 @@
+"""What happens in a conversation, in its true order, as events that a front end can follow.
+
+    Timeline    makes events of what happens        events = timeline.text("Let me look. ")
+    Event       one of them, numbered               event.as_json(), event.as_sse(), Event.parse(...)
+    View        makes segments of events            view.apply(event)       (viewing.py)
+
+A segment is one stretch: what the user said, text, reasoning, or one call. Segments are numbered in the order in which
+they began. Text goes on in the last segment alone: a call, text of another kind, or the end of the message closes it, and
+what is said later is a segment of its own. Updates of a call go to its segment, wherever that is, and close nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from toolcrib.core.errors import ConfigurationError, did_you_mean
+from toolcrib.core.model import JSON, NOTHING
+from toolcrib.core.text import compact
+
+RANKS: Final[Mapping[str, int]] = {"pending": 0, "running": 1, "waiting": 1, "completed": 2, "failed": 2}
+"""Status of a call -> how far it is: never back, and never further once it is over."""
+
+OVER: Final = 2
+"""The rank of a call to which nothing happens any more."""
+
+STRETCHES: Final = ("user", "text", "reasoning")
+"""Kinds of segments that are text; the other kind is `call`."""
+
+TYPES: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(STRETCHES, frozenset({"segment", "text"})),
+    "call": frozenset({"segment", "id", "tool", "arguments", "status"}),
+    "call_updated": frozenset({"segment", "id", "tool", "arguments", "status", "outcome", "text"}),
+    "closed": frozenset({"segment"}),
+    "turn_ended": frozenset({"stop"}),
+}
+"""Type of an event -> what it has beside its number."""
+
+
+class Event(NamedTuple):
+    """One thing that happened. In JSON it has `seq`, `type`, and what its type has.
+
+    It is for people: in the arguments, results and messages of calls that the loop tells, `***` stands in place of
+    secrets, which the schemas of the tools or names say. What is said, by the user or the model, is told as it is.
+
+        user            segment, text         a segment of its own, which is closed
+        text, reasoning segment, text         a piece; the first one of a segment opens it
+        call            segment, id, tool, arguments, status
+        call_updated    segment, id, and of tool, arguments, status, outcome, text what is new
+        closed          segment               no further piece comes
+        turn_ended      stop
+
+    Attributes:
+        seq: Its number in the conversation, from 1, without a gap.
+        type: What happened.
+        segment: Where, numbered from 1; 0 for the end of a turn.
+        text: A piece of text; or what a call tells of itself: its progress, its result.
+        id: Of the call.
+        tool: Name of the tool; empty while it is not known.
+        arguments: Of the call; None while they are not known.
+        status: `pending`, `running`, `waiting` (for somebody), `completed` or `failed`; empty for unchanged.
+        outcome: How the call ended; empty for unchanged.
+        stop: Why the turn ended.
+    """
+
+    seq: int
+    type: str
+    segment: int = 0
+    text: str = ""
+    id: str = ""
+    tool: str = ""
+    arguments: dict[str, JSON] | None = None
+    status: str = ""
+    outcome: str = ""
+    stop: str = ""
+
+    def as_json(self) -> dict[str, JSON]:
+        """The event as a JSON object; what it does not say is left out."""
+        has = {"seq", "type"} | TYPES[self.type]
+        told: dict[str, Any] = {key: value for key, value in self._asdict().items() if key in has}
+        return {key: value for key, value in told.items() if value not in ("", None)}
+
+    def as_sse(self) -> str:
+        """The event as a message of a `text/event-stream` (HTML, server-sent events).
+
+        Its id is `seq`: a browser that connects again says in `Last-Event-ID` which one it has seen last.
+        """
+        return f"id: {self.seq}\nevent: {self.type}\ndata: {compact(self.as_json())}\n\n"
+
+    @classmethod
+    def parse(cls, value: Mapping[str, Any]) -> Event:
+        """The event that `as_json` told.
+
+        Raises:
+            ConfigurationError: It is none.
+        """
+        why = _why_no_event(value)
+        if why:
+            hint = "pass what `Event.as_json()` gave"
+            raise ConfigurationError(
+                f"this is no event of a timeline: {why}", code="invalid_event", hint=hint
+            )
+        return cls(**value)
+
+
+_FORMS: Final[Mapping[str, type]] = {
+    **dict.fromkeys(("type", "text", "id", "tool", "status", "outcome", "stop"), str),
+    **dict.fromkeys(("seq", "segment"), int),
+    "arguments": dict,
+}
+
+
+def _why_no_event(value: object) -> str:
+    """What is wrong with the JSON form of an event; empty if nothing."""
+    if not isinstance(value, Mapping):
+        return f"a `{type(value).__name__}` is no object"
+    kind = value.get("type")
+    if not isinstance(kind, str) or kind not in TYPES:
+        return f"`type` is {kind!r}. {did_you_mean(str(kind), TYPES)}".rstrip(". ")
+    has = {"seq", "type"} | TYPES[kind]
+    for key, item in value.items():
+        if key not in has:
+            return f"`{kind}` has no `{key}`. {did_you_mean(key, has)}".rstrip(". ")
+        if type(item) is not _FORMS[key]:
+            return f"`{key}` is a `{type(item).__name__}`"
+    for key in {"seq", "segment"} & has:
+        if value.get(key, 0) < 1:
+            return f"`{key}` is not counted from 1"
+    if value.get("status", "pending") not in RANKS:
+        return f"`status` is `{value['status']}`, and none of {', '.join(RANKS)}"
+    return ""
+
+
+class Place(NamedTuple):
+    """How far a timeline is: enough to go on with it elsewhere.
+
+    Attributes:
+        seq: The number of the last event; 0 before the first.
+        segments: How many there are.
+        calls: Id of a call -> its segment and status.
+    """
+
+    seq: int = 0
+    segments: int = 0
+    calls: Mapping[str, tuple[int, str]] = NOTHING
+
+    def as_json(self) -> dict[str, JSON]:
+        """Plain data, which `parse` reads."""
+        calls: dict[str, JSON] = {id_: [*place] for id_, place in self.calls.items()}
+        return {"seq": self.seq, "segments": self.segments, "calls": calls}
+
+    @classmethod
+    def parse(cls, value: Mapping[str, Any]) -> Place:
+        """The place that `as_json` told.
+
+        Raises:
+            KeyError, TypeError, ValueError: It is none.
+        """
+        calls = {id_: (int(segment), str(status)) for id_, (segment, status) in value["calls"].items()}
+        if not all(status in RANKS for _segment, status in calls.values()):
+            raise ValueError("a call of the timeline has a status that is none")
+        return cls(int(value["seq"]), int(value["segments"]), calls)
+
+
+class Timeline:
+    """Makes events of what happens. Each method gives those that it comes to, none where there is nothing new.
+
+    Args:
+        place: Where an earlier timeline of the conversation ended, whose events this one's follow.
+    """
+
+    def __init__(self, place: Place = Place()) -> None:  # noqa: B008 -- immutable
+        self._seq = place.seq
+        self._segments = place.segments
+        self._calls = {id_: _Known(*at) for id_, at in place.calls.items()}
+        self._open = self._ended = ""
+
+    @property
+    def place(self) -> Place:
+        """How far it is."""
+        calls = {id_: (call.segment, call.status) for id_, call in self._calls.items()}
+        return Place(self._seq, self._segments, calls)
+
+    def user(self, text: str) -> list[Event]:
+        """The user says something: a segment of its own."""
+        return [*self._close(), self._event("user", self._begin(), text=text)]
+
+    def text(self, piece: str) -> list[Event]:
+        """The model says something, or goes on saying it."""
+        return self._piece("text", piece)
+
+    def reasoning(self, piece: str) -> list[Event]:
+        """The model thinks aloud, or goes on."""
+        return self._piece("reasoning", piece)
+
+    def message_ended(self) -> list[Event]:
+        """The model's answer is whole: what it says in the next one is no more of this."""
+        return self._close()
+
+    def call(
+        self,
+        id: str,  # noqa: A002 -- its name everywhere
+        tool: str = "",
+        arguments: dict[str, JSON] | None = None,
+    ) -> list[Event]:
+        """The model asks for a call: a segment of its own, whose tool and arguments may follow later.
+
+        Of a call that is known already it says what the tool and the arguments are.
+        """
+        return self.call_updated(id, tool=tool, arguments=arguments)
+
+    def call_updated(
+        self,
+        id: str,  # noqa: A002 -- as above
+        status: str = "",
+        *,
+        outcome: str | None = None,
+        text: str = "",
+        tool: str = "",
+        arguments: dict[str, JSON] | None = None,
+    ) -> list[Event]:
+        """Something became of a call; one that is not known yet begins with it.
+
+        Its status goes on and never back, and to a call that is over nothing happens any more.
+
+        Args:
+            id: Of the call.
+            status: `running`, `waiting`, `completed` or `failed`; empty for unchanged.
+            outcome: How it ended; None for unchanged.
+            text: What it tells of itself, its progress or its result; empty for unchanged.
+            tool: Name of the tool, where it is not known yet.
+            arguments: What it is called with, where that is not known yet, or other than it was.
+
+        Raises:
+            ConfigurationError: There is no such status.
+        """
+        if status and status not in RANKS:
+            message = f"`{status}` is no status of a call"
+            raise ConfigurationError(message, hint=f"the statuses are {', '.join(RANKS)}")
+        begun: list[Event] = []
+        if id not in self._calls:
+            begun = self._close()
+            known = self._calls[id] = _Known(self._begin(), tool=tool, arguments=arguments)
+            begun.append(
+                self._event("call", known.segment, id=id, tool=tool, arguments=arguments, status=known.status)
+            )
+        news: dict[str, Any] = {
+            "outcome": str(outcome or ""),
+            "text": text,
+            "tool": tool,
+            "arguments": arguments,
+        }
+        return [*begun, *self._update(id, {"status": status, **news})]
+
+    def turn_ended(self, stop: str) -> list[Event]:
+        """The turn is over, and nothing of it is open.
+
+        Calls that were under way are given up: `failed`, with the outcome `cancelled`. Those that wait go on waiting
+        if `stop` is `pending`; else they are given up too.
+        """
+        if self._ended == stop:
+            return []
+        told = self._close()
+        for id_, call in self._calls.items():
+            if not (call.status == "waiting" and stop == "pending"):
+                told += self._update(id_, {"status": "failed", "outcome": "cancelled"})
+        told.append(self._event("turn_ended", 0, stop=str(stop)))
+        self._ended = str(stop)
+        return told
+
+    def _piece(self, kind: str, piece: str) -> list[Event]:
+        if not piece:
+            return []
+        told = self._close() if self._open != kind else []
+        if not self._open:
+            self._open = kind
+            self._begin()
+        return [*told, self._event(kind, self._segments, text=piece)]
+
+    def _begin(self) -> int:
+        self._segments += 1
+        return self._segments
+
+    def _close(self) -> list[Event]:
+        """The end of the text that is open, which is the last segment."""
+        if not self._open:
+            return []
+        self._open = ""
+        return [self._event("closed", self._segments)]
+
+    def _update(self, id_: str, said: Mapping[str, Any]) -> list[Event]:
+        """What is new of it, in one event."""
+        known = self._calls[id_]
+        if RANKS[known.status] == OVER:
+            return []
+        news = {
+            key: value
+            for key, value in said.items()
+            if value not in ("", None) and value != getattr(known, key)
+        }
+        if RANKS[news.get("status", known.status)] < RANKS[known.status]:
+            del news["status"]
+        self._calls[id_] = known._replace(**news)
+        return [self._event("call_updated", known.segment, id=id_, **news)] if news else []
+
+    def _event(self, type_: str, segment: int, **facts: Any) -> Event:
+        self._seq += 1
+        self._ended = ""
+        return Event(self._seq, type_, segment, **facts)
+
+
+class _Known(NamedTuple):
+    """What was told of a call."""
+
+    segment: int
+    status: str = "pending"
+    tool: str = ""
+    arguments: dict[str, JSON] | None = None
+    outcome: str = ""
+    text: str = ""

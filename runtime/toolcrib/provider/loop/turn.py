@@ -1,0 +1,464 @@
+"""One turn, from round to round: what was said, what was asked for, what came of it. Nothing here waits.
+
+A round, in the order of its methods: `request`, `hearing` and `take`, `judge`, `tell`, `close`; then `over`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from toolcrib.core.model import JSON, NOTHING, Content, Outcome, Result
+from toolcrib.core.text import part_text
+from toolcrib.provider.conversations import Answer, CallRecord, Conversation, Pending, Stop
+from toolcrib.provider.loop.approval_gate import Gate
+from toolcrib.provider.loop.calls import Begun, Ended, News, Planned
+from toolcrib.provider.loop.model_view import as_decided
+from toolcrib.provider.loop.pending_answers import planned, refused
+from toolcrib.provider.loop.policy_enforcer import Ledger, Rulebook
+from toolcrib.provider.loop.result_paging import Reader, media, told, within
+from toolcrib.provider.loop.stop_reasons import bounded, named, why_answered, why_cut_off
+from toolcrib.provider.loop.stream_decoder import Hearing, Ids
+from toolcrib.provider.loop.timeline import Event, Timeline
+from toolcrib.provider.loop.tool_offer import Offering
+from toolcrib.provider.messages import Message, Reasoning, ToolCall, ToolResult
+from toolcrib.provider.models.assembler import AnswerPart
+from toolcrib.provider.models.prices import Prices
+from toolcrib.provider.models.protocol import Finish, ProviderError, Request, Tokens
+from toolcrib.provider.redaction import Discretion, unhidden
+
+
+class Terms(NamedTuple):
+    """What a conversation is held under.
+
+    Attributes:
+        rulebook: The policy, by tool.
+        prices: What answers cost; None where nobody knows.
+        limit: Bytes that a model is shown of one result.
+        content_limit: Bytes of base64 of the parts of one result.
+        settings: The provider's own.
+        costly: Whether the provider reaches out, so that no answer is for nothing.
+    """
+
+    rulebook: Rulebook
+    prices: Prices | None
+    limit: int
+    content_limit: int
+    settings: Mapping[str, JSON]
+    costly: bool = False
+
+
+class Turn:
+    """A turn under way.
+
+    Args:
+        terms: What it is held under.
+        gate: Says what may be called.
+        conversation: Where it begins, or goes on.
+    """
+
+    def __init__(self, terms: Terms, gate: Gate, conversation: Conversation) -> None:
+        self.spilled = dict(conversation.spilled)
+        self._terms = terms
+        self._gate = gate
+        self._before = conversation
+        self._messages = list(conversation.messages)
+        self._new = self._messages[conversation.seen :]
+        self._records = {record.id: record for record in conversation.calls}
+        self._pending = {each.id: each for each in conversation.pending}
+        self._tokens, self._cost, self._unpriced = conversation.tokens, conversation.cost, False
+        self._rounds, self._model = conversation.rounds, conversation.model
+        self._timeline = Timeline(conversation.place)
+        self._news: list[Event] = []
+        known = {call.id for message in self._messages for call in message.calls}
+        self._ids = Ids(known | conversation.place.calls.keys())
+        self._turn = conversation.turns
+        self._round = _rounds_of_turn(self._messages)
+        self._ledger = Ledger(terms.rulebook, conversation.calls, self._turn)
+        self._calls: tuple[ToolCall, ...] = ()
+        self._asked: dict[str, ToolCall] = {}
+        self._open: dict[str, ToolCall] = {}
+        self._told: dict[str, Message] = {}
+        self._begun: dict[str, Begun] = {}
+        self._finish: Finish | None = None
+        self._hearing: Hearing | None = None
+        self._spoke = False
+        self._wanted = ""
+        self._failed: tuple[Stop, str] | None = None
+        self._failure: Mapping[str, JSON] = NOTHING
+
+    @cached_property
+    def _discretion(self) -> Discretion:
+        """What people see of the calls; it knows the secrets of those before."""
+        return Discretion(self._gate.tool, self._before.calls)
+
+    # What was said.
+
+    def begin(self) -> None:
+        """The user has spoken."""
+        for message in self._new:
+            if message.role == "user" and (text := message.text or _described(message)):
+                self._hear(self._timeline.user(text))
+
+    def request(self, offering: Offering, *, streaming: bool) -> Request:
+        """What the model is asked next."""
+        policy = self._terms.rulebook.policy
+        first = self._round == 0 and offering.can_choose(policy.tool_choice)
+        choice = policy.tool_choice if first else "auto"
+        declared = () if choice == "none" else offering.declared(reading=bool(self.spilled))
+        self._gate.enter(offering, choice)
+        self._calls, self._finish = (), None
+        self._wanted = "" if choice in {"auto", "none"} else choice
+        self._round += 1
+        self._rounds += 1
+        return Request(
+            messages=tuple(self._messages),
+            tools=declared,
+            tool_choice=offering.choice(choice) if declared or choice == "none" else "auto",
+            parallel=policy.max_parallel > 1,
+            streaming=streaming,
+            settings=self._terms.settings,
+            aware=any(message.calls for message in self._messages),
+        )
+
+    def hearing(self) -> Hearing:
+        """Who hears the answer."""
+        self._hearing = Hearing(self._timeline, self._ids, self._gate.offering.tool_of)
+        return self._hearing
+
+    def take(self, hearing: Hearing) -> None:
+        """The answer is whole: what it says and what it costs are part of the conversation."""
+        self._hearing = None
+        parts, finish, events = hearing.end()
+        self._finish = finish
+        self._hear(events)
+        self._spend(finish.tokens)
+        self._model = finish.model or self._model
+        while parts and isinstance(parts[-1], Reasoning) and not finish.is_complete:
+            parts.pop()  # services refuse a conversation in which nothing follows a thought
+        message = Message("assistant", tuple(map(self._named, parts)))
+        self._calls = message.calls
+        self._asked = {call.id: call for call in self._calls}
+        self._open = self._asked.copy()
+        for call in self._calls:
+            self._note(call)
+            shown = self._discretion.arguments(call.name, call.arguments)
+            self._hear(self._timeline.call(call.id, call.name, shown))
+        self._hear(self._timeline.message_ended())
+        self._spoke = bool(parts)
+        if parts:  # no provider takes a message of nothing
+            self._say(message)
+
+    def fail(self, error: ProviderError) -> None:
+        """There is no answer; what was said of it stays."""
+        calls = self._cut()
+        cut_off = f"; its calls were not made: {named(calls)}" if calls else ""
+        hint = f"; {error.hint}" if error.hint else ""
+        self._failed = Stop.PROVIDER_FAILED, f"{error.message} ({error.code}){cut_off}{hint}"
+        self._failure = error.as_json()
+
+    def give_up(self) -> None:
+        """The provider has cancelled itself."""
+        self._failed = Stop.CANCELLED, "the request to the model was cancelled from within"
+        self._cut()
+
+    def _cut(self) -> dict[str, str]:
+        """The answer that is being heard breaks off: its text is what was said, and its calls are not made.
+
+        Returns:
+            Id -> tool of the calls that were begun.
+        """
+        if self._hearing is None:
+            return {}
+        texts, calls, events = self._hearing.cut()
+        self._hearing = None
+        for id_ in calls:
+            why = "not called: the answer that asks for it broke off"
+            events += self._timeline.call_updated(id_, "failed", outcome=Outcome.CANCELLED.value, text=why)
+        self._hear([*events, *self._timeline.message_ended()])
+        if texts:
+            self._say(Message("assistant", texts))
+        return calls
+
+    def _named(self, part: AnswerPart) -> AnswerPart:
+        """A call by the name of its tool, with arguments as that takes them."""
+        if not isinstance(part, ToolCall):
+            return part
+        offering = self._gate.offering
+        tool = offering.tool_of(part.name)
+        arguments = None if part.arguments is None else offering.restored(tool, part.arguments)
+        return ToolCall(part.id, tool, arguments, part.written, "" if tool == part.name else part.name)
+
+    def _spend(self, tokens: Tokens) -> None:
+        self._tokens = self._tokens.plus(tokens)
+        bound = self._terms.rulebook.policy.max_cost is not None
+        self._unpriced = bound and self._terms.costly and not any(tokens)
+        if self._terms.prices is not None:
+            self._cost += self._terms.prices.cost(tokens)
+
+    # What was asked for.
+
+    def judge(self) -> list[Planned]:
+        """The calls of the answer that are to be made; the others have their results, or wait."""
+        too_dear = self._unaffordable()
+        if self._calls and too_dear:
+            self._ledger.exceed(Stop.MAX_COST, too_dear)
+        plans = []
+        for call in self._calls:
+            refusal = self._gate.refusal(call, self._ledger, self._finish or Finish())
+            if refusal is None:
+                plans.append(Planned(call))
+            elif isinstance(refusal, Pending):
+                self._wait(refusal)
+            else:
+                self._settle(call, refusal)
+        return plans
+
+    def resume(self, answers: Mapping[str, Answer], offering: Offering) -> list[Planned]:
+        """The calls that waited and are to be made now; the others have their results."""
+        self._gate.enter(offering, "auto")
+        last = next(message for message in reversed(self._messages) if message.calls)
+        self._calls = last.calls
+        self._asked = {call.id: call for call in self._calls}
+        self._open = {call.id: call for call in self._calls if call.id in self._pending}
+        plans = []
+        for call in self._open.copy().values():
+            answer = answers[call.id]
+            pending, now = self._pending.pop(call.id), self._gate.now()
+            made = self._open[call.id] = _decided(call, answer, pending)
+            refusal = refused(made, answer, pending, now - self._records[call.id].at)
+            refusal = refusal or self._ledger.judge_again(made, now)
+            if refusal is None:
+                plans.append(planned(made, answer))
+            else:
+                self._settle(made, refusal)
+        return plans
+
+    def _note(self, call: ToolCall) -> None:
+        self._records[call.id] = CallRecord(
+            call.id, call.name, call.arguments, self._turn, self._round, at=self._gate.now()
+        )
+
+    # What came of it.
+
+    def tell(self, news: News) -> None:
+        """A call has begun, tells of itself, or has ended."""
+        if isinstance(news, Begun):
+            self._begun[news.id] = news
+            self._hear(self._timeline.call_updated(news.id, "running"))
+            return
+        if not isinstance(news, Ended):
+            self._hear(self._timeline.call_updated(news.id, text=str(self._discretion.value(news.text))))
+            return
+        call, result = self._open[news.id], news.result
+        if result.outcome is not Outcome.NEEDS_APPROVAL:
+            self._settle(call, result)
+            return
+        error = result.error
+        code, details = (result.outcome.value, NOTHING) if error is None else (error.code, error.details)
+        self._wait(Pending(call.id, call.name, call.arguments or {}, code, result.message, details))
+
+    def _wait(self, pending: Pending) -> None:
+        pending = self._pending[pending.id] = self._discretion.pending(pending)
+        record = self._records[pending.id]
+        self._records[pending.id] = record._replace(
+            code=pending.code, message=pending.message, at=self._begun_at(record)
+        )
+        self._hear(self._timeline.call_updated(pending.id, "waiting", text=pending.message))
+
+    def _settle(self, call: ToolCall, result: Result) -> None:
+        """A call has its result."""
+        fitting = within(result, self._terms.content_limit)
+        text, handle, whole = told(fitting, self._terms.limit, self.spilled, self.reader.tool.name)
+        shown = self._shown(call, fitting, text)
+        if handle:
+            self.spilled[handle] = whole
+        if self._is_edited(call):
+            text = as_decided(self._discretion.arguments(call.name, call.arguments)) + text
+        code = "" if result.error is None else result.error.code
+        parts = (ToolResult(call.id, call.name, result.outcome, text, media(fitting), code),)
+        self._told[call.id] = Message("tool", parts)
+        del self._open[call.id]
+        self._records[call.id] = self._recorded(call, result, code)
+        status = "completed" if result.outcome is Outcome.OK else "failed"
+        self._hear(self._timeline.call_updated(call.id, status, outcome=result.outcome.value, text=shown))
+
+    def _shown(self, call: ToolCall, result: Result, text: str) -> str:
+        """What people see of a result, of which the model reads `text`."""
+        decided = ""
+        if self._is_edited(call):  # those arguments may have secrets of their own
+            decided = as_decided(self._discretion.arguments(call.name, call.arguments))
+        seen = self._discretion.result(call.name, result)
+        if seen != result:
+            text, _handle, _whole = told(seen, self._terms.limit, self.spilled, self.reader.tool.name)
+        return decided + text
+
+    def _is_edited(self, call: ToolCall) -> bool:
+        """Whether somebody else has decided on the arguments."""
+        return self._asked[call.id].arguments != call.arguments
+
+    def _recorded(self, call: ToolCall, result: Result, code: str) -> CallRecord:
+        begun = self._begun.get(call.id)
+        record = self._records[call.id]
+        return record._replace(
+            arguments=call.arguments,
+            outcome=result.outcome,
+            value=result.value,
+            content=result.content,
+            code=code,
+            message=result.message,
+            reached=result.usage.attempts > 0,
+            attempts=result.usage.attempts,
+            duration=result.usage.duration,
+            at=self._begun_at(record),
+            states=NOTHING if begun is None else begun.states,
+        )
+
+    def _begun_at(self, record: CallRecord) -> float:
+        begun = self._begun.get(record.id)
+        return record.at if begun is None else begun.at
+
+    def close(self) -> None:
+        """The round is over: its results are part of the conversation, in the order of the calls."""
+        self._ledger.settle(self._records[call.id] for call in self._calls if call.id in self._told)
+        if not self._told:
+            return
+        place = len(self._messages)
+        while not self._messages[place - 1].calls:
+            place -= 1
+        behind = self._messages[place:]
+        results = {part.id: message for message in behind for part in message.results} | self._told
+        others = [message for message in behind if not message.results]
+        self._messages[place:] = [*(results[call.id] for call in self._calls if call.id in results), *others]
+        new = len(self._new) - len(others)  # what the user says to calls that wait comes behind their results
+        self._new[new:new] = [self._told[call.id] for call in self._calls if call.id in self._told]
+        self._told = {}
+        if others:
+            self._calls = ()
+
+    def break_off(self, *, cancelled: bool) -> None:
+        """The turn was cancelled, or can't go on: what is open is over."""
+        self._cut()
+        if cancelled:
+            self._failed = Stop.CANCELLED, "the turn was cancelled"
+        for call in [*self._open.values()]:
+            self._pending.pop(call.id, None)
+            why = f"the call of `{call.name}` was cancelled"
+            if call.id in self._begun:
+                why += "; it had begun, and may have acted"
+            self._settle(call, Result.failed(Outcome.CANCELLED, why))
+        self.close()
+
+    # Whether it goes on.
+
+    def over(self) -> tuple[Stop, str] | None:
+        """Why the turn is over, and the same for a person; None while it goes on."""
+        if self._pending:
+            waiting = ", ".join(f"`{each.tool}` ({each.id}: {each.code})" for each in self._pending.values())
+            return Stop.PENDING, f"waiting: {waiting}"
+        if self._failed is not None:
+            return self._failed
+        if self._unpriced:
+            return Stop.MAX_COST, self._unaffordable()
+        if self._finish is not None and not self._calls:
+            return why_answered(self._finish.reason, self._wanted, spoke=self._spoke)
+        if self._finish is not None and not self._finish.is_complete:
+            return why_cut_off(self._finish, {call.id: call.name for call in self._calls})
+        records = [self._records[call.id] for call in self._calls]
+        return bounded(records) or self._stopped(records) or self._no_more()
+
+    def _stopped(self, records: Iterable[CallRecord]) -> tuple[Stop, str] | None:
+        for record in records:
+            if record.outcome is Outcome.OK and self._terms.rulebook.of(record.tool).stops:
+                return Stop.STOP_ON_TOOL, f"`{record.tool}` was called"
+        return None
+
+    def _no_more(self) -> tuple[Stop, str] | None:
+        """Why the model may not be asked once more."""
+        policy = self._terms.rulebook.policy
+        if self._round >= policy.max_rounds:
+            return Stop.MAX_ROUNDS, f"one turn may have no more than {policy.max_rounds} requests"
+        if policy.max_cost is not None and self._cost >= policy.max_cost:
+            return (
+                Stop.MAX_COST,
+                f"the conversation has cost {self._cost:.6g} of {policy.max_cost:.6g} dollars",
+            )
+        return None
+
+    def _unaffordable(self) -> str:
+        most = self._terms.rulebook.policy.max_cost
+        if most is None:
+            return ""
+        if self._unpriced or (self._terms.prices is None and any(self._tokens)):
+            why = "the provider says nothing of tokens" if self._unpriced else "there are no prices"
+            return f"what the conversation costs is not known, since {why}; it may cost no more than {most:.6g} dollars"
+        return f"the conversation may cost no more than {most:.6g} dollars" if self._cost > most else ""
+
+    # What others see of it.
+
+    def news(self) -> list[Event]:
+        """What has happened since this was asked last."""
+        news, self._news = self._news, []
+        return news
+
+    def unwritten(self) -> Sequence[Message]:
+        """The messages that the sink has not been given yet; it is given them now."""
+        new, self._new = self._new, []
+        return new
+
+    @property
+    def reader(self) -> Reader:
+        """Reads on in long results."""
+        return self._gate.offering.reader
+
+    def end(self) -> Conversation:
+        """The conversation, as far as it came."""
+        stop, detail = self.over() or (None, "")
+        if stop is not None:
+            self._hear(self._timeline.turn_ended(stop.value))
+        return Conversation(
+            messages=tuple(self._messages),
+            stop=stop,
+            detail=detail,
+            pending=tuple(self._pending[id_] for id_ in self._records if id_ in self._pending),
+            calls=tuple(self._records.values()),
+            tokens=self._tokens,
+            cost=self._cost,
+            rounds=self._rounds,
+            spilled=self.spilled,
+            model=self._model,
+            seen=len(self._messages),
+            place=self._timeline.place,
+            failure=self._failure,
+            id=self._before.id,
+        )
+
+    def _say(self, message: Message) -> None:
+        self._messages.append(message)
+        self._new.append(message)
+
+    def _hear(self, events: Iterable[Event]) -> None:
+        self._news += events
+
+
+def _decided(call: ToolCall, answer: Answer, shown: Pending) -> ToolCall:
+    """The call as somebody wants it who saw what was shown of it."""
+    if answer.arguments is None:
+        return call
+    return call._replace(arguments=unhidden(answer.arguments, shown.arguments, call.arguments or {}))
+
+
+def _described(message: Message) -> str:
+    """What a message says that has no text."""
+    return "\n".join(part_text(part) for part in message.parts if isinstance(part, Content))
+
+
+def _rounds_of_turn(messages: list[Message]) -> int:
+    """How often the model has answered since the user spoke last."""
+    rounds = 0
+    for message in reversed(messages):
+        if message.role == "user":
+            break
+        rounds += message.role == "assistant"
+    return rounds

@@ -1,0 +1,1 @@
+"""Services of models, and scripted ones in their place."""

@@ -1,0 +1,300 @@
+"""Anthropic's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.model import JSON, Content, Outcome
+from toolcrib.http.event_streams import StreamEvent
+from toolcrib.provider.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
+from toolcrib.provider.models.http_client import Answer, Service
+from toolcrib.provider.models.http_model import Reader, ServedModel
+from toolcrib.provider.models.protocol import (
+    CallDelta,
+    Delta,
+    Finish,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    Tokens,
+)
+from toolcrib.provider.models.wire_format import (
+    IMAGES,
+    PDF,
+    arguments_of,
+    count_of,
+    described,
+    object_of,
+    objects_of,
+    offered,
+    settings_of,
+    text_of,
+    wire_id,
+    wire_name,
+)
+
+MAX_TOKENS: Final = 8192
+"""What an answer may have where no setting says so: the service insists on a bound."""
+
+_RESERVED: Final = {
+    "messages": "messages are what is said in the conversation",
+    "model": "open the provider with another `model`",
+    "stream": "ask for events of the conversation instead",
+    "system": "say it as the system's message",
+    "tool_choice": "say it in the policy",
+    "tools": "they are declared by the runtime",
+}
+_REASONS: Final = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refused",
+}
+_CACHED: Final[dict[str, JSON]] = {"cache_control": {"type": "ephemeral"}}
+
+
+class Anthropic(ServedModel):
+    """A model that speaks Anthropic's messages.
+
+    `prompt_caching: true` among the settings has the service keep what is the same in all requests: the declarations
+    and what the system says. `max_tokens` is 8192 unless a setting says otherwise.
+
+    Args:
+        **options: As `ServedModel` takes them.
+    """
+
+    SERVICE = Service(
+        "Anthropic",
+        "https://api.anthropic.com",
+        "ANTHROPIC_API_KEY",
+        "x-api-key",
+        "",
+        {"anthropic-version": "2023-06-01"},
+    )
+    PATH = "/v1/messages"
+    dialect = "anthropic"
+
+    def __init__(self, *, base_url: str = "", **options: Any) -> None:
+        super().__init__(base_url=base_url.rstrip("/").removesuffix("/v1"), **options)
+
+    def body(self, request: Request) -> dict[str, JSON]:
+        """The request as it is sent."""
+        settings = settings_of(request, _RESERVED)
+        caching = settings.pop("prompt_caching", False)
+        if not isinstance(caching, bool):
+            message = "the setting `prompt_caching` is true or false"
+            raise ConfigurationError(message, code="invalid_setting")
+        body: dict[str, Any] = {"model": self.model, "max_tokens": MAX_TOKENS, **settings}
+        if request.streaming:
+            body["stream"] = True
+        if tools := _tools(request):
+            body["tools"] = [*tools[:-1], {**tools[-1], **_CACHED}] if caching else tools
+            body |= _choice(request)
+        if said := [message.text for message in request.messages if message.role == "system"]:
+            text = "\n\n".join(said)
+            body["system"] = [{"type": "text", "text": text, **_CACHED}] if caching else text
+        body["messages"] = _messages(request.messages)
+        return body
+
+    def read_whole(self, value: dict[str, Any], answer: Answer) -> Iterator[Delta]:
+        """What an answer says that does not come as events."""
+        if not isinstance(value.get("content"), list):
+            raise answer.unreadable("the answer has no `content`")
+        blocks = objects_of(value["content"])
+        for index, block in enumerate(blocks):
+            yield from _begun(index, block, answer)
+            if thought := _handed_back(block):
+                yield ReasoningDelta("", thought)
+        usage, model = object_of(value.get("usage")), text_of(value.get("model"))
+        yield _finish(value.get("stop_reason"), blocks, usage, model)
+
+    def reader(self, answer: Answer) -> Reader:
+        """What reads an answer that comes as events."""
+        return _Reader(answer)
+
+
+def _tools(request: Request) -> list[dict[str, JSON]]:
+    """The declarations. Where messages have calls, the service insists on some, so that tools are named anew."""
+    tools = [dict(tool.definition) for tool in offered(request)]
+    if tools or not request.aware:
+        return tools
+    names = dict.fromkeys(wire_name(call) for message in request.messages for call in message.calls)
+    return [{"name": name, "input_schema": {"type": "object"}} for name in names]
+
+
+def _choice(request: Request) -> dict[str, JSON]:
+    kinds: dict[str, dict[str, JSON]] = {
+        "auto": {"type": "auto"},
+        "required": {"type": "any"},
+        "none": {"type": "none"},
+    }
+    choice = kinds.get(request.tool_choice, {"type": "tool", "name": request.tool_choice})
+    if not request.tools:
+        choice = kinds["none"]
+    if not request.parallel and choice["type"] != "none":
+        choice["disable_parallel_tool_use"] = True
+    return {} if choice == {"type": "auto"} else {"tool_choice": choice}
+
+
+def _messages(messages: Iterable[Message]) -> list[JSON]:
+    """The messages but for the system's; neighbours of one role are one, and a result is the user's."""
+    merged: list[tuple[str, list[JSON]]] = []
+    for message in messages:
+        if message.role == "system":
+            continue
+        role = "assistant" if message.role == "assistant" else "user"
+        blocks = [block for part in message.parts for block in _blocks(part)]
+        if merged and merged[-1][0] == role:
+            merged[-1][1].extend(blocks)
+        elif blocks:
+            merged.append((role, blocks))
+    return [{"role": role, "content": _content(blocks)} for role, blocks in merged]
+
+
+def _content(blocks: list[JSON]) -> JSON:
+    """A text where it is only that."""
+    first = object_of(blocks[0])
+    return first["text"] if len(blocks) == 1 and first["type"] == "text" else blocks
+
+
+def _blocks(part: Part) -> Iterator[JSON]:
+    """The blocks that a part is; a text of blanks is refused, so it is none."""
+    if isinstance(part, Text):
+        if part.text.strip():
+            yield {"type": "text", "text": part.text}
+    elif isinstance(part, Reasoning):
+        yield from _thought(part)
+    elif isinstance(part, ToolCall):
+        named = {"type": "tool_use", "id": wire_id(part.id), "name": wire_name(part)}
+        yield {**named, "input": arguments_of(part)}
+    elif isinstance(part, ToolResult):
+        yield _result(part)
+    else:
+        yield _shown(part)
+
+
+def _thought(part: Reasoning) -> Iterator[JSON]:
+    data = object_of(part.data)
+    if data.get("type") == "thinking":
+        yield {"type": "thinking", "thinking": part.text, "signature": data.get("signature")}
+    elif data.get("type") == "redacted_thinking":
+        yield data
+
+
+def _result(part: ToolResult) -> JSON:
+    shown = [block for block in map(_shown, part.content) if object_of(block)["type"] != "text"]
+    text: list[JSON] = [{"type": "text", "text": part.text}] if part.text.strip() else []
+    told: dict[str, JSON] = {"type": "tool_result", "tool_use_id": wire_id(part.id)}
+    told["content"] = [*text, *shown] if shown else part.text
+    if part.outcome is not Outcome.OK:
+        told["is_error"] = True
+    return told
+
+
+def _shown(part: Content) -> JSON:
+    for kind, types in _KINDS:
+        if part.data and part.mime_type in types:
+            data: JSON = {"type": "base64", "media_type": part.mime_type, "data": part.data}
+            return {"type": kind, "source": data}
+    if part.type == "image" and part.uri and part.uri.startswith(("https://", "http://")):
+        return {"type": "image", "source": {"type": "url", "url": part.uri}}
+    return {"type": "text", "text": described(part) or "[empty]"}
+
+
+_KINDS: Final[Sequence[tuple[str, frozenset[str]]]] = (("image", IMAGES), ("document", frozenset({PDF})))
+
+
+def _begun(index: int, block: dict[str, Any], answer: Answer) -> Iterator[Delta]:
+    """What a block says where it begins; all of it, where it does not come in pieces."""
+    kind = block.get("type")
+    if kind == "text":
+        yield TextDelta(text_of(block.get("text")))
+    elif kind == "thinking":
+        yield ReasoningDelta(text_of(block.get("thinking")))
+    elif kind == "tool_use":
+        written = object_of(block.get("input"))
+        yield CallDelta(index, text_of(block.get("id")), text_of(block.get("name")), written or "")
+    elif kind != "redacted_thinking":
+        raise answer.unreadable(f"the answer has a block of the type `{kind}`")
+
+
+def _handed_back(block: dict[str, Any]) -> JSON:
+    """What the service wants back of a block, beside its text; None for nothing."""
+    if block.get("type") == "redacted_thinking":
+        return block
+    signature = block.get("signature") if block.get("type") == "thinking" else None
+    return {"type": "thinking", "signature": signature} if signature else None
+
+
+def _finish(reason: Any, blocks: Iterable[Mapping[str, Any]], usage: dict[str, Any], model: str) -> Finish:
+    cached, writes = (
+        count_of(usage.get("cache_read_input_tokens")),
+        count_of(usage.get("cache_creation_input_tokens")),
+    )
+    tokens = Tokens(
+        input=count_of(usage.get("input_tokens")) + cached + writes,
+        output=count_of(usage.get("output_tokens")),
+        cached=cached,
+        cache_writes=writes,
+    )
+    told = text_of(reason) or "end_turn"
+    if told == "stop_sequence" or not reason:
+        # Neither says that calls are whole: those of an answer that came to its end have the reason `tool_use`.
+        called = any(block.get("type") == "tool_use" for block in blocks)
+        told = "max_tokens" if called else told
+    return Finish(_REASONS.get(told, told), tokens, model)
+
+
+class _Reader:
+    finish: Finish | None = None
+    done = False
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._usage: dict[str, Any] = {}
+        self._model = ""
+        self._reason: Any = None
+
+    def add(self, event: StreamEvent) -> Iterator[Delta]:
+        value = self._answer.read(event.data, "an event")
+        kind, index = text_of(value.get("type")) or event.type, count_of(value.get("index"))
+        if kind == "message_start":
+            message = object_of(value.get("message"))
+            self._model = text_of(message.get("model"))
+            self._count(message)
+        elif kind == "content_block_start":
+            self._blocks[index] = object_of(value.get("content_block"))
+            yield from _begun(index, self._blocks[index], self._answer)
+        elif kind == "content_block_delta":
+            yield from self._piece(index, object_of(value.get("delta")))
+        elif kind == "content_block_stop":
+            if thought := _handed_back(self._blocks.get(index, {})):
+                yield ReasoningDelta("", thought)
+        elif kind == "message_delta":
+            self._reason = object_of(value.get("delta")).get("stop_reason")
+            self._count(value)
+        elif kind == "message_stop":
+            self.finish = _finish(self._reason, self._blocks.values(), self._usage, self._model)
+            self.done = True
+
+    def _count(self, value: dict[str, Any]) -> None:
+        """Counts are of all that came so far; one that is not told again stays."""
+        told = object_of(value.get("usage"))
+        self._usage |= {name: count for name, count in told.items() if count is not None}
+
+    def _piece(self, index: int, delta: dict[str, Any]) -> Iterator[Delta]:
+        kind = delta.get("type")
+        if kind == "text_delta":
+            yield TextDelta(text_of(delta.get("text")))
+        elif kind == "input_json_delta":
+            yield CallDelta(index, arguments=text_of(delta.get("partial_json")))
+        elif kind == "thinking_delta":
+            yield ReasoningDelta(text_of(delta.get("thinking")))
+        elif kind == "signature_delta":
+            block = self._blocks.setdefault(index, {})
+            block["signature"] = text_of(block.get("signature")) + text_of(delta.get("signature"))

@@ -1,0 +1,234 @@
+"""Pieces of an answer put together, whatever the provider does with slots, ids and names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from toolcrib.core.model import JSON
+from toolcrib.core.text import compact, decode_json
+from toolcrib.provider.messages import Reasoning, Text, ToolCall
+from toolcrib.provider.models.protocol import CallDelta, Delta, Finish, ReasoningDelta, TextDelta
+from toolcrib.schema.validation import as_json, json_fault
+
+AnswerPart: TypeAlias = Text | Reasoning | ToolCall
+
+_LONE: Final = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
+_HIGH: Final = ("\ud800", "\udbff")
+_REPLACEMENT: Final = "\ufffd"
+
+
+class Assembler:
+    """Puts the pieces of one answer together.
+
+    Parts stand in the order of their first pieces. Text on two sides of a call stays two texts. The pieces of a call
+    are told by their slot; where a provider uses one slot for several calls, another id begins another call, and so
+    does a further name after arguments that are complete. An id or a name that is said again is said once.
+
+    Attributes:
+        finish: The end of the answer; None until it came. What comes after it is left out.
+    """
+
+    def __init__(self) -> None:
+        self.finish: Finish | None = None
+        self._parts: list[_Prose | _Call] = []
+        self._calls: dict[int, list[_Call]] = {}
+        self._count = 0
+
+    def add(self, delta: Delta) -> Iterator[Delta]:
+        """Take a piece; gives on what is new in it.
+
+        In a `CallDelta` that is given on, the slot is the number of the call in the answer, from 0, an id is there
+        once, a name is whole, and arguments are text. Half of a character waits for its other half.
+        """
+        if self.finish is not None:
+            return
+        match delta:
+            case TextDelta(text):
+                yield from self._add_prose(text, None, thought=False)
+            case ReasoningDelta(text, data):
+                yield from self._add_prose(text, data, thought=True)
+            case CallDelta():
+                yield from self._add_call(delta)
+            case Finish():
+                yield from self._close_prose()
+                self.finish = delta
+                yield delta
+
+    def parts(self) -> tuple[AnswerPart, ...]:
+        """What was said so far, in order.
+
+        `ToolCall.arguments` is None where what the model wrote is no JSON object: a key that is there twice, NaN and
+        half characters make it none. Nothing at all, and `null`, is an object without members.
+        """
+        return tuple(part.part() for part in self._parts)
+
+    def _add_prose(self, text: str, data: JSON, *, thought: bool) -> Iterator[Delta]:
+        if not text and data is None:
+            return
+        last = self._parts[-1] if self._parts else None
+        if not isinstance(last, _Prose) or last.thought != thought or last.data is not None:
+            yield from self._close_prose()
+            last = _Prose(thought=thought)
+            self._parts.append(last)
+        new = last.add(text)
+        last.data = data
+        if new or data is not None:
+            yield ReasoningDelta(new, data) if thought else TextDelta(new)
+
+    def _close_prose(self) -> Iterator[Delta]:
+        last = self._parts[-1] if self._parts else None
+        if isinstance(last, _Prose) and (rest := last.end()):
+            yield ReasoningDelta(rest) if last.thought else TextDelta(rest)
+
+    def _add_call(self, delta: CallDelta) -> Iterator[Delta]:
+        written, sound = _as_text(delta.arguments)
+        if not (delta.id.isascii() and delta.name.isascii()):
+            delta = delta._replace(id=whole_characters(delta.id), name=whole_characters(delta.name))
+        call = self._call_of(delta, written)
+        if call is None:
+            yield from self._close_prose()
+            call = _Call(self._count)
+            self._count += 1
+            self._parts.append(call)
+            self._calls.setdefault(delta.slot, []).append(call)
+        call.sound = call.sound and sound
+        new = call.add(delta.id, delta.name, written)
+        if any(new[1:]):
+            yield new
+
+    def _call_of(self, delta: CallDelta, written: str) -> _Call | None:
+        """The call that a piece belongs to; None if it begins one."""
+        known = self._calls.get(delta.slot)
+        if not known:
+            return None
+        if not delta.id:
+            return None if known[-1].is_followed_by(delta, written) else known[-1]
+        same = next((call for call in reversed(known) if call.id == delta.id), None)
+        if same is None and not known[-1].id:
+            same = known[-1]
+        return None if same is None or same.is_followed_by(delta, written) else same
+
+
+class _Characters:
+    """Text of pieces that may end within a character: servers that count in UTF-16 split pairs of surrogates."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._pieces: list[str] = []
+        self._half = ""
+
+    def add(self, piece: str) -> str:
+        """What is whole by now and was not before."""
+        if self._half or not piece.isascii():
+            text = self._half + piece
+            self._half = text[-1:] if _HIGH[0] <= text[-1:] <= _HIGH[1] else ""
+            piece = whole_characters(text.removesuffix(self._half))
+        self._keep(piece)
+        return piece
+
+    def end(self) -> str:
+        """What stands for a half that nothing followed."""
+        rest, self._half = _REPLACEMENT if self._half else "", ""
+        self._keep(rest)
+        return rest
+
+    def ends(self, mark: str) -> bool:
+        """Whether the last that is no blank is this."""
+        last = next((piece for piece in reversed(self._pieces) if not piece.isspace()), "")
+        return last.rstrip().endswith(mark)
+
+    def __str__(self) -> str:
+        return "".join(self._pieces) + (_REPLACEMENT if self._half else "")
+
+    def _keep(self, piece: str) -> None:
+        if piece:
+            self._pieces.append(piece)
+            self.size += len(piece)
+
+
+def whole_characters(text: str) -> str:
+    """The text with pairs of surrogates as the characters that they mean, and U+FFFD for halves."""
+    return _LONE.sub(_REPLACEMENT, text).encode("utf-16", "surrogatepass").decode("utf-16")
+
+
+class _Prose:
+    def __init__(self, *, thought: bool) -> None:
+        self.thought = thought
+        self.data: JSON = None
+        self._text = _Characters()
+        self.add, self.end = self._text.add, self._text.end
+
+    def part(self) -> AnswerPart:
+        text = str(self._text)
+        return Reasoning(text, self.data) if self.thought else Text(text)
+
+
+class _Call:
+    def __init__(self, number: int) -> None:
+        self.id = self.name = ""
+        self.sound = True
+        self._number = number
+        self._text = _Characters()
+
+    def add(self, identity: str, name: str, written: str) -> CallDelta:
+        """Take a piece; gives what is new in it."""
+        if (identity or name) and self.has_written(written) and self.is_complete():
+            written = ""
+        new_id = "" if self.id else identity
+        self.id = self.id or identity
+        new_name = "" if name == self.name else name
+        if new_name.startswith(self.name):
+            self.name = new_name
+        else:
+            self.name += new_name
+        return CallDelta(self._number, new_id, self.name if new_name else "", self._text.add(written))
+
+    def is_complete(self) -> bool:
+        """Whether the arguments so far are a whole object, so that nothing can follow but blanks."""
+        return self._text.ends("}") and parse_written(str(self._text)) is not None
+
+    def has_written(self, written: str) -> bool:
+        """Whether this is exactly what was written so far."""
+        return 0 < len(written) == self._text.size and written == str(self._text)
+
+    def is_followed_by(self, delta: CallDelta, written: str) -> bool:
+        """Whether the piece, which is of the same slot and has no other id, begins the next call."""
+        if not delta.name or not self.name:
+            return False
+        if delta.name != self.name and self._text.size:
+            return True
+        repeated = bool(delta.id) and self.has_written(written)
+        return bool(written.strip()) and not repeated and self.is_complete()
+
+    def part(self) -> AnswerPart:
+        written = str(self._text)
+        return ToolCall(self.id, self.name, parse_written(written) if self.sound else None, written)
+
+
+def _as_text(arguments: str | dict[str, JSON]) -> tuple[str, bool]:
+    """The text of arguments, and whether they can be JSON at all."""
+    if isinstance(arguments, str):
+        return arguments, True
+    value, fault = as_json(arguments)
+    if fault is None:
+        return compact(value), True
+    return json.dumps(arguments, ensure_ascii=False, default=repr, skipkeys=True), False
+
+
+def parse_written(text: str) -> dict[str, JSON] | None:
+    """The arguments that a model wrote; None where they are no JSON object.
+
+    Numbers are exact: an integer has all its digits, however many up to 4,300. Blanks and `null` are no arguments.
+    """
+    if not text.strip():
+        return {}
+    try:
+        value = decode_json(text)
+    except (ValueError, RecursionError):
+        return None
+    if value is None:
+        return {}
+    return value if isinstance(value, dict) and json_fault(value) is None else None

@@ -1,0 +1,171 @@
+"""Providers by name: those that come along, and those that installed distributions offer."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from toolcrib.core.errors import ConfigurationError, did_you_mean
+from toolcrib.core.protocols import Clock
+from toolcrib.http.messages import parse_origin
+from toolcrib.loading.scenarios.provider_names import GROUP
+from toolcrib.provider.models.base_url import address_of
+from toolcrib.provider.models.protocol import Provider
+from toolcrib.security.egress import is_loopback, is_metadata, read_host
+from toolcrib.security.egress.hosts import place_of
+from toolcrib.servers.environment import World
+
+
+def open_provider(
+    name: str,
+    *,
+    model: str = "",
+    base_url: str = "",
+    api_key: str | None = None,
+    world: World | None = None,
+    clock: Clock | None = None,
+    trusted: bool = True,
+    **options: Any,
+) -> Provider:
+    """A provider by its name.
+
+    Args:
+        name: `openai` (chat completions), `openai_responses`, `azure_openai` (chat completions of a deployment),
+            `anthropic` (messages), or one that an installed distribution offers.
+        model: The model's name.
+        base_url: Where its service is, unless at its own address; `azure_openai` has none, and needs the endpoint of the
+            resource. The egress guard decides whether it may be reached.
+        api_key: Its key, in which `${VAR}` is looked up; empty for none. Unless given, the one in `OPENAI_API_KEY`,
+            `AZURE_OPENAI_API_KEY` or `ANTHROPIC_API_KEY`. A service on this machine needs none.
+        world: What may be reached; in a loop that of its runtime unless given.
+        clock: Passes the time between attempts; the machine's unless given.
+        trusted: Whether `base_url` may have the key of the environment. One of a document may not, unless it is the
+            provider's own or on this machine: who writes documents would get the key of who runs them.
+        **options: The provider's own: `headers`, `timeout`, `attempts`, `strict` ...
+
+    Raises:
+        ConfigurationError: `unknown_provider`, `unknown_option`, `missing_model`, `invalid_base_url`.
+    """
+    make = _BUILT_IN[name]() if name in _BUILT_IN else _offered(name)
+    _check_options(name, make, options)
+    if api_key is None and not (trusted or _is_at_home(make, base_url)):
+        api_key = ""
+    common = {"model": model, "base_url": base_url, "api_key": api_key, "world": world, "clock": clock}
+    provider: Provider = make(**common, **options)
+    return provider
+
+
+def _is_at_home(make: Callable[..., Any], base_url: str) -> bool:
+    """Whether an address is the provider's own, or on this machine."""
+    if not base_url:
+        return True
+    origin = address_of(base_url).origin
+    service = getattr(make, "SERVICE", None)
+    own = service is not None and service.base_url and origin == address_of(service.base_url).origin
+    return bool(own) or is_loopback(parse_origin(origin)[1])
+
+
+def provider_names() -> list[str]:
+    """The names that `open_provider` takes."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 -- searching all metadata takes its time
+
+    return sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))})
+
+
+def reaching(world: World, base_url: str) -> World:
+    """The world, where the address that an operator gives may be reached: on this machine, or by its number.
+
+    That is for addresses of whoever runs the command. A name is judged by the egress guard as always, and so is an
+    address where clouds keep credentials. What is no address changes nothing: `open_provider` tells of it.
+    """
+    try:
+        parts = urlsplit(base_url)
+        _, host, port = parse_origin(f"{parts.scheme}://{parts.netloc}")
+        read = read_host(host)
+    except ValueError:
+        return world
+    if not (is_loopback(read.name) or (read.literal and not is_metadata(read.name))):
+        return world
+    return world._replace(guard=world.guard.also([place_of(read.name, port)]))
+
+
+def _openai() -> Callable[..., Any]:
+    from toolcrib.provider.models.openai_chat import OpenAIChat  # noqa: PLC0415 -- only where it is asked for
+
+    return OpenAIChat
+
+
+def _openai_responses() -> Callable[..., Any]:
+    from toolcrib.provider.models.openai_responses import OpenAIResponses  # noqa: PLC0415 -- as above
+
+    return OpenAIResponses
+
+
+def _anthropic() -> Callable[..., Any]:
+    from toolcrib.provider.models.anthropic import Anthropic  # noqa: PLC0415 -- as above
+
+    return Anthropic
+
+
+def _azure_openai() -> Callable[..., Any]:
+    from toolcrib.provider.models.azure_openai import AzureOpenAI  # noqa: PLC0415 -- as above
+
+    return AzureOpenAI
+
+
+_BUILT_IN: Final[Mapping[str, Callable[[], Callable[..., Any]]]] = {
+    "anthropic": _anthropic,
+    "azure_openai": _azure_openai,
+    "openai": _openai,
+    "openai_responses": _openai_responses,
+}
+
+
+def _offered(name: str) -> Callable[..., Any]:
+    from importlib.metadata import entry_points  # noqa: PLC0415 -- searching all metadata takes its time
+
+    offered = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in offered:
+        known = provider_names()
+        near = did_you_mean(name, known)
+        raise ConfigurationError(
+            f"no provider is called `{name}`",
+            code="unknown_provider",
+            hint=near or f"there are {', '.join(f'`{each}`' for each in known)}",
+        )
+    make: Callable[..., Any] = offered[name].load()
+    return make
+
+
+def _check_options(name: str, make: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Refuse options that a provider does not have.
+
+    Raises:
+        ConfigurationError: `unknown_option`; all of them are named.
+    """
+    known, open_ended = _options_of(make)
+    unknown = [] if open_ended else sorted(options.keys() - known)
+    if unknown:
+        many = "s" if len(unknown) > 1 else ""
+        message = f"the provider `{name}` has no option{many} {', '.join(f'`{each}`' for each in unknown)}"
+        near = "; ".join(filter(None, (did_you_mean(each, known) for each in unknown)))
+        listed = ", ".join(f"`{each}`" for each in sorted(known)) or "none"
+        raise ConfigurationError(message, code="unknown_option", hint=near or f"there are {listed}")
+
+
+_COMMON: Final = frozenset({"model", "base_url", "api_key", "world", "clock", "self"})
+
+
+def _options_of(make: Callable[..., Any]) -> tuple[set[str], bool]:
+    """The names of a provider's options, and whether it takes any. A class hands on what it does not know itself."""
+    known: set[str] = set()
+    classes = inspect.getmro(make)[:-1] if isinstance(make, type) else ()
+    layers = [vars(each)["__init__"] for each in classes if "__init__" in vars(each)] or [make]
+    for layer in layers:
+        parameters = inspect.signature(layer).parameters.values()
+        known |= {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+        if not any(each.kind is each.VAR_KEYWORD for each in parameters):
+            return known - _COMMON, False
+    return known - _COMMON, True

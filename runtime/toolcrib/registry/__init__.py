@@ -1,0 +1,1 @@
+"""Tools by name: immutable, searchable."""

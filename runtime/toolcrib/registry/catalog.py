@@ -1,0 +1,371 @@
+"""What queries know of a tool, and what they ask: cards, filters, and which tools are offered.
+
+A card holds plain values only, so that tools can be listed, filtered and searched without their descriptors. A list
+of tools is printed before anything heavy is imported, so this module imports nothing heavy; nor are its annotations
+texts, which a named tuple would compile one by one.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    from toolcrib.core.errors import Problem
+    from toolcrib.core.model import Descriptor, Toolset
+
+Values: TypeAlias = "str | Iterable[str] | None"
+"""One value, several, or none at all."""
+
+Match: TypeAlias = Literal["all", "any"]
+"""Whether every condition must hold, or one of them."""
+
+if TYPE_CHECKING:
+
+    class Filters(TypedDict, total=False):
+        """The filters that `fits` takes, for the methods that pass them on."""
+
+        name: Values
+        tag: Values
+        label: Values
+        category: Values
+        mode: Values
+        source: Values
+        pack: Values
+        annotation: Values
+        toolset: Values
+        deprecated: bool | None
+        experimental: bool | None
+        match: Match
+
+
+NO_TOOLSETS: Mapping[str, "Toolset"] = MappingProxyType({})
+"""Where no toolset is known."""
+
+ANNOTATIONS = ("read_only", "destructive", "idempotent", "open_world")
+"""The annotations that a card can carry."""
+
+
+class Card(NamedTuple):
+    """All that queries need of a tool. An index holds `tuple(card)`, as JSON.
+
+    Attributes:
+        labels: Pairs of key and value, as written.
+        mode: The mode in force; None for an unbound tool.
+        modes: The modes that the tool has a block for.
+        annotations: Those of `ANNOTATIONS` that hold; a read-only tool is not destructive.
+        deprecated: Whether it is, or what to use instead.
+        arguments: The names of its top-level arguments.
+        source: The file that it came from, as it was named.
+        line: First line of its document, 1-based.
+        pack: Name of its pack; empty outside packs.
+        namespace: What stands before `__` in its name because of where it came from.
+        stale: Why its last good version is still in force; empty if it is current.
+    """
+
+    name: str
+    title: str = ""
+    description: str = ""
+    version: str = ""
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    mode: str | None = None
+    modes: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+    deprecated: bool | str = False
+    experimental: bool = False
+    arguments: tuple[str, ...] = ()
+    source: str = ""
+    line: int = 0
+    pack: str = ""
+    namespace: str = ""
+    stale: str = ""
+
+    def place(self) -> str:
+        """`file:line` of its document."""
+        return f"{self.source}:{self.line}"
+
+
+def card_of(tool: "Descriptor") -> Card:
+    """The card of a tool."""
+    says, origin, schema = tool.annotations, tool.origin, tool.input_schema
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    holds = (says.read_only, says.destructive and not says.read_only, says.idempotent, says.open_world)
+    return Card(
+        tool.name,
+        tool.title,
+        tool.description,
+        tool.version,
+        tool.category,
+        tool.tags,
+        tuple(tool.labels.items()),
+        tool.mode,
+        tuple(tool.bindings),
+        tuple(key for key, is_so in zip(ANNOTATIONS, holds, strict=True) if is_so),
+        tool.deprecated,
+        tool.experimental,
+        tuple(properties) if isinstance(properties, dict) else (),
+        origin.source,
+        origin.line,
+        origin.pack,
+        origin.namespace,
+        origin.stale,
+    )
+
+
+def flags_of(card: Card) -> list[str]:
+    """What one should know of a tool before using it, in a word each."""
+    flags = {
+        "stale": card.stale,
+        "deprecated": card.deprecated,
+        "experimental": card.experimental,
+        "read-only": "read_only" in card.annotations,
+    }
+    return [flag for flag, is_so in flags.items() if is_so]
+
+
+def why_unable(card: Card, modes: Iterable[str], missing: Callable[[str], str]) -> str:
+    """Why a tool can't run as things are, and what to write; empty if it can.
+
+    Args:
+        card: The tool.
+        modes: The installed modes.
+        missing: From a mode to why it can't be used; empty if it can (`Executors.missing`).
+    """
+    if card.mode is None:
+        blocks = " or ".join(f"`{mode}:`" for mode in modes)
+        return f"`{card.name}` is unbound: write a {blocks} block in {card.place()}"
+    if card.mode not in card.modes:
+        there = ", ".join(f"`{mode}`" for mode in card.modes) or "none"
+        return f"`{card.name}` has no `{card.mode}:` block ({card.place()}); its modes are: {there}"
+    why = missing(card.mode)
+    return f"mode `{card.mode}` of `{card.name}` {why}" if why else ""
+
+
+def fits(
+    *,
+    name: Values = None,
+    tag: Values = None,
+    label: Values = None,
+    category: Values = None,
+    mode: Values = None,
+    source: Values = None,
+    pack: Values = None,
+    annotation: Values = None,
+    toolset: Values = None,
+    deprecated: bool | None = None,
+    experimental: bool | None = None,
+    match: Match = "all",
+    toolsets: Mapping[str, "Toolset"] = NO_TOOLSETS,
+) -> Callable[[Card], bool] | None:
+    """A test of cards; None where nothing is asked, so that every card fits.
+
+    Every filter may be given several values. Of what a tool has many of (tags, labels, annotations, toolsets)
+    each value is a condition. Of what it has one of (name, category, mode, source, pack) the values together are one
+    condition: the tool's is one of them. A value that begins with `!` is a condition of its own that holds
+    where the rest of it does not fit. `match` says whether all conditions must hold or any one.
+
+    Args:
+        name: Globs over the name, case-sensitive.
+        tag: Tags.
+        label: `key` or `key=value`.
+        category: Categories.
+        mode: Modes in force.
+        source: Globs over the file that the tool came from.
+        pack: Names of packs.
+        annotation: Of `read_only`, `destructive`, `idempotent`, `open_world`; a read-only tool is not destructive.
+        toolset: Names of toolsets; no tool is in one that is not there.
+        deprecated: Whether the tool is.
+        experimental: Whether the tool is.
+        match: `all` or `any`.
+        toolsets: The toolsets by name.
+    """
+    tests = [
+        *_one_of(name, lambda card, value: fnmatchcase(card.name, value)),
+        *_each(tag, lambda card, value: value in card.tags),
+        *_each(label, _has_label),
+        *_one_of(category, lambda card, value: card.category == value),
+        *_one_of(mode, lambda card, value: card.mode == value),
+        *_one_of(source, lambda card, value: fnmatchcase(card.source, value)),
+        *_one_of(pack, lambda card, value: card.pack == value),
+        *_each(annotation, lambda card, value: value in card.annotations),
+        *_each(toolset, lambda card, value: value in toolsets and in_toolset(card.name, toolsets[value])),
+    ]
+    if deprecated is not None:
+        tests.append(lambda card: bool(card.deprecated) is deprecated)
+    if experimental is not None:
+        tests.append(lambda card: card.experimental is experimental)
+    if len(tests) < 2:
+        return tests[0] if tests else None
+    if match == "any":
+        return lambda card: any(test(card) for test in tests)
+    return lambda card: all(test(card) for test in tests)
+
+
+_Test: TypeAlias = Callable[[Card], bool]
+_Fits: TypeAlias = Callable[[Card, str], bool]
+
+
+def _each(values: Values, fits_value: _Fits) -> Iterator[_Test]:
+    for value in _listed(values):
+        yield _negated(fits_value, value[1:]) if value.startswith("!") else _plain(fits_value, value)
+
+
+def _one_of(values: Values, fits_value: _Fits) -> Iterator[_Test]:
+    wanted = [value for value in _listed(values) if not value.startswith("!")]
+    if wanted:
+        yield lambda card: any(fits_value(card, value) for value in wanted)
+    yield from _each([value for value in _listed(values) if value.startswith("!")], fits_value)
+
+
+def _listed(values: Values) -> tuple[str, ...]:
+    if values is None:
+        return ()
+    return (values,) if isinstance(values, str) else tuple(values)
+
+
+def _plain(fits_value: _Fits, value: str) -> _Test:
+    return lambda card: fits_value(card, value)
+
+
+def _negated(fits_value: _Fits, value: str) -> _Test:
+    return lambda card: not fits_value(card, value)
+
+
+def _has_label(card: Card, wanted: str) -> bool:
+    key, equals, value = wanted.partition("=")
+    return any(key == own and (not equals or value == its) for own, its in card.labels)
+
+
+class Hit(NamedTuple):
+    """A tool that a search found.
+
+    Attributes:
+        card: The tool's card.
+        score: How well it fits: above 0, without upper bound; scores of one search can be compared.
+    """
+
+    card: Card
+    score: float
+
+
+class Hidden(NamedTuple):
+    """Why a tool that exists is not offered.
+
+    Attributes:
+        code: `disabled`, `not_in_toolset`, or `closed` where no tool is offered at all.
+        message: What was decided, by what, and where it is written.
+        place: Where it is written; empty where nobody said.
+    """
+
+    code: str
+    message: str
+    place: str
+
+
+class Rule(NamedTuple):
+    """Tools that were disabled or enabled: the last rule that fits a name counts.
+
+    Attributes:
+        globs: Globs over the names of tools.
+        enables: Whether the tools that fit are offered.
+        place: Where it is written.
+    """
+
+    globs: tuple[str, ...]
+    enables: bool
+    place: str = ""
+
+
+class Offer(NamedTuple):
+    """Which tools are offered: the one place where that is decided, for lists, searches and calls alike.
+
+    Attributes:
+        rules: Who was disabled and enabled, in order.
+        toolset: The toolset in force.
+        toolsets: The toolsets that are known, by name.
+        closed: Why no tool is offered at all, code `closed`; None where some may be.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    toolset: "Toolset | None" = None
+    toolsets: Mapping[str, "Toolset"] = NO_TOOLSETS
+    closed: Hidden | None = None
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether nothing can be hidden."""
+        return not self.rules and self.toolset is None and self.closed is None
+
+    def hidden(self, name: str) -> Hidden | None:
+        """Why a tool is not offered; None if it is.
+
+        It is offered unless the last of the rules that fits its name disables it, and within a toolset only
+        if one of the toolset's globs fits.
+        """
+        if self.closed is not None:
+            return self.closed
+        disabled: Hidden | None = None
+        for rule in self.rules:
+            glob = next((glob for glob in rule.globs if fnmatchcase(name, glob)), None)
+            if glob is not None:
+                disabled = None if rule.enables else _disabled(name, glob, rule.place)
+        if disabled is None and self.toolset is not None and not in_toolset(name, self.toolset):
+            place = self.toolset.place
+            at = f" ({place})" if place else ""
+            message = f"`{name}` is not in the toolset `{self.toolset.name}`{at}, which is in force"
+            return Hidden("not_in_toolset", message, place)
+        return disabled
+
+
+def _disabled(name: str, glob: str, place: str) -> Hidden:
+    by = "" if glob == name else f" by `{glob}`"
+    at = f" in {place}" if place else ""
+    return Hidden("disabled", f"`{name}` is disabled{by}{at}", place)
+
+
+def in_toolset(name: str, toolset: "Toolset") -> bool:
+    """Whether one of the toolset's globs fits a name."""
+    return any(fnmatchcase(name, glob) for glob in toolset.tools)
+
+
+def idle_globs(names: Collection[str], globs: Iterable[str], *, of: str, place: str = "") -> "list[Problem]":
+    """A warning for each glob that fits none of the names, with near misses.
+
+    Args:
+        names: The names of all tools.
+        globs: Globs over them; `*` may stand for no tool at all.
+        of: What holds the globs, for the message: `the toolset `small``, `` `disable` ``.
+        place: `file:line` of where they are written.
+    """
+    from toolcrib.core.errors import Problem, did_you_mean  # noqa: PLC0415 -- told when tools are loaded, never in a list
+    from toolcrib.core.pointers import file_and_line  # noqa: PLC0415 -- as above
+
+    source, line = file_and_line(place)
+    return [
+        Problem(
+            code="idle_glob",
+            message=f"`{glob}` of {of} fits no tool",
+            hint=did_you_mean(glob.strip("*?"), names) or "write the name of a tool, or a glob over names",
+            severity="warning",
+            source=source,
+            line=line,
+            column=1 if line else 0,
+        )
+        for glob in globs
+        if glob != "*" and glob not in names and not any(fnmatchcase(name, glob) for name in names)
+    ]
+
+
+def idle_toolset_globs(names: Collection[str], toolsets: Iterable["Toolset"]) -> "list[Problem]":
+    """A warning for each glob of each toolset that fits none of the names."""
+    return [
+        problem
+        for toolset in toolsets
+        for problem in idle_globs(
+            names, toolset.tools, of=f"the toolset `{toolset.name}`", place=toolset.place
+        )
+    ]

@@ -1,0 +1,350 @@
+"""The agent of a scenario: its turns, one after the other, and what is judged of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from toolcrib.core.errors import ConfigurationError, ExpressionError, ToolcribError
+from toolcrib.core.model import JSON, Content
+from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.session import Session
+from toolcrib.loading.namespaces import short_name
+from toolcrib.loading.scenarios.agents import Agent, Assertion, Turn
+from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.provider import Conversation, ProviderError, Stop
+from toolcrib.provider.loop.approval_gate import REFUSED_ANSWER
+from toolcrib.provider.loop.model_view import Sight
+from toolcrib.scenarios.assertions import Trajectory, judge
+from toolcrib.scenarios.pending_calls import Waiting
+from toolcrib.scenarios.reports import Failure
+from toolcrib.scenarios.run_log import Happened, Log
+from toolcrib.scenarios.turns import AgentReport, Judged, TurnReport, agent_call, entries_of, result_of
+from toolcrib.scenarios.user_simulator import DIRECT, SCRIPTED, Speaking, speaking_for
+from toolcrib.scenarios.verification import LastWord
+from toolcrib.security.trust.check import Untrusted
+
+_ENDED_WELL = frozenset({Stop.ANSWERED, Stop.PENDING, Stop.STOP_ON_TOOL})
+
+
+class Talk(NamedTuple):
+    """A run that has an agent.
+
+    Attributes:
+        runtime: Has the prompts, and binds what callers are granted.
+        session: Where the calls are made.
+        scenario: The run.
+        agent: Its agent.
+        log: Is told of the calls.
+        names: What expressions of the run read: a new mapping each time.
+    """
+
+    runtime: Runtime
+    session: Session
+    scenario: Scenario
+    agent: Agent
+    log: Log
+    names: Callable[[], dict[str, JSON]]
+
+
+class Conversing:
+    """The conversation of a run.
+
+    Attributes:
+        conversation: As far as it came.
+        failures: What is not as it must be of all of it.
+        warnings: What is odd and fails no run.
+        broken: Whether it could not go on to its end as it is written.
+    """
+
+    def __init__(self, talk: Talk) -> None:
+        self.conversation = Conversation()
+        self.failures: list[Failure] = []
+        self.warnings: list[Failure] = []
+        self.broken = False
+        self._talk = talk
+        self._read = self.conversation
+        self._turns: list[TurnReport] = []
+        self._judged: tuple[Judged, ...] = ()
+        self._guardrails: tuple[Judged, ...] = ()
+        self._args: dict[str, JSON] = {}
+
+    @property
+    def all_failures(self) -> list[Failure]:
+        """What is not as it must be of all of it, assertions included."""
+        return [*self.failures, *(judged.failure for judged in self._judged if judged.failed)]
+
+    @property
+    def failed(self) -> bool:
+        """Whether a turn is not as it must be."""
+        return any(turn.all_failures for turn in self._turns)
+
+    def last(self) -> LastWord:
+        """How it ended."""
+        conversation = self.conversation
+        return LastWord(
+            text=conversation.text if self._talk.agent.provider != DIRECT else None,
+            shown=self._talk.log.hidden_text(conversation.text),
+            stop="" if conversation.stop is None else conversation.stop.value,
+        )
+
+    def report(self) -> AgentReport:
+        """What came of it, so far."""
+        conversation = self.conversation
+        return AgentReport(
+            provider=self._talk.agent.provider,
+            model=conversation.model,
+            turns=tuple(self._turns),
+            judged=self._judged,
+            guardrails=self._guardrails,
+            rounds=conversation.rounds,
+            tokens=conversation.tokens,
+            cost=conversation.cost,
+        )
+
+    async def to_the_end(self) -> None:
+        """Hold the conversation, up to the first turn that can't be held as it is written; judge it."""
+        talk = self._talk
+        try:
+            speaking = speaking_for(talk.runtime, talk.session, talk.scenario, talk.agent, self._seen)
+        except (ConfigurationError, ExpressionError, Untrusted) as error:
+            pointer = f"{talk.agent.pointer}{_PLACES.get(error.code, '')}"
+            self.failures.append(
+                Failure("agent", tuple(_told(error)), getattr(error, "pointer", "") or pointer)
+            )
+            self.broken = True
+            return
+        self._guardrails = tuple(
+            Judged(
+                type=each.type,
+                pointer=f"{talk.agent.pointer}/guardrails",
+                message=each.message,
+                threshold=0.0,
+                applies=False,
+                passed=False,
+                score=0.0,
+                found=each.unsupported,
+            )
+            for each in speaking.guardrails
+            if each.unsupported
+        )
+        try:
+            for number, turn in enumerate(talk.agent.turns, start=1):
+                await self._hold(number, turn, speaking)
+                if self.broken:
+                    return
+            self._judged = await self._judge(talk.agent.assertions, speaking, None)
+        finally:
+            await speaking.aclose()
+        self._look_back(speaking)
+
+    async def _hold(self, number: int, turn: Turn, speaking: Speaking) -> None:
+        """Hold a turn, tell the log of its calls, and judge it."""
+        before = len(self.conversation.messages)
+        speaking.fulfilling.turn = turn
+        failures = [*await self._said(turn, speaking)]
+        self._tell_log(number, turn)
+        failures += self._ended(number, turn, speaking) if not failures else []
+        self.broken = bool(failures)
+        judged: tuple[Judged, ...] = ()
+        if not self.broken:
+            judged = await self._judge(turn.assertions, speaking, self.conversation.turns)
+        hide = self._talk.log.hidden_text
+        conversation = self.conversation
+        began = len(conversation.messages) > before
+        self._turns.append(
+            TurnReport(
+                number=number,
+                pointer=turn.pointer,
+                entries=tuple(entries_of(conversation.messages[before:], self._args, hide)),
+                stop=conversation.stop.value if conversation.stop is not None and began else "",
+                detail=hide(conversation.detail) if began else "",
+                failures=self._talk.log.safe(failures),
+                judged=judged,
+            )
+        )
+
+    async def _said(self, turn: Turn, speaking: Speaking) -> list[Failure]:
+        """Say what the user says, or what is said of the calls that wait, and let the agent answer."""
+        waiting = self._waiting()
+        if turn.user is not None and waiting.calls:
+            return [Failure("answers", waiting.unheard(), turn.pointer)]
+        try:
+            self._read, answers = self._begun(turn)
+            self.conversation = await speaking.middleware.run(self._read, answers)
+        except ExpressionError as error:
+            pointer = error.pointer or turn.pointer
+            return [Failure("user", tuple(_told(error)), pointer)]
+        except ConfigurationError as error:
+            wrong = error.code == "invalid_answers"
+            lines = waiting.misheard(error, turn.answers) if wrong else tuple(_told(error))
+            return [Failure("answers", lines, turn.pointer)]
+        self._read = self.conversation
+        return []
+
+    def _waiting(self) -> Waiting:
+        """The calls that wait now, as the document calls them."""
+        return Waiting(self.conversation, self._short)
+
+    def _short(self, tool: str) -> str:
+        return short_name(self._talk.scenario.origin.namespace, tool)
+
+    def _begun(self, turn: Turn) -> tuple[Conversation, dict[str, Any]]:
+        """The conversation, ready to go on, and the answers to the calls that wait in it."""
+        conversation, names = self.conversation, self._seen()
+        if turn.user is not None:
+            said: Any = turn.user.render(names)
+            parts = said if isinstance(said, list) else [said]
+            return conversation.saying(*map(_part, parts)), {}
+        answers: dict[str, Any] = {}
+        for named, answer in turn.answers.items():
+            fitting = [each.id for each in conversation.pending if named in {each.id, each.tool}]
+            answers |= dict.fromkeys(fitting or [named], answer.render(names))
+        return conversation, answers
+
+    def _seen(self) -> dict[str, JSON]:
+        """What expressions read at this point of the conversation."""
+        sight = Sight.of(self._read.messages, self._short)
+        return sight.put_into(self._talk.names())
+
+    def _tell_log(self, number: int, turn: Turn) -> None:
+        """Have the log know of the calls that ended in this turn."""
+        ended = [each for each in self.conversation.calls if each.outcome is not None]
+        new = [record for record in ended if record.id not in self._args]
+        log = self._talk.log
+        for place, record in enumerate(new, start=1):
+            step = agent_call(record, number, place, turn.pointer)
+            log.add((Happened(step, record.arguments, result_of(record)),))
+        reports = log.reports()[-len(new) :] if new else ()
+        self._args |= {record.id: report.args for record, report in zip(new, reports, strict=True)}
+
+    def _ended(self, number: int, turn: Turn, speaking: Speaking) -> list[Failure]:
+        """What is wrong with how a turn ended, and with what the script was told."""
+        wrong = self._misled(turn, speaking)
+        if wrong:
+            return wrong
+        stop, detail = self.conversation.stop, self.conversation.detail
+        last = number == len(self._talk.agent.turns)
+        expected = self._talk.scenario.verify.stops if last else ()
+        if stop is Stop.PROVIDER_FAILED and stop not in expected:
+            return [Failure("provider", tuple((detail or stop.value).splitlines()), turn.pointer)]
+        line = f"turn {number} was ended by `{stop}`" + (f": {detail}" if detail else "")
+        if self._is_cut_off() and stop not in expected:
+            return [Failure("stop", (line,), turn.pointer)]
+        if stop is Stop.ANSWERED and detail and speaking.has_text:
+            self.warnings.append(Failure("stop", (f"turn {number}: {detail}",), turn.pointer))
+        elif stop not in _ENDED_WELL and stop not in expected:
+            self.warnings.append(Failure("stop", (line,), turn.pointer))
+        if not last:
+            return []
+        waiting = stop is Stop.PENDING and stop not in expected
+        return [
+            *([Failure("pending", self._waiting().left(), turn.pointer)] if waiting else ()),
+            *_unjudged(speaking),
+        ]
+
+    def _is_cut_off(self) -> bool:
+        """Whether the last answer is not whole, or the provider refused it with the calls that it asks for."""
+        conversation = self.conversation
+        of_turn = [record for record in conversation.calls if record.turn == conversation.turns]
+        refused = any(record.code == REFUSED_ANSWER for record in of_turn)
+        return conversation.stop is Stop.LENGTH or refused
+
+    def _misled(self, turn: Turn, speaking: Speaking) -> list[Failure]:
+        """What the script was told otherwise than it expects, and why it had no answer."""
+        script = speaking.script
+        if script is None:
+            return []
+        script.settle(self.conversation.messages)
+        if not script.unexpected:
+            return [] if script.failed is None else [_failed(script.failed, turn)]
+        return [
+            Failure("expect_result", each.lines, f"{each.call.pointer}/expect_result")
+            for each in script.unexpected
+        ]
+
+    async def _judge(
+        self, assertions: Sequence[Assertion], speaking: Speaking, turn: int | None
+    ) -> tuple[Judged, ...]:
+        """Judge some assertions, of a turn or of all of it."""
+        if not assertions:
+            return ()
+        talk = self._talk
+        calls = tuple(each._replace(tool=self._short(each.tool)) for each in self.conversation.calls)
+        states: Any = talk.names()["state"]
+        trajectory = Trajectory.of(
+            self.conversation._replace(calls=calls),
+            turn,
+            speaking.guardrails,
+            has_text=speaking.has_text,
+            states=states,
+            hide=talk.log.hidden_text,
+        )
+        return tuple([await self._one(each, trajectory, speaking) for each in assertions])
+
+    async def _one(self, assertion: Assertion, trajectory: Trajectory, speaking: Speaking) -> Judged:
+        verdict = await judge(assertion, trajectory, speaking.surroundings)
+        threshold = assertion.pass_threshold
+        return Judged(
+            type=assertion.type,
+            pointer=assertion.pointer,
+            message=assertion.message,
+            threshold=self._talk.scenario.pass_threshold if threshold is None else threshold,
+            applies=verdict.applies,
+            passed=verdict.passed,
+            score=verdict.score,
+            found=verdict.message,
+            unmet=verdict.unmet,
+        )
+
+    def _look_back(self, speaking: Speaking) -> None:
+        """Tell the replies that nobody used."""
+        agent = self._talk.agent
+        if speaking.script is None or agent.unused_turns == "ignore":
+            return
+        told = self.failures if agent.unused_turns == "error" else self.warnings
+        for reply in speaking.script.unused():
+            if agent.provider == SCRIPTED or reply.calls:
+                told.append(
+                    Failure("unused_turns", ("no request was answered with this reply",), reply.pointer)
+                )
+
+
+_PLACES = {
+    "invalid_base_url": "/base_url",
+    "invalid_variables": "/variables",
+    "missing_model": "/model",
+    "unclear_name": "/prompt",
+    "unknown_prompt": "/prompt",
+    "unknown_provider": "/provider",
+}
+"""Code of an error -> what of the agent it is about."""
+
+
+def _unjudged(speaking: Speaking) -> list[Failure]:
+    """What a script expects of calls of which nothing was ever told."""
+    left = () if speaking.script is None else speaking.script.unjudged()
+    return [
+        Failure(
+            "expect_result",
+            (f"never judged: nothing was told of the call of `{call.tool}`",),
+            f"{call.pointer}/expect_result",
+        )
+        for call in left
+    ]
+
+
+def _part(said: Any) -> str | Content:
+    return said if isinstance(said, str) else Content(**said)
+
+
+def _told(error: ToolcribError) -> Iterator[str]:
+    yield from error.message.splitlines()
+    if error.hint:
+        yield from error.hint.splitlines()
+
+
+def _failed(error: ProviderError, turn: Turn) -> Failure:
+    """What a script could not answer."""
+    lines = [error.message, *error.details.get("lines", ()), *error.hint.splitlines()]
+    return Failure(error.code, tuple(lines), error.details.get("pointer") or turn.pointer)

@@ -1,0 +1,265 @@
+"""Packs as archives: what a pack holds, whether it may travel, and the bytes of its `.zip`.
+
+Nothing is written here but by `save`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import Descriptor
+from toolcrib.engine.runtime import Runtime
+from toolcrib.executors import Executors
+from toolcrib.loading.documents.archives import ArchiveFiles, open_archive, parse_archive
+from toolcrib.loading.documents.file_fingerprints import Trail
+from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES, SKIPPED_FOLDERS, leads_outside, pack_file
+from toolcrib.loading.documents.zip_reader import RATIO, RATIO_FROM
+from toolcrib.loading.folders import Folders, Source, add_contents
+from toolcrib.loading.packs import Pack
+from toolcrib.loading.reader import Loaded, Reader
+from toolcrib.scenarios.self_check import prove
+from toolcrib.security.trust.check import UNTRUSTED, Trust, TrustPolicy
+
+_BESIDE = re.compile(r"(?i)(licen[cs]e|copying|notice|readme|changelog|authors)([.-].*)?")
+"""Files at the top of a pack that travel with it although no document names them."""
+
+_NEEDS = frozenset({"unknown_pack", "version_mismatch", "refused_pack"})
+"""Problems that are not the pack's own: what it needs may be there where it is used."""
+
+_ENTRY_TIME = (1980, 1, 1, 0, 0, 0)
+"""The first moment that the format knows: when a file was changed is no part of a pack."""
+
+_ENTRY_MODE = stat.S_IFREG | 0o644
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcel:
+    """A pack, ready to travel or not.
+
+    Attributes:
+        source: Where it was read, as it was named.
+        pack: What its `pack.yaml` says; None where that is refused or there is none.
+        tools: Its tools.
+        scenarios: Names of its scenarios.
+        contents: Path within the pack -> content of every file that travels, sorted.
+        archive: The `.zip` that a folder makes; empty where it may not travel, and where it is one already.
+        digest: SHA-256 of the `.zip`, in hex; empty where the pack may not travel.
+        size: Bytes of the `.zip`.
+        problems: All that is wrong with it.
+    """
+
+    source: str
+    pack: Pack | None = None
+    tools: tuple[Descriptor, ...] = ()
+    scenarios: tuple[str, ...] = ()
+    contents: Mapping[str, bytes]
+    archive: bytes = b""
+    digest: str = ""
+    size: int = 0
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        """Whether something is wrong that keeps it from travelling."""
+        return any(problem.severity == "error" for problem in self.problems)
+
+    @property
+    def file_name(self) -> str:
+        """What the archive is called unless somebody says otherwise."""
+        return f"{self.pack.name}-{self.pack.version}{ARCHIVE}" if self.pack is not None else f"pack{ARCHIVE}"
+
+
+async def read_parcel(
+    path: str | Path, also: Iterable[str] = (), executors: Executors | None = None
+) -> Parcel:
+    """Read a pack with all that is wrong with it, and what its mocks answer wrongly.
+
+    Args:
+        path: A folder with `pack.yaml`, that file itself, or a `.zip`.
+        also: Paths of what is read besides: packs that this one needs.
+        executors: The modes; the installed ones unless given.
+    """
+    executors = executors or Executors.installed()
+    path = Path(path).parent if Path(path).name in PACK_FILES else Path(path)
+    if path.is_dir():
+        return await _from_folder(path, tuple(also), executors)
+    archive, problems = open_archive(path)
+    if archive is None:
+        return Parcel(source=str(path), contents={}, problems=tuple(problems))
+    if not archive.pack_file:
+        return Parcel(source=archive.source, contents=archive.contents, problems=(_no_pack(archive.source),))
+    parcel = await _judged(archive.source, f"{archive.source}/", _loaded(archive, also, executors), executors)
+    return replace(parcel, contents=archive.contents, digest=archive.digest, size=archive.size)
+
+
+async def _from_folder(folder: Path, also: Sequence[str], executors: Executors) -> Parcel:
+    """What a folder holds, and the archive of it, which was read again and found right."""
+    source = str(folder)
+    if pack_file(folder) is None:
+        return Parcel(source=source, contents={}, problems=(_no_pack(source),))
+    trail, reader = _trail(), Reader(executors)
+    folders = Folders(reader, trail)
+    for path in (source, *also):
+        folders.add(Source(path))
+    folders.tell_links()
+    loaded = reader.loaded()
+    parcel = await _judged(source, "" if source == "." else source + os.sep, loaded, executors)
+    contents, problems = _contents(folder, trail.closed().files, loaded)
+    parcel = replace(parcel, contents=contents, problems=(*parcel.problems, *problems))
+    if parcel.refused:
+        return parcel
+    data = zipped(contents)
+    archive, problems = parse_archive(parcel.file_name, data)
+    if archive is not None:
+        again = _own(_loaded(archive, also, executors).problems, f"{archive.source}/")
+        problems = [problem for problem in again if problem.severity == "error"]
+    if problems or archive is None:
+        return replace(parcel, problems=(*parcel.problems, *problems))
+    return replace(parcel, archive=data, digest=archive.digest, size=archive.size)
+
+
+def _loaded(archive: ArchiveFiles, also: Iterable[str], executors: Executors) -> Loaded:
+    reader = Reader(executors)
+    place = archive.place("")
+    trail = _trail()
+    add_contents(reader, archive.contents, archive.pack_file, source=place, key=place, outside=trail)
+    folders = Folders(reader, trail)
+    for source in also:
+        folders.add(Source(source))
+    return reader.loaded()
+
+
+def _trail() -> Trail:
+    """Of rows whose paths name variables, the pack's own are read: what travels is the pack."""
+    return Trail(permits=Trust(TrustPolicy().with_environment()).permits_data)
+
+
+async def _judged(source: str, below: str, loaded: Loaded, executors: Executors) -> Parcel:
+    """The pack below a path, with its own problems; what was read besides only helps it."""
+    # What is proved of a pack is what it mocks.
+    async with Runtime.of(loaded, executors=executors, trust=Trust(UNTRUSTED)) as runtime:
+        problems = [*runtime.problems, *await prove(runtime)]
+        scenarios = [entry.name for entry in runtime.scenarios if _is_below(entry.origin.source, below)]
+    return Parcel(
+        source=source,
+        pack=next((pack for pack in loaded.packs if _is_below(pack.origin.source, below)), None),
+        tools=tuple(tool for tool in loaded.tools if _is_below(tool.origin.source, below)),
+        scenarios=tuple(dict.fromkeys(scenarios)),
+        contents={},
+        problems=tuple(map(_lenient, _own(problems, below))),
+    )
+
+
+def _own(problems: Iterable[Problem], below: str) -> list[Problem]:
+    """The problems of the files below a path, each once."""
+    return list(dict.fromkeys(problem for problem in problems if _is_below(problem.source, below)))
+
+
+def _is_below(source: str, below: str) -> bool:
+    """Whether a file was named as one below a path; the working directory itself is in no name."""
+    if below:
+        return source.startswith(below)
+    return not source.startswith(os.pardir) and not Path(source).is_absolute()
+
+
+def _lenient(problem: Problem) -> Problem:
+    return problem._replace(severity="warning") if problem.code in _NEEDS else problem
+
+
+def _no_pack(source: str) -> Problem:
+    hint = "write `pack.yaml` with `name: my-pack` and `version: 1.0.0`"
+    return Problem(code="unrecognised_file", message="there is no `pack.yaml`", hint=hint, source=source)
+
+
+def _contents(folder: Path, read: Iterable[str], loaded: Loaded) -> tuple[dict[str, bytes], list[Problem]]:
+    """The files of a folder that travel: what was read and found to be ours, what that names, and licences."""
+    strangers = {problem.source for problem in loaded.problems if problem.code == "unrecognised_file"}
+    wanted = {os.path.realpath(path) for path in read if path not in strangers}
+    contents: dict[str, bytes] = {}
+    problems = []
+    for name in sorted(_names(folder)):
+        path = folder / name
+        other_pack_file = name in PACK_FILES and path != pack_file(folder)
+        if other_pack_file or (os.path.realpath(path) not in wanted and not _BESIDE.fullmatch(name)):
+            continue
+        fault = _fault(path, name, folder)
+        if fault is None:
+            contents[name] = path.read_bytes()
+        else:
+            problems.append(fault)
+    return contents, problems
+
+
+def _fault(path: Path, name: str, folder: Path) -> Problem | None:
+    """Why a file can't travel."""
+    if path.suffix.lower() == ARCHIVE or (path.name in PACK_FILES and "/" in name):
+        message = "the pack holds another pack, and an archive is one pack"
+        hint = "build that one too, move it out of this one, and name it in `requires`"
+        return Problem(code="pack_in_pack", message=message, hint=hint, source=str(path))
+    if leads_outside(path, folder):
+        message = f"the file is a link that leads outside {folder}, and does not travel"
+        hint = "put a copy in its place"
+        return Problem(code="link_leads_outside", message=message, hint=hint, source=str(path))
+    return None
+
+
+def _names(folder: Path) -> Iterator[str]:
+    """The files below a folder, relative to it and with `/`; none that is hidden."""
+    for here, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS]
+        for name in names:
+            path = Path(here, name)
+            if not name.startswith(".") and path.is_file():
+                yield path.relative_to(folder).as_posix()
+
+
+def zipped(contents: Mapping[str, bytes]) -> bytes:
+    """An archive with these files: the same bytes for the same contents, wherever and whenever it is made."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in sorted(contents):
+            entry = zipfile.ZipInfo(name, _ENTRY_TIME)
+            entry.create_system = 3  # Unix, also where it is made on Windows
+            entry.external_attr = _ENTRY_MODE << 16
+            entry.compress_type = _method(contents[name])
+            archive.writestr(entry, contents[name])
+    return buffer.getvalue()
+
+
+def _method(content: bytes) -> int:
+    """A file that shrinks so much that it would look like a bomb is stored as it is."""
+    if len(content) < RATIO_FROM:
+        return zipfile.ZIP_DEFLATED
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    packed = len(packer.compress(content)) + len(packer.flush())
+    return zipfile.ZIP_STORED if len(content) > RATIO * packed else zipfile.ZIP_DEFLATED
+
+
+def save(data: bytes, path: Path) -> None:
+    """Write a file whole or not at all. A device or a pipe is written to, and not replaced.
+
+    Raises:
+        OSError: It can't be written; what was there is as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

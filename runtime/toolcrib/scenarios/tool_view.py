@@ -1,0 +1,87 @@
+"""The tools as a scenario sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from toolcrib.core.model import NO_FIXTURE, Descriptor
+from toolcrib.engine.profiles import with_modes
+from toolcrib.engine.workspaces import subject_of_tool, subjects_of_scenario
+from toolcrib.loading.scenarios.scenario import Scenario, furnished, mocked
+from toolcrib.loading.scenarios.scenario_links import tools_of
+from toolcrib.loading.scenarios.scenario_state import inheriting
+from toolcrib.registry.registry import Registry
+
+if TYPE_CHECKING:
+    from toolcrib.engine.runtime import Runtime
+    from toolcrib.security.trust.check import TrustSubject
+
+
+def registry_for(registry: Registry, scenario: Scenario) -> Registry:
+    """The tools as a run of a scenario sees them: its modes, then its store, its faults and its mocks.
+
+    They are derived once for all runs in which they are the same.
+    """
+    furnishes = bool(scenario.faults) or scenario.fixture is not NO_FIXTURE
+    if not (scenario.modes or scenario.mocks or furnishes):
+        return registry
+    told = _settled(scenario) if scenario.faults else scenario
+
+    def derive() -> Registry:
+        run = inheriting(told, registry, [])
+        moded = with_modes(registry, run.modes)
+        if furnishes:
+            moded = moded.changed(tool=lambda tool: furnished(tool, run))
+        return moded.with_tools(mocked(moded[name], run) for name in run.mocks)
+
+    return registry.derived_once((told.modes, told.mocks, told.fixture, told.faults, told.origin), derive)
+
+
+def tools_for(runtime: Runtime, scenario: Scenario) -> Registry:
+    """`registry_for`, where a scenario makes tools of another workspace its own: it needs for itself what they need.
+
+    So a scenario of a pack from elsewhere calls no tool of a trusted project but its mocks.
+    """
+    registry, trust = registry_for(runtime.registry, scenario), runtime.trust
+    if trust.policy.everything:
+        return registry
+    home, executors = trust.workspace_of(scenario.origin.source), runtime.executors
+    others = [
+        card.name
+        for card in registry.cards.values()
+        if card.mode is not None
+        and not executors.is_contained(card.mode)
+        and trust.workspace_of(card.source) != home
+    ]
+    if not others:
+        return registry
+    place = f"{scenario.origin.source}:{scenario.origin.line}"
+    return registry.with_tools(_also_written_in(registry[name], place) for name in others)
+
+
+def _also_written_in(tool: Descriptor, place: str) -> Descriptor:
+    return tool._replace(origin=tool.origin._replace(overrides=(*tool.origin.overrides, place)))
+
+
+def needed_by(runtime: Runtime, scenario: Scenario) -> Iterator[TrustSubject]:
+    """What a run of a scenario needs outside of this process: tools that it may call, and the models of its agent.
+
+    An agent may call any tool that there is.
+    """
+    registry = tools_for(runtime, scenario)
+    names = registry if scenario.agent is not None else tools_of(scenario)
+    for name in names:
+        tool = registry.get(name)
+        if tool is not None and tool.mode is not None and not runtime.executors.is_contained(tool.mode):
+            yield subject_of_tool(tool, runtime.executors, runtime.trust, tool.mode)
+    yield from subjects_of_scenario(scenario)
+
+
+def _settled(scenario: Scenario) -> Scenario:
+    """The scenario with the faults of this run of it; the scenario itself where they are those of every run."""
+    from toolcrib.loading.scenarios.faults import settled  # noqa: PLC0415 -- in most scenarios nothing goes wrong
+
+    faults = settled(scenario.faults, {"matrix": dict(scenario.values), "run": scenario.run})
+    return scenario if faults == scenario.faults else replace(scenario, faults=faults)

@@ -1,0 +1,201 @@
+"""Who speaks in the conversation of a scenario: its script, or a model, with the tools and the policy that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from toolcrib.core.model import JSON
+from toolcrib.core.text import compact
+from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.session import Session
+from toolcrib.engine.workspaces import subjects_of_scenario
+from toolcrib.loading.namespaces import short_name
+from toolcrib.loading.prompts import Guardrail, Prompt
+from toolcrib.loading.scenarios.agent_checks import prompt_of
+from toolcrib.loading.scenarios.agents import Agent
+from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.provider import Provider
+from toolcrib.provider.config import Config
+from toolcrib.provider.middleware import ProviderMiddleware
+from toolcrib.provider.models.prices import Prices
+from toolcrib.provider.models.scripted import Scripted, lines_of
+from toolcrib.registry.registry import Registry
+from toolcrib.scenarios.assertions import Surroundings
+from toolcrib.scenarios.client_stub import Fulfilling
+from toolcrib.security.tool_policy import ToolPolicy, without_idle
+
+Names: TypeAlias = Callable[[], dict[str, JSON]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speaking:
+    """What holds a conversation.
+
+    Attributes:
+        middleware: The loop.
+        script: The model, where it is scripted.
+        has_text: Whether there is a model that can say something.
+        fulfilling: The caller's part.
+        surroundings: Whom assertions ask.
+        guardrails: Those of the agent, then those of its prompt.
+        providers: What is to be closed.
+    """
+
+    middleware: ProviderMiddleware
+    script: Scripted | None
+    has_text: bool
+    fulfilling: Fulfilling
+    surroundings: Surroundings
+    guardrails: tuple[Guardrail, ...] = ()
+    providers: tuple[Provider, ...] = field(default=())
+
+    async def aclose(self) -> None:
+        """Close what was opened for the conversation."""
+        for provider in self.providers:
+            close: Callable[[], Awaitable[None]] | None = getattr(provider, "aclose", None)
+            if close is not None:
+                await close()
+
+
+def speaking_for(
+    runtime: Runtime, session: Session, scenario: Scenario, agent: Agent, names: Names
+) -> Speaking:
+    """What holds the conversation of a run.
+
+    Args:
+        runtime: Has the prompts, and what may be reached.
+        session: Where the calls are made.
+        scenario: The run.
+        agent: Its agent.
+        names: What expressions read: a new mapping each time.
+
+    Raises:
+        ConfigurationError: There is no such provider or prompt, or something that they need is not there.
+        ExpressionError: What instructs the model can't be worked out.
+        Untrusted: The scenario names a model, and nobody has agreed to that.
+    """
+    for subject in subjects_of_scenario(replace(scenario, agent=agent)):
+        runtime.trust.check(subject)
+    prompt = prompt_of(agent.prompt, runtime.packs, scenario.origin) if agent.prompt else None
+    fulfilling = Fulfilling(runtime, agent, names)
+    make = _OWN.get(agent.provider, _opened)
+    provider = make(runtime, session, scenario, agent, names)
+    judge = _judge(runtime, session, agent)
+    config = Config(
+        system=_system(agent, prompt, names),
+        settings={**(prompt.settings if prompt else {}), **agent.settings},
+        prices=Prices(**agent.prices) if agent.prices else None,
+        client=fulfilling,
+    )
+    return Speaking(
+        middleware=ProviderMiddleware(provider, session, _policy(agent, prompt, session.registry), config),
+        script=provider if isinstance(provider, Scripted) else None,
+        has_text=agent.provider != DIRECT,
+        fulfilling=fulfilling,
+        surroundings=Surroundings(call_tool=session.call, judge=judge),
+        guardrails=_guardrails(agent, prompt),
+        providers=(provider, judge) if judge is not None else (provider,),
+    )
+
+
+def _guardrails(agent: Agent, prompt: Prompt | None) -> tuple[Guardrail, ...]:
+    own = [
+        Guardrail(each["type"], each.get("params", {}), unsupported=each.get("unsupported", ""))
+        for each in agent.guardrails
+    ]
+    return (*own, *(prompt.guardrails if prompt else ()))
+
+
+SCRIPTED, DIRECT = "scripted", "direct"
+"""Providers that no model stands behind."""
+
+
+def _scripted(
+    _runtime: Runtime, _session: Session, scenario: Scenario, agent: Agent, names: Names
+) -> Provider:
+    return _playing(scenario, agent, names, speaks=True)
+
+
+def _direct(_runtime: Runtime, _session: Session, scenario: Scenario, agent: Agent, names: Names) -> Provider:
+    return _playing(scenario, agent, names, speaks=False)
+
+
+def _playing(scenario: Scenario, agent: Agent, names: Names, *, speaks: bool) -> Scripted:
+    namespace = scenario.origin.namespace
+    return Scripted(
+        lines_of(agent.turns, agent.script),
+        names=names,
+        place=scenario.origin.place,
+        named=lambda tool: short_name(namespace, tool),
+        speaks=speaks,
+    )
+
+
+def _opened(runtime: Runtime, session: Session, _scenario: Scenario, agent: Agent, _names: Names) -> Provider:
+    told = {"name": agent.provider, "model": agent.model, "base_url": agent.base_url}
+    return _open(runtime, session, {**told, "api_key": agent.api_key}, permitted=agent.permitted)
+
+
+def _open(
+    runtime: Runtime, session: Session, told: Mapping[str, Any], *, permitted: bool = False
+) -> Provider:
+    """A provider that reaches what a document may, unless its address is the operator's.
+
+    The key of the environment is never sent to an address of a document.
+    """
+    from toolcrib.provider.models.installed_providers import open_provider, reaching  # noqa: PLC0415 -- scripts need none of it
+
+    world = reaching(runtime.world, told["base_url"]) if permitted else runtime.world
+    return open_provider(**told, world=world, clock=session.clock, trusted=permitted)
+
+
+_OWN: Mapping[str, Callable[[Runtime, Session, Scenario, Agent, Names], Provider]] = {
+    SCRIPTED: _scripted,
+    DIRECT: _direct,
+}
+
+
+def _judge(runtime: Runtime, session: Session, agent: Agent) -> Provider | None:
+    if not agent.judge:
+        return None
+    told = {key: value for key, value in agent.judge.items() if key in {"model", "base_url", "api_key"}}
+    provider = _open(runtime, session, {**told, "name": agent.judge["provider"]})
+    settings = agent.judge.get("settings")
+    return _Set(provider, settings) if settings else provider
+
+
+class _Set:
+    """A provider whose requests have settings of their own."""
+
+    def __init__(self, provider: Provider, settings: Mapping[str, JSON]) -> None:
+        self._provider = provider
+        self._settings = settings
+        self.aclose = getattr(provider, "aclose", _nothing)
+
+    def respond(self, request: Any, /) -> Any:
+        """Answer, with these settings."""
+        return self._provider.respond(request._replace(settings={**self._settings, **request.settings}))
+
+
+async def _nothing() -> None:
+    """There is nothing to close."""
+
+
+def _system(agent: Agent, prompt: Prompt | None, names: Names) -> str:
+    """What instructs the model."""
+    if agent.system is not None:
+        text = agent.system.render(names())
+        return text if isinstance(text, str) else compact(text)
+    if prompt is None:
+        return ""
+    return prompt.render({name: value.render(names()) for name, value in agent.variables.items()})
+
+
+def _policy(agent: Agent, prompt: Prompt | None, registry: Registry) -> ToolPolicy:
+    """What the document says, over what the prompt says."""
+    policy = agent.policy
+    if prompt is not None:
+        policy = replace(prompt.policy, **{key: getattr(agent.policy, key) for key in agent.policy_keys})
+    return without_idle(policy, registry)

@@ -1,0 +1,1 @@
+"""JSON Schemas: repaired, merged, dereferenced, compared, generated from, validated against."""

@@ -1,0 +1,344 @@
+"""Repairs of arguments that models get almost right, made only where one reading alone fits.
+
+A value that fits its schema is never changed. Repairs begin at the faults: for the place of each
+fault, readings of what stands there are proposed, and the one is taken that ends the fault there;
+where two do, none is taken. What does not fit in the end is given back as it came.
+
+`safe` repairs change how a value is written, never what it says:
+
+- `parsed`: JSON text where an object or array is wanted (also for the whole value); `"10"`, `"5.0"`
+  where an integer is wanted, `"0.8"` where a number is, `"true"` where a boolean is; numbers exact;
+- `written`: an integer where a string is wanted;
+- `matched`: an option of `enum` or `const`, but for its case or the space around it;
+- `dropped`: null or `""` for a property that may be left out; for the whole value, `{}`.
+
+`lenient` adds guesses that are usual:
+
+- `parsed`: yes, no, on, off, y, n, t, f, 1, 0 where a boolean is wanted;
+- `wrapped`: a scalar or object where an array is wanted becomes its one item;
+- `renamed`: a stray `cityName` where `city_name` is known and absent;
+- `removed`: a stray property that the schema does not allow.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from toolcrib.core.model import JSON, Schema
+from toolcrib.core.pointers import pointer_to
+from toolcrib.core.subschemas import Path, Site
+from toolcrib.core.text import decode_json
+from toolcrib.schema.validation import Fault, Validator, ViolationReport, json_fault
+from toolcrib.schema.validation.explanation import wanted_types
+from toolcrib.schema.validation.validator import COMPUTED
+from toolcrib.schema.validation.violations import show
+
+Level: TypeAlias = Literal["safe", "lenient"]
+"""How far repairs may go."""
+
+MOST: Final = 256
+"""Repairs in all, with the faults that are left, beyond which a value is given back as it came."""
+
+_ROUNDS: Final = 16
+_DEPTH: Final = 64
+_DIGITS: Final = 400
+_STRAY: Final = ("additionalProperties", "unevaluatedProperties")
+_OPENING: Final = ("[", "{")
+_INTEGER: Final = re.compile(r"([+-]?(?:0|[1-9][0-9]*))(?:\.0+)?")
+_NUMBER: Final = re.compile(r"[+-]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_BOOLEANS: Final = {"true": True, "false": False}
+_USUAL_BOOLEANS: Final = {
+    **dict.fromkeys(("yes", "on", "y", "t", "1"), True),
+    **dict.fromkeys(("no", "off", "n", "f", "0"), False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One change that was made to a value.
+
+    Attributes:
+        pointer: JSON Pointer of the place.
+        kind: `parsed`, `written`, `matched`, `dropped`, `wrapped`, `renamed` or `removed`.
+        before: What stood there, shortened; `***` where the place is secret.
+        after: What stands there now, likewise; where it went, if `renamed`; `nothing`, if it is gone.
+    """
+
+    pointer: str
+    kind: str
+    before: str
+    after: str
+
+
+class _Gone:
+    """Stands for the value of a property that is left out."""
+
+
+_GONE: Final = _Gone()
+
+
+class _Step(NamedTuple):
+    """A proposed change: what comes to stand at a place, or the new name of its property."""
+
+    path: Path
+    kind: str
+    value: JSON | _Gone
+    name: str = ""
+
+
+class Repaired(NamedTuple):
+    """What came of repairing a value.
+
+    Attributes:
+        value: The repaired value, which fits; the value as it came where repairs alone do not make it fit.
+        repairs: The repairs that were made; none for a value as it came.
+        left: What has to be changed by whoever wrote the value: without the faults that a repair ends.
+    """
+
+    value: JSON
+    repairs: list[Repair]
+    left: ViolationReport
+
+
+def coerce(schema: Schema, validator: Validator, value: JSON, level: Level) -> tuple[JSON, list[Repair]]:
+    """Repair a value so that it fits, or give it back as it came, with no repairs.
+
+    Args:
+        schema: The schema that the validator was compiled from.
+        validator: Judges the value and every repair.
+        value: A JSON value, which is never changed itself; what `json_fault` refuses is given back.
+        level: How far repairs may go.
+    """
+    if isinstance(schema, bool) or json_fault(value) is not None or validator.judge(value):
+        return value, []
+    repaired = repair(validator, value, level, validator.explain(value))
+    return repaired.value, repaired.repairs
+
+
+def repair(validator: Validator, value: JSON, level: Level, report: ViolationReport) -> Repaired:
+    """Repair a JSON value that does not fit.
+
+    Args:
+        validator: Judges the repaired value.
+        value: The value, which is never changed itself.
+        level: How far repairs may go.
+        report: What is wrong with the value. From `COMPUTED` violations on nothing is repaired.
+    """
+    repairs: list[Repair] = []
+    current, now = value, report
+    for _ in range(_ROUNDS):
+        if not 0 < len(now.faults) < COMPUTED or len(now.faults) + len(repairs) > MOST:
+            break
+        before = len(repairs)
+        for fault in now.faults:
+            step = _Place(validator, current, fault.path).step(fault, level)
+            if step is not None:
+                repairs.append(_repair(validator, current, step))
+                current = _with_step(current, step)
+        if len(repairs) == before:
+            break
+        now = validator.report(current)
+    if not now.faults:
+        return Repaired(current, repairs, now)
+    left = [fault.pointer for fault in now.faults]
+    ended = {
+        each.pointer
+        for each in repairs
+        if not any(pointer == each.pointer or pointer.startswith(f"{each.pointer}/") for pointer in left)
+    }
+    faults = [fault for fault in report.faults if fault.pointer not in ended]
+    return Repaired(value, [], report._replace(faults=faults or report.faults))
+
+
+def _repair(validator: Validator, value: JSON, step: _Step) -> Repair:
+    before = _at(value, step.path)
+    places = {step.path, (*step.path[:-1], step.name)} if step.name else {step.path}
+    shown = (before, step.value)
+    hidden = any(validator.secrets.hides(place, each) for place in places for each in shown)
+    after = "nothing" if isinstance(step.value, _Gone) else show(step.value, hidden=hidden)
+    if step.name:
+        after = pointer_to((*step.path[:-1], step.name))
+    return Repair(pointer_to(step.path), step.kind, show(before, hidden=hidden), after)
+
+
+class _Place:
+    """The place of a fault, and the changes that could end it."""
+
+    def __init__(self, validator: Validator, value: JSON, path: Path) -> None:
+        self._index = validator.index
+        self._path = path
+        self._there = _at(value, path)
+        self._parent = _at(value, path[:-1])
+        self._validator = validator
+        self._complaining = [site for site in self._index.heads(path) if self._complains(site, self._there)]
+
+    def step(self, fault: Fault, level: Level) -> _Step | None:
+        """The one change that ends the fault here, or None."""
+        lenient = level == "lenient"
+        if fault.keyword == "required":
+            return self._renamed_into() if lenient else None
+        if fault.keyword in _STRAY:
+            return self._without_stray() if lenient else None
+        if not self._complaining:
+            return None
+        for proposals in (self._safe(), self._guesses()) if lenient else (self._safe(),):
+            fitting = self._fitting(proposals)
+            if fitting:
+                return fitting[0] if len(fitting) == 1 else None
+        return None
+
+    def _complains(self, site: Site, value: JSON | _Gone) -> bool:
+        return not isinstance(value, _Gone) and self._validator.complains(site, value)
+
+    def _fitting(self, proposals: Iterator[_Step]) -> list[_Step]:
+        """The proposals that end a complaint, each reading once."""
+        found: list[_Step] = []
+        for step in proposals:
+            again = any(_same(step.value, other.value) for other in found)
+            if not again and not all(self._complains(site, step.value) for site in self._complaining):
+                found.append(step)
+        return found
+
+    def _wanted(self) -> set[str]:
+        """The types that the schema names here, also by the options that it lists."""
+        return {*wanted_types(self._index, self._path), *map(_type_of, self._options())}
+
+    def _options(self) -> list[JSON]:
+        options: list[JSON] = []
+        for site in self._index.at(self._path):
+            listed = site.get("enum")
+            options += listed if isinstance(listed, list) else []
+            options += [site.get("const")] if isinstance(site.schema, dict) and "const" in site.schema else []
+        return options
+
+    def _safe(self) -> Iterator[_Step]:
+        value, wanted = self._there, self._wanted()
+        if value is None or value == "":
+            yield from self._dropped(wanted)
+        if isinstance(value, str):
+            for reading in _readings(value.strip(), wanted):
+                yield _Step(self._path, "parsed", reading)
+            for option in self._options():
+                if isinstance(option, str) and option.strip().casefold() == value.strip().casefold():
+                    yield _Step(self._path, "matched", option)
+        elif type(value) is int and "string" in wanted and value.bit_length() < 4 * _DIGITS:
+            yield _Step(self._path, "written", str(value))
+
+    def _dropped(self, wanted: set[str]) -> Iterator[_Step]:
+        if not self._path:
+            if "object" in wanted:
+                yield _Step((), "dropped", {})
+        elif isinstance(self._parent, dict) and self._path[-1] not in self._required():
+            yield _Step(self._path, "dropped", _GONE)
+
+    def _required(self) -> set[JSON]:
+        lists = (site.get("required") for site in self._index.at(self._path[:-1]))
+        return {name for names in lists if isinstance(names, list) for name in names if isinstance(name, str)}
+
+    def _guesses(self) -> Iterator[_Step]:
+        value, wanted = self._there, self._wanted()
+        if "boolean" in wanted and isinstance(value, str | int):
+            reading = _USUAL_BOOLEANS.get(str(value)[:9].strip().lower())
+            if reading is not None:
+                yield _Step(self._path, "parsed", reading)
+        if "array" in wanted and not isinstance(value, list | _Gone) and value is not None:
+            broken = isinstance(value, str) and value.strip()[:1] in _OPENING  # it was to be an array itself
+            yield from () if broken else (_Step(self._path, "wrapped", [value]),)
+
+    def _known(self) -> list[str]:
+        tables = (site.get("properties") for site in self._index.at(self._path[:-1]))
+        return list(dict.fromkeys(name for table in tables if isinstance(table, dict) for name in table))
+
+    def _renamed_into(self) -> _Step | None:
+        """A property of almost this name, which is missing, takes this name."""
+        name = self._path[-1]
+        if not isinstance(self._parent, dict) or not isinstance(name, str) or name in self._parent:
+            return None
+        known = self._known()
+        close = [key for key in self._parent if key not in known and _plain(key) == _plain(name)]
+        return self._renamed(close[0], name) if len(close) == 1 else None
+
+    def _without_stray(self) -> _Step | None:
+        """A stray property takes the known name that it almost has; without one it is left out."""
+        name = self._path[-1]
+        if not isinstance(self._parent, dict) or not isinstance(name, str) or name not in self._parent:
+            return None
+        close = [known for known in self._known() if _plain(known) == _plain(name)]
+        if not close:
+            return _Step(self._path, "removed", _GONE)
+        return self._renamed(name, close[0]) if len(close) == 1 and close[0] not in self._parent else None
+
+    def _renamed(self, name: str, into: str) -> _Step:
+        return _Step((*self._path[:-1], name), "renamed", _GONE, into)
+
+
+def _readings(text: str, wanted: set[str]) -> Iterator[JSON]:
+    """What a text says when it is read as one of the wanted types."""
+    whole = _INTEGER.fullmatch(text) if len(text) <= _DIGITS else None
+    if whole and "integer" in wanted:
+        yield int(whole[1])
+    if "number" in wanted and len(text) <= _DIGITS and _NUMBER.fullmatch(text):
+        number = int(text) if whole and whole[0] == whole[1] else float(text)
+        if math.isfinite(number):
+            yield number
+    if "boolean" in wanted and text.lower() in _BOOLEANS:
+        yield _BOOLEANS[text.lower()]
+    if text[:1] in _OPENING:
+        parsed = _parsed(text)
+        if _type_of(parsed) in wanted:
+            yield parsed
+
+
+def _parsed(text: str) -> JSON:
+    """The JSON of a text; None where it is none, repeats a key, or nests too deeply."""
+    try:
+        value = decode_json(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if json_fault(value, depth=_DEPTH) is None else None
+
+
+def _type_of(value: object) -> str:
+    names = {bool: "boolean", dict: "object", float: "number", int: "integer", list: "array", str: "string"}
+    return names.get(type(value), "null")
+
+
+def _same(one: object, other: object) -> bool:
+    """Equal as JSON: 1 and 1.0 are, 1 and true are not."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _plain(name: str) -> str:
+    """A name without case, underscores, hyphens and spaces."""
+    return "".join(char for char in name.casefold() if char.isalnum())
+
+
+def _at(value: JSON, path: Path) -> JSON | _Gone:
+    for key in path:
+        if isinstance(value, dict) and key in value:
+            value = value[str(key)]
+        elif isinstance(value, list) and isinstance(key, int) and key < len(value):
+            value = value[key]
+        else:
+            return _GONE
+    return value
+
+
+def _with_step(value: JSON, step: _Step, depth: int = 0) -> JSON:
+    """The value after a step; containers are copied along its path alone."""
+    if depth == len(step.path):
+        return None if isinstance(step.value, _Gone) else step.value
+    key = step.path[depth]
+    last = depth + 1 == len(step.path)
+    if isinstance(value, list) and isinstance(key, int):
+        return [*value[:key], _with_step(value[key], step, depth + 1), *value[key + 1 :]]
+    assert isinstance(value, dict)  # noqa: S101 -- the path was found in the value
+    if last and step.name:
+        return {step.name if name == key else name: item for name, item in value.items()}
+    if last and isinstance(step.value, _Gone):
+        return {name: item for name, item in value.items() if name != key}
+    return {**value, str(key): _with_step(value[str(key)], step, depth + 1)}

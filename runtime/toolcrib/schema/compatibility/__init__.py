@@ -1,0 +1,1 @@
+"""Whether one JSON Schema takes everything that another one takes."""

@@ -1,0 +1,47 @@
+"""The one judge of values: JSON Schemas checked at load, compiled once, and faults told plainly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolcrib.schema.validation.defaults import compile_defaults
+from toolcrib.schema.validation.json_values import (
+    SUBCLASS,
+    NotJSONError,
+    as_dict,
+    as_json,
+    json_fault,
+    unshared,
+)
+from toolcrib.schema.validation.validator import Validator, ViolationReport, validate
+from toolcrib.schema.validation.violations import Fault, report
+
+if TYPE_CHECKING:
+    from toolcrib.schema.validation.schema_check import check_schema
+
+__all__ = [
+    "SUBCLASS",
+    "Fault",
+    "NotJSONError",
+    "Validator",
+    "ViolationReport",
+    "as_dict",
+    "as_json",
+    "check_schema",
+    "compile_defaults",
+    "json_fault",
+    "report",
+    "unshared",
+    "validate",
+]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """`check_schema`, imported when it is first used: a call judges values, and takes schemas for checked."""
+        if name != "check_schema":
+            raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+        from toolcrib.schema.validation.schema_check import check_schema  # noqa: PLC0415
+
+        globals()[name] = check_schema
+        return check_schema

@@ -1,0 +1,223 @@
+"""From the errors of jsonschema-rs to faults: what was expected, what is there, what would be near."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeAlias
+
+from jsonschema_rs import ValidationError
+from jsonschema_rs import ValidationErrorKind as Kind
+
+from toolcrib.core.errors import near_misses
+from toolcrib.core.model import JSON
+from toolcrib.core.subschemas import Path, SchemaIndex, Site
+from toolcrib.schema.validation.messages import (
+    LISTED,
+    advice,
+    expectation,
+    known,
+    misspelt,
+    nearest_option,
+    nouns,
+    one_of,
+)
+from toolcrib.schema.validation.violation_search import Branches, Located, Unexplained, true_path
+from toolcrib.schema.validation.violations import Fault, fault, shorten, show
+
+Hides: TypeAlias = Callable[[Path, object], bool]
+"""Whether a place is secret, given its path and what stands there."""
+
+Error: TypeAlias = ValidationError | Located
+
+Context: TypeAlias = Sequence[Sequence[Error]]
+"""The errors of each branch of an `anyOf` or `oneOf`."""
+
+_COMPARED = 50
+"""Names of stray properties that are compared with one that is missing."""
+
+
+class Explanation:
+    """Tells the faults of one value.
+
+    Args:
+        value: The value that was judged.
+        index: The subschemas of its schema.
+        hides: Which places are secret; what stands there is never told.
+    """
+
+    def __init__(self, value: JSON, index: SchemaIndex, hides: Hides) -> None:
+        self._value = value
+        self._index = index
+        self._hides = hides
+
+    def of(self, errors: Iterable[Error], most: int) -> list[Fault]:
+        """The faults, outermost places first, each once, at most `most`."""
+        found: dict[tuple[str, str, str], Fault] = {}
+        for error in sorted(errors, key=_order):
+            for each in self._explain(error):
+                found.setdefault((each.pointer, each.keyword, each.expected), each)
+                if len(found) >= most:
+                    return list(found.values())
+        return list(found.values())
+
+    def _explain(self, error: Error) -> Iterator[Fault]:
+        kind, path = error.kind, true_path(self._value, error.instance_path)
+        match kind:
+            case Kind.Required(name):
+                yield self._missing(path, name)
+            case Kind.AdditionalProperties(names) | Kind.UnevaluatedProperties(names):
+                yield from (self._stray(path, kind.name, name) for name in names)
+            case (
+                Kind.AnyOf(branches)
+                | Kind.OneOfNotValid(branches)
+                | Kind.OneOfMultipleValid(branches)
+                | Branches(_, branches)
+            ):
+                told = (
+                    self._nearest(path, kind.name, branches)
+                    if all(branches)
+                    else self._several(path, branches)
+                )
+                yield from told
+            case Kind.PropertyNames(inner):
+                yield self._misnamed(path, inner)
+            case Kind.Enum(options):
+                yield self._option(path, "enum", options)
+            case Kind.Constant(option):
+                yield self._option(path, "const", [option])
+            case Kind.FalseSchema() if names := self._unwanted(error, path):
+                yield from (self._stray(path, "additionalProperties", name) for name in names)
+            case _:
+                yield self._refused(path, kind)
+
+    def _at(self, path: Path) -> object:
+        value: object = self._value
+        for key in path:
+            value = value[key]  # type: ignore[index] # jsonschema-rs went this way
+        return value
+
+    def _unwanted(self, error: Error, path: Path) -> list[str]:
+        """The names in an object that may have no properties at all."""
+        there, way = self._at(path), tuple(error.evaluation_path)[-2:]
+        own_name = way[:1] in (("properties",), ("patternProperties",)) and path[-1:] == way[-1:]
+        closed = way[-1:] == ("additionalProperties",) and not own_name
+        return [*islice(there, _COMPARED)] if closed and isinstance(there, dict) else []
+
+    def _refused(self, path: Path, kind: Kind | Unexplained) -> Fault:
+        value = self._at(path)
+        hidden = self._hides(path, value)
+        hint = "" if hidden and not isinstance(kind, Kind.BacktrackLimitExceeded) else advice(kind, value)
+        return fault(path, kind.name, expectation(kind), show(value, hidden=hidden), hint)
+
+    def _known(self, path: Path) -> list[str]:
+        tables = (site.get("properties") for site in self._index.at(path))
+        return list(dict.fromkeys(name for table in tables if isinstance(table, dict) for name in table))
+
+    def _missing(self, path: Path, name: str) -> Fault:
+        types = wanted_types(self._index, (*path, name))
+        there, names = self._at(path), set(self._known(path))
+        strays = (
+            (key for key in there if key not in names and len(key) < 200) if isinstance(there, dict) else ()
+        )
+        close = near_misses(name, [*islice(strays, _COMPARED)], most=1)
+        hint = f"is `{shorten(close[0])}` meant for it?" if close else ""
+        expected = f"{nouns(types) or 'a value'} (required)"
+        return fault((*path, name), "required", expected, "nothing", hint)
+
+    def _stray(self, path: Path, keyword: str, name: str) -> Fault:
+        names = self._known(path)
+        hint = misspelt(name, names) or known(names)
+        return fault((*path, name), keyword, "no property of this name", f"`{shorten(name)}`", hint)
+
+    def _misnamed(self, path: Path, inner: ValidationError) -> Fault:
+        name = str(inner.instance)
+        expected = f"a property name that is {expectation(inner.kind)}"
+        return fault((*path, name), "propertyNames", expected, f"`{shorten(name)}`")
+
+    def _option(self, path: Path, keyword: str, options: Sequence[object]) -> Fault:
+        value = self._at(path)
+        # A number is not secret by its name, the text that should stand in its place may be.
+        if any(self._hides(path, each) for each in (value, *options)):
+            return fault(path, keyword, "a value that the schema lists", show(value, hidden=True))
+        return fault(path, keyword, one_of(options), show(value), nearest_option(value, options))
+
+    def _several(self, path: Path, branches: Context) -> Iterator[Fault]:
+        fitting = [str(number) for number, errors in enumerate(branches, start=1) if not errors]
+        expected = f"a value that fits exactly one of {len(branches)} forms"
+        value = self._at(path)
+        got = show(value, hidden=self._hides(path, value))
+        yield fault(path, "oneOf", expected, got, f"it fits the forms {', '.join(fitting[:LISTED])}")
+
+    def _nearest(self, path: Path, keyword: str, branches: Context) -> Iterator[Fault]:
+        """The faults of the branch that fits best; of another type than all, or off all lists: one fault."""
+        ranked = sorted(branches, key=lambda errors: _distance(path, errors))
+        options = _options(path, ranked)
+        if not ranked or _distance(path, ranked[0])[0]:
+            yield self._none_fits(path, keyword, branches)
+        elif options:
+            yield self._option(path, "enum", options)
+        else:
+            hint = f"nearest of {len(branches)} forms" if len(branches) > 1 else ""
+            for each in self.of(ranked[0], LISTED):
+                yield fault(each.path, each.keyword, each.expected, each.got, each.hint or hint)
+
+    def _none_fits(self, path: Path, keyword: str, branches: Context) -> Fault:
+        types: dict[str, None] = {}
+        for errors in branches:
+            for error in errors:
+                if isinstance(error.kind, Kind.Type) and len(error.instance_path) == len(path):
+                    types.update(dict.fromkeys(error.kind.types))
+        value = self._at(path)
+        expected = nouns(list(types)) or "a value that fits one of the forms"
+        return fault(path, keyword, expected, show(value, hidden=self._hides(path, value)))
+
+
+def wanted_types(index: SchemaIndex, path: Path) -> list[str]:
+    """The types that the schema names for a place, each once; empty where it names none."""
+    return types_named(index.at(path))
+
+
+def types_named(sites: Iterable[Site]) -> list[str]:
+    """The types that subschemas name, each once."""
+    found: dict[str, None] = {}
+    for site in sites:
+        types = site.get("type")
+        listed = types if isinstance(types, list) else [types]
+        found.update(dict.fromkeys(name for name in listed if isinstance(name, str)))
+    return list(found)
+
+
+def _order(error: Error) -> tuple[tuple[tuple[bool, int, str], ...], str]:
+    keys = error.instance_path
+    path = tuple((True, key, "") if isinstance(key, int) else (False, 0, key) for key in keys)
+    return path, error.kind.name
+
+
+def _distance(path: Path, errors: Sequence[Error]) -> tuple[bool, bool, bool, int]:
+    """How far a branch is from fitting: another type, no option, another discriminator, how many errors."""
+    type_differs = no_option = other = False
+    for error in errors:
+        depth = len(error.instance_path) - len(path)
+        if isinstance(error.kind, Kind.Type | Kind.FalseSchema) and depth == 0:
+            type_differs = True
+        if isinstance(error.kind, Kind.Enum | Kind.Constant) and depth == 0:
+            # Options are mostly scalars: a list or object was rather meant for another branch.
+            no_option = isinstance(error.instance, dict | list)
+        if isinstance(error.kind, Kind.Enum | Kind.Constant) and depth == 1:
+            other = True
+    return type_differs, no_option, other, len(errors)
+
+
+def _options(path: Path, ranked: Context) -> list[object]:
+    """The values that the nearest branches list, where those branches do nothing but list values."""
+    options: list[object] = []
+    for errors in ranked:
+        kind = errors[0].kind if len(errors) == 1 and len(errors[0].instance_path) == len(path) else None
+        if isinstance(kind, Kind.Enum):
+            options += kind.options
+        elif isinstance(kind, Kind.Constant):
+            options.append(kind.expected_value)
+        else:
+            break
+    return options

@@ -1,0 +1,299 @@
+"""Whether a Python value is JSON: asked at every door, before anything else looks at the value.
+
+Values come from code of others. Only `type` is asked what they are, and subclasses of `dict` and `list` are read with
+the methods of `dict` and `list`: their own may never return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from toolcrib.core.model import JSON
+from toolcrib.core.subschemas import Path
+from toolcrib.schema.validation.violations import Fault, fault, show
+
+DIGITS: Final = 4300
+"""Decimal digits of an integer; CPython's own bound for turning it into text."""
+
+MOST: Final = 1 << 22
+"""Members and items below the first level of a value, where each object and list counts as two more: 8 MiB of JSON hold less.
+
+A list that holds the same list twice, and so on for 60 levels, takes no memory, and no walk through it ever ends.
+"""
+
+_MEMBERS: Final = 1 << 16
+"""Members of a mapping that is no dict: its iterator may never end."""
+
+_BIG: Final = 10**DIGITS
+_INFINITY: Final = float("inf")
+SUBCLASS: Final = "subclass"
+"""The keyword of the fault of a container that is JSON but for its class."""
+
+_SIZE: Final = "size"
+
+_REMEDIES: Final = {
+    "Decimal": "make it text or a float",
+    "UUID": "make it text",
+    "bytes": "write it as base64 text",
+    "date": "write it as text, e.g. with `isoformat()`",
+    "datetime": "write it as text, e.g. with `isoformat()`",
+    "frozenset": "make it a sorted list",
+    "set": "make it a sorted list",
+    "tuple": "make it a list",
+}
+
+
+def json_fault(value: Any, depth: int = 100, left: list[int] | None = None) -> Fault | None:  # noqa: C901, PLR0912 -- asked of every value at every door, so in one piece
+    """What keeps a value from being plain JSON, or None.
+
+    JSON is: None, bool, int (up to 4,300 digits), finite float, str without lone surrogates, list,
+    and dict with str keys. A tuple, a date, bytes, a Decimal, a str subclass is not: each would change
+    on its way through a file or a wire. A subclass of dict or list is not plain (keyword `subclass`);
+    `as_json` makes it so.
+
+    Args:
+        value: Anything.
+        depth: Containers that may be nested in one another; the fault's keyword is then `depth`.
+        left: How many members and items there may still be, as one item that is counted down; `MOST` unless given.
+    """
+    kind = type(value)
+    if (kind is dict or kind is list) and depth > 0:
+        items: Iterable[Any] = value
+        if left is not None:
+            left[0] -= len(value) + 2
+            if left[0] < 0:
+                return _too_many(())
+        if kind is dict:
+            for key in items:
+                if type(key) is not str or not (key.isascii() or _encodes(key)):
+                    return _Search().found(value, depth)
+            items = value.values()
+        for item in items:
+            kind = type(item)
+            if kind is str:
+                if not (item.isascii() or _encodes(item)):
+                    break
+            elif kind is int:
+                # Most integers are small, and comparing with a large one costs three times as much.
+                if not (-9007199254740992 < item < 9007199254740992 or -_BIG < item < _BIG):
+                    break
+            elif kind is float:
+                if not -_INFINITY < item < _INFINITY:
+                    break
+            elif kind is not bool and item is not None:
+                if left is None:
+                    left = [MOST]
+                found = json_fault(item, depth - 1, left)
+                if found is not None:
+                    if found.keyword == _SIZE:
+                        return found
+                    break
+        else:
+            return None
+    return _Search().found(value, depth)
+
+
+ALIEN: Final = -(1 << 62)
+"""What `weigh` says of a value that is no JSON."""
+
+
+def weigh(value: Any, depth: int, room: int) -> int:  # noqa: C901, PLR0912 -- as `json_fault`
+    """What is left of some room when a plain JSON value is put there; negative as soon as it does not fit.
+
+    Each character of a text or a name weighs 1, each member of an object or list 4. As compact JSON a value takes
+    at most eight times its weight in bytes.
+
+    Args:
+        value: Anything.
+        depth: Containers that may be nested in one another, at least 1.
+        room: What the value may weigh.
+
+    Returns:
+        The room left, or `ALIEN` where `json_fault` would find a fault.
+    """
+    kind = type(value)
+    items: Iterable[Any]
+    if kind is dict or kind is list:
+        room -= 4 * len(value)
+        if room < 0:
+            return room
+        if kind is dict:
+            for key in value:
+                if type(key) is not str or not (key.isascii() or _encodes(key)):
+                    return ALIEN
+                room -= len(key)
+            items = value.values()
+        else:
+            items = value
+    else:
+        items = (value,)
+    for item in items:
+        kind = type(item)
+        if kind is str:
+            if not (item.isascii() or _encodes(item)):
+                return ALIEN
+            room -= len(item)
+        elif kind is int:
+            if not -9007199254740992 < item < 9007199254740992:
+                if not -_BIG < item < _BIG:
+                    return ALIEN
+                room -= item.bit_length() // 4
+        elif kind is float:
+            if not -_INFINITY < item < _INFINITY:
+                return ALIEN
+        elif kind is not bool and item is not None:
+            if depth < 2 or not (kind is dict or kind is list):
+                return ALIEN
+            room = weigh(item, depth - 1, room)
+            if room < 0:
+                return room
+    return room
+
+
+def as_json(value: Any, *, depth: int = 100) -> tuple[JSON, Fault | None]:
+    """The value with plain objects and lists in place of those of subclasses, and what keeps it from being JSON.
+
+    With a fault, the value is the one that was given.
+
+    Args:
+        value: Anything.
+        depth: Containers that may be nested in one another.
+    """
+    found = json_fault(value, depth=depth)
+    if found is None or found.keyword != SUBCLASS:
+        return value, found
+    return unshared(value, depth), None
+
+
+def as_dict(value: Any) -> Any:
+    """A mapping as a dict of its own; what is no mapping, or can't be read to its end, as it is, for `json_fault` to refuse.
+
+    The members stay what they are.
+    """
+    kind = type(value)
+    if kind is dict:
+        return value
+    if issubclass(kind, dict):
+        return dict(dict.items(value))
+    if not issubclass(kind, Mapping):
+        return value
+    try:
+        members = {key: value[key] for key in islice(value, _MEMBERS + 1)}
+    except Exception:  # noqa: BLE001 -- code of somebody else, which may raise anything
+        return value
+    return value if len(members) > _MEMBERS else members
+
+
+class _Search:
+    """Looks for the first fault of a value, and for the first container that is not plain."""
+
+    def __init__(self) -> None:
+        self._subclass: Fault | None = None
+        self._left = MOST
+
+    def found(self, value: Any, depth: int) -> Fault | None:
+        return self._fault(value, depth, ()) or self._subclass
+
+    def _fault(self, value: Any, depth: int, path: Path) -> Fault | None:
+        kind = type(value)
+        if not issubclass(kind, dict | list):
+            return _fault_of_scalar(value, path)
+        if depth <= 0:
+            return fault(path, "depth", "fewer levels of nesting", show(value))
+        if kind is not dict and kind is not list and self._subclass is None:
+            plain = "dict" if issubclass(kind, dict) else "list"
+            self._subclass = fault(path, SUBCLASS, f"a `{plain}`", f"a Python `{kind.__name__}`")
+        return self._fault_within(value, depth, path)
+
+    def _fault_within(self, value: Any, depth: int, path: Path) -> Fault | None:
+        items: Iterable[tuple[Any, Any]]
+        if issubclass(type(value), dict):
+            self._left -= dict.__len__(value) + 2
+            for key in dict.__iter__(value):
+                if type(key) is not str:
+                    return fault(path, "json", "keys that are text", f"the key {show(key)}")
+                if not _encodes(key):
+                    return fault(path, "json", "keys without lone surrogates", f"the key {show(key)}")
+            items = dict.items(value)
+        else:
+            self._left -= list.__len__(value) + 2
+            items = enumerate(list.__iter__(value))
+        if self._left < 0:
+            return _too_many(path)
+        for key, item in items:
+            found = self._fault(item, depth - 1, (*path, key))
+            if found is not None:
+                return found
+        return None
+
+
+def _too_many(path: Path) -> Fault:
+    return fault(path, _SIZE, f"at most {MOST:,} values in all", "more, as a part is held many times")
+
+
+def _fault_of_scalar(value: Any, path: Path) -> Fault | None:
+    kind = type(value)
+    if kind is str:
+        return None if _encodes(value) else fault(path, "json", "text without lone surrogates", show(value))
+    if kind is float:
+        return None if -_INFINITY < value < _INFINITY else fault(path, "json", "a finite number", show(value))
+    if kind is int:
+        return None if -_BIG < value < _BIG else fault(path, "json", f"at most {DIGITS} digits", show(value))
+    if value is None or kind is bool:
+        return None
+    plain = next((each.__name__ for each in (str, int, float) if issubclass(kind, each)), "")
+    if plain:
+        hint = f"make it a plain `{plain}`: it is a `{kind.__name__}`"
+    else:
+        hint = "make it a `dict`" if issubclass(kind, Mapping) else _REMEDIES.get(kind.__name__, "")
+    return fault(path, "json", "a JSON value", show(value), hint)
+
+
+class NotJSONError(ValueError):
+    """A value is no JSON; `json_fault` says why."""
+
+
+def unshared(value: Any, depth: int) -> Any:
+    """An equal copy of a JSON value whose objects and lists belong to nobody else.
+
+    Args:
+        value: Anything.
+        depth: Containers that may be nested in one another.
+
+    Raises:
+        NotJSONError: `json_fault` would find a fault.
+    """
+    kind = type(value)
+    if kind is str:
+        sound = value.isascii() or _encodes(value)
+    elif kind is int:
+        sound = -_BIG < value < _BIG
+    elif kind is float:
+        sound = -_INFINITY < value < _INFINITY
+    elif issubclass(kind, dict) and depth > 0:
+        return {_key(key): unshared(item, depth - 1) for key, item in dict.items(value)}
+    elif issubclass(kind, list) and depth > 0:
+        return [unshared(item, depth - 1) for item in list.__iter__(value)]
+    else:
+        sound = kind is bool or value is None
+    if sound:
+        return value
+    raise NotJSONError
+
+
+def _key(key: Any) -> str:
+    if type(key) is str and _encodes(key):
+        return key
+    raise NotJSONError
+
+
+def _encodes(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,274 @@
+"""Whether a schema is one that toolcrib will use: every fault of it, at the place where it is written."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import cache, lru_cache, partial
+from itertools import islice
+from typing import Final
+
+import jsonschema_rs
+
+from toolcrib.core.errors import Problem, did_you_mean
+from toolcrib.core.model import JSON, Schema
+from toolcrib.core.pointers import pointer_to
+from toolcrib.core.subschemas import Key, Path, SchemaIndex, Site, children, is_schema, pattern_validator
+from toolcrib.schema.validation.error_budget import Effort
+from toolcrib.schema.validation.explanation import Error, Explanation
+from toolcrib.schema.validation.json_values import as_json
+from toolcrib.schema.validation.references import reference_problems
+from toolcrib.schema.validation.sizes import elements
+from toolcrib.schema.validation.validator import compile_parts, compile_schema, refusal
+from toolcrib.schema.validation.violation_search import Located, located
+from toolcrib.schema.validation.violations import Fault, shorten, show
+from toolcrib.security.redaction import SecretPlaces, is_secret_name
+
+DEPTH: Final = 64
+"""Levels of nesting that a schema may have."""
+
+SIZE: Final = 256 * 1024
+"""Bytes of a schema as compact JSON in UTF-8."""
+
+DIALECTS: Final = (
+    "https://json-schema.org/draft/2020-12/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "http://json-schema.org/draft-07/schema",
+    "http://json-schema.org/draft-06/schema",
+    "http://json-schema.org/draft-04/schema",
+)
+"""The dialects, by the URI of their meta-schema; the first where a schema names none."""
+
+_ANYTHING: Final = SchemaIndex({})
+_MOST: Final = 100
+_LARGE: Final = 250
+_FEW: Final = 50
+
+
+def check_schema(schema: JSON, pointer: str = "") -> list[Problem]:
+    """Everything that is wrong with a schema; no errors where it can be used.
+
+    Unknown keywords are legal. The codes:
+
+    - `not_json`, `schema_too_deep` (64 levels), `schema_too_large` (256 KiB);
+    - `unknown_dialect`: `$schema` names none of the five; `invalid_schema`: the meta-schema says no;
+    - `bad_pattern`: a pattern does not compile;
+    - `remote_ref`: a reference leads out of the schema, and nothing is ever fetched;
+      `dangling_ref`: it leads nowhere; `endless_ref`: it comes back to where it began without
+      going into the value; `schema_too_branchy`: more than 100,000 ways to judge one value;
+    - `default_mismatch`, a warning: a default does not fit its own subschema.
+
+    Args:
+        schema: What was written in the place of a schema.
+        pointer: JSON Pointer of that place, put before the pointers of the problems.
+    """
+    schema, found = as_json(schema, depth=DEPTH)
+    problems = [*_problems_of_form(schema, found)]
+    if is_schema(schema) and not problems:
+        problems = [*_problems_of_schema(schema)]
+    return [problem._replace(pointer=pointer + problem.pointer) for problem in problems]
+
+
+def _problems_of_form(schema: JSON, found: Fault | None) -> Iterator[Problem]:
+    if found is not None and found.keyword == "depth":
+        hint = "move inner schemas to `$defs` and refer to them"
+        yield Problem(code="schema_too_deep", message=f"the schema has more than {DEPTH} levels", hint=hint)
+    elif found is not None:
+        message = f"expected {found.expected}, got {found.got}"
+        yield Problem(code="not_json", message=message, pointer=found.pointer, hint=found.hint)
+    elif not is_schema(schema):
+        message = f"a schema is an object, true or false, not {show(schema)}"
+        yield Problem(code="invalid_schema", message=message, hint="e.g. `{type: object}`")
+    elif (size := len(json.dumps(schema, ensure_ascii=False, separators=(",", ":")).encode())) > SIZE:
+        message = f"the schema has {size:,} bytes; at most {SIZE:,} are allowed"
+        yield Problem(code="schema_too_large", message=message, hint="move shared parts to `$defs`")
+
+
+def _problems_of_schema(schema: Schema) -> Iterator[Problem]:
+    index = SchemaIndex(schema)
+    dialect = _dialect(index.root, DIALECTS[0])
+    if dialect not in DIALECTS:
+        yield _unknown_dialect(index.root)
+        return
+    sites = _all_sites(index)
+    found = [*_meta_problems(index, dialect)]
+    for site in sites.values():
+        if _dialect(site, dialect) not in DIALECTS:
+            found.append(_unknown_dialect(site))
+        found += _pattern_problems(site)
+    found += reference_problems(index, sites, partial(_is_bundled, dialect))
+    yield from sorted(dict.fromkeys(found), key=lambda problem: problem.pointer)
+    if not found:
+        yield from _problems_of_compiling(index, sites)
+
+
+def _dialect(site: Site, usual: str) -> str:
+    named = site.get("$schema")
+    return named.removesuffix("#") if isinstance(named, str) else usual
+
+
+def _unknown_dialect(site: Site) -> Problem:
+    named = str(site.get("$schema"))
+    hint = did_you_mean(named[:200], DIALECTS) or f"known: {', '.join(DIALECTS)}"
+    place = pointer_to((*site.path, "$schema"))
+    return Problem(
+        code="unknown_dialect", message=f"the dialect {show(named)} is not known", pointer=place, hint=hint
+    )
+
+
+def _all_sites(index: SchemaIndex) -> dict[Key, Site]:
+    """All subschemas, also those at unknown keywords that only a reference finds."""
+    sites: dict[Key, Site] = {}
+    pending = deque([index.root])
+    while pending:
+        for site in index.walk(pending.popleft()):
+            if site.key not in sites:
+                sites[site.key] = site
+                pending.extend(target for _, _, target in index.targets(site) if target is not None)
+    return sites
+
+
+@cache
+def meta_schema(dialect: str) -> jsonschema_rs.Validator:
+    """The compiled judge of the schemas of a dialect."""
+    return compile_schema({"$schema": dialect, "$ref": dialect})
+
+
+@lru_cache(maxsize=64)
+def _is_bundled(dialect: str, uri: str) -> bool:
+    """Whether a URI leads into a dialect's own meta-schema, which jsonschema-rs carries with it."""
+    if not uri.startswith(dialect.removesuffix("schema")):
+        return False
+    try:
+        compile_schema({"$schema": dialect, "$ref": uri})
+    except ValueError:
+        return False
+    return True
+
+
+def _meta_problems(index: SchemaIndex, dialect: str) -> Iterator[Problem]:
+    """What the meta-schema says; of a large schema subschema by subschema, until there is enough."""
+    judge, root = meta_schema(dialect), index.root
+    if judge.is_valid(root.schema):
+        return
+    problems: list[Problem] = []
+    if elements(root.schema, _LARGE) == _LARGE:
+        pending = deque([root])
+        while pending and len(problems) < _MOST:
+            site = pending.popleft()
+            if not judge.is_valid(site.schema):
+                pending += (index.child(site, path, inner) for path, inner in children(site.schema))
+                problems += _told(site, islice(_own_errors(judge, site.schema), 10 * _MOST))
+    yield from problems[:_MOST] or _told(root, judge.iter_errors(root.schema))
+
+
+def _own_errors(judge: jsonschema_rs.Validator, schema: Schema) -> Iterator[Located]:
+    """The errors of a schema but for those within its subschemas, found in a few entries of a keyword at a time."""
+    if not isinstance(schema, dict):
+        return
+    inner = {path for path, _schema in children(schema)}
+    small = {
+        key: value for key, value in schema.items() if (key,) not in inner and elements(value, _FEW) < _FEW
+    }
+    plain = {key: value for key, value in small.items() if not any(path[0] == key for path in inner)}
+    for keyword, value in schema.items():
+        if (keyword,) in inner:
+            continue
+        found = False
+        for start, entries in _entries(keyword, value, inner):
+            piece = {**plain, keyword: entries}
+            own = (error for error in judge.iter_errors(piece) if [*error.instance_path][:1] == [keyword])
+            for error in own:
+                found = True
+                yield located(error, piece, start=start, depth=1)
+        if not found and not any(path[0] == keyword for path in inner):
+            whole = {**plain, keyword: value}
+            yield from (located(error, whole) for error in judge.iter_errors(whole))
+
+
+def _entries(keyword: str, value: JSON, inner: set[Path]) -> Iterator[tuple[int, JSON]]:
+    """The value of a keyword in small pieces, without subschemas; of a list with the index of the first entry."""
+    if isinstance(value, dict):
+        names = [name for name in value if (keyword, name) not in inner]
+        for start in range(0, len(names), _FEW):
+            yield 0, {name: value[name] for name in names[start : start + _FEW]}
+    elif isinstance(value, list):
+        for start in range(0, len(value), _FEW):
+            yield (
+                start,
+                [
+                    {} if (keyword, start + index) in inner else item
+                    for index, item in enumerate(value[start : start + _FEW])
+                ],
+            )
+    else:
+        yield 0, value
+
+
+def _told(site: Site, errors: Iterable[Error]) -> Iterator[Problem]:
+    for fault in Explanation(site.schema, _ANYTHING, lambda _path, _value: False).of(errors, _MOST):
+        keyword = f"`{shorten(str(fault.path[-1]))}`: " if fault.path else ""
+        message = f"{keyword}expected {fault.expected}, got {fault.got}"
+        place = pointer_to((*site.path, *fault.path))
+        yield Problem(code="invalid_schema", message=message, pointer=place, hint=fault.hint)
+
+
+def _pattern_problems(site: Site) -> Iterator[Problem]:
+    pattern, table = site.get("pattern"), site.get("patternProperties")
+    if isinstance(pattern, str):
+        yield from _bad_pattern(pattern, (*site.path, "pattern"))
+    for each in table if isinstance(table, dict) else ():
+        yield from _bad_pattern(each, (*site.path, "patternProperties", each))
+
+
+def _bad_pattern(pattern: str, path: Path) -> Iterator[Problem]:
+    try:
+        pattern_validator(pattern)
+    except ValueError:
+        message = f"`{shorten(pattern)}` is no regular expression that can be used"
+        hint = "the syntax is ECMA-262's; repetitions may multiply to 1 MiB of program at most"
+        yield Problem(code="bad_pattern", message=message, pointer=pointer_to(path), hint=hint)
+
+
+def _problems_of_compiling(index: SchemaIndex, sites: dict[Key, Site]) -> Iterator[Problem]:
+    schema = index.root.schema
+    try:
+        compile_schema(schema)
+    except ValueError as error:
+        place = pointer_to(tuple(getattr(error, "instance_path", ())))
+        yield Problem(code="invalid_schema", message=refusal(error), pointer=place)
+        return
+    parts = {
+        f"default {number}": site
+        for number, site in enumerate(sites.values())
+        if isinstance(site.schema, dict) and "default" in site.schema
+    }
+    try:
+        judge = compile_parts(index.root, parts)
+    except ValueError:
+        return  # references go astray for an `$id` above them, so these defaults can't be judged apart
+    effort = Effort(index)
+    unfit = ((name, site) for name, site in parts.items() if not judge.is_valid({name: site.get("default")}))
+    for name, site in islice(unfit, _MOST):
+        default = site.get("default")
+        bearable = not effort.too_much(site, default)
+        errors = judge.iter_errors({name: default}) if bearable else ()
+        yield _mismatch(index, site, {name: default}, errors)
+
+
+def _mismatch(
+    index: SchemaIndex, site: Site, named: dict[str, JSON], errors: Iterable[jsonschema_rs.ValidationError]
+) -> Problem:
+    """The problem of a default, which is judged as the one property of an object."""
+    secret = any(isinstance(key, str) and is_secret_name(key) for key in site.path)
+    places = SecretPlaces(index, site)
+
+    def hides(path: Path, value: object) -> bool:
+        return secret or places.hides(path[1:], value)
+
+    message, path = "the default does not fit its own schema", (*site.path, "default")
+    for told in Explanation(named, _ANYTHING, hides).of(errors, 1):
+        message += f": expected {told.expected}, got {told.got}"
+        path += told.path[1:]
+    return Problem(code="default_mismatch", message=message, pointer=pointer_to(path), severity="warning")

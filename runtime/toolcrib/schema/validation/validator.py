@@ -1,0 +1,301 @@
+"""The compiled judge of one schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote, urlsplit
+
+import jsonschema_rs
+
+from toolcrib.core.errors import DocumentError, Problem
+from toolcrib.core.model import JSON, NOTHING, Schema
+from toolcrib.core.pointers import pointer_to
+from toolcrib.core.subschemas import BACKTRACKING, LINEAR, Key, Path, SchemaIndex, Site
+from toolcrib.schema.validation.json_values import as_json
+from toolcrib.schema.validation.sizes import elements
+from toolcrib.schema.validation.violations import Fault, fault, show
+from toolcrib.security.redaction import HIDDEN, SecretPlaces
+
+if TYPE_CHECKING:
+    from toolcrib.schema.validation.error_budget import Effort
+    from toolcrib.schema.validation.violation_search import ViolationSearch
+
+MOST: Final = 20
+"""Faults that are told of one value unless the caller asks for another number."""
+
+COMPUTED: Final = 50
+"""Violations of one value that are worked out before the rest is left unread."""
+
+
+_ITSELF: Final = "toolcrib:///schema"
+_ANYTHING: Final = SchemaIndex({})
+
+
+def compile_schema(schema: Schema, documents: Mapping[str, JSON] = NOTHING) -> jsonschema_rs.Validator:
+    """Compile a schema: patterns in linear time where all of them allow it, else with a bound on steps.
+
+    Args:
+        schema: The schema.
+        documents: What its references may lead to, by URI. Nothing is ever fetched.
+
+    Raises:
+        ValueError: jsonschema-rs refuses the schema.
+    """
+    try:
+        return _compile(schema, documents, LINEAR)
+    except jsonschema_rs.ValidationError as error:
+        if not isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Format):
+            raise
+        return _compile(schema, documents, BACKTRACKING)
+
+
+def _compile(
+    schema: Schema,
+    documents: Mapping[str, JSON],
+    patterns: jsonschema_rs.RegexOptions | jsonschema_rs.FancyRegexOptions,
+) -> jsonschema_rs.Validator:
+    source: dict[str, Any] = {"retriever": documents.__getitem__} if documents else {"offline": True}
+    return jsonschema_rs.validator_for(schema, validate_formats=False, pattern_options=patterns, **source)
+
+
+def compile_parts(
+    root: Site, parts: Mapping[str, Site], remotes: Mapping[str, JSON] = NOTHING
+) -> jsonschema_rs.Validator:
+    """Compile subschemas of a schema into the judge of an object: each judges the property it is named for.
+
+    Raises:
+        ValueError: jsonschema-rs refuses the schema.
+    """
+    properties: dict[str, JSON] = {name: _reference(root, site) for name, site in parts.items()}
+    return compile_schema({**_dialect(root), "properties": properties}, {**remotes, _uri(root): root.schema})
+
+
+def compile_part(
+    root: Site, part: Site, remotes: Mapping[str, JSON] = NOTHING
+) -> jsonschema_rs.Validator | None:
+    """Compile one subschema of a schema; None where references go astray for an `$id` above it."""
+    schema = {**_dialect(root), **_reference(root, part)}
+    try:
+        return compile_schema(schema, {**remotes, _uri(root): root.schema})
+    except ValueError:
+        return None
+
+
+def _reference(root: Site, site: Site) -> dict[str, JSON]:
+    return {"$ref": f"{site.document or _uri(root)}#{quote(pointer_to(site.path))}"}
+
+
+def _uri(root: Site) -> str:
+    """Where a schema stands among the documents: at its own URI, against which its references resolve."""
+    return root.base if urlsplit(root.base).scheme else _ITSELF
+
+
+def _dialect(root: Site) -> dict[str, JSON]:
+    named = root.get("$schema")
+    return {} if named is None else {"$schema": named}
+
+
+class ViolationReport(NamedTuple):
+    """What is wrong with a value.
+
+    Attributes:
+        faults: The violations, outermost places first; none if the value fits.
+        more: Whether there may be further ones, which were not worked out.
+        judged: Elements of a large value that were judged to find them, each once.
+    """
+
+    faults: list[Fault]
+    more: bool = False
+    judged: int = 0
+
+    def unshown(self, shown: int = MOST) -> list[str]:
+        """One line that counts the violations behind the first ones; none where all of them are shown."""
+        left = len(self.faults) - shown
+        least = "at least " if self.more else ""
+        return [f"... and {least}{left} more"] if left > 0 else []
+
+    def counts(self, shown: int = MOST) -> dict[str, JSON]:
+        """How many violations there are, where not all of them are shown: `total`, or `at_least`."""
+        if len(self.faults) <= shown:
+            return {}
+        return {"at_least" if self.more else "total": len(self.faults)}
+
+
+class Validator:
+    """A schema, compiled once. jsonschema-rs is the judge; nothing is ever fetched.
+
+    `format` is an annotation and never refuses a value, which is the default of 2020-12: what must
+    hold is written as `pattern`, `minimum`, `enum`. Patterns run in linear time; where one of them
+    has look-around or back-references they have a bounded number of steps, and a value on which
+    a pattern needs more is refused.
+
+    Attributes:
+        schema: The schema, as given.
+        judge: The bound `is_valid` of jsonschema-rs, for callers that asked `json_fault` before: it
+            looks no further than it must, and may raise ValueError for what is no JSON.
+
+    Args:
+        schema: A schema that passed `check_schema`.
+        remotes: Further documents by their URI, for references out of the schema.
+
+    Raises:
+        DocumentError: The schema can't be compiled; `check_schema` says why in more detail.
+    """
+
+    def __init__(self, schema: Schema, *, remotes: Mapping[str, JSON] | None = None) -> None:
+        self.schema = schema
+        self._remotes: Mapping[str, JSON] = remotes or NOTHING
+        self._parts: dict[Key, jsonschema_rs.Validator | None] = {}
+        try:
+            self._compiled = compile_schema(schema, self._remotes)
+        except ValueError as error:
+            raise DocumentError([Problem(code="invalid_schema", message=refusal(error))]) from None
+        self.judge: Callable[[JSON], bool] = self._compiled.is_valid
+
+    @cached_property
+    def index(self) -> SchemaIndex:
+        """Where the schema keeps its subschemas."""
+        return SchemaIndex(self.schema, self._remotes)
+
+    @cached_property
+    def _effort(self) -> Effort:
+        from toolcrib.schema.validation.error_budget import Effort  # noqa: PLC0415 -- what fits needs no explanation
+
+        return Effort(self.index)
+
+    @cached_property
+    def secrets(self) -> SecretPlaces:
+        """The secret places of the schema's values."""
+        return SecretPlaces(self.index)
+
+    def is_valid(self, value: JSON) -> bool:
+        """Whether a value fits; False for what is no JSON or nests too deeply (see `json_fault`)."""
+        value, alien = as_json(value)
+        return alien is None and self.judge(value)
+
+    def faults(self, value: JSON, *, most: int = MOST) -> list[Fault]:
+        """Why a value does not fit, outermost places first, at most `most` faults; empty if it fits.
+
+        A missing or stray property is a fault at its own pointer. Of an `anyOf` or `oneOf` the faults
+        of the nearest branch are told. Where telling everything would be too much work, which
+        doubles with each level under some schemas, one fault tells the innermost place that does not
+        fit. What stands at a secret place is never told. Of what is no JSON the one fault is that of
+        `json_fault`.
+        """
+        return self.report(value, most).faults
+
+    def report(self, value: JSON, most: int = COMPUTED) -> ViolationReport:
+        """Why a value does not fit, as `faults` does, and whether there may be more than these `most` faults.
+
+        The errors of a large value are found one by one: the work for a list of any length is that of judging it
+        once, and of explaining `most` violations.
+        """
+        value, alien = as_json(value)
+        if alien is not None:
+            hidden = self.secrets.hides(alien.path, ...)
+            return ViolationReport([alien._replace(got=HIDDEN) if hidden else alien])
+        return ViolationReport([]) if self.judge(value) else self.explain(value, most)
+
+    def explain(self, value: JSON, most: int = COMPUTED) -> ViolationReport:
+        """The report of a JSON value that `judge` refused."""
+        from toolcrib.schema.validation.explanation import Explanation  # noqa: PLC0415 -- what fits needs no explanation
+        from toolcrib.schema.validation.violation_search import (  # noqa: PLC0415 -- as above
+            Located,
+            SearchExhausted,
+            Unexplained,
+            whole_for,
+        )
+
+        explanation = Explanation(value, self.index, self.secrets.hides)
+        whole = whole_for(self._effort)
+        if elements(value, whole) < whole:
+            if self._effort.too_much(self.index.root, value):
+                return ViolationReport([self._innermost(value)], more=True)
+            faults = explanation.of(self._compiled.iter_errors(value), most)
+            return ViolationReport(faults, more=len(faults) >= most)
+        search = self._search()
+        try:
+            errors = [*islice(search.errors(self.index.root, value), most)]
+        except SearchExhausted:
+            return ViolationReport([self._innermost(value)], more=True)
+        unknown = Located((), Unexplained("schema", "a value that fits its schema"))
+        faults = explanation.of(errors or [unknown], most)
+        return ViolationReport(faults, more=max(len(errors), len(faults)) >= most, judged=search.judged)
+
+    def _search(self) -> ViolationSearch:
+        from toolcrib.schema.validation.violation_search import ViolationSearch, whole_for  # noqa: PLC0415 -- as above
+
+        whole = whole_for(self._effort)
+        return ViolationSearch(self.index, self._effort, self._compile_beside, self._reference, whole)
+
+    def _compile_beside(self, schema: dict[str, JSON]) -> jsonschema_rs.Validator:
+        """Compile a schema that refers into this one."""
+        root = self.index.root
+        return compile_schema({**_dialect(root), **schema}, {**self._remotes, _uri(root): root.schema})
+
+    def _reference(self, site: Site) -> dict[str, JSON]:
+        return _reference(self.index.root, site)
+
+    def complains(self, site: Site, value: JSON) -> bool:
+        """Whether one of the subschemas refuses a value for itself, not only for its members."""
+        part = self._part(site)
+        if part is None or part.is_valid(value):
+            return False
+        from toolcrib.schema.validation.explanation import Explanation  # noqa: PLC0415 -- as above
+        from toolcrib.schema.validation.violation_search import SearchExhausted  # noqa: PLC0415 -- as above
+
+        try:
+            errors = [*islice(self._search().errors(site, value), COMPUTED)]
+        except SearchExhausted:
+            return True
+        told = Explanation(value, _ANYTHING, lambda _path, _value: True).of(errors, COMPUTED)
+        return any(not fault.path for fault in told)
+
+    def _part(self, site: Site) -> jsonschema_rs.Validator | None:
+        """A subschema, compiled at its first use."""
+        if site.key not in self._parts:
+            self._parts[site.key] = compile_part(self.index.root, site, self._remotes)
+        return self._parts[site.key]
+
+    def _innermost(self, value: JSON) -> Fault:
+        from toolcrib.schema.validation.explanation import types_named  # noqa: PLC0415 -- as above
+        from toolcrib.schema.validation.messages import nouns  # noqa: PLC0415 -- as above
+
+        path: Path = ()
+        heads = [self.index.root]
+        here: JSON = value
+        while (inner := self._unfit_member(heads, here)) is not None:
+            key, here, heads = inner
+            path = (*path, key)
+        types = nouns(types_named(self.index.together(heads)))
+        got = show(here, hidden=self.secrets.hides(path, here))
+        hint = "there may be more: the schema has too many ways to tell all"
+        return fault(path, "schema", types or "a value that fits its schema", got, hint)
+
+    def _unfit_member(self, heads: list[Site], value: JSON) -> tuple[str | int, JSON, list[Site]] | None:
+        from toolcrib.schema.validation.error_budget import members  # noqa: PLC0415 -- as above
+
+        sites = self.index.together(heads)
+        for key, item in members(value):
+            inner = self.index.below(sites, key)
+            parts = [part for site in inner if (part := self._part(site)) is not None]
+            if parts and not any(part.is_valid(item) for part in parts):
+                return key, item, inner
+        return None
+
+
+def validate(schema: Schema, value: JSON, remotes: Mapping[str, JSON] | None = None) -> list[Fault]:
+    """The faults of a value under a schema that is used only this once; see `Validator`.
+
+    Raises:
+        DocumentError: The schema can't be compiled.
+    """
+    return Validator(schema, remotes=remotes).faults(value)
+
+
+def refusal(error: ValueError) -> str:
+    """What jsonschema-rs said when it refused a schema, in one line."""
+    return (getattr(error, "message", "") or str(error)).splitlines()[0][:300]

@@ -1,0 +1,415 @@
+"""Violations of values that are too large to be explained whole: found one by one, only as far as they are read.
+
+jsonschema-rs builds all errors before it returns the first, with a copy of the value in each. So it is never asked
+for the errors of a large object or list. Members are judged in small chunks; a keyword about the large container
+itself is judged first, and then explained on a small witness that breaks the same keyword.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, Final, NamedTuple
+
+import jsonschema_rs
+from jsonschema_rs import ValidationErrorKind as Kind
+
+from toolcrib.core.model import JSON
+from toolcrib.core.subschemas import Path, SchemaIndex, Site, members
+from toolcrib.schema.validation.error_budget import Effort
+from toolcrib.schema.validation.sizes import elements
+
+_WHOLE: Final = 250
+"""Elements, the value itself and all values within it, from which on a value is large."""
+
+_JUDGEMENTS: Final = 20_000
+"""Judgements that explaining a value may take which is not large: its elements, times the ways of the schema."""
+
+_BRANCH: Final = 11
+"""Errors that are read of each branch of an `anyOf` or `oneOf`."""
+
+_STEPS: Final = 20_000
+"""Pairs of a subschema and a large container that are looked into before the search gives up."""
+
+_STEPS_OF_MANY: Final = 2_000
+"""The same under a schema that comes back to itself, where they may double with each level of the value."""
+
+_OWN: Final = (
+    "type",
+    "enum",
+    "const",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "contains",
+    "minProperties",
+    "maxProperties",
+    "required",
+    "dependentRequired",
+    "not",
+)
+"""Keywords about a container as a whole."""
+
+_SIMPLER: Final[dict[str, dict[str, JSON]]] = {"not": {"not": {}}, "contains": {"contains": {}}}
+"""Keyword -> a schema whose error says the same, and that every small witness breaks."""
+
+_OF_PROPERTIES: Final = ("properties", "patternProperties", "additionalProperties", "propertyNames")
+_DYNAMIC: Final = ("$dynamicRef", "$recursiveRef")
+_NEVER: Final[JSON] = {"not": {}}
+_UNLISTED: Final = "\0"
+"""A text that no `enum` lists."""
+
+_PROBES: Final[dict[str, tuple[dict[str, JSON], JSON]]] = {
+    "if": ({"if": {}, "then": _NEVER}, None),
+    "prefixItems": ({"prefixItems": [_NEVER]}, [None]),
+    "dependentSchemas": ({"dependentSchemas": {"a": _NEVER}}, {"a": None}),
+    "dependencies": ({"dependencies": {"a": _NEVER}}, {"a": None}),
+}
+"""Keyword -> a schema with it, and a value that is refused in the dialects that have the keyword."""
+
+_NUMBER: Final = re.compile(r"\+?0*([0-9]{1,20})")
+
+
+class Branches(NamedTuple):
+    """The kind of an error of `anyOf` or `oneOf` over a large value.
+
+    Attributes:
+        name: The keyword.
+        context: The first errors of each branch; none of a branch that fits.
+    """
+
+    name: str
+    context: list[list[Located]]
+
+
+class Unexplained(NamedTuple):
+    """The kind of an error of which only the keyword is known.
+
+    Attributes:
+        name: The keyword.
+        expected: What it expects, as a noun.
+    """
+
+    name: str
+    expected: str
+
+
+class Located(NamedTuple):
+    """An error at its place within a large value: what is read of a `ValidationError`."""
+
+    instance_path: Path
+    kind: Kind | Branches | Unexplained
+    evaluation_path: Sequence[str | int] = ()
+    instance: object = None
+
+
+_UNEVALUATED: Final = {
+    list: Unexplained("unevaluatedItems", "no further items"),
+    dict: Unexplained("unevaluatedProperties", "no further properties"),
+}
+
+
+class SearchExhausted(Exception):
+    """The schema judges the value in too many ways, or has subschemas that can't be judged alone."""
+
+
+def true_path(value: object, keys: Iterable[str | int]) -> Path:
+    """The path of an error. jsonschema-rs reports the keys `"1"`, `"01"` and `"+1"` as the index 1."""
+    path: Path = ()
+    there: Any = value  # jsonschema-rs went this way
+    for key in keys:
+        known = key
+        if isinstance(key, int) and isinstance(there, dict):
+            numbers = (name for name in there if (match := _NUMBER.fullmatch(name)) and int(match[1]) == key)
+            known = str(key) if str(key) in there else next(numbers)
+        there = there[known]
+        path = (*path, known)
+    return path
+
+
+def whole_for(effort: Effort) -> int:
+    """Elements from which on a value is large: the more ways a schema has to judge one, the fewer."""
+    return max(10, min(_WHOLE, _JUDGEMENTS // effort.ways)) if effort.ways else _WHOLE
+
+
+class ViolationSearch:
+    """A search for what is wrong with one large value.
+
+    Attributes:
+        judged: Elements that were judged as members of chunks so far.
+
+    Args:
+        index: The subschemas of the schema.
+        effort: Counts the work of explaining a chunk.
+        compile_schema: Compiles a schema of references into the schema. Raises ValueError where one leads nowhere.
+        reference: A schema that refers to a site.
+        whole: Elements from which on a value is large.
+    """
+
+    def __init__(
+        self,
+        index: SchemaIndex,
+        effort: Effort,
+        compile_schema: Callable[[dict[str, JSON]], jsonschema_rs.Validator],
+        reference: Callable[[Site], dict[str, JSON]],
+        whole: int,
+    ) -> None:
+        self.judged = 0
+        self._index = index
+        self._effort = effort
+        self._compile_schema = compile_schema
+        self._reference = reference
+        self._whole = whole
+        self._steps = _STEPS if effort.ways else _STEPS_OF_MANY
+
+    def errors(self, site: Site, value: JSON, path: Path = ()) -> Iterator[Located]:
+        """The errors of a value under a subschema, those of the value itself first; none if it fits.
+
+        Raises:
+            SearchExhausted: The errors can't be found in this way.
+        """
+        self._steps -= 1
+        if self._steps < 0 or any(site.get(keyword) is not None for keyword in _DYNAMIC):
+            raise SearchExhausted
+        if elements(value, self._whole) < self._whole:
+            yield from self._of_chunk(site, self._judge(self._reference(site)), value, path)
+            return
+        found = False
+        for error in chain(
+            self._of_container(site, value, path),
+            self._of_members(site, value, path),
+            self._of_applicators(site, value, path),
+        ):
+            found = True
+            yield error
+        unevaluated = _UNEVALUATED[dict if isinstance(value, dict) else list]
+        if found or site.get(unevaluated.name) is None:
+            return
+        # All keywords beside it decide what is evaluated, so it is judged together with them.
+        if not self._judge(self._reference(site)).is_valid(value):
+            yield Located(path, unevaluated, (unevaluated.name,), value)
+
+    def _judge(self, schema: dict[str, JSON]) -> jsonschema_rs.Validator:
+        try:
+            return self._compile_schema(schema)
+        except ValueError:
+            raise SearchExhausted from None
+
+    def _inner(self, site: Site, keyword: str) -> dict[Path, Site]:
+        """The subschemas at a keyword by their paths within the site; none where the dialect does not have it."""
+        if isinstance(site.schema, bool) or keyword not in site.schema:
+            return {}
+        if keyword in _PROBES:
+            schema, refused = _PROBES[keyword]
+            if self._judge(schema).is_valid(refused):
+                return {}
+        return {path: self._index.child(site, path, inner) for path, inner in members(site.schema, keyword)}
+
+    def _keywords(self, site: Site, *keywords: str) -> dict[str, JSON]:
+        """Keywords of a site, with references in place of their subschemas."""
+        written: dict[str, JSON] = {}
+        for keyword in keywords:
+            if isinstance(site.schema, bool) or keyword not in site.schema:
+                continue
+            value = site.schema[keyword]
+            inner = {
+                path[1:]: each.schema if isinstance(each.schema, bool) else self._reference(each)
+                for path, each in self._inner(site, keyword).items()
+            }
+            if () in inner:
+                written[keyword] = inner[()]
+            elif isinstance(value, dict) and inner:
+                written[keyword] = {str(name): schema for (name,), schema in inner.items()}
+            else:
+                written[keyword] = value
+        return written
+
+    def _of_container(self, site: Site, value: JSON, path: Path) -> Iterator[Located]:
+        """The errors of keywords about the container itself."""
+        if isinstance(site.schema, bool):
+            schemas = [] if site.schema else [("false", self._reference(site))]
+        elif self._index.is_overridden(site):
+            return
+        else:
+            schemas = [
+                (keyword, self._keywords(site, keyword, "minContains", "maxContains"))
+                for keyword in _OWN
+                if keyword in site.schema
+            ]
+            lists = site.schema.get("dependencies")
+            if isinstance(lists, dict):
+                needs: dict[str, JSON] = {
+                    name: need for name, need in lists.items() if isinstance(need, list)
+                }
+                schemas.append(("dependencies", {"dependencies": needs}))
+        for keyword, schema in schemas:
+            judge = self._judge(schema)
+            if judge.is_valid(value):
+                continue
+            simpler = self._judge(_SIMPLER.get(keyword, schema))
+            explained = ([*simpler.iter_errors(witness)] for witness in _witnesses(schema, value))
+            errors = next(filter(None, explained), ())
+            yield from (Located(path, each.kind, each.evaluation_path, value) for each in errors)
+            if not errors:
+                unexplained = Unexplained(keyword, f"a value that fits `{keyword}`")
+                yield Located(path, unexplained, (keyword,), value)
+
+    def _of_members(self, site: Site, value: JSON, path: Path) -> Iterator[Located]:
+        if self._index.is_overridden(site):
+            return
+        if isinstance(value, dict):
+            yield from self._of_properties(site, value, path)
+        elif isinstance(value, list):
+            yield from self._of_items(site, value, path)
+
+    def _of_properties(self, site: Site, value: dict[str, JSON], path: Path) -> Iterator[Located]:
+        schema = self._keywords(site, *_OF_PROPERTIES)
+        if not schema:
+            return
+        judge, names = self._judge(schema), self._judge(self._keywords(site, "propertyNames"))
+        chunk: dict[str, JSON] = {}
+        room = self._whole
+        for name, item in value.items():
+            size = elements(item, self._whole)
+            if size == self._whole:
+                inner = [
+                    each
+                    for each in self._index.below([site], name)
+                    if each.path[len(site.path)] != _UNEVALUATED[dict].name
+                ]
+                if any(each.schema is False for each in inner):
+                    yield from self._of_chunk(site, judge, {name: None}, path)  # refused whatever it is
+                    continue
+                yield from self._of_chunk(site, names, {name: None}, path)
+                for each in inner:
+                    yield from self.errors(each, item, (*path, name))
+                continue
+            if size > room:
+                yield from self._of_chunk(site, judge, chunk, path)
+                chunk, room = {}, self._whole
+            chunk[name] = item
+            room -= size
+        yield from self._of_chunk(site, judge, chunk, path)
+
+    def _of_items(self, site: Site, value: list[JSON], path: Path) -> Iterator[Located]:
+        prefix = [*self._inner(site, "prefixItems").values()]
+        behind = self._inner(site, "items")
+        if isinstance(site.get("items"), list):
+            prefix, behind = [*behind.values()], self._inner(site, "additionalItems")
+            if site.get("additionalItems") is False and len(value) > len(prefix):
+                behind = {}
+                closed: dict[str, JSON] = {"items": [{} for _ in prefix], "additionalItems": False}
+                for error in self._judge(closed).iter_errors([None] * (len(prefix) + 1)):
+                    yield Located(path, error.kind, error.evaluation_path, value)
+        for position, (each, item) in enumerate(zip(prefix, value, strict=False)):
+            yield from self.errors(each, item, (*path, position))
+        for rest in behind.values():
+            judge = self._judge({"items": self._reference(rest)})
+            chunk: list[JSON] = []
+            room = self._whole
+            start = len(prefix)
+            for position in range(start, len(value)):
+                item = value[position]
+                size = elements(item, self._whole) if isinstance(item, dict | list) else 1
+                if size > room:
+                    yield from self._of_chunk(site, judge, chunk, path, start)
+                    chunk, room, start = [], self._whole, position
+                if size == self._whole:
+                    yield from self.errors(rest, item, (*path, position))
+                    start = position + 1
+                else:
+                    chunk.append(item)
+                    room -= size
+            yield from self._of_chunk(site, judge, chunk, path, start)
+
+    def _of_chunk(
+        self, site: Site, judge: jsonschema_rs.Validator, chunk: JSON, path: Path, start: int = 0
+    ) -> Iterator[Located]:
+        """The errors of a small value, or of a few members of a large one; `start` is the index of the first item."""
+        self.judged += elements(chunk, self._whole)
+        if not self._effort.ways:
+            if judge.is_valid(chunk):
+                return
+            if self._effort.too_much(site, chunk):
+                raise SearchExhausted
+        for error in judge.iter_errors(chunk):
+            yield located(error, chunk, path, start=start)
+
+    def _of_applicators(self, site: Site, value: JSON, path: Path) -> Iterator[Located]:
+        """The errors of the subschemas that judge the same value."""
+        for each in self._applied(site, value):
+            yield from self.errors(each, value, path)
+        for keyword in ("anyOf", "oneOf") if not self._index.is_overridden(site) else ():
+            yield from self._of_branches(site, keyword, value, path)
+
+    def _applied(self, site: Site, value: JSON) -> Iterator[Site]:
+        """The subschemas that the same value must fit, each of them."""
+        for _keyword, _text, target in self._index.targets(site):
+            if target is None:
+                raise SearchExhausted
+            yield target
+        if self._index.is_overridden(site):
+            return
+        yield from self._inner(site, "allOf").values()
+        for condition in self._inner(site, "if").values():
+            holds = self._judge(self._reference(condition)).is_valid(value)
+            yield from self._inner(site, "then" if holds else "else").values()
+        for keyword in ("dependentSchemas", "dependencies"):
+            for (_, name), each in self._inner(site, keyword).items():
+                if isinstance(value, dict) and name in value:
+                    yield each
+
+    def _of_branches(self, site: Site, keyword: str, value: JSON, path: Path) -> Iterator[Located]:
+        branches = self._inner(site, keyword).values()
+        found = [[*islice(self.errors(branch, value, path), _BRANCH)] for branch in branches]
+        fitting = sum(not errors for errors in found)
+        if found and (fitting == 0 or (keyword == "oneOf" and fitting > 1)):
+            yield Located(path, Branches(keyword, found), (keyword,), value)
+
+
+def located(
+    error: jsonschema_rs.ValidationError, piece: JSON, path: Path = (), *, start: int = 0, depth: int = 0
+) -> Located:
+    """An error within a piece of a large value at its place within the whole.
+
+    Args:
+        error: The error.
+        piece: What was judged.
+        path: The place of the piece.
+        start: Index of the first item, where the piece has only some items of a list.
+        depth: How many keys lead to that list within the piece.
+    """
+    keys, kind = true_path(piece, error.instance_path), error.kind
+    if start and len(keys) > depth:
+        keys = (*keys[:depth], int(keys[depth]) + start, *keys[depth + 1 :])
+    place = (*path, *keys)
+    if isinstance(kind, Kind.AnyOf | Kind.OneOfNotValid | Kind.OneOfMultipleValid):
+        context = [
+            [located(each, piece, path, start=start, depth=depth) for each in branch]
+            for branch in kind.context
+        ]
+        return Located(place, Branches(kind.name, context), error.evaluation_path, error.instance)
+    return Located(place, kind, error.evaluation_path, error.instance)
+
+
+def _witnesses(schema: dict[str, JSON], value: JSON) -> Iterator[JSON]:
+    """Small values that may break the same keyword as a large container does, and in the same way."""
+    if isinstance(value, dict):
+        named = {*_texts(schema)}
+        yield {name: None for name in value if name in named}  # misses what the large one misses
+        yield dict.fromkeys(value)
+    elif isinstance(value, list):
+        yield []
+        yield [None, None]
+        yield [None] * len(value)
+    yield _UNLISTED
+
+
+def _texts(schema: JSON) -> Iterator[str]:
+    """The names that `required` and its kin list."""
+    if isinstance(schema, str):
+        yield schema
+    elif isinstance(schema, dict | list):
+        for each in [*schema, *schema.values()] if isinstance(schema, dict) else schema:
+            yield from _texts(each)

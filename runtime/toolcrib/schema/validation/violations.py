@@ -1,0 +1,127 @@
+"""What is wrong with a value, one fault for each place and reason, written for who can mend it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+from toolcrib.core.pointers import pointer_to
+from toolcrib.core.subschemas import Path
+from toolcrib.security.redaction import HIDDEN
+
+SHOWN: Final = 80
+"""Characters of a value or name that a text shows."""
+
+EXPECTED: Final = 300
+"""Characters that a text spends on what was expected."""
+
+REPORT: Final = 4096
+"""Bytes of UTF-8 that a report takes at most."""
+
+
+class Fault(NamedTuple):
+    """One reason why a value does not fit its schema.
+
+    Attributes:
+        pointer: JSON Pointer of the place within the value; of a missing property, where it should be.
+        keyword: The keyword of the schema that said no; `json`, `depth`, `size` or `subclass` where the
+            value is no plain JSON.
+        expected: What would fit, as a noun: `a string`, `at most 7`.
+        got: What is there, shortened; `***` where the place is secret.
+        hint: Near misses or the nearest value that is allowed; may be empty.
+        path: The place as keys and indexes.
+    """
+
+    pointer: str
+    keyword: str
+    expected: str
+    got: str
+    hint: str = ""
+    path: Path = ()
+
+    def for_model(self) -> str:
+        """One line: `/days: expected at most 7, got 9`."""
+        place = pointer_to([shorten(key) if isinstance(key, str) else key for key in self.path]) or "(root)"
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{place}: expected {self.expected}, got {self.got}{hint}"
+
+
+def fault(path: Path, keyword: str, expected: str, got: str, hint: str = "") -> Fault:
+    """A fault at a path, its texts cut to their bounds."""
+    return Fault(pointer_to(path), keyword, shorten(expected, EXPECTED), got, shorten(hint, EXPECTED), path)
+
+
+def report(faults: Iterable[Fault], *, most: int = REPORT) -> str:
+    """The faults, one line each, in at most `most` bytes of UTF-8; what does not fit is counted."""
+    lines = [fault.for_model() for fault in faults]
+    text = "\n".join(lines)
+    kept = len(lines)
+    while len(text.encode("utf-8", "replace")) > most and kept:
+        kept -= 1
+        text = "\n".join([*lines[:kept], f"... and {len(lines) - kept} more"])
+    return text
+
+
+def shorten(text: str, most: int = SHOWN) -> str:
+    """The text on one line, unprintable characters escaped, its middle left out where it is long."""
+    if len(text) > most:
+        tail = most // 4
+        text = f"{text[: most - tail - 3]}...{text[-tail:]}"
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+def show(value: Any, *, hidden: bool = False) -> str:
+    """A value in a few words: scalars as JSON, containers (also as text) by their size, secrets as `***`."""
+    if hidden:
+        return HIDDEN
+    kind = type(value)
+    if issubclass(kind, dict):
+        size = dict.__len__(value)
+        return f"an object with {count(size, 'key')}" if size else "an empty object"
+    if issubclass(kind, list):
+        size = list.__len__(value)
+        return f"an array of {count(size, 'item')}" if size else "an empty array"
+    value = plain_scalar(value)
+    plain = type(value)
+    if plain is str and value.lstrip()[:1] in ("{", "["):
+        return f"text of {count(len(value), 'character')}"  # it may be JSON with a secret in it
+    if plain is str:
+        return f'"{shorten(json.dumps(value[:1000], ensure_ascii=False)[1:-1])}"'
+    if plain is float and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    if plain is int and abs(value) > 10**SHOWN:
+        return f"an integer of {value.bit_length()} bits"
+    if value is None or plain in (bool, int, float):
+        return json.dumps(value)
+    if plain is Decimal:  # jsonschema-rs gives the large and the exact numbers of a schema so
+        return shorten(str(value))
+    return f"a Python `{kind.__name__}`"
+
+
+def plain_scalar(value: Any) -> Any:
+    """A text or number of a subclass as a plain one, whose methods are Python's own; anything else as it is."""
+    kind = type(value)
+    if kind is bool:
+        return value
+    for plain, copied in _PLAIN:
+        if issubclass(kind, plain):
+            return copied(value)
+    return value
+
+
+_PLAIN: Final[tuple[tuple[type, Callable[[Any], Any]], ...]] = (
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+)
+
+
+def count(number: int, noun: str) -> str:
+    """`1 key`, `2 keys`."""
+    many = f"{noun[:-1]}ies" if noun.endswith("y") and noun != "key" else f"{noun}s"
+    return f"{number} {noun if number == 1 else many}"

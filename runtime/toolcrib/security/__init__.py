@@ -1,0 +1,1 @@
+"""Who may reach what, and what may be shown."""

@@ -1,0 +1,1 @@
+"""Servers of remote tools: how they are configured, locked, reached."""

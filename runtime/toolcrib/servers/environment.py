@@ -1,0 +1,96 @@
+"""What the modes may reach of the world, as the project and its profile put it in force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from toolcrib.core.model import NOTHING
+from toolcrib.core.server_config import Catalogue, Server, Verdict
+from toolcrib.http.messages import origin_of, parse_origin
+from toolcrib.security.egress import Guard, read_host
+from toolcrib.security.secrets import Vault
+from toolcrib.security.trust.check import Trust
+
+Judge = Callable[[Server, Catalogue | None], Verdict]
+"""Says what a lock has against a server: before it is started (no catalogue), and whenever it has listed its tools."""
+
+
+def accept_all(_server: Server, _catalogue: Catalogue | None) -> Verdict:
+    """The judge where nothing is locked."""
+    return Verdict()
+
+
+class World(NamedTuple):
+    """Handed to every mode that reaches out (`Executor.world`), anew at each reload.
+
+    Attributes:
+        guard: The one way to a socket.
+        vault: The one way to a secret; knows what must be masked.
+        origins: Origin as descriptors write it -> the origin that is meant instead: `https://api.example.com`
+            -> `http://127.0.0.1:8080`.
+        servers: The MCP servers, by name.
+        judge: What a lock says of them.
+        trust: What may be started, contacted and looked up at all.
+    """
+
+    guard: Guard
+    vault: Vault
+    origins: Mapping[str, str] = NOTHING
+    servers: Mapping[str, Server] = NOTHING
+    judge: Judge = accept_all
+    trust: Trust = Trust()
+
+    @classmethod
+    def ordinary(cls) -> World:
+        """The world outside projects: public addresses, and the environment's secrets."""
+        return cls(Guard(), Vault())
+
+    @classmethod
+    def of(cls, egress: Iterable[str], origins: Mapping[str, str]) -> World:
+        """The world of a project: `host:port` entries, and origins in place of others, each as it was written.
+
+        Raises:
+            ValueError: One of them is none; the message says how to write it.
+        """
+        normal = {normal_origin(key): normal_origin(value) for key, value in origins.items()}
+        return cls(Guard(egress), Vault(), normal)
+
+    def instead_of(self, origin: str) -> str:
+        """The origin that is called where a descriptor names this one, which is in its normal form."""
+        return self.origins.get(origin, origin)
+
+
+def normal_origin(text: str) -> str:
+    """An origin as requests tell it: in lower case, IPv6 addresses in their short form, no port that goes without saying.
+
+    One slash may stand behind it, as browsers show origins.
+
+    Raises:
+        ValueError: It is no origin; the message says how to write one, behind its last semicolon.
+    """
+    try:
+        scheme, host, port = parse_origin(text)
+        read = read_host(host)
+    except ValueError:
+        raise ValueError(f"{_fault_of(text)}; {_ORIGINS_ARE}") from None
+    # Names stay as they are: `api.example.com.` is asked for with its dot.
+    return origin_of(scheme, read.name if ":" in host or not host.isascii() else host, port)
+
+
+_ORIGINS_ARE = "an origin is a scheme, a host and perhaps a port: `http://127.0.0.1:8080`"
+
+
+def _fault_of(text: str) -> str:
+    if "@" in text:
+        return "an origin names no user"
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return f"`{text}` is no origin"
+    if parts.netloc and parts.path.strip("/"):
+        return f"`{text}` is no origin: an origin has no path"
+    if parts.netloc and (parts.query or parts.fragment):
+        return f"`{text}` is no origin: an origin has no query"
+    return f"`{text}` is no origin"

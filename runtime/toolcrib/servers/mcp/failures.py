@@ -1,0 +1,366 @@
+"""How calls of MCP tools fail, in words and as outcomes. Nothing here needs the extra."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from toolcrib.core.clock import format_duration
+from toolcrib.core.errors import ServerDown, did_you_mean
+from toolcrib.core.model import JSON, NOTHING, Content, Outcome, Result
+from toolcrib.core.server_config import Server
+from toolcrib.core.text import compact, escape_terminal, truncate
+from toolcrib.servers.mcp.transports import Trouble
+
+MOST_TOLD: Final = 4096
+"""Bytes that are told of what a server says."""
+
+CONNECTION_CLOSED: Final = -32000
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+HEADER_MISMATCH: Final = -32020
+MISSING_CAPABILITY: Final = -32021
+
+_CODES: Final[Mapping[int, str]] = {
+    -32700: "mcp_parse_error",
+    -32600: "mcp_invalid_request",
+    METHOD_NOT_FOUND: "mcp_method_not_found",
+    INVALID_PARAMS: "mcp_invalid_params",
+    -32603: "mcp_internal_error",
+}
+"""JSON-RPC 2.0, section 5.1; any other number is `mcp_error`."""
+
+_WRAPPED: Final = re.compile(r"(?:MCP error|McpError:?)\s*(-\d{5})\s*:\s*", re.IGNORECASE)
+"""How servers of the TypeScript SDK and of the first Python one write a protocol error into a result."""
+
+_UNKNOWN: Final = re.compile(
+    r"(unknown|no such|unrecognized) tool|tool .{0,200}(not found|does not exist|is not known)|no tool named",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+class Down(ServerDown):
+    """A server can't be used for a call. Nothing of the call has reached it.
+
+    Attributes:
+        outcome: How the call ends.
+        details: Facts that belong to the code.
+        retryable: Whether the call may succeed later.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        hint: str = "",
+        outcome: Outcome = Outcome.UNAVAILABLE,
+        details: Mapping[str, JSON] = NOTHING,
+        retryable: bool = True,
+    ) -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.outcome = outcome
+        self.denied = outcome is Outcome.DENIED
+        self.details = details
+        self.retryable = retryable
+
+    def again(self) -> Down:
+        """The same once more, for another call."""
+        return Down(
+            self.message,
+            code=self.code,
+            hint=self.hint,
+            outcome=self.outcome,
+            details=self.details,
+            retryable=self.retryable,
+        )
+
+    @property
+    def result(self) -> Result:
+        """The result of a call that needed the server."""
+        return Result.failed(
+            self.outcome,
+            _with_hint(self.message, self.hint),
+            code=self.code,
+            details=self.details,
+            retryable=self.retryable,
+        )
+
+
+class Refused(Exception):
+    """A server answered a call with an error of the protocol.
+
+    Attributes:
+        number: Its number (JSON-RPC 2.0, section 5.1).
+        message: What the server says.
+        data: What it adds.
+    """
+
+    def __init__(self, number: int, message: str, data: JSON = None) -> None:
+        super().__init__(message)
+        self.number = number
+        self.message = message
+        self.data = data
+
+
+class Broken(Exception):
+    """A call broke off: no answer can come any more.
+
+    Attributes:
+        why: What happened, in words that follow on "the server"; empty where it is not known.
+        begun: Whether the call may have reached the server.
+        trouble: What the link knows; None for nothing.
+    """
+
+    def __init__(self, why: str, *, begun: bool, trouble: Trouble | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.begun = begun
+        self.trouble = trouble
+
+
+class Silent(Exception):
+    """Nothing was heard of a call for longer than the server may be silent."""
+
+
+class Garbled(Exception):
+    """What the server answered is no answer of the protocol. Its text says what is wrong.
+
+    Attributes:
+        raw: The answer.
+    """
+
+    def __init__(self, message: str, raw: JSON = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.raw = raw
+
+
+class Asked(NamedTuple):
+    """The tool that was asked for, as failures tell of it.
+
+    Attributes:
+        server: Its server.
+        tool: The server's name for it.
+        name: Its own name.
+        repeatable: Whether it may be called again without a second effect.
+    """
+
+    server: Server
+    tool: str
+    name: str
+    repeatable: bool
+
+
+def told(text: str) -> str:
+    """A text of a server as it may be told: without controls, in at most `MOST_TOLD` bytes."""
+    return truncate(escape_terminal(text.strip()), MOST_TOLD)
+
+
+def unwrapped(text: str) -> tuple[int | None, str]:
+    """The number of the protocol error that a text begins with, and the rest of the text."""
+    found = _WRAPPED.match(text)
+    return (None, text) if found is None else (int(found[1]), text[found.end() :])
+
+
+def says_unknown(text: str, tool: str) -> bool:
+    """Whether a text says of a tool that there is none of this name."""
+    return tool in text and _UNKNOWN.search(text) is not None
+
+
+def broken(asked: Asked, error: Broken) -> Result:
+    """The result of a call that broke off."""
+    trouble = error.trouble
+    code = "" if trouble is None else trouble.code
+    if trouble is not None and code == "protocol_violation":
+        return violated(asked, trouble.message)
+    acted = error.begun and not asked.repeatable and code not in _UNTOUCHED
+    outcome = _outcome_of(code, begun=error.begun, acted=acted)
+    message = _broken_message(asked, error)
+    if outcome is Outcome.UNKNOWN_OUTCOME:
+        message += "; the call was sent, so it may have acted"
+    lasting = acted or code in _LASTING or outcome is Outcome.LIMIT_EXCEEDED
+    return Result.failed(
+        outcome,
+        message,
+        code=code or ("server_down" if outcome is Outcome.UNAVAILABLE else None),
+        details={"may_have_acted": True} if acted else {},
+        retryable=not lasting,
+    )
+
+
+_TOO_LARGE: Final = frozenset({"too_large", "response_too_large", "headers_too_large"})
+_FORBIDDEN: Final = frozenset({"host_not_named", "address_refused", "bad_address"})
+_UNPROVEN: Final = frozenset({"unauthorized", "auth_failed"})
+_UNTOUCHED: Final = _FORBIDDEN | _UNPROVEN | {"session_over"}
+"""Troubles of calls that did nothing, although they were sent."""
+
+_LASTING: Final = _FORBIDDEN | _UNPROVEN | {"bad_request", "tls_failed"}
+"""Troubles that the same call meets again."""
+
+
+def _outcome_of(code: str, *, begun: bool, acted: bool) -> Outcome:
+    if code in _TOO_LARGE:
+        return Outcome.LIMIT_EXCEEDED
+    if code in _FORBIDDEN:
+        return Outcome.DENIED
+    if code in _UNPROVEN:
+        return Outcome.TOOL_ERROR
+    if not begun:
+        return Outcome.UNAVAILABLE
+    if code == "read_timeout":
+        return Outcome.TIMEOUT
+    return Outcome.UNKNOWN_OUTCOME if acted else Outcome.TRANSPORT_ERROR
+
+
+def _broken_message(asked: Asked, error: Broken) -> str:
+    name, server, trouble = asked.name, asked.server.name, error.trouble
+    if trouble is not None:
+        return _with_hint(f"`{name}` (server `{server}`): {trouble.message}", trouble.hint)
+    return f"`{name}`: the server `{server}` {error.why or 'closed the connection'}"
+
+
+def silent(asked: Asked) -> Result:
+    """The result of a call that was given up because nothing was heard of it."""
+    time = format_duration(asked.server.idle_timeout)
+    acted = not asked.repeatable
+    return Result.failed(
+        Outcome.TIMEOUT,
+        f"`{asked.name}`: nothing was heard from the server `{asked.server.name}` for {time}; it was told to stop",
+        code="idle_timeout",
+        details={"timeout": time, **({"may_have_acted": True} if acted else {})},
+        retryable=not acted,
+    )
+
+
+def violated(asked: Asked, why: str, raw: JSON = None) -> Result:
+    """The result of a call whose answer is none of the protocol. It may have acted, as any call with an answer."""
+    return Result.failed(
+        Outcome.INVALID_RESULT,
+        f"`{asked.name}`: the answer of the server `{asked.server.name}` breaks the protocol: {why}",
+        code="protocol_violation",
+        details={} if asked.repeatable else {"may_have_acted": True},
+        raw_value=raw,
+    )
+
+
+def refused(asked: Asked, error: Refused, known: Iterable[str]) -> Result:
+    """The result of a call that the server answered with an error of the protocol.
+
+    Args:
+        asked: The tool.
+        error: What it answered.
+        known: The tools that it has listed.
+    """
+    if error.number in {INVALID_PARAMS, METHOD_NOT_FOUND} and says_unknown(error.message, asked.tool):
+        return unknown(asked, known)
+    details: dict[str, JSON] = {"number": error.number}
+    if error.data is not None and _is_small(error.data):
+        details["data"] = error.data
+    message = told(error.message) or "it did not say why"
+    return Result.failed(
+        Outcome.TOOL_ERROR, message, code=_CODES.get(error.number, "mcp_error"), details=details
+    )
+
+
+def tool_error(text: str, content: tuple[Content, ...] = (), structured: JSON = None) -> Result:
+    """The result of a call whose tool said that it failed.
+
+    Args:
+        text: What it said.
+        content: All parts of its answer. Its texts are told by the message, where that is not cut.
+        structured: Its structured content; None for none.
+    """
+    number, rest = unwrapped(text)
+    if len(rest.encode()) <= MOST_TOLD:
+        content = tuple(part for part in content if part.type != "text")
+    details: dict[str, JSON] = {} if number is None else {"number": number}
+    if structured is not None:
+        details["structured"] = structured
+    return Result.failed(
+        Outcome.TOOL_ERROR,
+        told(rest) or "the tool failed and did not say why",
+        code=None if number is None else _CODES.get(number, "mcp_error"),
+        details=details,
+        content=content,
+        raw_value=structured,
+    )
+
+
+def unknown(asked: Asked, known: Iterable[str]) -> Result:
+    """The result of a call of a tool that the server does not have."""
+    near = did_you_mean(asked.tool, known)
+    message = f"the server `{asked.server.name}` has no tool `{asked.tool}`"
+    return Result.failed(
+        Outcome.UNAVAILABLE,
+        _with_hint(message, near),
+        code="unknown_remote_tool",
+        details={"tool": asked.tool},
+    )
+
+
+def filtered(asked: Asked) -> Result:
+    """The result of a call of a tool that the project does not take from the server."""
+    server = asked.server
+    message = f"the tool `{asked.tool}` of the server `{server.name}` is left out by `only` or `except`"
+    place = server.place("import")
+    return Result.failed(
+        Outcome.DENIED,
+        f"{message} ({place})" if place else message,
+        code="filtered",
+        details={"tool": asked.tool},
+    )
+
+
+def changed(asked: Asked, why: str) -> Result:
+    """The result of a call of a tool that a lock refuses."""
+    return Result.failed(
+        Outcome.DENIED,
+        why,
+        code="definition_changed",
+        details={"server": asked.server.name, "tool": asked.tool},
+    )
+
+
+def misfixed(asked: Asked, names: Collection[str], taken: Iterable[str]) -> Result:
+    """The result of a call for which the descriptor sets arguments that the server's tool does not take.
+
+    Args:
+        asked: The tool.
+        names: Those arguments.
+        taken: What it takes.
+    """
+    faults = [_with_hint(f"`mcp.args` sets `{name}`", did_you_mean(name, taken)) for name in names]
+    message = f"the tool `{asked.tool}` of the server `{asked.server.name}` takes no such argument"
+    return Result.failed(
+        Outcome.UNAVAILABLE,
+        f"`{asked.name}`: {message}: {', '.join(faults)}",
+        code="unknown_fixed_argument",
+        details={"tool": asked.tool, "arguments": [*names]},
+    )
+
+
+def task_only(asked: Asked) -> Result:
+    """The result of a call of a tool that a server runs only as a task (MCP 2025-11-25, tasks)."""
+    message = f"the tool `{asked.tool}` of the server `{asked.server.name}` runs only as a task, which is not done here"
+    return Result.failed(Outcome.UNAVAILABLE, message, code="task_required", details={"tool": asked.tool})
+
+
+def with_more(result: Result, more: str) -> Result:
+    """A failure whose message says something besides."""
+    if result.error is None:
+        return result
+    message = f"{result.message}; {more}"
+    return result._replace(message=message, error=result.error._replace(message=message))
+
+
+def _with_hint(message: str, hint: str) -> str:
+    return f"{message}; {hint}" if hint else message
+
+
+def _is_small(value: JSON) -> bool:
+    try:
+        return len(compact(value)) <= MOST_TOLD
+    except (TypeError, ValueError):
+        return False

@@ -1,0 +1,221 @@
+"""Where a server is over HTTP, and one exchange with it: its headers, what proves who asks, what fails and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from toolcrib import __version__
+from toolcrib.core.clock import RealClock
+from toolcrib.core.model import OUTPUT_SIZE
+from toolcrib.core.server_config import Server
+from toolcrib.http import Bounds, Fault, HTTPError, Request, Sender, open_sender
+from toolcrib.http.auth import AuthFailed, RequestAuth, Tokens, Way, server_auth
+from toolcrib.http.headers import header_fault
+from toolcrib.http.messages import parse_origin
+from toolcrib.http.streaming import Incoming, Streamer
+from toolcrib.security.egress import EgressRefused, Guard, is_metadata, read_host
+from toolcrib.security.egress.hosts import place_of
+from toolcrib.servers.environment import World, normal_origin
+from toolcrib.servers.mcp.server_env import Texts
+from toolcrib.servers.mcp.transports import StartFailed, Trouble
+
+BOUNDS = Bounds(body=OUTPUT_SIZE)
+"""What an answer may take: 16 MiB, 64 KiB of headers, 5 s for the connection."""
+
+_HINTS = {
+    Fault.CONNECT_FAILED: "see whether it runs, and `url`",
+    Fault.CONNECT_TIMEOUT: "see whether it runs, and `url`",
+    Fault.TLS_FAILED: "see to its certificate, or name the one that signs it in SSL_CERT_FILE",
+}
+
+
+class Failed(Exception):
+    """An exchange failed.
+
+    Attributes:
+        trouble: How.
+        sent: Whether any of it may have reached the server.
+        refusal: What the egress guard has against it.
+        lost: Whether there is no way to the server now.
+    """
+
+    def __init__(
+        self,
+        trouble: Trouble,
+        *,
+        sent: bool,
+        refusal: EgressRefused | None = None,
+        lost: bool = False,
+    ) -> None:
+        super().__init__(trouble.message)
+        self.trouble = trouble
+        self.sent = sent
+        self.refusal = refusal
+        self.lost = lost
+
+    @classmethod
+    def by(cls, error: HTTPError | EgressRefused | AuthFailed) -> Failed:
+        """What an error of the exchange, the guard or the authentication comes to."""
+        if isinstance(error, HTTPError):
+            trouble = Trouble(error.fault.value, error.message, _HINTS.get(error.fault, ""))
+            return cls(trouble, sent=error.sent, lost=error.fault in _HINTS)
+        if isinstance(error, EgressRefused):
+            return cls(Trouble(error.code, error.message, error.hint), sent=False, refusal=error, lost=True)
+        return cls(Trouble("auth_failed", error.message), sent=False)
+
+
+class Endpoint(NamedTuple):
+    """Where a server is, and what every request to it has. Its `repr` shows the origin.
+
+    Attributes:
+        scheme: `http` or `https`.
+        host: As it is dialled: `origins` of the project may have put it in place of what is written.
+        port: Likewise.
+        target: Path and query, as written.
+        headers: (name, value), looked up.
+        written: The origin as it was written.
+        guard: Allows what the project does, and what is written in the url itself without a name: localhost, or an address
+            unless it is one where clouds keep credentials.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+    headers: tuple[tuple[str, str], ...]
+    written: str
+    guard: Guard
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.request('GET').origin})"
+
+    @property
+    def url(self) -> str:
+        """The whole address."""
+        return self.request("GET").url
+
+    def request(
+        self, method: str, headers: Sequence[tuple[str, str]] = (), body: bytes = b"", target: str = ""
+    ) -> Request:
+        """A request to the server; `headers` go before its own of the same name."""
+        taken = {name.lower() for name, _ in headers}
+        usual = [*self.headers, ("User-Agent", f"toolcrib/{__version__}")]
+        own = [(name, value) for name, value in usual if name.lower() not in taken]
+        lines = {name.lower(): (name, value) for name, value in reversed(own)}
+        return Request(
+            method,
+            self.scheme,
+            self.host,
+            self.port,
+            target or self.target,
+            (*headers, *lines.values(), ("Accept-Encoding", "identity")),
+            body,
+        )
+
+
+def endpoint_of(server: Server, world: World) -> Endpoint:
+    """Where a server is, with everything looked up.
+
+    Raises:
+        MissingSecret: Something is not there.
+        StartFailed: What is looked up makes no address, or no header.
+    """
+    texts = Texts(server, world.vault)
+    url = texts.address(server.url, "/url")
+    headers = [(name, texts.named(name, text, f"/headers/{name}")) for name, text in server.headers.items()]
+    texts.check()
+    for name, value in headers:
+        if fault := header_fault(value):
+            message = f"the header `{name}` of the server `{server.name}` {fault}"
+            raise StartFailed(message, hint="see to what is looked up for it")
+    start, mark, query = url.partition("#")[0].partition("?")
+    scheme, _, rest = start.partition("://")
+    authority, slash, path = rest.partition("/")
+    try:
+        written = normal_origin(f"{scheme.lower()}://{authority}")
+        _, host, port = parse_origin(written)
+        read = read_host(host)
+    except ValueError:
+        message = f"the `url` of the server `{server.name}` is no address"
+        raise StartFailed(
+            message, hint="write `https://host/mcp`, and see to what is looked up for it"
+        ) from None
+    aimed = parse_origin(world.instead_of(written))
+    by_itself = read.name == "localhost" or (read.literal and not is_metadata(read.name))
+    guard = world.guard.also([place_of(read.name, port)] if by_itself else [])
+    return Endpoint(*aimed, f"/{path}{mark}{query}" if slash or mark else "/", tuple(headers), written, guard)
+
+
+class Caller:
+    """Sends requests to one server, and renews what proves who asks where it is refused.
+
+    Args:
+        server: The server.
+        world: What may be reached.
+        tokens: Shared by links, so that the same credentials get one token.
+
+    Raises:
+        MissingSecret: Something that `${...}` names is not there.
+        StartFailed: What is looked up makes no address, or no header.
+    """
+
+    def __init__(self, server: Server, world: World, tokens: Tokens | None) -> None:
+        self.endpoint = endpoint_of(server, world)
+        self._streamer = Streamer(self.endpoint.guard)
+        self._sender: Sender = open_sender(self.endpoint.guard, client="stock")
+        way = Way(self._sender, RealClock(), [self.endpoint.request("GET").origin], _aim(world))
+        self._auth: RequestAuth | None = server_auth(server, world.vault, way, tokens=tokens)
+        self.proves = self._auth is not None
+
+    async def send(
+        self, request: Request, *, silence: float | None, sending: Callable[[], None] | None = None
+    ) -> Incoming:
+        """Send a request, and read the head of its answer.
+
+        Args:
+            request: To the endpoint, or to another path of its origin.
+            silence: Seconds for which nothing may come.
+            sending: Called before any of it is sent.
+
+        Raises:
+            Failed: It failed.
+        """
+        try:
+            return await self._sent(request, silence, sending)
+        except (HTTPError, EgressRefused, AuthFailed) as error:
+            raise Failed.by(error) from None
+
+    async def _sent(
+        self, request: Request, silence: float | None, sending: Callable[[], None] | None
+    ) -> Incoming:
+        hosts = (self.endpoint.host,)
+        if self._auth is None:
+            return await self._streamer.send(request, BOUNDS, hosts=hosts, silence=silence, sending=sending)
+        ready = await self._auth.applied(request)
+        answer = await self._streamer.send(ready, BOUNDS, hosts=hosts, silence=silence, sending=sending)
+        if answer.status != 401:
+            return answer
+        try:
+            new = await self._auth.renewed(ready)
+        except BaseException:
+            await answer.aclose()
+            raise
+        if not new:
+            return answer
+        await answer.aclose()
+        ready = await self._auth.applied(request)
+        return await self._streamer.send(ready, BOUNDS, hosts=hosts, silence=silence, sending=sending)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._streamer.aclose()
+        await self._sender.aclose()
+
+
+def _aim(world: World) -> Callable[[Request], Request]:
+    def aimed(request: Request) -> Request:
+        scheme, host, port = parse_origin(world.instead_of(request.origin))
+        return request._replace(scheme=scheme, host=host, port=port)
+
+    return aimed

@@ -1,0 +1,178 @@
+"""All tools that a server lists, page after page, as they came (MCP 2026-07-28, tools: listing, pagination).
+
+One tool that is none never hides the others. What is wrong is said; what is too much is cut off. A server knows the
+secrets that it was given, and may repeat them: they are masked here, before anybody sees what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from toolcrib.core.pointers import pointer_to
+from toolcrib.core.server_config import Catalogue
+from toolcrib.core.text import escape_terminal
+from toolcrib.executors.mcp.results import weight
+from toolcrib.schema.validation import json_fault
+from toolcrib.security.secrets import Vault
+from toolcrib.servers.mcp.failures import Garbled
+from toolcrib.servers.mcp.tool_definitions import without_secrets
+
+MOST_PAGES: Final = 100
+MOST_TOOLS: Final = 1_000
+MOST_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of all definitions together, roughly."""
+
+MOST_OF_ONE: Final = 1024 * 1024
+"""Bytes of one definition, roughly: no model could read more of one."""
+
+_DEPTH: Final = 100
+_LONGEST_NAME: Final = 1024
+
+Ask = Callable[[str | None], Awaitable[dict[str, Any]]]
+"""Asks for the page behind a cursor; the first one for None."""
+
+Check = Callable[[dict[str, Any]], str | None]
+"""Says what else speaks against an input schema; None for nothing."""
+
+
+async def list_tools(
+    server: str, ask: Ask, *, info: Mapping[str, str], vault: Vault, check: Check = lambda _schema: None
+) -> Catalogue:
+    """Every tool of a server.
+
+    Args:
+        server: Name of the server.
+        ask: Asks for one page.
+        info: What the server says of itself.
+        vault: Knows the secrets that the server was given.
+        check: Judges input schemas beyond what is checked here.
+
+    Raises:
+        Garbled: A page is no list of tools.
+    """
+    reader = _Reader(check, vault)
+    cursor: str | None = None
+    seen: set[str] = set()
+    for _page in range(MOST_PAGES):
+        page = await ask(cursor)
+        tools = page.get("tools")
+        if not isinstance(tools, list):
+            raise Garbled("its list of tools has no `tools`")
+        if not reader.take(tools):
+            break
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            break
+        if not isinstance(cursor, str) or cursor in seen:
+            what = (
+                f"gave the cursor `{_shown(vault.hide_in_text(cursor))}` twice"
+                if isinstance(cursor, str)
+                else "gave a cursor that is no text"
+            )
+            reader.remarks.append(f"it {what}; its list ends there")
+            break
+        seen.add(cursor)
+    else:
+        reader.remarks.append(f"it has more than {MOST_PAGES} pages of tools; the others were not asked for")
+    told = {key: vault.hide_in_text(text) for key, text in info.items()}
+    return Catalogue(server, reader.tools, reader.refused, tuple(reader.remarks), told)
+
+
+class _Reader:
+    """Takes the tools of one page after another."""
+
+    def __init__(self, check: Check, vault: Vault) -> None:
+        self.tools: dict[str, dict[str, Any]] = {}
+        self.refused: dict[str, str] = {}
+        self.remarks: list[str] = []
+        self._check = check
+        self._vault = vault
+        self._count = 0
+        self._left = MOST_BYTES
+
+    def take(self, tools: list[Any]) -> bool:
+        """Take a page; whether there is room for more."""
+        for tool in tools:
+            self._count += 1
+            if self._count > MOST_TOOLS:
+                self.remarks.append(f"it has more than {MOST_TOOLS:,} tools; the others are left out")
+                return False
+            if not self._has_room(tool):
+                self.remarks.append(
+                    f"its tools take more than {MOST_BYTES >> 20} MiB; those behind #{self._count} are left out"
+                )
+                return False
+            self._one(tool)
+        return True
+
+    def _has_room(self, tool: Any) -> bool:
+        self._left -= weight(tool, self._left)
+        return self._left >= 0
+
+    def _one(self, tool: Any) -> None:
+        name = _name_of(tool)
+        if self._vault.hide_in_name(name) != name:
+            self.refused[f"#{self._count}"] = _TELLING_NAME
+            return
+        known = name in self.tools or name in self.refused
+        fault = self._fault(tool) if not known else f"there is a tool `{_shown(name)}` already"
+        if fault is not None:
+            self.refused[name if name and not known else f"#{self._count}"] = fault
+            return
+        kept = {key: value for key, value in tool.items() if value is not None}
+        for key, kind in _SHAPES.items():
+            if key in kept and not isinstance(kept[key], kind):
+                del kept[key]
+                self.remarks.append(f"`{_shown(name)}`: its `{key}` is malformed, and left out")
+        self.tools[name] = without_secrets(kept, self._vault)
+
+    def _fault(self, tool: Any) -> str | None:
+        """Why a tool can't be offered; None where it can."""
+        if not isinstance(tool, dict):
+            return "it is no object"
+        if not _name_of(tool):
+            return "its name is no text that can be written" if tool.get("name") else "it has no name"
+        schema = tool.get("inputSchema")
+        if not isinstance(schema, dict):
+            return "it has no `inputSchema`" if schema is None else "its `inputSchema` is no object"
+        if schema.get("type", "object") != "object":
+            return "its `inputSchema` is not that of an object"
+        if not isinstance(tool.get("outputSchema"), dict | None):
+            return "its `outputSchema` is no object"
+        if weight(tool, MOST_OF_ONE) > MOST_OF_ONE:
+            return f"its definition is larger than {MOST_OF_ONE >> 20} MiB"
+        fault = json_fault(tool, depth=_DEPTH)
+        hide = self._vault.hide_in_text
+        if fault is not None:
+            place = pointer_to([hide(key) if isinstance(key, str) else key for key in fault.path])
+            return f"its definition can't be passed on as JSON: `{_shown(place)}` is not {fault.expected}"
+        told = self._check(schema)
+        return None if told is None else hide(told)
+
+
+_TELLING_NAME: Final = (
+    "its name holds a secret that the server was given, and a name can't be masked; "
+    "if it is no secret, write it out or give it a default: `${NAME:-value}`"
+)
+
+_SHAPES: Final = {
+    "title": str,
+    "description": str,
+    "annotations": dict,
+    "icons": list,
+    "execution": dict,
+    "_meta": dict,
+}
+"""Members of a definition that may be left out, so that one that is malformed is."""
+
+
+def _name_of(tool: Any) -> str:
+    """The name of a tool; empty for one that has none that can be used."""
+    name = tool.get("name") if isinstance(tool, dict) else None
+    good = isinstance(name, str) and len(name) <= _LONGEST_NAME and json_fault(name) is None
+    return name if good and isinstance(name, str) else ""
+
+
+def _shown(text: str) -> str:
+    return escape_terminal(text[:80])

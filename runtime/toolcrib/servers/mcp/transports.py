@@ -1,0 +1,185 @@
+"""Links: the ways to an MCP server and back, below the protocol. Nothing here needs the extra until one is opened."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from toolcrib.core.errors import ToolcribError
+from toolcrib.core.server_config import Server
+from toolcrib.servers.environment import World
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
+    from toolcrib.http.auth import Tokens
+    from toolcrib.security.egress import EgressRefused
+    from toolcrib.security.secrets import Vault
+
+
+class StartFailed(ToolcribError):
+    """A server could not be started, or not be connected to. Its text holds no secret."""
+
+    code = "server_down"
+
+
+class Trouble(NamedTuple):
+    """Why an answer does not come, in words and as a code.
+
+    Attributes:
+        code: Of HTTP: a `toolcrib.http.Fault`, a code of `EgressRefused`, `auth_failed`, `unauthorized` (status 401
+            or 403), `session_over` (the server does not know the session) or `http_status` (any other that is no
+            answer). Of a process: `protocol_violation` (what came is no valid answer) or `too_large`.
+        message: What happened. No secret, and no text of the server but, of a redirect, where it leads, and a key that
+            is there twice.
+        hint: The way out; empty where there is none.
+    """
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+class Passage:
+    """What is known of the way of one call.
+
+    Attributes:
+        begun: Whether any of its `tools/call` may have reached the server. As long as it is false, nothing has happened
+            there, whatever the call ends with.
+        trouble: Why no answer came, where the link knows more than the protocol could say. The call then ends with an
+            `MCPError` whose text need not be read.
+    """
+
+    __slots__ = ("begun", "trouble")
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.trouble: Trouble | None = None
+
+
+PASSAGE: ContextVar[Passage | None] = ContextVar("the passage of a call", default=None)
+"""Where links write down how the calls of this context fare."""
+
+
+@contextmanager
+def one_passage() -> Iterator[Passage]:
+    """What is sent within, by this task and by those that it starts, is one call."""
+    passage = Passage()
+    token = PASSAGE.set(passage)
+    try:
+        yield passage
+    finally:
+        PASSAGE.reset(token)
+
+
+class Link(Protocol):
+    """A way to one server, entered once: `async with link as (read, write)`, as a transport of the SDK.
+
+    Entered, it may raise `StartFailed`. Left, it has ended everything that it started: after 5 s at most, or at once where
+    leaving is cancelled.
+
+    Attributes:
+        ended: Why it is of no more use, in words that follow on "the server": "exited with code 3", "sent a line longer
+            than 16MiB", "could not be reached: ...". Empty as long as it is good. Where it is set, the next call needs
+            a new link; over HTTP what is under way may still be answered.
+        refusal: Over HTTP, what the egress guard has against it.
+        vault: Knows which secrets the server was given; `open_link` sets it.
+    """
+
+    ended: str
+    refusal: EgressRefused | None
+    vault: Vault
+
+    @property
+    def garbage(self) -> int:
+        """How many lines or events came that are no messages, such as banners."""
+        ...
+
+    def said(self) -> str:
+        """The end of what the server wrote to stderr: 64 KiB at most, secrets masked; empty over HTTP."""
+        ...
+
+    async def __aenter__(self) -> TransportStreams:
+        """Start the server, or make ready to connect."""
+        ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None:
+        """End it, and all that belongs to it."""
+        ...
+
+
+def open_link(server: Server, world: World, tokens: Tokens | None = None) -> Link:
+    """The link to a server; nothing is started before it is entered.
+
+    Args:
+        server: The server.
+        world: What may be reached.
+        tokens: Shared by links over HTTP, so that the same credentials get one token.
+
+    Raises:
+        Untrusted: Nobody has agreed to what it takes to start or reach the server.
+        MissingSecret: Something that `${...}` names is not there; `pointer` tells where, e.g. `/env/TOKEN`.
+        MissingHook: A hook of `auth` is not there.
+        DocumentError: There is an error in `auth`, which was told when it was read.
+        StartFailed: What is looked up makes no address, or can't be sent.
+    """
+    world.trust.check_server(server)
+    link: Link = _link(server, world, tokens)
+    link.vault = world.vault  # has every secret of the server since its texts were looked up just now
+    _keep_quiet()  # once the modules are there that log
+    return link
+
+
+def _link(server: Server, world: World, tokens: Tokens | None) -> Any:
+    if server.transport == "stdio":
+        from toolcrib.servers.mcp.stdio import StdioLink  # noqa: PLC0415 -- needs the extra
+
+        return StdioLink(server, world)
+    from toolcrib.servers.mcp.http_endpoint import Caller  # noqa: PLC0415 -- no process needs it
+
+    caller = Caller(server, world, tokens)
+    if server.transport == "sse":
+        from toolcrib.servers.mcp.legacy_sse import EventLink  # noqa: PLC0415 -- few servers still need it
+
+        return EventLink(server, caller)
+    from toolcrib.servers.mcp.streamable_http import StreamedLink  # noqa: PLC0415 -- needs the extra
+
+    return StreamedLink(caller)
+
+
+_OURS: ContextVar[bool] = ContextVar("whether what runs here belongs to a link of ours", default=False)
+
+
+def _keep_quiet() -> None:
+    """Let the SDK and its HTTP client log nothing of what this context does from now on: it is servers' text.
+
+    Whoever uses the SDK besides us keeps its logs. Who gives `mcp` or `httpx2` a level by name wants to see ours, too.
+    """
+    _OURS.set(True)
+    for name in [*logging.root.manager.loggerDict]:
+        if name == "client" or name.partition(".")[0] in _TALKATIVE:
+            logging.getLogger(name).addFilter(_not_of_ours)
+
+
+def _not_of_ours(record: logging.LogRecord) -> bool:
+    """Whether a record is none that the SDK makes of a link of ours."""
+    if not _OURS.get() and PASSAGE.get() is None:
+        return True
+    if record.name == "client":  # as the SDK calls one of its own
+        return not record.pathname.endswith(_SESSION)
+    return logging.getLogger(record.name.partition(".")[0]).level != logging.NOTSET
+
+
+_TALKATIVE = ("mcp", "httpx2")
+_SESSION = str(Path("mcp", "client", "session.py"))

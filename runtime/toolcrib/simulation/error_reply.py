@@ -1,0 +1,57 @@
+"""Errors that a tool is made to answer, as documents write them: by a mock, or by a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import NOTHING, Content, Outcome, Result
+from toolcrib.expressions import Scope, compile_value, copied
+from toolcrib.expressions.values import as_text
+
+
+class Failing(NamedTuple):
+    """A compiled error.
+
+    Attributes:
+        names: What it reads of the scope.
+        answer: Works the result out, `tool_error`; raises ExpressionError where the mock is wrong.
+    """
+
+    names: frozenset[str]
+    answer: Callable[[Scope], Result]
+
+
+def compile_error(value: Any, pointer: str, names: Collection[str], problems: list[Problem]) -> Failing:
+    """Compile an error whose shape its schema has accepted; faults are added to `problems`.
+
+    Args:
+        value: One text, or `{code, message, status, retryable, details}`.
+        pointer: Where it stands.
+        names: The root names that its expressions may read.
+        problems: Receives every fault.
+    """
+    block: dict[str, Any] = {"message": value} if isinstance(value, str) else dict(value)
+    code = block.get("code", Outcome.TOOL_ERROR.value)
+    texts = {"code": code, "message": block.get("message", code)}
+    status = {"status": block["status"]} if "status" in block else NOTHING
+    found = len(problems)
+    told = compile_value({**texts, "details": block.get("details", {})}, names, problems, pointer)
+    if isinstance(value, str):  # there is no key `message` in the document
+        problems[found:] = [problem._replace(pointer=pointer) for problem in problems[found:]]
+    retryable = bool(block.get("retryable", False))
+
+    def answer(scope: Scope) -> Result:
+        shown: Any = told.render(scope)
+        message = as_text(shown["message"])
+        return Result.failed(
+            Outcome.TOOL_ERROR,
+            message,
+            code=as_text(shown["code"]),
+            details={**status, **copied(shown["details"])},
+            retryable=retryable,
+            content=(Content("text", text=message),),
+        )
+
+    return Failing(told.names, answer)

@@ -1,0 +1,234 @@
+"""What a session remembers of its faults: when each happened, and what kept it from happening."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from toolcrib.core.clock import format_duration
+from toolcrib.core.model import JSON
+from toolcrib.core.protocols import Session
+from toolcrib.core.text import compact
+from toolcrib.simulation.faults.triggers import Condition, Trigger
+
+
+class Seen(NamedTuple):
+    """An attempt on which a fault was due.
+
+    Attributes:
+        tool: The tool.
+        call: Number of the call, among those of the tool in the session.
+        attempt: Number of the attempt.
+        instead: What came of it: empty if the fault happened, else the fault that came first, or what failed.
+        due: False where nobody can tell, because what asks for it failed.
+    """
+
+    tool: str
+    call: int
+    attempt: int
+    instead: str = ""
+    due: bool = True
+
+    def __str__(self) -> str:
+        again = f", attempt {self.attempt}" if self.attempt > 1 else ""
+        return f"call {self.call} of `{self.tool}`{again}"
+
+    @property
+    def told(self) -> str:
+        """Why the fault did not happen here, in words."""
+        if not self.due:
+            return f"on {self} it could not be judged: {self.instead}"
+        return f"it was due on {self}, but {self.instead}"
+
+
+class Record:
+    """One fault in one session. It grows no longer than a session can be: of many attempts the first are kept.
+
+    Attributes:
+        trigger: When it is due.
+        calls: Calls that arrived, of the one of its tools that was called most.
+        attempts: Attempts of them.
+        held: Attempts for which all conditions held; `first` and `every` count these.
+        unmet: Key of a condition -> attempts for which it did not hold.
+        times: How often it happened.
+        fired: Where it happened, the first times.
+        missed: Where it was due and did not happen, or could not be judged, the first times.
+    """
+
+    def __init__(self, trigger: Trigger) -> None:
+        self.trigger = trigger
+        self.calls = 0
+        self.attempts = 0
+        self.held = 0
+        self.unmet: Counter[str] = Counter()
+        self.times = 0
+        self.fired: list[Seen] = []
+        self.missed: list[Seen] = []
+        self._most_attempts = 0
+        self._when: list[float] = []
+
+    def arrived(self, call: int, attempt: int, unmet: list[Condition], elapsed: float) -> bool:
+        """Count an attempt; returns whether the fault is due on it.
+
+        Args:
+            call: Number of its call.
+            attempt: Its number.
+            unmet: The conditions that do not hold.
+            elapsed: Seconds since the session began.
+        """
+        self.attempts += 1
+        self.calls = max(self.calls, call)
+        self._most_attempts = max(self._most_attempts, attempt)
+        self._when = [*self._when[:1], elapsed]
+        self.unmet.update(condition.key for condition in unmet)
+        if unmet:
+            return False
+        self.held += 1
+        return self.trigger.takes(self.held)
+
+    def happens(self, seen: Seen) -> None:
+        """It happens to an attempt."""
+        self.times += 1
+        if len(self.fired) < _KEPT:
+            self.fired.append(seen)
+
+    def misses(self, seen: Seen) -> None:
+        """It does not happen to an attempt, though it was due, or could not be judged."""
+        if len(self.missed) < _KEPT:
+            self.missed.append(seen)
+
+    def why_never(self) -> str:
+        """Why it did not happen, in words."""
+        if self.missed:
+            return "; ".join(seen.told for seen in self.missed[:_SHOWN])
+        conditions = self.trigger.conditions
+        blocking = [condition for condition in conditions if self.unmet[condition.key] == self.attempts]
+        if self.unmet[READY.key] == self.attempts and not blocking:
+            return _NOT_READY
+        if blocking:
+            return " and ".join(self._words(condition) for condition in blocking)
+        if not self.held:
+            some = [condition.key for condition in conditions if self.unmet[condition.key]]
+            return f"{_listed(some)} never held together in {_many(self.attempts, 'attempt')}"
+        return (
+            f"it waits for each {_ordinal(self.trigger.every)} of its attempts, and there {_were(self.held)}"
+        )
+
+    def _words(self, condition: Condition) -> str:
+        written = condition.written
+        if condition.key == "call":
+            return f"it waits for {_number('call', written)}, and there {_were(self.calls, 'call')}"
+        if condition.key == "attempt":
+            most = self._most_attempts
+            return f"it waits for {_number('attempt', written)}, and no call had more than {_many(most, 'attempt')}"
+        if condition.key == "between":
+            seen = " and ".join(dict.fromkeys(format_duration(round(when, 3)) for when in self._when))
+            span = written if isinstance(written, list) else ["", ""]
+            return f"it waits for the time from {span[0]} to {span[1]}, and the attempts came at {seen} of the session"
+        tries = _many(self.attempts, "attempt")
+        if condition.key == "probability":
+            return f"its probability of {compact(written)} never came up in {tries}"
+        if condition.key == "args":
+            return f"its `args` fitted none of {tries}"
+        return f"its `if` was true on none of {tries}"
+
+    def why_not_now(self, unmet: list[Condition], call: int) -> list[str]:
+        """Why it would not happen to the first attempt of a call; empty if it would.
+
+        Args:
+            unmet: The conditions that do not hold.
+            call: Number of the call.
+        """
+        if unmet:
+            return [_not_now(condition, call) for condition in unmet]
+        place, trigger = self.held + 1, self.trigger
+        if trigger.over(place):
+            return [
+                f"it is for the first {_many(trigger.first or 0, 'attempt')} of its kind, and they were made"
+            ]
+        return (
+            [] if trigger.takes(place) else [f"it waits for each {_ordinal(trigger.every)} of its attempts"]
+        )
+
+
+READY = Condition("ready", None, lambda _call, _number, _scope: False)
+"""What the kind of a fault asks for, beside what is written."""
+
+
+def _not_now(condition: Condition, call: int) -> str:
+    key, written = condition.key, condition.written
+    if key == "call":
+        return f"it waits for {_number(key, written)}, and this is call {call}"
+    if key == "attempt":
+        return f"it waits for {_number(key, written)}, and this is attempt 1"
+    if key == "between":
+        span = written if isinstance(written, list) else ["", ""]
+        return f"it waits for the time from {span[0]} to {span[1]}"
+    texts = {"args": "its `args` do not fit", "if": "its `if` is false", READY.key: _NOT_READY}
+    return texts.get(key, f"its probability of {compact(written)} does not come up")
+
+
+_SHOWN = 3
+"""Attempts that are told."""
+
+_KEPT = 50
+"""Attempts that are remembered one by one."""
+
+_NOT_READY = (
+    "there was nothing yet that could happen: no earlier answer, or no more attempts than are let through"
+)
+
+
+def _number(noun: str, written: JSON) -> str:
+    return f"{noun} {written}" if isinstance(written, int) else f"{noun}s {compact(written)}"
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}"
+
+
+def _were(number: int, noun: str = "") -> str:
+    counted = _many(number, noun) if noun else str(number)
+    return f"{'was' if number == 1 else 'were'} {counted}"
+
+
+def _ordinal(number: int) -> str:
+    teen = number % 100 in {11, 12, 13}
+    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
+def _listed(keys: list[str]) -> str:
+    return " and ".join(f"`{key}`" for key in keys)
+
+
+def records_of(session: Session) -> dict[str, Record]:
+    """Name of a fault -> what the session remembers of it; of faults whose tools were called."""
+    return session.slot("faults", dict[str, Record])
+
+
+def record_of(session: Session, name: str, trigger: Trigger) -> Record:
+    """What the session remembers of a fault."""
+    records = records_of(session)
+    if name not in records:
+        records[name] = Record(trigger)
+    return records[name]
+
+
+def fired(session: Session) -> Mapping[str, int]:
+    """Name of a fault -> how often it happened in the session; of faults whose tools were called."""
+    return {name: record.times for name, record in records_of(session).items()}
+
+
+def why_not_due(session: Session, name: str) -> str:
+    """Why a fault never happened in a session, in words; empty if it did.
+
+    Such as: "fault `x` was never due: it waits for call 3, and there were 2 calls".
+    """
+    record = records_of(session).get(name)
+    if record is None:
+        return f"fault `{name}` was never due: no call of its tools arrived"
+    if record.times:
+        return ""
+    verdict = "never happened" if record.missed else "was never due"
+    return f"fault `{name}` {verdict}: {record.why_never()}"

@@ -1,0 +1,22 @@
+"""Numbers that are not finite are told as what they are, whatever secrets are known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from toolcrib.engine.middleware.fault_redaction import without
+from toolcrib.schema.validation import json_fault
+from toolcrib.security.redaction import SeenSecrets
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")]
+)
+def test_it_is_no_secret(value, told):
+    seen = SeenSecrets({"password": "CANARY"})
+    fault = json_fault({"x": value})
+    assert fault is not None
+    (shown,) = without(seen, [fault], {"x": value})
+    assert (shown.pointer, shown.expected, shown.got) == ("/x", "a finite number", told)

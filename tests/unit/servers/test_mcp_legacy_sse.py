@@ -1,0 +1,209 @@
+"""Servers over HTTP with SSE, as it was before 2025-03-26, at the level of the link."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from mcp import Client, MCPError
+
+from http_servers import Handler, answering, raw_answer, serving
+from mcp_over_http import STREAM, answer_to, chunk, event
+from toolcrib.core.server_config import Server
+from toolcrib.security.egress import Guard
+from toolcrib.security.secrets import Vault
+from toolcrib.servers.environment import World
+from toolcrib.servers.mcp.transports import Link, StartFailed, one_passage, open_link
+
+
+class Old:
+    """A handler that speaks the old transport.
+
+    Args:
+        endpoint: What the first event names.
+        answers: What comes on the stream for tools/call, in place of the answer.
+        posted: What answers the POST of tools/call.
+        more: Whether the stream goes on after that.
+    """
+
+    def __init__(
+        self,
+        endpoint: str = "/messages?session=1",
+        answers: bytes | None = None,
+        posted: bytes | None = None,
+        *,
+        more: bool = True,
+    ) -> None:
+        self.endpoint, self.answers, self.posted, self.more = endpoint, answers, posted, more
+        self.events: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: Any) -> None:
+        if head.method == "GET":
+            writer.write(STREAM + event(self.endpoint, "endpoint") + chunk(b": hello\n\n"))
+            left = asyncio.ensure_future(reader.read())
+            left.add_done_callback(lambda _: self.events.put_nowait(None))
+            while (told := await self.events.get()) is not None:
+                writer.write(told)
+                await writer.drain()
+            writer.close()
+            left.cancel()
+            return
+        called = head.json.get("method") == "tools/call"
+        writer.write(self.posted if called and self.posted is not None else raw_answer(202))
+        if called and self.answers is not None:
+            self.events.put_nowait(self.answers)
+        elif "id" in head.json and not (called and self.posted is not None):
+            self.events.put_nowait(event(answer_to(head.json)))
+        if called and not self.more:
+            self.events.put_nowait(None)
+
+
+def link_to(server: Any, **fields: Any) -> Link:
+    there = World.ordinary()._replace(vault=Vault({"KEY": "canary-3fd0"}))
+    return open_link(Server("old", transport="sse", **{"url": f"{server.origin}/sse", **fields}), there)
+
+
+async def test_a_call_is_answered():
+    async with serving(Old()) as server:
+        link = link_to(server, headers={"X-Key": "${KEY}"})
+        async with Client(link, mode="legacy") as client:
+            with one_passage() as passage:
+                answer = await client.call_tool("echo", {"city": "Köln"})
+            assert json.loads(answer.content[0].text) == {"city": "Köln"}
+            assert (passage.begun, passage.trouble, link.ended) == (True, None, "")
+        assert link.ended == "was left"
+        await server.all_closed()
+        assert {head.target for head in server.requests} == {"/sse", "/messages?session=1"}
+        assert {head.header("x-key") for head in server.requests} == {"canary-3fd0"}
+
+
+async def test_an_absolute_address_of_its_own_is_good():
+    async with serving(answering()) as server:
+        server.handler = Old(f"{server.origin}/here")
+        async with Client(link_to(server), mode="legacy") as client:
+            await client.call_tool("echo", {})
+        assert server.requests[-1].path == "/here"
+
+
+async def failure(handler: Handler, **fields: Any) -> str:
+    async with serving(handler) as server:
+        with pytest.raises(StartFailed) as caught:
+            async with link_to(server, **fields):
+                pass
+        await server.all_closed()
+    return f"{caught.value.message} | {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("handler", "words"),
+    [
+        (Old("https://evil.example/messages"), "wants messages at another origin than its own"),
+        (Old("//127.0.0.2/messages"), "wants messages at another origin than its own"),
+        (Old("http://[::1/"), "wants messages at what is no address"),
+        (answering(404), "the server `old` answered with status 404 | see whether `url`"),
+        (answering(401), "the server `old` answered with status 401 | name credentials"),
+        (answering(200, {"Content-Type": "text/html"}, b"<html>"), "neither JSON nor a stream of events"),
+        (answering(200, {"Content-Type": "application/json"}, b"{}"), "is no stream of events"),
+        (answering(307, {"Location": "https://evil.example/"}), "redirects to `evil.example` (status 307)"),
+        (answering(200, {"Content-Type": "text/event-stream"}), "did not say where messages go"),
+        (
+            answering(200, {"Content-Type": "text/event-stream", "Content-Encoding": "gzip"}),
+            "answered with no stream",
+        ),
+        (
+            answering(200, {"Content-Type": "text/event-stream"}, b"data: " + b"x" * (16 * 1024 * 1024)),
+            "closed its stream: the server sent an event larger than 16MiB",
+        ),
+    ],
+)
+async def test_what_is_no_beginning(handler, words):
+    assert words in await failure(handler)
+
+
+async def test_a_server_that_never_says_where_messages_go():
+    async def silent(reader, writer, _head):
+        writer.write(STREAM)
+        await reader.read()
+
+    told = await failure(silent, start_timeout=0.2)
+    assert told.startswith("the server `old` did not say where messages go within 0.2 s")
+
+
+async def test_a_server_that_is_not_there_and_one_that_may_not_be_reached():
+    async with serving(Old()) as server:
+        pass
+    link = link_to(server)
+    with pytest.raises(StartFailed, match="can't be reached: no connection"):
+        await link.__aenter__()
+    assert link.ended.startswith("can't be reached")
+
+    async def resolve(_name, _port):
+        return ["127.0.0.1"]
+
+    async with serving(Old()) as server:
+        there = World.ordinary()._replace(guard=Guard(resolve=resolve))
+        url = f"http://old.test:{server.port}/sse"
+        link = open_link(Server("old", transport="sse", url=url), there)
+        with pytest.raises(StartFailed, match="may not reach"):
+            await link.__aenter__()
+        assert link.refusal is not None
+        assert server.accepted == 0
+
+
+@pytest.mark.parametrize(
+    ("handler", "words"),
+    [
+        (Old(answers=b"", more=False), "broke off its stream: the connection ended"),
+        (Old(answers=chunk(b""), more=False), "ended its stream"),
+        (Old(answers=event("x" * (16 * 1024 * 1024))), "larger than 16MiB"),
+        (Old(answers=event("{}") * 101), "sent more than 100 events that are no messages"),
+    ],
+)
+async def test_a_call_under_way_ends_with_the_stream(handler, words):
+    async with serving(handler) as server:
+        link = link_to(server)
+        async with Client(link, mode="legacy") as client:
+            with one_passage() as passage, pytest.raises(MCPError):
+                await client.call_tool("echo", {})
+            assert passage.begun
+            assert words in link.ended
+
+
+@pytest.mark.parametrize(
+    ("posted", "code"),
+    [
+        (raw_answer(500), "http_status"),
+        (raw_answer(403), "unauthorized"),
+        (b"", "connection_broken"),
+        (b"SSH-2.0\r\n\r\n", "bad_response"),
+    ],
+)
+async def test_a_message_that_is_not_taken_ends_its_call_alone(posted, code):
+    async def handle(reader, writer, head):
+        await old(reader, writer, head)
+        if head.method == "POST" and head.json.get("method") == "tools/call":
+            writer.close()
+
+    old = Old(posted=posted)
+    async with serving(handle) as server:
+        link = link_to(server)
+        async with Client(link, mode="legacy") as client:
+            with one_passage() as passage, pytest.raises(MCPError):
+                await client.call_tool("echo", {})
+            assert passage.trouble is not None
+            assert passage.trouble.code == code
+            assert link.ended == ""
+            assert len((await client.list_tools()).tools) == 1
+
+
+async def test_an_answer_that_is_none_ends_its_call_at_once():
+    async with serving(Old(answers=event('{"jsonrpc": "2.0", "id": 2, "result": null}'))) as server:
+        link = link_to(server)
+        async with Client(link, mode="legacy") as client:
+            with one_passage() as passage, pytest.raises(MCPError):
+                await client.call_tool("echo", {})
+            assert passage.trouble is not None
+            assert passage.trouble.code == "protocol_violation"
+            assert link.garbage == 1

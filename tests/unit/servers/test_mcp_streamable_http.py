@@ -1,0 +1,418 @@
+"""Servers over streamable HTTP, at the level of the link: what is sent, what is refused, and how it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from mcp import Client, MCPError
+
+from http_servers import answering, answering_json, answering_raw, raw_answer, serving
+from mcp_over_http import SESSION, STREAM, answer_to, chunk, event, speaking
+from toolcrib.core.clock import RealClock
+from toolcrib.core.server_config import Server
+from toolcrib.security.egress import Guard
+from toolcrib.security.secrets import MissingSecret, Vault
+from toolcrib.servers.environment import World
+from toolcrib.servers.mcp.transports import Link, Passage, StartFailed, one_passage, open_link
+
+CANARY = "canary-7e21"
+
+
+def at(server: Any, **fields: Any) -> Server:
+    return Server("crm", transport="http", **{"url": f"{server.origin}/mcp", **fields})
+
+
+def world(*allow: str, guard: Guard | None = None, **environment: str) -> World:
+    return World.ordinary()._replace(guard=guard or Guard(allow), vault=Vault(environment))
+
+
+@asynccontextmanager
+async def connected(
+    server: Server, there: World | None = None, mode: str = "legacy"
+) -> AsyncIterator[tuple[Link, Client]]:
+    link = open_link(server, there or world())
+    async with Client(link, mode=mode) as client:
+        yield link, client
+
+
+async def call(client: Client, arguments: Any = None) -> Any:
+    answer = await client.call_tool("echo", arguments or {})
+    return json.loads(answer.content[0].text)
+
+
+async def trouble_of_call(client: Client) -> Passage:
+    """What is known of a call that fails."""
+    with one_passage() as passage, pytest.raises(MCPError):
+        async with asyncio.timeout(20):
+            await client.call_tool("echo", {})
+    assert passage.trouble is not None
+    return passage
+
+
+# When it works
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_call_is_answered(mode, stream):
+    async with serving(speaking(stream=stream)) as server:
+        async with connected(at(server), mode=mode) as (link, client):
+            with one_passage() as passage:
+                assert await call(client, {"city": "Köln"}) == {"city": "Köln"}
+            assert (passage.begun, passage.trouble) == (True, None)
+            assert (link.ended, link.refusal, link.garbage, link.said()) == ("", None, 0, "")
+        assert link.ended == "was left"
+
+
+async def test_every_request_has_the_headers_and_no_other_credentials():
+    async with serving(speaking()) as server:
+        there = world(TEAM="north", KEY=CANARY)
+        headers = {"X-Team": "${TEAM}", "X-Api-Key": "${KEY}", "Accept": "text/plain"}
+        async with connected(at(server, headers=headers), there) as (_, client):
+            await call(client)
+        assert {head.method for head in server.requests} == {"POST", "GET", "DELETE"}
+        for head in server.requests:
+            assert (head.header("x-team"), head.header("x-api-key")) == ("north", CANARY)
+            assert head.header("accept-encoding") == "identity"
+            assert "text/event-stream" in str(head.header("accept"))
+            assert str(head.header("user-agent")).startswith("toolcrib/")
+            assert head.header("cookie") is None
+    assert there.vault.hide_in_text(f"{CANARY} of north") == "*** of ***"
+
+
+async def test_connections_are_kept_and_so_is_the_session():
+    async with serving(speaking()) as server:
+        async with connected(at(server)) as (_, client):
+            for number in range(20):
+                assert await call(client, {"n": number}) == {"n": number}
+        assert server.accepted <= 2
+        assert all(head.header("mcp-session-id") == SESSION for head in server.requests[1:])
+        assert server.requests[-1].method == "DELETE"
+
+
+async def test_no_cookie_is_kept(monkeypatch):
+    def seen(head):
+        if head.method == "POST" and head.json.get("method") == "initialize":
+            headers = {"Content-Type": "application/json", "Set-Cookie": "id=7; Path=/"}
+            return raw_answer(200, headers, json.dumps(answer_to(head.json)).encode())
+        return None
+
+    async with serving(speaking(seen=seen)) as server:
+        async with connected(at(server)) as (_, client):
+            await call(client)
+        assert all(head.header("cookie") is None for head in server.requests)
+
+
+async def test_proxies_of_the_environment_are_ignored(monkeypatch):  # D72
+    async with serving(answering(500)) as proxy, serving(speaking()) as server:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.origin)
+        async with connected(at(server)) as (_, client):
+            await call(client)
+        assert proxy.accepted == 0
+
+
+async def test_an_answer_may_be_zipped_although_nobody_asked_for_it():
+    async def zipped(_reader, writer, head):
+        body = gzip.compress(json.dumps(answer_to(head.json)).encode())
+        writer.write(raw_answer(200, {"Content-Type": "application/json", "Content-Encoding": "gzip"}, body))
+
+    async with serving(speaking(calls=zipped)) as server, connected(at(server)) as (_, client):
+        assert await call(client, {"n": 1}) == {"n": 1}
+
+
+# Who may be reached
+
+
+async def test_an_address_that_stands_in_the_url_is_allowed_for_this_server_alone():
+    async with serving(speaking()) as server, serving(speaking()) as other:
+        there = world()
+        async with connected(at(server), there) as (_, client):
+            await call(client)
+        await refused(
+            Server("crm", transport="http", url=f"http://crm.test:{other.port}/"), resolving("127.0.0.1")
+        )
+        assert other.accepted == 0
+
+
+async def test_localhost_is_meant_as_it_is_written():
+    async with (
+        serving(speaking()) as server,
+        connected(at(server, url=f"http://localhost:{server.port}/mcp")) as (_, client),
+    ):
+        await call(client)
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "2852039166", "[::ffff:169.254.169.254]"])
+async def test_where_clouds_keep_credentials_is_not_allowed_by_being_written(host):
+    await refused(Server("meta", transport="http", url=f"http://{host}/mcp"), world())
+
+
+def resolving(address: str, *allow: str) -> World:
+    async def resolve(_name: str, _port: int) -> list[str]:
+        return [address]
+
+    return world(guard=Guard(allow, resolve=resolve))
+
+
+async def refused(server: Server, there: World) -> None:
+    link = open_link(server, there)
+    with one_passage() as passage:
+        with pytest.raises((MCPError, ExceptionGroup)):
+            async with Client(link, mode="legacy"):
+                pass
+        assert link.refusal is not None
+        assert link.refusal.code == "address_refused"
+        assert "may not reach" in link.ended
+        assert passage.trouble is not None
+        assert passage.trouble.code == "address_refused"
+        assert not passage.begun
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])
+async def test_a_name_that_leads_to_a_special_address_needs_leave(address):
+    async with serving(speaking(), host=address) as server:
+        named = at(server, url=f"http://crm.test:{server.port}/mcp")
+        await refused(named, resolving(address))
+        assert server.accepted == 0
+        async with connected(named, resolving(address, f"crm.test:{server.port}")) as (_, client):
+            await call(client)
+        assert server.requests[0].header("host") == f"crm.test:{server.port}"
+
+
+async def test_another_origin_may_stand_in_its_place():
+    async with serving(speaking()) as server:
+        there = world(f"127.0.0.1:{server.port}")._replace(
+            origins={"https://crm.example.com": f"http://127.0.0.1:{server.port}"}
+        )
+        async with connected(at(server, url="https://crm.example.com/mcp?v=1"), there) as (_, client):
+            await call(client)
+        assert server.requests[0].target == "/mcp?v=1"
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_to_another_origin_is_not_followed(status):
+    async with serving(speaking(), host="127.0.0.2") as canary:
+        elsewhere = f"http://127.0.0.2:{canary.port}/mcp"
+        async with serving(speaking(calls=answering(status, {"Location": elsewhere}))) as server:
+            there = world(f"127.0.0.2:{canary.port}")
+            async with connected(at(server, headers={"X-Key": CANARY}), there) as (_, client):
+                passage = await trouble_of_call(client)
+        assert passage.trouble is not None
+        assert passage.trouble.message == f"the server redirects to `127.0.0.2` (status {status})"
+        assert canary.accepted == 0
+
+
+async def test_a_redirect_within_the_origin_is_followed():
+    def seen(head):
+        return raw_answer(307, {"Location": "/mcp/"}) if head.path == "/mcp" else None
+
+    async with serving(speaking(seen=seen)) as server, connected(at(server)) as (_, client):
+        with one_passage() as passage:
+            assert await call(client, {"n": 1}) == {"n": 1}
+        assert passage.trouble is None
+
+
+# How it fails
+
+
+async def test_a_server_that_is_down_and_then_up_again_needs_a_new_link():  # D84
+    async with serving(speaking()) as server, connected(at(server)) as (link, client):
+        await call(client)
+        server.stop_listening()
+        await server.stop()
+        passage = await trouble_of_call(client)
+        assert not passage.begun
+        assert passage.trouble is not None
+        assert passage.trouble.code == "connect_failed"
+        assert passage.trouble.hint == "see whether it runs, and `url`"
+        assert link.ended.startswith(f"can't be reached: no connection to `127.0.0.1:{server.port}`")
+    async with serving(speaking(), port=server.port) as again, connected(at(server)) as (_, client):
+        assert await call(client, {"n": 1}) == {"n": 1}
+        assert again.accepted
+
+
+async def test_a_server_that_goes_away_between_calls():
+    async with serving(speaking()) as server, connected(at(server)) as (link, client):
+        await call(client)
+        server.handler = answering_raw(b"")
+        passage = await trouble_of_call(client)
+        assert passage.begun
+        assert passage.trouble is not None
+        assert passage.trouble.code == "connection_broken"
+        assert link.ended == ""
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{",
+            "connection_broken",
+        ),
+        (STREAM + event("{}", "ping")[:-1], "connection_broken"),
+        (STREAM + event("{}", "ping") + chunk(b""), "connection_broken"),
+        (b"SSH-2.0-OpenSSH\r\n", "bad_response"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000, "headers_too_large"),
+        (
+            raw_answer(200, {"Content-Type": "application/json"}, b" " * (16 * 1024 * 1024 + 1)),
+            "response_too_large",
+        ),
+        (STREAM + event("x" * (16 * 1024 * 1024)), "response_too_large"),
+        (STREAM.replace(b"chunked", b"chunked\r\nContent-Encoding: gzip"), "unsupported_coding"),
+        (raw_answer(202), "http_status"),
+        (raw_answer(200, {"Content-Type": "text/html"}, b"<html>"), "http_status"),
+        (raw_answer(500, {"Content-Type": "text/html"}, b"<html>"), "http_status"),
+        (raw_answer(503), "http_status"),
+        (raw_answer(401), "unauthorized"),
+        (raw_answer(403), "unauthorized"),
+        (raw_answer(404), "session_over"),
+        (
+            raw_answer(
+                400,
+                {"Content-Type": "application/json"},
+                b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "Bad Request: No valid session"}}',
+            ),
+            "session_over",
+        ),
+    ],
+)
+async def test_an_exchange_that_fails_is_told_and_takes_nothing_with_it(raw, code):
+    async with serving(speaking(calls=answering_raw(raw))) as server, connected(at(server)) as (link, client):
+        passage = await trouble_of_call(client)
+        assert passage.begun
+        assert passage.trouble is not None
+        assert passage.trouble.code == code
+        assert link.ended == ("ended the session" if code == "session_over" else "")
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["echo"]
+
+
+async def test_an_event_may_have_four_megabytes():
+    async def large(_reader, writer, head):
+        answer = answer_to(head.json)
+        answer["result"] = {"content": [{"type": "text", "text": json.dumps("x" * (16 * 1024 * 1024 - 200))}]}
+        writer.write(STREAM + event(answer) + chunk(b""))
+
+    async with serving(speaking(calls=large)) as server, connected(at(server)) as (_, client):
+        assert len(await call(client)) == 16 * 1024 * 1024 - 200
+
+
+async def test_many_events_may_have_more_together():
+    async def many(_reader, writer, head):
+        writer.write(STREAM)
+        for _ in range(3):
+            note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x" * 2_000_000}}
+            writer.write(event({**note, "params": {"level": "info", **note["params"]}}))
+            await writer.drain()
+        writer.write(event(answer_to(head.json)) + chunk(b""))
+
+    async with serving(speaking(calls=many)) as server, connected(at(server)) as (_, client):
+        assert await call(client, {"n": 1}) == {"n": 1}
+
+
+async def test_an_error_of_the_protocol_passes_whatever_its_status():
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32020, "message": "Header mismatch"}}
+    async with (
+        serving(speaking(calls=answering_json(error, 400))) as server,
+        connected(at(server)) as (_, client),
+    ):
+        with one_passage() as passage, pytest.raises(MCPError) as caught:
+            await client.call_tool("echo", {})
+        assert caught.value.error.code == -32020
+        assert passage.trouble is None
+
+
+async def silent(reader, _writer, _head):
+    await reader.read()
+
+
+async def silent_stream(reader, writer, _head):
+    writer.write(STREAM + event("{}", "ping"))
+    await reader.read()
+
+
+@pytest.mark.parametrize("calls", [silent, silent_stream])
+async def test_a_call_that_was_given_up_leaves_no_connection(calls):
+    async with serving(speaking(calls=calls)) as server, connected(at(server)) as (_, client):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await client.call_tool("echo", {})
+        async with asyncio.timeout(10):
+            while server.open > 1:  # the one that is kept, or the stream of what the server tells
+                await RealClock().sleep(0.01)
+        told = [head.json for head in server.requests if head.method == "POST"]
+        assert told[-1]["method"] == "notifications/cancelled"
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["echo"]
+
+
+async def test_leaving_does_not_wait_for_a_server_that_says_nothing():
+    def seen(head):
+        return b"" if head.method == "DELETE" else None
+
+    async with serving(speaking(seen=seen)) as server, connected(at(server)) as (_, client):
+        async with asyncio.timeout(20):
+            await call(client)
+
+
+async def test_a_stream_that_breaks_off_is_resumed():
+    def seen(head):
+        if head.method == "GET" and head.header("last-event-id") == "7":
+            return STREAM + event(answer_to({"method": "tools/call", "id": 2})) + chunk(b"")
+        return None
+
+    cut = answering_raw(STREAM + chunk(b"id: 7\nretry: 1\ndata:\n\n"))
+    async with serving(speaking(calls=cut, seen=seen)) as server, connected(at(server)) as (link, client):
+        with one_passage() as passage:
+            assert await call(client) is None
+        assert (passage.trouble, link.ended) == (None, "")
+
+
+async def test_a_server_that_always_wants_us_back_is_not_flooded():
+    stream = STREAM + chunk(b"id: 7\nretry: 0\ndata:\n\n") + chunk(b"")
+
+    def seen(head):
+        return stream if head.method == "GET" else None
+
+    async with serving(speaking(calls=answering_raw(stream), seen=seen)) as server:
+        async with connected(at(server)) as (_, client):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.8):
+                    await client.call_tool("echo", {})
+        assert sum(head.method == "GET" for head in server.requests) <= 12
+
+
+# What is written wrong, and what is told of it
+
+
+async def test_what_is_looked_up_has_to_be_an_address_and_a_header():
+    with pytest.raises(StartFailed, match="is no address"):
+        open_link(Server("crm", transport="http", url="${BASE}/mcp"), world(BASE="crm.example.com"))
+    server = Server("crm", transport="http", url="https://crm.example.com", headers={"X-Key": "${KEY}"})
+    with pytest.raises(StartFailed, match="holds a line break") as caught:
+        open_link(server, world(KEY=f"{CANARY}\nX: 1"))
+    assert CANARY not in str(caught.value)
+    with pytest.raises(MissingSecret) as missing:
+        open_link(server._replace(url="https://${HOST}/"), world())
+    assert missing.value.pointer == "/url"
+    assert "(at /headers/X-Key)" in missing.value.message
+
+
+async def test_secrets_are_in_no_error_and_no_log(caplog):
+    caplog.set_level(logging.DEBUG)
+    echoing = answering_json({"jsonrpc": "2.0", "id": 1, "wrong": True})
+    async with serving(speaking(calls=echoing)) as server:
+        url = f"http://127.0.0.1:{server.port}/mcp?key=${{KEY}}"
+        secret = at(server, url=url, headers={"Authorization": "Bearer ${KEY}"})
+        async with connected(secret, world(KEY=CANARY)) as (link, client):
+            with pytest.raises(MCPError) as caught:
+                await client.call_tool("echo", {})
+            assert CANARY not in f"{caught.value} {link.ended} {link!r}"
+        assert server.requests[0].target == f"/mcp?key={CANARY}"
+    assert CANARY not in caplog.text

@@ -1,0 +1,163 @@
+"""The store of a session: versions that share, and what changed since the beginning."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.core.errors import ExpressionError
+from toolcrib.core.model import Collection, Fixture, Machine
+from toolcrib.expressions.values import equal
+from toolcrib.simulation.store import FRESH, Layers, Store, Version, rows_of, states, view
+
+ORDERS = Collection(
+    "orders", "shop/orders", rows={"A": {"n": 1, "tags": ["x"]}, "B": {"n": 2}, "C": {"n": True}}
+)
+OUTBOX = Collection("outbox", "shop/outbox", rows={})
+CART = Machine("cart", "shop/cart", "open", ("open", "paid"))
+SHOP = Fixture({"orders": ORDERS, "outbox": OUTBOX}, {"cart": CART})
+
+
+def put(store: Store, collection: Collection, key: str, row: object) -> None:
+    """Write a row, or delete it with None, as a call does: along the path alone."""
+    before = store.version
+    layers = before.rows.get(collection.id, Layers(rows_of(collection)))
+    if row is None:
+        layers = Layers({other: kept for other, kept in store.rows(collection).items() if other != key})
+    else:
+        layers = Layers(layers.below, {**layers.above, key: row})
+    changed = Version({**before.rows, collection.id: layers}, before.states, before.numbers)
+    store.commit(changed, {collection.id: collection})
+
+
+def test_a_fresh_store_shows_what_the_fixture_begins_with():
+    store = Store()
+    assert view(SHOP, store.version) == {"orders": ORDERS.rows, "outbox": {}}
+    assert view(SHOP, FRESH)["orders"] is ORDERS.rows
+    assert states(SHOP, store.version) == {"cart": "open"}
+    assert (store.rows(OUTBOX), store.state(CART), store.changed()) == ({}, "open", {})
+
+
+def test_a_row_that_was_written_added_or_deleted_is_a_change():
+    store = Store()
+    put(store, ORDERS, "A", {"n": 9})
+    put(store, ORDERS, "B", None)
+    put(store, OUTBOX, "1", {"to": "ann"})
+    assert store.changed() == {"orders": {"A": {"n": 9}, "B": None}, "outbox": {"1": {"to": "ann"}}}
+    assert store.rows(ORDERS) == view(SHOP, store.version)["orders"] == {"A": {"n": 9}, "C": {"n": True}}
+
+
+@pytest.mark.parametrize(
+    ("row", "counts"),
+    [
+        ({"n": 1.0, "tags": ["x"]}, False),
+        ({"tags": ["x"], "n": 1}, False),
+        ({"n": True, "tags": ["x"]}, True),
+    ],
+)
+def test_only_a_row_that_is_unequal_is_a_change(row, counts):
+    store = Store()
+    put(store, ORDERS, "A", row)
+    assert bool(store.changed()) is counts
+
+
+def test_collections_of_one_name_stand_under_their_ids_where_several_changed():
+    store, other = Store(), ORDERS._replace(id="bank/orders")
+    put(store, ORDERS, "B", None)
+    assert store.changed() == {"orders": {"B": None}}
+    put(store, other, "A", None)
+    assert store.changed() == {"shop/orders": {"B": None}, "bank/orders": {"A": None}}
+    put(store, ORDERS, "B", {"n": 2})
+    assert store.changed() == {"orders": {"A": None}}
+
+
+def test_the_version_before_the_last_change_is_known():
+    store = Store()
+    assert store.before(SHOP) is None
+    put(store, ORDERS, "A", {"n": 8})
+    put(store, ORDERS, "A", {"n": 9})
+    assert view(SHOP, store.before(SHOP))["orders"]["A"] == {"n": 8}
+
+
+def test_a_change_of_what_a_tool_does_not_see_is_none_for_it():
+    store, bank = Store(), ORDERS._replace(id="bank/orders")
+    store.commit(store.version._replace(numbers={"q": 1}), {})
+    put(store, bank, "A", None)
+    assert (store.before(SHOP), store.before(Fixture())) == (None, None)
+    put(store, ORDERS, "A", {"n": 8})
+    store.commit(store.version._replace(states={CART.id: "paid"}), {})
+    put(store, bank, "B", None)
+    store.commit(store.version._replace(numbers={"q": 2}), {})
+    assert states(SHOP, store.before(SHOP)) == {"cart": "open"}
+    assert view(SHOP, store.before(SHOP))["orders"]["A"] == {"n": 8}
+    assert view(SHOP, store.before(Fixture({"orders": ORDERS})))["orders"] == ORDERS.rows
+
+
+def test_what_is_handed_out_may_be_changed():
+    store = Store()
+    put(store, ORDERS, "B", {"tags": ["y"]})
+    store.rows(ORDERS)["A"]["tags"].append("z")
+    store.rows(ORDERS).clear()
+    store.changed()["orders"]["B"]["tags"].clear()
+    assert store.rows(ORDERS) == store.held(ORDERS) == {**ORDERS.rows, "B": {"tags": ["y"]}}
+    assert ORDERS.rows["A"] == {"n": 1, "tags": ["x"]}
+
+
+def test_a_machine_that_moved_is_where_it_is():
+    store = Store()
+    store.commit(Version(states={CART.id: "paid"}), {})
+    assert (store.state(CART), states(SHOP, store.version)) == ("paid", {"cart": "paid"})
+
+
+def test_rows_with_a_fault_are_nobodys():
+    broken = ORDERS._replace(rows=None, fault="pack.yaml:3: rows_unreadable: there is no file")
+    with pytest.raises(ExpressionError, match=r"`orders` can't be had: pack.yaml:3: rows_unreadable"):
+        rows_of(broken)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([0.0, 1.0, 0.5]) | st.sampled_from("ab"),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("xy"), inner, max_size=2),
+    max_leaves=4,
+)
+ROWS = st.dictionaries(st.sampled_from("xyz"), VALUES, max_size=3)
+TABLES = st.dictionaries(st.sampled_from("ABCD"), ROWS, max_size=4)
+WRITES = st.lists(
+    st.tuples(st.sampled_from(["one", "two"]), st.sampled_from("ABCD"), st.none() | ROWS), max_size=8
+)
+
+
+@given(first=TABLES, second=TABLES, writes=WRITES)
+def test_what_changed_is_what_a_copy_of_everything_would_tell_and_no_version_moves(first, second, writes):
+    collections = {
+        name: Collection(name, f"p/{name}", rows=rows) for name, rows in (("one", first), ("two", second))
+    }
+    fixture, store = Fixture(collections), Store()
+    began = copy.deepcopy({"one": first, "two": second})
+    copied = copy.deepcopy(began)
+    history = [(store.version, json.dumps(began))]
+    for name, key, row in writes:
+        put(store, collections[name], key, row)
+        if row is None:
+            copied[name].pop(key, None)
+        else:
+            copied[name][key] = copy.deepcopy(row)
+        history.append((store.version, json.dumps(copied)))
+    told = {name: _differing(began[name], copied[name]) for name in copied}
+    assert store.changed() == {name: found for name, found in told.items() if found}
+    assert [json.dumps(view(fixture, version)) for version, _text in history] == [
+        text for _version, text in history
+    ]
+
+
+def _differing(before: dict, after: dict) -> dict:
+    keys = [*after, *(key for key in before if key not in after)]
+    return {
+        key: after.get(key)
+        for key in keys
+        if key not in before or key not in after or not equal(before[key], after[key])
+    }

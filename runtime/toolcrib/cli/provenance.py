@@ -18,8 +18,8 @@ from toolcrib.core.text import compact, escape_terminal
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.documents.files import PACK_FILES, SUFFIXES, pack_file
 from toolcrib.loading.limits import said_of
-from toolcrib.loading.namespaces import SEPARATOR
 from toolcrib.loading.packs import Pack
+from toolcrib.registry.namespaces import SEPARATOR
 
 FILES = 2000
 """Files that are looked at for a tool that was not read."""

@@ -19,13 +19,13 @@ from toolcrib.loading.documents.document import Document
 from toolcrib.loading.documents.inline_sources import Content, documents_of, log_problems, only_document
 from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.hidden_text import hidden_problems
-from toolcrib.loading.namespaces import full_name
 from toolcrib.loading.partial_check import sound
 from toolcrib.loading.prompts import Prompt, check_prompts, prompts_of
 from toolcrib.loading.schema_check import Shape
 from toolcrib.loading.store_settings import fixture_of, with_names
 from toolcrib.loading.toolsets import check_defaults, check_names, check_toolsets, toolsets_of
 from toolcrib.loading.versions import check_range
+from toolcrib.registry.namespaces import full_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -215,7 +215,7 @@ def one_project(
 
 
 def _folder_of(source: str) -> str:
-    return os.path.dirname(source) or "."  # noqa: PTH120
+    return os.path.dirname(source) or "."
 
 
 def parse_project(

@@ -13,9 +13,9 @@ from toolcrib.core.model import JSON, NOTHING, Origin
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.text import compact
 from toolcrib.loading.documents.positions import clipped
-from toolcrib.loading.namespaces import full_name
 from toolcrib.loading.policies import parse_policy
 from toolcrib.loading.toolsets import check_tool_globs
+from toolcrib.registry.namespaces import full_name
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
 
 if TYPE_CHECKING:

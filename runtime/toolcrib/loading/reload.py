@@ -4,8 +4,6 @@ A file that is broken now, or empty, keeps its last good version, marked stale: 
 file that is gone takes its tools with it.
 """
 
-# ruff: noqa: PTH116, PTH119, PTH120 -- where documents come from is told in texts
-
 from __future__ import annotations
 
 import os
@@ -272,7 +270,7 @@ def _each_once(paths: Iterable[str]) -> Iterator[str]:
     told = set()
     for path in sorted(paths, key=os.path.isabs):
         try:
-            place = os.path.abspath(path)  # noqa: PTH100 -- paths of a trail are texts
+            place = os.path.abspath(path)
         except FileNotFoundError:  # the working directory is gone
             place = path
         if place not in told:

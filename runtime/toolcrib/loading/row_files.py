@@ -35,7 +35,7 @@ def written_in(source: str, content: bytes, schema: Schema | None, problems: lis
 
 def ending(name: str) -> str:
     """What the name of a file ends with, in lower case: `.json`."""
-    return splitext(name)[1].lower()  # noqa: PTH122 -- it may be no path of this system
+    return splitext(name)[1].lower()
 
 
 def _from_json(

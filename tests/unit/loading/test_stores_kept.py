@@ -12,10 +12,10 @@ import pytest
 from kept import Shelf
 from toolcrib import Runtime
 from toolcrib.core.errors import ExpressionError
+from toolcrib.engine.open_project import read_stock
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.documents.file_fingerprints import Trail
-from toolcrib.loading.open_project import read_stock
 from toolcrib.scenarios.pack_builder import read_parcel
 from toolcrib.simulation.store import rows_of
 

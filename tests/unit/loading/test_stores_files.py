@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from toolcrib.core.errors import Problem
 from toolcrib.loading.documents.large_json import LargeJSON
-from toolcrib.loading.row_files import written_in
-from toolcrib.loading.rows import keyed
+from toolcrib.loading.stores import keyed, written_in
 
 ROW = {
     "type": "object",

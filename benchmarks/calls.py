@@ -17,7 +17,7 @@ import jsonschema_rs
 from jinja2.sandbox import SandboxedEnvironment
 from rounds import Round, Row, interleaved, line
 
-from toolcrib import Executors, Registry, Runtime, run_scenario
+from toolcrib import Executors, Runtime, parse_registry, run_scenario
 from toolcrib.expressions import compile_value
 from toolcrib.loading.sources import parse
 
@@ -127,7 +127,7 @@ async def forecast_by_hand(arguments: dict[str, Any]) -> dict[str, Any]:
 def runtime_of(*documents: dict[str, Any]) -> Runtime:
     """A runtime over descriptors from memory."""
     kinds = Executors.installed()
-    return Runtime(Registry.parse("benchmark.json", documents, kinds=kinds), executors=kinds)
+    return Runtime(parse_registry("benchmark.json", documents, kinds=kinds), executors=kinds)
 
 
 def a_round(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[object]], count: int) -> Round:

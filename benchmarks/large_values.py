@@ -27,7 +27,7 @@ from mcp_raw import HttpClient, ready
 from mcp_server import environment, free_port, running
 from rounds import Round, Row, interleaved, line
 
-from toolcrib import Executors, Outcome, Registry, Runtime
+from toolcrib import Executors, Outcome, Runtime, parse_registry
 
 ITEMS: Final = 200_000
 DEADLINE: Final = 1.0
@@ -80,7 +80,7 @@ def overrun(loop: asyncio.AbstractEventLoop, rounds: int) -> Row:
             "live": {"url": f"{origin}/late"},
         }
         tools = Runtime(
-            Registry.parse("benchmark.json", [tool], kinds=kinds),
+            parse_registry("benchmark.json", [tool], kinds=kinds),
             executors=kinds,
             egress=[f"127.0.0.1:{port}"],
         )

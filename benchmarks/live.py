@@ -21,7 +21,7 @@ from http_server import serving
 from peers import Worker, python_of
 from rounds import Leftovers, Round, Row, interleaved, line
 
-from toolcrib import Executors, Outcome, Registry, Runtime
+from toolcrib import Executors, Outcome, Runtime, parse_registry
 from toolcrib.executors.live import LiveExecutor
 
 ROUNDS = 30
@@ -183,7 +183,7 @@ async def cancelled_lot(tools: Runtime, port: int, number: int) -> int:
 async def cancelled(client: Any, port: int) -> Leftovers:
     """What is left of many cancelled calls."""
     kinds = Executors({"live": lambda: LiveExecutor(client=client)})
-    registry = Registry.parse("live.json", holding(port), kinds=kinds)
+    registry = parse_registry("live.json", holding(port), kinds=kinds)
     async with Runtime(registry, executors=kinds, egress=[f"127.0.0.1:{port}"]) as tools:
         files, tasks = open_files(), len(asyncio.all_tasks())
         count = sum([await cancelled_lot(tools, port, number) for number in range(LOTS)])

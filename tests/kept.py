@@ -8,10 +8,10 @@ from pathlib import Path
 
 import toolcrib
 from toolcrib import Executors
+from toolcrib.engine.open_project import read_stock
 from toolcrib.loading.cache import Index, key_of, profiles_of
 from toolcrib.loading.cache.fingerprint import Surroundings
 from toolcrib.loading.documents.file_fingerprints import Seen
-from toolcrib.loading.open_project import read_stock
 from toolcrib.loading.snapshot import Stock
 
 POINTERS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import worker
 
-from toolcrib import Executors, Registry, Runtime
+from toolcrib import Executors, Runtime, parse_registry
 
 
 def tool(name: str) -> dict[str, object]:
@@ -19,8 +19,8 @@ def tool(name: str) -> dict[str, object]:
 
 async def prepared() -> None:
     kinds = Executors.installed()
-    tools = Runtime(Registry.parse("peers.json", tool("weather"), kinds=kinds), executors=kinds)
-    many = Registry.parse("many.json", [tool(f"tool_{number}") for number in range(worker.MANY)], kinds=kinds)
+    tools = Runtime(parse_registry("peers.json", tool("weather"), kinds=kinds), executors=kinds)
+    many = parse_registry("many.json", [tool(f"tool_{number}") for number in range(worker.MANY)], kinds=kinds)
 
     async def call() -> None:
         result = await tools.call("weather", worker.ARGUMENTS)

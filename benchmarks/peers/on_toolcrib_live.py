@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 import worker
 
-from toolcrib import Executors, Registry, Runtime
+from toolcrib import Executors, Runtime, parse_registry
 from toolcrib.executors.live import LiveExecutor
 
 TARGET = "/v1/forecast?city=Lisbon&days=3"
@@ -40,7 +40,7 @@ def runtime(client: Literal["stock", "fast"]) -> Runtime:
     kinds = Executors({"live": lambda: LiveExecutor(client=client)})
     documents = [tool("weather", {"concurrency": 100, "queue": 1000}), tool("weather_as_it_is", {})]
     return Runtime(
-        Registry.parse("live.json", documents, kinds=kinds),
+        parse_registry("live.json", documents, kinds=kinds),
         executors=kinds,
         egress=[urlsplit(worker.origin()).netloc],
     )

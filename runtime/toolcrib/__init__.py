@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.projects import Project
     from toolcrib.loading.reload import ReloadReport, ToolAppeared, ToolChanged, ToolGone
     from toolcrib.loading.scenarios.scenario import Scenario
+    from toolcrib.loading.sources import parse_registry
     from toolcrib.provider.middleware import ProviderMiddleware
     from toolcrib.registry.catalog import Card, Hit, Rule
     from toolcrib.registry.registry import Registry
@@ -116,6 +117,7 @@ _HOMES = {
     "loading.packs": ("Pack",),
     "loading.projects": ("Project",),
     "loading.scenarios.scenario": ("Scenario",),
+    "loading.sources": ("parse_registry",),
     "engine.middleware.events": ("CallFinished", "CallStarted"),
     "core.model": (
         "JSON",
@@ -223,6 +225,7 @@ __all__ = [
     "UnmatchedMock",
     "Usage",
     "VirtualClock",
+    "parse_registry",
     "run_scenario",
     "runs_of",
     "text_for_model",

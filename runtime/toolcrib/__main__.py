@@ -5,7 +5,7 @@ import sys
 
 # `-m` lets Python look for modules in the working directory first, which may be anybody's.
 try:
-    here = os.getcwd()  # noqa: PTH109 -- nothing else is imported yet
+    here = os.getcwd()
 except FileNotFoundError:
     here = ""
 if not sys.flags.safe_path and sys.path[:1] == [here]:

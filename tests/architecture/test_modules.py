@@ -162,7 +162,7 @@ sys.meta_path.insert(0, Blocker())
 import toolcrib
 
 kinds = toolcrib.Executors.installed()
-registry = toolcrib.Registry.parse("memory", "name: hello\\nmock: {result: '{{ 6 * 7 }}'}", kinds=kinds)
+registry = parse_registry("memory", "name: hello\\nmock: {result: '{{ 6 * 7 }}'}", kinds=kinds)
 result = asyncio.run(toolcrib.Runtime(registry, executors=kinds).call("hello"))
 assert result.value == 42, result
 assert not BLOCKED & set(sys.modules), BLOCKED & set(sys.modules)

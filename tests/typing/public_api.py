@@ -37,6 +37,7 @@ from toolcrib import (
     Toolset,
     Usage,
     VirtualClock,
+    parse_registry,
 )
 
 
@@ -116,7 +117,7 @@ async def sessions(tools: Runtime) -> None:
 def reading() -> None:
     kinds = Executors.installed()
     problems: list[Problem] = []
-    registry = Registry.parse(
+    registry = parse_registry(
         "memory", {"name": "hello", "mock": {"result": 1}}, kinds=kinds, problems=problems
     )
     assert_type(registry, Registry)

@@ -10,11 +10,11 @@ from toolcrib.core.errors import ConfigurationError, did_you_mean
 from toolcrib.core.model import JSON
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
-from toolcrib.loading.namespaces import short_name
 from toolcrib.loading.scenarios.agent_checks import prompt_of
 from toolcrib.loading.scenarios.agents import Agent
 from toolcrib.loading.scenarios.scenario import Scenario
 from toolcrib.provider.models.scripted import Scripted, lines_of
+from toolcrib.registry.namespaces import short_name
 from toolcrib.scenarios.client_stub import Fulfilling
 from toolcrib.scenarios.matrix import runs_of
 from toolcrib.scenarios.tool_view import tools_for

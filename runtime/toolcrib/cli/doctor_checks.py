@@ -23,6 +23,7 @@ from toolcrib.core.model import NOTHING
 from toolcrib.core.pointers import file_and_line
 from toolcrib.core.server_config import Catalogue
 from toolcrib.core.user_folders import CACHE_VARIABLE, STATE_VARIABLE, working_folder
+from toolcrib.engine.open_project import read_stock
 from toolcrib.engine.profiles import in_force
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.workspaces import contents_of
@@ -30,7 +31,6 @@ from toolcrib.executors import Executors
 from toolcrib.loading.cache import default_index, key_of
 from toolcrib.loading.cache.header import SWITCH
 from toolcrib.loading.documents.files import ARCHIVE, pack_file
-from toolcrib.loading.open_project import read_stock
 from toolcrib.loading.packs import InstalledPack, installed_packs
 from toolcrib.loading.project_discovery import places_to_look
 from toolcrib.loading.projects import Project, SourceEntry, settings_of
@@ -293,7 +293,7 @@ class Checkup:
             kind = "installed pack" if there else "missing"
             told = {"path": entry.pack, "kind": kind, "tools": tools, "scenarios": 0, "problems": 0}
         else:
-            path = os.path.normpath(os.path.join(project.root, entry.path))  # noqa: PTH118
+            path = os.path.normpath(os.path.join(project.root, entry.path))
             if entry.optional and not Path(path).exists():
                 return None
             told = self._source(path)

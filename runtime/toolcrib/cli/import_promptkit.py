@@ -69,9 +69,9 @@ def import_promptkit(ctx: click.Context, *, path: str, folder: Path, force: bool
 
 def _made(path: str, folder: Path) -> tuple[OwnFiles, Sequence[Problem]]:
     """What is to be written to `folder`, which may lie in `path` and hold what was written there before."""
+    from toolcrib.engine.open_project import link_all  # noqa: PLC0415 -- as above
     from toolcrib.executors import Executors  # noqa: PLC0415 -- slow to import
     from toolcrib.formats.promptkit.arena_discovery import arenas_in  # noqa: PLC0415 -- this verb alone looks for them
-    from toolcrib.loading.open_project import link_all  # noqa: PLC0415 -- as above
     from toolcrib.loading.sources import Source, load  # noqa: PLC0415 -- as above
 
     arenas = arenas_in(Path(path), but=folder)

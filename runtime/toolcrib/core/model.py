@@ -463,8 +463,8 @@ class Collection(NamedTuple):
         id: Tells it from the collections of other packs: `retail/orders`; `/orders` outside packs.
         key: The field that holds a row's key; empty where rows stand under their keys, or are numbered from 1.
         schema: JSON Schema of a row; None accepts any object.
-        rows: Key -> row; None where they lie in a file that was not read yet (`simulation.store.rows_of` reads it), and where
-            something is wrong with them.
+        rows: Key -> row, or what reads them (of a collection from the index, whose file is read when a mock first asks);
+            None if something is wrong with them.
         file: The file that has them, its `${VAR}` looked up; empty where they are written in place.
         anywhere: Whether the operator named the file (a `${VAR}` that is set), so that it may lie anywhere.
         digest: SHA-256 of the rows and of what is said of them, in hex; empty where something is wrong with them.
@@ -477,7 +477,7 @@ class Collection(NamedTuple):
     id: str
     key: str = ""
     schema: Schema | None = None
-    rows: Mapping[str, JSON] | None = None
+    rows: Mapping[str, JSON] | Callable[[], Mapping[str, JSON]] | None = None
     file: str = ""
     anywhere: bool = False
     digest: str = ""

@@ -83,11 +83,11 @@ class Server(NamedTuple):
 
     def folders(self) -> dict[str, str]:
         """What `${workspaceFolder}` and its kin in its texts stand for; editors have them, no environment does."""
-        folder = os.path.abspath(self.root)  # noqa: PTH100 -- links stay as they are
+        folder = os.path.abspath(self.root)
         return {
             "workspaceFolder": folder,
-            "workspaceFolderBasename": os.path.basename(folder),  # noqa: PTH119
-            "userHome": os.path.expanduser("~"),  # noqa: PTH111
+            "workspaceFolderBasename": os.path.basename(folder),
+            "userHome": os.path.expanduser("~"),
         }
 
 

@@ -86,6 +86,19 @@ def decode_json(text: str | bytes) -> JSON:
     return value
 
 
+def json_equal(left: object, right: object) -> bool:
+    """JSON equality: numbers by value, `true` is not 1, the order of keys is free."""
+    if isinstance(left, dict):
+        return (
+            isinstance(right, dict)
+            and left.keys() == right.keys()
+            and all(json_equal(item, right[key]) for key, item in left.items())
+        )
+    if isinstance(left, list):
+        return isinstance(right, list) and len(left) == len(right) and all(map(json_equal, left, right))
+    return left is right or (left == right and isinstance(left, bool) is isinstance(right, bool))
+
+
 def parse_size(written: str | int) -> int:
     """The bytes of a size that fits `SIZE_PATTERN`, or is a number of bytes already; JSON Schema takes 1e3 for an integer."""
     if not isinstance(written, str):

@@ -272,7 +272,7 @@ class Runtime:
         Raises:
             UnknownMode: A glob of `modes` asks for a mode that is neither installed nor written anywhere.
         """
-        from toolcrib.loading.open_project import link_all  # noqa: PLC0415 -- as above
+        from toolcrib.engine.open_project import link_all  # noqa: PLC0415 -- as above
         from toolcrib.loading.settings import NO_SETTINGS  # noqa: PLC0415 -- a call from an index reads nothing
 
         executors = executors or Executors.installed()

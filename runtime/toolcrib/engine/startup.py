@@ -170,7 +170,7 @@ def _read(
     before: Stock | None = None,
     offered: Mapping[str, Catalogue] = NOTHING,
 ) -> Started:
-    from toolcrib.loading.open_project import read_stock  # noqa: PLC0415 -- as above
+    from toolcrib.engine.open_project import read_stock  # noqa: PLC0415 -- as above
     from toolcrib.loading.projects import settings_of  # noqa: PLC0415 -- a start from an index reads no documents
 
     def read() -> Stock:

@@ -13,10 +13,10 @@ from toolcrib.core.protocols import Files, Kinds
 from toolcrib.loading.descriptors import Given, parse_descriptors
 from toolcrib.loading.documents.document import Document
 from toolcrib.loading.documents.files import KeptFiles
-from toolcrib.loading.namespaces import full_name
 from toolcrib.loading.overrides import kept_files
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.schema_check import Shape
+from toolcrib.registry.namespaces import full_name
 
 
 @dataclass(frozen=True, slots=True)

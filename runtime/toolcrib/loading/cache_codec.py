@@ -19,9 +19,9 @@ from toolcrib.formats.promptpack.reader import parts_of
 from toolcrib.loading.documents.archives import ArchiveFiles, open_archive
 from toolcrib.loading.documents.document import Document, first_bytes, parse_documents, recalled_document
 from toolcrib.loading.documents.files import ARCHIVE, DiskFiles, KeptFiles, MemoryFiles
-from toolcrib.loading.namespaces import in_namespace
 from toolcrib.loading.overrides import LaidFiles, LaidOver, lay_over
 from toolcrib.loading.scenarios.scenario import Scenario, parse_scenario
+from toolcrib.loading.scenarios.scenario_links import in_namespace
 from toolcrib.loading.schema_check import Shape
 
 Plain: TypeAlias = Any

@@ -23,12 +23,12 @@ from toolcrib.loading.documents.files import pack_file
 from toolcrib.loading.documents.inline_sources import Content, documents_of, log_problems, only_document
 from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.hidden_text import hidden_problems
-from toolcrib.loading.namespaces import full_name
 from toolcrib.loading.partial_check import sound
 from toolcrib.loading.prompts import Prompt, check_prompts, prompts_of
 from toolcrib.loading.schema_check import Shape
 from toolcrib.loading.stores import fixture_of, with_names
 from toolcrib.loading.toolsets import check_defaults, check_names, check_toolsets, toolsets_of
+from toolcrib.registry.namespaces import full_name
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -1,7 +1,5 @@
 """Where a project's file lies. Nothing is read here, and little imported: every command begins with this."""
 
-# ruff: noqa: PTH100, PTH110, PTH111, PTH113, PTH116, PTH117, PTH118, PTH120 -- pathlib costs more than the search
-
 from __future__ import annotations
 
 import os

@@ -224,7 +224,7 @@ def _check_path(path: str, pointer: str) -> Iterator[Problem]:
 def second_project_file(source: str, first: str) -> Problem:
     """The warning for a project file beside the one that counts."""
     message = (
-        f"the folder has two project files; `{os.path.basename(first)}` counts, and this one is not read"  # noqa: PTH119
+        f"the folder has two project files; `{os.path.basename(first)}` counts, and this one is not read"
     )
     hint = "remove one of them"
     return Problem(
@@ -406,7 +406,7 @@ def one_project(
 
 
 def _folder_of(source: str) -> str:
-    return os.path.dirname(source) or "."  # noqa: PTH120
+    return os.path.dirname(source) or "."
 
 
 def parse_project(

@@ -16,8 +16,8 @@ from toolcrib.core.pointers import pointer_step
 from toolcrib.core.schemas import part_schema
 from toolcrib.core.text import compact
 from toolcrib.loading.documents.positions import clipped
-from toolcrib.loading.namespaces import full_name
 from toolcrib.loading.toolsets import check_tool_globs
+from toolcrib.registry.namespaces import full_name
 from toolcrib.schema.validation import Fault, Validator
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
 

@@ -20,7 +20,6 @@ from toolcrib.formats.promptpack.reader.bindings import Strays
 from toolcrib.loading.builder import Draft, Home, parse_drafts
 from toolcrib.loading.descriptors import is_descriptor
 from toolcrib.loading.documents.document import Document
-from toolcrib.loading.namespaces import full_name, short_name
 from toolcrib.loading.overrides import (
     each_changed_once,
     files_of,
@@ -33,6 +32,7 @@ from toolcrib.loading.packs import Pack, duplicate_pack, fits, one_pack, readabl
 from toolcrib.loading.scenarios.scenario import Scenario, is_scenario, parse_scenario
 from toolcrib.loading.schema_check import Shape
 from toolcrib.loading.unrelated_files import TOOL_SUFFIXES, lacking, unrecognised
+from toolcrib.registry.namespaces import full_name, short_name
 
 if TYPE_CHECKING:
     from toolcrib.formats.promptkit.arena_documents import NamedFile

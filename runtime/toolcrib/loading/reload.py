@@ -275,7 +275,7 @@ def _each_once(paths: Iterable[str]) -> Iterator[str]:
     told = set()
     for path in sorted(paths, key=os.path.isabs):
         try:
-            place = os.path.abspath(path)  # noqa: PTH100 -- paths of a trail are texts
+            place = os.path.abspath(path)
         except FileNotFoundError:  # the working directory is gone
             place = path
         if place not in told:
@@ -481,7 +481,7 @@ class _Listener:
 def _full(path: str) -> str:
     """A path from the root; as it was named, if it is relative and the working directory was removed."""
     try:
-        return os.path.abspath(path)  # noqa: PTH100
+        return os.path.abspath(path)
     except FileNotFoundError:
         return path
 
@@ -489,5 +489,5 @@ def _full(path: str) -> str:
 def _folders_of(seen: Seen) -> frozenset[str]:
     """The folders in which a change shows, as far as they exist."""
     folders = {path for path, (_state, names) in seen.folders.items() if names is not None}
-    folders |= {os.path.dirname(path) or "." for path in (*seen.files, *seen.folders)}  # noqa: PTH120
-    return frozenset(folder for folder in folders if os.path.isdir(folder))  # noqa: PTH112
+    folders |= {os.path.dirname(path) or "." for path in (*seen.files, *seen.folders)}
+    return frozenset(folder for folder in folders if os.path.isdir(folder))

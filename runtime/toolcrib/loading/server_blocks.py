@@ -153,7 +153,7 @@ def server_of(written: Written) -> Server:
 def whole_path(folder: str) -> str:
     """A folder by its whole path; as it was named where the working directory is gone."""
     try:
-        return os.path.abspath(folder)  # noqa: PTH100 -- links stay as they are
+        return os.path.abspath(folder)
     except FileNotFoundError:
         return folder
 

@@ -128,7 +128,7 @@ def servers_of_project(
         if fault is not None:
             problems.append(place.problem(*fault))
             continue
-        path = os.path.normpath(os.path.join(folder, os.path.expanduser(name)))  # noqa: PTH111, PTH118
+        path = os.path.normpath(os.path.join(folder, os.path.expanduser(name)))
         note(path)
         files[path] = read_client_file(path, place)
         problems += files[path].problems

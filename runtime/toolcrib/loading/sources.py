@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.model import NO_FIXTURE, Fixture
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.loading.builder import Home
@@ -12,9 +13,11 @@ from toolcrib.loading.documents.file_fingerprints import Trail
 from toolcrib.loading.documents.files import PACK_FILES
 from toolcrib.loading.documents.inline_sources import Content, documents_of
 from toolcrib.loading.folders import Folders, Source, add_contents
+from toolcrib.loading.notices import log_problems
 from toolcrib.loading.reader import Loaded, Reader
+from toolcrib.registry.registry import Registry, without_duplicates
 
-__all__ = ["Loaded", "Source", "load", "parse", "parse_files"]
+__all__ = ["Loaded", "Source", "load", "parse", "parse_files", "parse_registry"]
 
 
 def load(
@@ -58,6 +61,39 @@ def parse(name: str, content: Content, kinds: Kinds, *, files: Files | None = No
     documents, problems = documents_of(name, content, line=line)
     reader.add_documents(name, name, documents, problems, Home(files))
     return reader.loaded()
+
+
+def parse_registry(
+    name: str, content: Content, *, kinds: Kinds, problems: list[Problem] | None = None
+) -> Registry:
+    """A registry of the descriptors in a text, or of those that are already mappings.
+
+    Args:
+        name: What the text is called in problems; read as JSON if it ends in `.json`.
+        content: YAML or JSON, one document as a mapping, or several in a list.
+        kinds: What the modes say of their blocks (`toolcrib.Executors.installed()`).
+        problems: Receives every problem; the good tools are kept.
+
+    Raises:
+        DocumentError: No list was given, and there is an error, or no descriptor at all. Without a list, warnings and
+            notices beside good tools are logged.
+    """
+    loaded = parse(name, content, kinds)
+    tools, duplicates = without_duplicates(loaded.tools)
+    found = [*loaded.problems, *duplicates]
+    if problems is not None:
+        problems += found
+    elif not tools or any(problem.severity == "error" for problem in found):
+        raise DocumentError(found or [_no_descriptor(name)])
+    else:
+        log_problems(found)
+    return Registry(tools)
+
+
+def _no_descriptor(name: str) -> Problem:
+    message = "this holds no descriptor"
+    hint = "scenarios are read by `Runtime.open`"
+    return Problem(code="unrecognised_file", message=message, hint=hint, source=name, line=1, column=1)
 
 
 def parse_files(contents: Mapping[str, str | bytes], kinds: Kinds) -> Loaded:

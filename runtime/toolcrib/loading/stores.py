@@ -27,6 +27,7 @@ from toolcrib.loading.documents.large_json import LargeJSON
 from toolcrib.loading.documents.positions import INTEGER_DIGITS, clipped
 from toolcrib.schema.validation import Validator, check_schema
 from toolcrib.security.secrets.variables import Variable, pieces_of, plain
+from toolcrib.simulation.store import lost_rows
 
 MOST: Final = 5
 """Problems of the rows of one collection that are told one by one."""
@@ -188,7 +189,7 @@ def written_in(source: str, content: bytes, schema: Schema | None, problems: lis
 
 def ending(name: str) -> str:
     """What the name of a file ends with, in lower case: `.json`."""
-    return splitext(name)[1].lower()  # noqa: PTH122 -- it may be no path of this system
+    return splitext(name)[1].lower()
 
 
 def _from_json(
@@ -672,16 +673,12 @@ _READ: dict[str, dict[str, JSON]] = {}
 """Digest of a collection -> its rows, of those that came from an index and were read since."""
 
 
-def rows_of(collection: Collection) -> Mapping[str, JSON]:
-    """The rows of a collection by key, read once and shared by all sessions; whoever reads them changes nothing.
+def read_rows(collection: Collection) -> Mapping[str, JSON]:
+    """Read the rows of a collection that came from an index, by key: once, for all sessions.
 
     Raises:
-        ExpressionError: Something is wrong with them, or their file is not any more what it was.
+        ExpressionError: Their file is not any more what it was.
     """
-    if collection.rows is not None:
-        return collection.rows
-    if collection.fault:
-        raise _lost(collection, collection.fault, "`toolcrib validate` tells all that is wrong")
     known = _READ.get(collection.digest)
     return known if known is not None else _READ.setdefault(collection.digest, _read_now(collection))
 
@@ -690,23 +687,18 @@ def _read_now(collection: Collection) -> dict[str, JSON]:
     try:
         content = _content(collection)
     except OSError as error:
-        raise _lost(collection, str(error), _AGAIN) from error
+        raise lost_rows(collection, str(error), _AGAIN) from error
     problems: list[Problem] = []
     if _digest(collection, content) != collection.digest:
-        raise _lost(collection, f"`{collection.file}` was changed after it was judged", _AGAIN)
+        raise lost_rows(collection, f"`{collection.file}` was changed after it was judged", _AGAIN)
     written = written_in(_told_name(collection), content, collection.schema, problems)
     rows = None if written is None else keyed(written, collection.key, None, problems)
     if rows is None:
-        raise _lost(collection, str(problems[0]), _AGAIN)
+        raise lost_rows(collection, str(problems[0]), _AGAIN)
     return rows
 
 
 _AGAIN = "read the documents again"
-
-
-def _lost(collection: Collection, why: str, hint: str) -> ExpressionError:
-    message = f"the rows of `{collection.name}` can't be had: {why}"
-    return ExpressionError(message, code="rows_unreadable", hint=hint)
 
 
 def fixture_of(

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from toolcrib.core.errors import ConfigurationError, DocumentError, Problem, did_you_mean
 from toolcrib.core.model import Descriptor, Toolset
-from toolcrib.core.protocols import Kinds
 from toolcrib.registry.catalog import Card, Hidden, Hit, Offer, Rule, card_of, fits
 from toolcrib.registry.lazy_mapping import Lazy
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from toolcrib.loading.documents.inline_sources import Content
     from toolcrib.registry.catalog import Filters
     from toolcrib.registry.search import Finder
 
@@ -81,41 +79,6 @@ class Registry(Mapping[str, Descriptor]):
         new = cls()
         new._hold(Lazy(cards, make), Lazy(cards, cards.__getitem__), Offer(), _Known())
         return new
-
-    @classmethod
-    def parse(
-        cls,
-        name: str,
-        content: Content,
-        *,
-        kinds: Kinds,
-        problems: list[Problem] | None = None,
-    ) -> Registry:
-        """A registry of the descriptors in a text, or of those that are already mappings.
-
-        Args:
-            name: What the text is called in problems; read as JSON if it ends in `.json`.
-            content: YAML or JSON, one document as a mapping, or several in a list.
-            kinds: What the modes say of their blocks (`toolcrib.Executors.installed()`).
-            problems: Receives all that is wrong; the good tools are kept.
-
-        Raises:
-            DocumentError: Nobody gave a list, and there is an error, or no descriptor at all. Without a list
-                warnings and notices beside good tools are logged.
-        """
-        from toolcrib.loading.documents.inline_sources import log_problems  # noqa: PLC0415 -- who reads no text imports no reader
-        from toolcrib.loading.sources import parse  # noqa: PLC0415
-
-        loaded = parse(name, content, kinds)
-        tools, found = without_duplicates(loaded.tools)
-        found = [*loaded.problems, *found]
-        if problems is not None:
-            problems += found
-        elif not tools or any(problem.severity == "error" for problem in found):
-            raise DocumentError(found or [_nothing(name)])
-        else:
-            log_problems(found)
-        return cls(tools)
 
     @property
     def revision(self) -> int:
@@ -438,12 +401,6 @@ def how_many(registry: Registry) -> str:
     """How many tools are offered, as a sentence."""
     many = len(registry.query())
     return f"{many or 'no'} tool{' is' if many == 1 else 's are'} loaded"
-
-
-def _nothing(name: str) -> Problem:
-    message = "this holds no descriptor"
-    hint = "scenarios are read by `Runtime.open`"
-    return Problem(code="unrecognised_file", message=message, hint=hint, source=name, line=1, column=1)
 
 
 def without_duplicates(tools: Iterable[Descriptor]) -> tuple[list[Descriptor], list[Problem]]:

@@ -18,8 +18,8 @@ from itertools import pairwise
 from math import log, sqrt
 
 from toolcrib.core.errors import near_misses
-from toolcrib.loading.namespaces import SEPARATOR
 from toolcrib.registry.catalog import Card
+from toolcrib.registry.namespaces import SEPARATOR
 
 FIELDS = (
     ("name", 6.0),

@@ -9,12 +9,12 @@ from toolcrib.core.errors import ConfigurationError, ExpressionError, ToolcribEr
 from toolcrib.core.model import JSON, Content
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
-from toolcrib.loading.namespaces import short_name
 from toolcrib.loading.scenarios.agents import Agent, Assertion, Turn
 from toolcrib.loading.scenarios.scenario import Scenario
 from toolcrib.provider import Conversation, ProviderError, Stop
 from toolcrib.provider.loop.approval_gate import REFUSED_ANSWER
 from toolcrib.provider.loop.model_view import Sight
+from toolcrib.registry.namespaces import short_name
 from toolcrib.scenarios.assertions import Trajectory, judge
 from toolcrib.scenarios.pending_calls import Waiting
 from toolcrib.scenarios.reports import Failure

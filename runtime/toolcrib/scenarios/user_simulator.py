@@ -11,7 +11,6 @@ from toolcrib.core.text import compact
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
 from toolcrib.engine.workspaces import subjects_of_scenario
-from toolcrib.loading.namespaces import short_name
 from toolcrib.loading.prompts import Guardrail, Prompt
 from toolcrib.loading.scenarios.agent_checks import prompt_of
 from toolcrib.loading.scenarios.agents import Agent
@@ -21,6 +20,7 @@ from toolcrib.provider.config import Config
 from toolcrib.provider.middleware import ProviderMiddleware
 from toolcrib.provider.models.prices import Prices
 from toolcrib.provider.models.scripted import Scripted, lines_of
+from toolcrib.registry.namespaces import short_name
 from toolcrib.registry.registry import Registry
 from toolcrib.scenarios.assertions import Surroundings
 from toolcrib.scenarios.client_stub import Fulfilling

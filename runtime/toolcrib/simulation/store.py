@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
+from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON, NOTHING, Collection, Fixture, Machine
 from toolcrib.core.protocols import Session
 from toolcrib.expressions import copied
@@ -170,8 +171,13 @@ def rows_of(collection: Collection) -> Rows:
     Raises:
         ExpressionError: They can't be had: something is wrong with them, or their file was changed since.
     """
-    if collection.rows is not None:
-        return collection.rows
-    from toolcrib.loading.stores import rows_of as read  # noqa: PLC0415 -- only what comes from an index is read
+    rows = collection.rows
+    if rows is None:
+        raise lost_rows(collection, collection.fault, "`toolcrib validate` tells all that is wrong")
+    return rows() if callable(rows) else rows
 
-    return read(collection)
+
+def lost_rows(collection: Collection, why: str, hint: str) -> ExpressionError:
+    """The error of a mock that asks for rows that can't be read."""
+    message = f"the rows of `{collection.name}` can't be had: {why}"
+    return ExpressionError(message, code="rows_unreadable", hint=hint)

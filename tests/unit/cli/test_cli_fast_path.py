@@ -16,13 +16,13 @@ import pytest
 
 from toolcrib.cli import entry, fast_path
 from toolcrib.cli.group import cli
+from toolcrib.engine.open_project import read_stock
 from toolcrib.engine.profiles import listings_of
 from toolcrib.executors import Executors
 from toolcrib.loading.cache import Index, key_of, profiles_of
 from toolcrib.loading.cache.header import Head, head_of, index_folder
 from toolcrib.loading.cache.store import Cabinet
 from toolcrib.loading.documents.file_fingerprints import Seen, Trail
-from toolcrib.loading.open_project import read_stock
 from toolcrib.loading.settings import PROFILE_VARIABLE
 
 TOOLS = {

@@ -9,7 +9,16 @@ import math
 import pytest
 
 from in_memory import always, fake, mocked, runtime_of
-from toolcrib import Content, DocumentError, Executors, Outcome, Problem, Registry, Result, Runtime
+from toolcrib import (
+    Content,
+    DocumentError,
+    Executors,
+    Outcome,
+    Problem,
+    Result,
+    Runtime,
+    parse_registry,
+)
 from toolcrib.core import errors
 
 DEEP = 70
@@ -406,7 +415,7 @@ class _Unbinding:
 )
 def test_a_tool_that_can_not_be_bound_says_why(error, told):
     executors = Executors({"odd": lambda: _Unbinding(error)})
-    registry = Registry.parse("x.yaml", "name: x\nodd: {}\n", kinds=executors)
+    registry = parse_registry("x.yaml", "name: x\nodd: {}\n", kinds=executors)
     with Runtime(registry, executors=executors) as runtime:
         result = runtime.call_sync("x")
     assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "not_bound")

@@ -10,13 +10,14 @@ import pytest
 CALL = """
 import asyncio, sys
 
+from toolcrib import parse_registry
 import toolcrib
 from toolcrib.core.server_config import Server
 
 sys.modules[sys.argv[1]] = None  # it can't be imported
 kinds = toolcrib.Executors.installed()
 text = "name: buy\\ninput_schema: {type: object}\\nmcp: {server: shop}"
-registry = toolcrib.Registry.parse("memory", text, kinds=kinds)
+registry = parse_registry("memory", text, kinds=kinds)
 servers = {"shop": Server("shop", command=sys.executable)}
 runtime = toolcrib.Runtime(registry, executors=kinds, servers=servers)
 result = asyncio.run(runtime.call("buy"))

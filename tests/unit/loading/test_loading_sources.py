@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from toolcrib import parse_registry
 from toolcrib.core.errors import DocumentError
 from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
@@ -246,7 +247,7 @@ def test_names_that_differ_by_case_are_two_tools():
     ],
 )
 def test_a_registry_comes_from_text_bytes_or_a_mapping(name, content):
-    registry = Registry.parse(name, content, kinds=KINDS)
+    registry = parse_registry(name, content, kinds=KINDS)
     assert (list(registry), registry.revision) == (["good"], 1)
     assert registry["good"].origin.source == name
 
@@ -254,16 +255,16 @@ def test_a_registry_comes_from_text_bytes_or_a_mapping(name, content):
 def test_a_registry_from_memory_raises_with_everything_that_is_wrong():
     text = f"{GOOD}---\nname: bad\ntags: 3\nmock: {{}}\n---\n{GOOD}"
     with pytest.raises(DocumentError) as raised:
-        Registry.parse("x.yaml", text, kinds=KINDS)
+        parse_registry("x.yaml", text, kinds=KINDS)
     found = [(problem.code, problem.line) for problem in raised.value.problems]
     assert sorted(found) == [("duplicate_tool", 9), ("wrong_combination", 7), ("wrong_type", 6)]
     problems = []
-    assert list(Registry.parse("x.yaml", text, kinds=KINDS, problems=problems)) == ["good"]
+    assert list(parse_registry("x.yaml", text, kinds=KINDS, problems=problems)) == ["good"]
     assert problems == list(raised.value.problems)
 
 
 def test_a_registry_from_memory_overlooks_what_is_no_error():
-    assert list(Registry.parse("x.yaml", f"{GOOD}---\nstuff: 1\n", kinds=KINDS)) == ["good"]
+    assert list(parse_registry("x.yaml", f"{GOOD}---\nstuff: 1\n", kinds=KINDS)) == ["good"]
 
 
 MANIFEST = """

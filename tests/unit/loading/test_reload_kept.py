@@ -9,8 +9,8 @@ import zipfile
 import pytest
 
 from toolcrib import Executors, Outcome, Runtime
+from toolcrib.engine.open_project import ATTEMPTS
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.open_project import ATTEMPTS
 
 
 def tool(name: str, answer: object = 1, rest: str = "") -> str:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from in_memory import MOCKS, problems_of
-from toolcrib import Descriptor, DocumentError, Executors, Origin, Registry
+from toolcrib import Descriptor, DocumentError, Executors, Origin, Registry, parse_registry
 from toolcrib.registry.registry import without_duplicates
 
 
@@ -122,18 +122,18 @@ TWO = "name: a\nmock: {result: 1}\n---\nname: b\ndescription: Nothing yet.\n"
 
 @pytest.mark.parametrize("content", [TWO, TWO.encode()])
 def test_a_registry_is_read_from_text_or_bytes(content):
-    registry = Registry.parse("two.yaml", content, kinds=MOCKS)
+    registry = parse_registry("two.yaml", content, kinds=MOCKS)
     assert {name: found.mode for name, found in registry.items()} == {"a": "mock", "b": None}
 
 
 def test_a_registry_is_read_from_a_mapping_and_from_json():
     document = {"name": "a", "mock": {"result": 1}}
-    assert list(Registry.parse("a", document, kinds=MOCKS)) == ["a"]
-    assert list(Registry.parse("a.json", '[{"name": "a", "mock": {"result": 1}}]', kinds=MOCKS)) == ["a"]
+    assert list(parse_registry("a", document, kinds=MOCKS)) == ["a"]
+    assert list(parse_registry("a.json", '[{"name": "a", "mock": {"result": 1}}]', kinds=MOCKS)) == ["a"]
 
 
 def test_every_tool_says_where_it_came_from():
-    registry = Registry.parse("two.yaml", TWO, kinds=MOCKS)
+    registry = parse_registry("two.yaml", TWO, kinds=MOCKS)
     assert [(found.origin.source, found.origin.line) for found in registry.values()] == [
         ("two.yaml", 1),
         ("two.yaml", 4),
@@ -142,11 +142,11 @@ def test_every_tool_says_where_it_came_from():
 
 
 def test_the_digest_is_of_the_content_and_not_of_how_it_is_written():
-    one = Registry.parse("1.yaml", "name: a\nmock: {result: {x: 1, y: 2}}\n", kinds=MOCKS)["a"].origin
-    same = Registry.parse("2.json", '{"mock": {"result": {"y": 2, "x": 1}}, "name": "a"}', kinds=MOCKS)[
+    one = parse_registry("1.yaml", "name: a\nmock: {result: {x: 1, y: 2}}\n", kinds=MOCKS)["a"].origin
+    same = parse_registry("2.json", '{"mock": {"result": {"y": 2, "x": 1}}, "name": "a"}', kinds=MOCKS)[
         "a"
     ].origin
-    other = Registry.parse("1.yaml", "name: a\nmock: {result: {x: 1, y: 3}}\n", kinds=MOCKS)["a"].origin
+    other = parse_registry("1.yaml", "name: a\nmock: {result: {x: 1, y: 3}}\n", kinds=MOCKS)["a"].origin
     assert one.digest == same.digest != other.digest
     assert len(one.digest) == 64
 
@@ -154,9 +154,9 @@ def test_the_digest_is_of_the_content_and_not_of_how_it_is_written():
 def test_reading_raises_what_is_wrong_unless_somebody_takes_it():
     text = "name: a\nmock: {resutl: 1}\n---\nname: b\nmock: {result: 1}\n"
     with pytest.raises(DocumentError):
-        Registry.parse("two.yaml", text, kinds=MOCKS)
+        parse_registry("two.yaml", text, kinds=MOCKS)
     problems = []
-    assert list(Registry.parse("two.yaml", text, kinds=MOCKS, problems=problems)) == ["b"]
+    assert list(parse_registry("two.yaml", text, kinds=MOCKS, problems=problems)) == ["b"]
     assert problems
     assert {problem.source for problem in problems} == {"two.yaml"}
 
@@ -165,7 +165,7 @@ def test_duplicates_in_one_text_are_told():
     assert problems_of("name: a\nmock: {result: 1}\n---\nname: a\nmock: {result: 2}\n") == []
     problems = []
     text = "name: a\nmock: {result: 1}\n---\nname: a\nmock: {result: 2}\n"
-    assert len(Registry.parse("two.yaml", text, kinds=MOCKS, problems=problems)) == 1
+    assert len(parse_registry("two.yaml", text, kinds=MOCKS, problems=problems)) == 1
     assert [(problem.code, problem.line, problem.column) for problem in problems] == [
         ("duplicate_tool", 4, 7)
     ]
@@ -173,8 +173,8 @@ def test_duplicates_in_one_text_are_told():
 
 def test_warnings_alone_do_not_keep_a_text_out():
     text = "name: a\nmode: mock\nmock: {result: 1}\nlive: {url: x}\n"
-    assert list(Registry.parse("a.yaml", text, kinds=MOCKS)) == ["a"]
-    assert list(Registry.parse("a.yaml", "name: a\nmode: live\nlive: {url: x}\n", kinds=Executors({}))) == [
+    assert list(parse_registry("a.yaml", text, kinds=MOCKS)) == ["a"]
+    assert list(parse_registry("a.yaml", "name: a\nmode: live\nlive: {url: x}\n", kinds=Executors({}))) == [
         "a"
     ]
 
@@ -200,27 +200,27 @@ GOOD = "name: a\nmock: {result: 1}\n"
 )
 def test_content_without_any_descriptor_is_an_error_unless_a_list_is_given(content):
     with pytest.raises(DocumentError, match="unrecognised_file"):
-        Registry.parse("x.yaml", content, kinds=MOCKS)
-    assert len(Registry.parse("x.yaml", content, kinds=MOCKS, problems=[])) == 0
+        parse_registry("x.yaml", content, kinds=MOCKS)
+    assert len(parse_registry("x.yaml", content, kinds=MOCKS, problems=[])) == 0
 
 
 def test_a_list_of_mappings_is_a_list_of_documents():
     listed = [{"name": name, "mock": {"result": 1}} for name in ("b", "a")]
-    assert list(Registry.parse("memory", listed, kinds=MOCKS)) == ["a", "b"]
+    assert list(parse_registry("memory", listed, kinds=MOCKS)) == ["a", "b"]
     with pytest.raises(DocumentError, match="duplicate_tool"):
-        Registry.parse("memory", [listed[0], listed[0]], kinds=MOCKS)
+        parse_registry("memory", [listed[0], listed[0]], kinds=MOCKS)
 
 
 @pytest.mark.parametrize("content", [None, 3, {1, 2}, [{"name": object()}]])
 def test_what_is_no_content_is_a_document_error(content):
     with pytest.raises(DocumentError, match="not_json"):
-        Registry.parse("memory", content, kinds=MOCKS)
+        parse_registry("memory", content, kinds=MOCKS)
 
 
 def test_notices_and_warnings_beside_good_tools_are_logged(caplog):
     caplog.set_level("INFO", logger="toolcrib")
     text = f"{GOOD}---\nstuff: 1\n---\nname: c\nmode: live\nlive: {{url: 'http://x'}}\n"
-    assert list(Registry.parse("x.yaml", text, kinds=MOCKS)) == ["a", "c"]
+    assert list(parse_registry("x.yaml", text, kinds=MOCKS)) == ["a", "c"]
     assert sorted((record.levelname, record.getMessage().split(": ")[2]) for record in caplog.records) == [
         ("INFO", "unrecognised_file"),
         ("WARNING", "mode_not_installed"),
@@ -230,6 +230,6 @@ def test_notices_and_warnings_beside_good_tools_are_logged(caplog):
 def test_with_a_list_nothing_is_logged(caplog):
     caplog.set_level("INFO", logger="toolcrib")
     problems = []
-    Registry.parse("x.yaml", f"{GOOD}---\nstuff: 1\n", kinds=MOCKS, problems=problems)
+    parse_registry("x.yaml", f"{GOOD}---\nstuff: 1\n", kinds=MOCKS, problems=problems)
     assert [problem.code for problem in problems] == ["unrecognised_file"]
     assert caplog.records == []

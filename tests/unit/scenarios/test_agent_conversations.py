@@ -13,7 +13,7 @@ from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.namespaces import in_namespace
+from toolcrib.registry.namespaces import in_namespace
 from toolcrib.scenarios import run_scenario, runs_of
 from toolcrib.scenarios.report_transfer import packed, unpacked
 

@@ -6,8 +6,9 @@ them must hold. An absent key is `ABSENT` to the pattern that stands there: only
 and `$ne` accept that.
 """
 
+from toolcrib.core.text import json_equal
 from toolcrib.expressions.matchers.matcher import Matcher, compile_matcher
-from toolcrib.expressions.matchers.nodes import ABSENT, Difference, json_equal
+from toolcrib.expressions.matchers.nodes import ABSENT, Difference
 from toolcrib.expressions.matchers.reachability import impossible
 
 __all__ = ["ABSENT", "Difference", "Matcher", "compile_matcher", "impossible", "json_equal"]

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias, TypeGuard
 from toolcrib.core.errors import did_you_mean
 from toolcrib.core.model import JSON, NOTHING
 from toolcrib.core.pointers import pointer_step
+from toolcrib.core.text import json_equal
 
 Scope: TypeAlias = Mapping[str, JSON]
 
@@ -65,19 +66,6 @@ class Operand:
 
     read: Callable[[Scope], JSON]
     constant: bool
-
-
-def json_equal(left: object, right: object) -> bool:
-    """JSON equality: numbers by value, `true` is not 1, the order of keys is free."""
-    if isinstance(left, dict):
-        return (
-            isinstance(right, dict)
-            and left.keys() == right.keys()
-            and all(json_equal(item, right[key]) for key, item in left.items())
-        )
-    if isinstance(left, list):
-        return isinstance(right, list) and len(left) == len(right) and all(map(json_equal, left, right))
-    return left is right or (left == right and isinstance(left, bool) is isinstance(right, bool))
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import jsonschema_rs
 
 from toolcrib.core.model import JSON
+from toolcrib.core.text import json_equal
 from toolcrib.expressions.matchers.nodes import (
     ABSENT,
     TYPES,
@@ -23,7 +24,6 @@ from toolcrib.expressions.matchers.nodes import (
     equal,
     equality,
     is_number,
-    json_equal,
     leaf,
     shown,
     step,

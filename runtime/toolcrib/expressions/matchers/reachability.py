@@ -14,8 +14,9 @@ from typing import Any
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON, Schema
 from toolcrib.core.pointers import keys_of
+from toolcrib.core.text import json_equal
 from toolcrib.expressions.matchers.matcher import compile_matcher
-from toolcrib.expressions.matchers.nodes import TYPES, is_number, json_equal, shown, step
+from toolcrib.expressions.matchers.nodes import TYPES, is_number, shown, step
 
 _MOST_REFERENCES = 16
 _OPEN = {"$dynamicRef", "$recursiveRef", "allOf", "anyOf", "dependencies", "dependentSchemas", "if", "oneOf"}

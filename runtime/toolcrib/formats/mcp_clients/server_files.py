@@ -58,7 +58,7 @@ _TELLING: Final = frozenset({"command", "url"})
 
 def is_servers_file(path: str) -> bool:
     """Whether a path is a file that names MCP servers. Nothing but a file is read, and no more of it than need be."""
-    if not os.path.isfile(path):  # noqa: PTH113 -- a Path raises where the way is barred
+    if not os.path.isfile(path):
         return False
     try:
         text = first_bytes(path)
@@ -179,7 +179,7 @@ _WAY: Final = 'write `{"mcpServers": {"NAME": {"command": "..."}}}`'
 
 def root_of(path: str) -> str:
     """The folder that paths in the file are relative to: its own, or the one above a folder that a client keeps."""
-    folder = Path(whole_path(os.path.dirname(path) or "."))  # noqa: PTH120
+    folder = Path(whole_path(os.path.dirname(path) or "."))
     kept = folder.parent if folder.name == "settings" else folder
     return str(kept.parent if kept.name in FOLDERS else folder)
 
@@ -187,7 +187,7 @@ def root_of(path: str) -> str:
 def notice_of(path: str) -> Problem:
     """What is said of a file that names servers and lies in a folder that is scanned: nothing of it is started."""
     message = "the file names MCP servers, and none of them is used"
-    name = clipped(os.path.basename(path), 200)  # noqa: PTH119
+    name = clipped(os.path.basename(path), 200)
     hint = f"to use them, name the file in `toolcrib.yaml`, relative to that: `servers_from: {name}`"
     notice = Problem(code=FOUND, message=message, hint=hint, severity="notice")
     return notice.at(path, 1, 1)

@@ -16,6 +16,9 @@ from toolcrib.core.model import BUILT_IN_LIMITS, NO_FIXTURE, Collection, Origin
 from toolcrib.loading.cache.json_codec import why_not_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from toolcrib.core.model import JSON
     from toolcrib.core.protocols import Files
     from toolcrib.loading.documents.document import Document
 
@@ -123,9 +126,24 @@ def from_plain(value: Any) -> Any:
         return _OF_CONTAINERS[kind](value)
     cls = _LOADED.get(kind) or _class(kind)
     items = _items_from(value)
+    if cls is Collection:
+        return _with_rows(Collection(*items))
     if issubclass(cls, tuple):
         return cls(*items)
     return cls(**dict(zip(cls.__dataclass_fields__, items, strict=True)))
+
+
+def _with_rows(collection: Collection) -> Collection:
+    """Let a collection whose rows lie in a file read them when a mock first asks for them."""
+    if not collection.file or collection.fault:
+        return collection
+
+    def rows() -> Mapping[str, JSON]:
+        from toolcrib.loading.stores import read_rows  # noqa: PLC0415 -- a start from an index reads no documents
+
+        return read_rows(collection)
+
+    return collection._replace(rows=rows)
 
 
 def _items_from(value: list[Any]) -> list[Any]:

@@ -211,7 +211,7 @@ class Trail:
             path: The folder.
             inner: Whether the folders in it matter as well.
         """
-        path = os.fspath(path) if inner else os.path.join(path, "")  # noqa: PTH118
+        path = os.fspath(path) if inner else os.path.join(path, "")
         if path not in self._folders:
             moment = self._now()
             state = state_of(path)
@@ -224,7 +224,7 @@ class Trail:
     def _note_links(self, folder: str, names: Names) -> None:
         """What a link leads to can become a folder, or cease to be one, without a trace in the link's folder."""
         for name in names or ():
-            if name.endswith(_READ) and os.path.islink(path := os.path.join(folder, name)):  # noqa: PTH114, PTH118
+            if name.endswith(_READ) and os.path.islink(path := os.path.join(folder, name)):
                 self.file(path)
 
     def torn(self, path: str | os.PathLike[str]) -> None:
@@ -246,7 +246,7 @@ def state_of(path: str) -> State:
     if own.st_mode & _KIND != _LINK:
         return state
     try:
-        end = os.stat(path)  # noqa: PTH116 -- a Path costs more than the look
+        end = os.stat(path)
     except OSError:
         return state
     return (*state, end.st_mode, end.st_size, end.st_mtime_ns, end.st_ctime_ns, end.st_ino, end.st_dev)
@@ -315,4 +315,4 @@ def _differing(folder: str, before: Names, after: Names) -> Iterator[str]:
     if (before is None) != (after is None):
         yield folder
     for name in {*(before or ())} ^ {*(after or ())}:
-        yield os.path.join(folder, name.partition("/")[0])  # noqa: PTH118
+        yield os.path.join(folder, name.partition("/")[0])

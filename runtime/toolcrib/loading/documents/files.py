@@ -53,7 +53,7 @@ DATA_BYTES = 64 * BYTES
 def pack_file(folder: Path) -> Path | None:
     """The file that makes a folder a pack; None where there is none."""
     paths = (folder / name for name in PACK_FILES)
-    return next((path for path in paths if os.path.isfile(path)), None)  # noqa: PTH113 -- is_file raises where the way is barred
+    return next((path for path in paths if os.path.isfile(path)), None)
 
 
 def leads_outside(path: Path, root: Path) -> bool:

@@ -11,7 +11,6 @@ from toolcrib.core.model import Descriptor
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.subschemas import closed_names
 from toolcrib.expressions.matchers import compile_matcher
-from toolcrib.loading.namespaces import short_name
 from toolcrib.loading.scenarios.agents import Agent, Assertion, Reply
 from toolcrib.loading.scenarios.assertions.referenced_names import (
     Named,
@@ -21,6 +20,7 @@ from toolcrib.loading.scenarios.assertions.referenced_names import (
 )
 from toolcrib.loading.scenarios.scenario import Scenario, mocked
 from toolcrib.loading.scenarios.scenario_state import in_sight
+from toolcrib.registry.namespaces import short_name
 
 _MADE_ID: Final = re.compile(r"call_[1-9][0-9]*")
 """The id of a call that has none of its own."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from toolcrib.core.errors import Problem, did_you_mean
@@ -12,6 +13,8 @@ from toolcrib.core.protocols import Kinds
 from toolcrib.loading.scenarios.matrices import combinations
 from toolcrib.loading.scenarios.scenario import Scenario, mocked
 from toolcrib.loading.scenarios.scenario_state import inheriting, misplaced
+from toolcrib.loading.scenarios.steps import AnyStep, Parallel, Step
+from toolcrib.registry.namespaces import full_name
 
 Tools = Mapping[str, Descriptor]
 Refused = Mapping[str, Problem]
@@ -181,3 +184,37 @@ def _agent(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Probl
 
 def _fits_any(glob: str, names: Iterable[str]) -> bool:
     return any(fnmatchcase(name, glob) for name in names)
+
+
+def in_namespace(scenario: Scenario, tools: Collection[str]) -> Scenario:
+    """A scenario whose short names of tools are made full; it lies in a namespace.
+
+    Args:
+        scenario: As it was read.
+        tools: The names of all tools. A name or glob that fits none of the namespace is left as it is.
+    """
+    namespace = scenario.origin.namespace
+    if not namespace:
+        return scenario
+
+    def full(name: str) -> str:
+        long = full_name(namespace, name)
+        return long if long in tools or any(fnmatchcase(tool, long) for tool in tools) else name
+
+    def called(step: AnyStep) -> AnyStep:
+        if isinstance(step, Parallel):
+            return replace(step, calls=tuple(replace(call, call=full(call.call)) for call in step.calls))
+        return replace(step, call=full(step.call)) if isinstance(step, Step) else step
+
+    verify = scenario.verify
+    order = verify.order and (verify.order[0], tuple(full(name) for name in verify.order[1]))
+    calls = tuple(replace(made, tool=full(made.tool)) for made in verify.calls)
+    return replace(
+        scenario,
+        steps=tuple(called(step) for step in scenario.steps),
+        modes={full(glob): mode for glob, mode in scenario.modes.items()},
+        mocks={full(name): block for name, block in scenario.mocks.items()},
+        faults=tuple(fault._replace(tool=full(fault.tool)) for fault in scenario.faults),
+        verify=replace(verify, calls=calls, order=order),
+        agent=scenario.agent and scenario.agent.named(full),
+    )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from toolcrib.core.model import JSON
-from toolcrib.expressions.matchers import json_equal
+from toolcrib.core.text import json_equal
 
 
 def merged(left: JSON, right: JSON) -> JSON:

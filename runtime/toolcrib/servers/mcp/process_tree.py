@@ -73,23 +73,23 @@ def _send_to_group(leader: int, number: int, *, running: bool) -> bool:
 
 
 def _numbers() -> list[int]:
-    return [int(name) for name in os.listdir(_PROC) if name.isdigit()]  # noqa: PTH208 -- a Path for each costs more
+    return [int(name) for name in os.listdir(_PROC) if name.isdigit()]
 
 
 def _is_kin(pid: int, leader: int, needle: bytes, user: int) -> bool:
     """Whether a process runs and is of the session or carries the mark; one that is gone meanwhile does not."""
     folder = f"/proc/{pid}"
     try:
-        with open(f"{folder}/stat", "rb") as file:  # noqa: PTH123 -- as above
+        with open(f"{folder}/stat", "rb") as file:
             # The name, in brackets, may hold anything: proc(5).
             state, _parent, _group, session, *_ = file.read().rpartition(b")")[2].split()
         if state in (b"Z", b"X", b"x"):
             return False
         if leader and int(session) == leader:
             return True
-        if os.stat(folder).st_uid != user:  # noqa: PTH116 -- as above
+        if os.stat(folder).st_uid != user:
             return False
-        with open(f"{folder}/environ", "rb") as file:  # noqa: PTH123 -- as above
+        with open(f"{folder}/environ", "rb") as file:
             return needle in file.read()
     except (OSError, ValueError):
         return False

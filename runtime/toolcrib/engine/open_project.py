@@ -1,7 +1,5 @@
 """From paths to what a runtime holds: the project, its sources, everything in them, and what is in force."""
 
-# ruff: noqa: PTH110, PTH112, PTH113, PTH116 -- a Path raises where the way is barred
-
 from __future__ import annotations
 
 import os
@@ -21,7 +19,6 @@ from toolcrib.engine.workspaces import models_of
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.documents.file_fingerprints import Permits, Trail
 from toolcrib.loading.folders import beside, real_path
-from toolcrib.loading.namespaces import in_namespace
 from toolcrib.loading.packs import Pack, check_requirements
 from toolcrib.loading.project_discovery import PROJECT_FILES
 from toolcrib.loading.projects import (
@@ -36,7 +33,7 @@ from toolcrib.loading.projects import (
 )
 from toolcrib.loading.reader import Loaded
 from toolcrib.loading.reload import Before, keep_last_good
-from toolcrib.loading.scenarios.scenario_links import link, tools_of
+from toolcrib.loading.scenarios.scenario_links import in_namespace, link, tools_of
 from toolcrib.loading.schema_check import Shape
 from toolcrib.loading.snapshot import Stock, in_order
 from toolcrib.loading.sources import Source, load
@@ -169,7 +166,7 @@ class _Chosen:
     def lock_file(self) -> str:
         """Where it stands what the servers offered when they were locked."""
         return os.path.join(
-            os.path.dirname(self.file or self._beside),  # noqa: PTH120
+            os.path.dirname(self.file or self._beside),
             LOCK_FILE,
         )
 
@@ -403,7 +400,7 @@ def undeclared_needs(loaded: Loaded, kinds: Kinds) -> Iterator[Problem]:
         from toolcrib.security.trust.check import Workspace, sentence  # noqa: PLC0415 -- few packs declare anything
         from toolcrib.security.trust.needs import is_declared, merged  # noqa: PLC0415 -- as above
 
-        root = os.path.realpath(os.path.dirname(pack.origin.source))  # noqa: PTH120
+        root = os.path.realpath(os.path.dirname(pack.origin.source))
         workspace = Workspace(root, "pack", pack.name)
         own = [tool for tool in loaded.tools if tool.origin.pack == pack.name]
         needs = merged(

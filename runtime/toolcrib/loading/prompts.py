@@ -103,7 +103,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
 """Key -> how its value is read, where it is not what the document has."""
 
 
-class Variable(NamedTuple):
+class PromptVariable(NamedTuple):
     """A value that a prompt is filled in with.
 
     Attributes:
@@ -173,7 +173,7 @@ class Prompt:
     description: str = ""
     version: str = ""
     system: str = ""
-    variables: Mapping[str, Variable] = field(default_factory=lambda: NOTHING)
+    variables: Mapping[str, PromptVariable] = field(default_factory=lambda: NOTHING)
     tools: tuple[str, ...] = ("*",)
     policy: ToolPolicy = NO_POLICY
     settings: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
@@ -369,9 +369,9 @@ def _prompt(name: str, entry: Mapping[str, Any], origin: Origin) -> Prompt:
     )
 
 
-def _variable(name: str, entry: Mapping[str, Any]) -> Variable:
+def _variable(name: str, entry: Mapping[str, Any]) -> PromptVariable:
     said = {key: entry[key] for key in ("type", "default", "description") if key in entry}
-    return Variable(
+    return PromptVariable(
         name,
         required=entry.get("required", "default" not in entry),
         values=tuple(entry.get("values", ())),

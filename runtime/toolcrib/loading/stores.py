@@ -29,11 +29,11 @@ from toolcrib.schema.validation import Validator, check_schema
 from toolcrib.security.secrets.variables import Variable, pieces_of, plain
 from toolcrib.simulation.store import lost_rows
 
-MOST: Final = 5
+MAX_ROW_PROBLEMS: Final = 5
 """Problems of the rows of one collection that are told one by one."""
 
 
-class Written(NamedTuple):
+class RawRows(NamedTuple):
     """Rows as they were written, before anything is judged.
 
     Attributes:
@@ -45,8 +45,8 @@ class Written(NamedTuple):
     place: Callable[[Problem], Problem]
 
 
-def keyed(
-    written: Written, key: str, schema: Schema | None, problems: list[Problem]
+def rows_by_key(
+    written: RawRows, key: str, schema: Schema | None, problems: list[Problem]
 ) -> dict[str, JSON] | None:
     """Key -> row, of rows without fault; None, with problems, where there is a fault.
 
@@ -77,7 +77,7 @@ def keyed(
 class _Told:
     """The first faults of some rows, and how many more there are."""
 
-    def __init__(self, written: Written) -> None:
+    def __init__(self, written: RawRows) -> None:
         self._written = written
         self._first: list[Problem] = []
         self._more = 0
@@ -87,17 +87,17 @@ class _Told:
         return bool(self._first)
 
     def tell(self, code: str, message: str, pointer: str, hint: str = "") -> None:
-        if len(self._first) == MOST:
+        if len(self._first) == MAX_ROW_PROBLEMS:
             self._more += 1
         else:
             self._first.append(Problem(code=code, message=message, pointer=pointer, hint=hint))
 
     def add_misfit(self, judge: Validator, row: JSON, pointer: str) -> None:
         """A row that breaks the schema of the collection; why is worked out only where it is told."""
-        if len(self._first) == MOST:
+        if len(self._first) == MAX_ROW_PROBLEMS:
             self._more += 1
             return
-        for fault in judge.faults(row, most=MOST - len(self._first)):
+        for fault in judge.faults(row, most=MAX_ROW_PROBLEMS - len(self._first)):
             message = f"the row does not fit the schema of its collection: {fault.for_model()}"
             self.tell("row_breaks_schema", message, pointer + fault.pointer)
 
@@ -175,7 +175,9 @@ _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", r
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
 
 
-def written_in(source: str, content: bytes, schema: Schema | None, problems: list[Problem]) -> Written | None:
+def parse_row_file(
+    source: str, content: bytes, schema: Schema | None, problems: list[Problem]
+) -> RawRows | None:
     """The rows of a file; None, with problems that are placed in it, where it can't be understood.
 
     Args:
@@ -184,32 +186,32 @@ def written_in(source: str, content: bytes, schema: Schema | None, problems: lis
         schema: That of the rows, which says what the cells of a `.csv` are.
         problems: Receives what is wrong with the file.
     """
-    return READERS[ending(source)](source, content, schema, problems)
+    return READERS[file_ending(source)](source, content, schema, problems)
 
 
-def ending(name: str) -> str:
+def file_ending(name: str) -> str:
     """What the name of a file ends with, in lower case: `.json`."""
     return splitext(name)[1].lower()
 
 
 def _from_json(
     source: str, content: bytes, _schema: Schema | None, problems: list[Problem]
-) -> Written | None:
+) -> RawRows | None:
     text = LargeJSON(source, content)
     problems += _as_errors(text.problems)
-    return None if text.problems else Written(text.value, text.place)
+    return None if text.problems else RawRows(text.value, text.place)
 
 
 def _from_yaml(
     source: str, content: bytes, _schema: Schema | None, problems: list[Problem]
-) -> Written | None:
+) -> RawRows | None:
     documents, faults = parse_documents(source, content, whole=True, json=False)
     problems += _as_errors(faults)
     if len(documents) > 1:
         message = f"the file holds {len(documents)} documents, and rows are one"
         fault = Problem(code="several_documents", message=message, hint="keep one of them")
         problems.append(documents[1].place(fault))
-    return None if faults or len(documents) != 1 else Written(documents[0].value, documents[0].place)
+    return None if faults or len(documents) != 1 else RawRows(documents[0].value, documents[0].place)
 
 
 def _as_errors(faults: Sequence[Problem]) -> Iterator[Problem]:
@@ -221,7 +223,7 @@ def _as_errors(faults: Sequence[Problem]) -> Iterator[Problem]:
 
 def _from_lines(
     source: str, content: bytes, _schema: Schema | None, problems: list[Problem]
-) -> Written | None:
+) -> RawRows | None:
     """JSONL: one row on a line; blank lines are passed over."""
     rows: list[JSON] = []
     lines: list[int] = []
@@ -233,9 +235,9 @@ def _from_lines(
         problems += [fault.at(source, line, fault.column) for fault in faults[:1]]
         rows.append(value)
         lines.append(line)
-        if len(problems) - before == MOST:
+        if len(problems) - before == MAX_ROW_PROBLEMS:
             break
-    return None if len(problems) > before else Written(rows, _on_lines(source, lines))
+    return None if len(problems) > before else RawRows(rows, _on_lines(source, lines))
 
 
 def _on_lines(source: str, lines: Sequence[int]) -> Callable[[Problem], Problem]:
@@ -248,7 +250,7 @@ def _on_lines(source: str, lines: Sequence[int]) -> Callable[[Problem], Problem]
     return place
 
 
-def _from_csv(source: str, content: bytes, schema: Schema | None, problems: list[Problem]) -> Written | None:
+def _from_csv(source: str, content: bytes, schema: Schema | None, problems: list[Problem]) -> RawRows | None:
     """CSV: the first line names the fields; a cell is text unless the schema says it is a number or boolean."""
     try:
         text = content.decode("utf-8-sig")
@@ -270,11 +272,11 @@ def _from_csv(source: str, content: bytes, schema: Schema | None, problems: list
         if len(cells) != len(names):
             message = f"the row has {len(cells)} cells, and the header {len(names)}"
             problems.append(_csv_problem(source, line, message, _QUOTES))
-        if len(problems) - before >= MOST:
+        if len(problems) - before >= MAX_ROW_PROBLEMS:
             break
         rows.append(_row_of(names, read, cells))
         lines.append(line)
-    return None if len(problems) > before else Written(rows, _on_lines(source, lines))
+    return None if len(problems) > before else RawRows(rows, _on_lines(source, lines))
 
 
 _QUOTES: Final = (
@@ -362,7 +364,7 @@ _CELLS: Final[Mapping[Any, Callable[[str], Any]]] = {
     "boolean": _boolean,
 }
 
-READERS: Final[Mapping[str, Callable[[str, bytes, Schema | None, list[Problem]], Written | None]]] = {
+READERS: Final[Mapping[str, Callable[[str, bytes, Schema | None, list[Problem]], RawRows | None]]] = {
     ".json": _from_json,
     ".jsonl": _from_lines,
     ".yaml": _from_yaml,
@@ -529,8 +531,8 @@ class _Said:
 
     def _in_place(self, schema: Schema | None, problems: list[Problem]) -> Collection:
         at, value = self._rows_at, self._said["rows"]
-        written = Written(value, lambda problem: problem._replace(pointer=at + problem.pointer))
-        rows = keyed(written, self._bare.key, schema, problems)
+        written = RawRows(value, lambda problem: problem._replace(pointer=at + problem.pointer))
+        rows = rows_by_key(written, self._bare.key, schema, problems)
         content = canonical(value).encode("utf-8", "surrogatepass")
         return self._bare._replace(rows=rows, digest=_digest(self._bare, content))
 
@@ -548,8 +550,8 @@ class _Said:
         except OSError as error:
             problems.append(_unreadable(error, collection, self._file_at))
             return collection
-        written = written_in(_told_name(collection), content, schema, problems)
-        rows = None if written is None else keyed(written, collection.key, schema, problems)
+        written = parse_row_file(_told_name(collection), content, schema, problems)
+        rows = None if written is None else rows_by_key(written, collection.key, schema, problems)
         return collection._replace(rows=rows, digest=_digest(collection, content))
 
 
@@ -619,11 +621,11 @@ def _not_there(variable: Variable, pointer: str) -> Problem:
 
 
 def _fault_of_ending(path: str, pointer: str) -> Problem | None:
-    if ending(path) in READERS:
+    if file_ending(path) in READERS:
         return None
     known = ", ".join(f"`{suffix}`" for suffix in READERS)
     message = f"`{clipped(path)}` is no file of rows: its name ends with none of {known}"
-    near = did_you_mean(ending(path), READERS) if ending(path) else ""
+    near = did_you_mean(file_ending(path), READERS) if file_ending(path) else ""
     hint = near or "write `rows:` to give rows in place"
     return Problem(code="unknown_row_format", message=message, pointer=pointer, hint=hint)
 
@@ -663,7 +665,7 @@ def _told_name(collection: Collection) -> str:
 
 def _digest(collection: Collection, content: bytes) -> str:
     """Tells rows from others: what holds them, and how it is read."""
-    told: JSON = [collection.key, collection.schema, ending(collection.file)]
+    told: JSON = [collection.key, collection.schema, file_ending(collection.file)]
     digest = hashlib.sha256(canonical(told).encode("utf-8", "surrogatepass"))
     digest.update(content)
     return digest.hexdigest()
@@ -691,8 +693,8 @@ def _read_now(collection: Collection) -> dict[str, JSON]:
     problems: list[Problem] = []
     if _digest(collection, content) != collection.digest:
         raise lost_rows(collection, f"`{collection.file}` was changed after it was judged", _AGAIN)
-    written = written_in(_told_name(collection), content, collection.schema, problems)
-    rows = None if written is None else keyed(written, collection.key, None, problems)
+    written = parse_row_file(_told_name(collection), content, collection.schema, problems)
+    rows = None if written is None else rows_by_key(written, collection.key, None, problems)
     if rows is None:
         raise lost_rows(collection, str(problems[0]), _AGAIN)
     return rows

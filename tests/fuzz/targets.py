@@ -45,7 +45,7 @@ from toolcrib.schema.validation.unusable_arguments import Misfit
 from toolcrib.security.egress import Guard
 from toolcrib.security.secrets import MissingSecret, Vault
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
-from toolcrib.servers.lock.lock_file import parse_servers, text_of
+from toolcrib.servers.lock import parse_servers, text_of
 from toolcrib.servers.mcp.failures import Asked, Garbled
 from toolcrib.servers.mcp.incoming_messages import messages_in
 from toolcrib.servers.mcp.stdio import Lines

@@ -10,8 +10,7 @@ from offering import NOW, Offering, definition, offer
 from toolcrib import Outcome, Runtime
 from toolcrib.core.server_config import Server
 from toolcrib.loading.reload import ToolChanged
-from toolcrib.servers.lock import Lock
-from toolcrib.servers.lock.locked_definitions import LockedServer
+from toolcrib.servers.lock import Lock, LockedServer
 
 
 @pytest.fixture

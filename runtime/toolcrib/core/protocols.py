@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from toolcrib.core.errors import Problem
-from toolcrib.core.model import JSON, Call, Descriptor, Result, Schema, Sound
+from toolcrib.core.model import JSON, Call, Descriptor, Result, Schema, TrustedAnswer
 
 if TYPE_CHECKING:
     from toolcrib.security.trust.check import Workspace
@@ -145,12 +145,9 @@ class PromptTool(BoundTool, Protocol):
 
     Attributes:
         answer_now: What `execute` would answer, for a tool that never waits; None for one that may.
-        value_of: What a good answer of `answer_now` would hold, where nothing but good arguments is read for it
-            and nothing is remembered; None for other tools. It may raise anything: then `answer_now` is asked.
     """
 
-    answer_now: Callable[[Call], Result | Sound] | None
-    value_of: Callable[[dict[str, JSON]], JSON] | None
+    answer_now: Callable[[Call], Result | TrustedAnswer] | None
 
 
 class Reaching(BoundTool, Protocol):

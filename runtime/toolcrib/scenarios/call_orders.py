@@ -10,10 +10,10 @@ from dataclasses import replace
 from math import factorial, prod
 
 from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.loading.scenarios.steps import AnyStep, Parallel, Step
+from toolcrib.loading.scenarios.steps import AnyStep, CallStep, ParallelStep
 
 
-def in_orders(scenario: Scenario, further: int) -> Iterator[Scenario]:
+def in_call_orders(scenario: Scenario, further: int) -> Iterator[Scenario]:
     """The scenario in its written order, then in so many others, or in all that there are; each name tells which.
 
     Without other orders it is the scenario itself.
@@ -37,7 +37,7 @@ def number_of_orders(scenario: Scenario, further: int) -> int:
 
 
 def _possible(scenario: Scenario) -> int:
-    return prod(factorial(len(step.calls)) for step in scenario.steps if isinstance(step, Parallel))
+    return prod(factorial(len(step.calls)) for step in scenario.steps if isinstance(step, ParallelStep))
 
 
 def _orders(scenario: Scenario, many: int) -> list[int]:
@@ -60,14 +60,14 @@ def _orders(scenario: Scenario, many: int) -> list[int]:
 def _in_order(scenario: Scenario, order: int) -> Scenario:
     steps: list[AnyStep] = []
     for step in scenario.steps:
-        if isinstance(step, Parallel):
+        if isinstance(step, ParallelStep):
             order, own = divmod(order, factorial(len(step.calls)))
             step = replace(step, calls=tuple(_permuted(list(step.calls), own)))  # noqa: PLW2901
         steps.append(step)
     return replace(scenario, steps=tuple(steps))
 
 
-def _permuted(calls: list[Step], number: int) -> Iterator[Step]:
+def _permuted(calls: list[CallStep], number: int) -> Iterator[CallStep]:
     """The permutation of the calls that has a number: 0 leaves them as they are."""
     while calls:
         place, number = divmod(number, factorial(len(calls) - 1))

@@ -9,13 +9,13 @@ from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.protocols import BoundTool
 from toolcrib.engine.runtime import Runtime
 from toolcrib.executors.client.client_call import ClientCall
-from toolcrib.loading.scenarios.agents import Agent, Turn
+from toolcrib.loading.scenarios.agents import Agent, AgentTurn
 
-Way: TypeAlias = Callable[["Fulfilling", ClientCall], Awaitable[Result]]
+Way: TypeAlias = Callable[["ClientStub", ClientCall], Awaitable[Result]]
 """How the caller fulfils a call."""
 
 
-class Fulfilling:
+class ClientStub:
     """The client of a conversation.
 
     Attributes:
@@ -28,7 +28,7 @@ class Fulfilling:
     """
 
     def __init__(self, runtime: Runtime, agent: Agent, names: Callable[[], dict[str, JSON]]) -> None:
-        self.turn: Turn | None = None
+        self.turn: AgentTurn | None = None
         self._runtime = runtime
         self._agent = agent
         self._names = names
@@ -59,21 +59,21 @@ class Fulfilling:
         return await self._mocks[call.tool].execute(made)
 
 
-async def _denied(_who: Fulfilling, call: ClientCall) -> Result:
+async def _denied(_who: ClientStub, call: ClientCall) -> Result:
     return call.decline("the user said no")
 
 
-async def _late(_who: Fulfilling, call: ClientCall) -> Result:
+async def _late(_who: ClientStub, call: ClientCall) -> Result:
     await call.context.session.clock.sleep(call.timeout + 1)
     return call.defer()
 
 
-async def _deferred(_who: Fulfilling, call: ClientCall) -> Result:
+async def _deferred(_who: ClientStub, call: ClientCall) -> Result:
     return call.defer()
 
 
 _WAYS: Mapping[str, Way] = {
-    "grant": Fulfilling.granted,
+    "grant": ClientStub.granted,
     "deny": _denied,
     "timeout": _late,
     "defer": _deferred,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from toolcrib.engine.session import Session
 from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.scenarios.reports import Failure
+from toolcrib.scenarios.reports import ScenarioFailure
 
 if TYPE_CHECKING:
     from toolcrib.simulation.faults import Record
@@ -19,16 +19,18 @@ WHAT = "fault"
 """What failures of this kind are about."""
 
 
-def never_happened(session: Session, scenario: Scenario) -> list[Failure]:
+def unfired_faults(session: Session, scenario: Scenario) -> list[ScenarioFailure]:
     """A failure for each fault that must happen and did not."""
     from toolcrib.simulation.faults import why_not_due  # noqa: PLC0415 -- in most scenarios nothing goes wrong
 
     wanted = {fault.pointer: fault.name for fault in scenario.faults if fault.must_fire}
     reasons = {pointer: why_not_due(session, name) for pointer, name in wanted.items()}
-    return [Failure(what=WHAT, lines=(why,), pointer=pointer) for pointer, why in reasons.items() if why]
+    return [
+        ScenarioFailure(what=WHAT, lines=(why,), pointer=pointer) for pointer, why in reasons.items() if why
+    ]
 
 
-def involved(session: Session, scenario: Scenario, tool: str) -> list[Failure]:
+def fault_notes(session: Session, scenario: Scenario, tool: str) -> list[ScenarioFailure]:
     """For a step that went otherwise than expected: on which calls the faults of its tool happened, or why on none."""
     from toolcrib.simulation.faults import records_of, why_not_due  # noqa: PLC0415 -- as above
 
@@ -38,7 +40,7 @@ def involved(session: Session, scenario: Scenario, tool: str) -> list[Failure]:
             why = why_not_due(session, fault.name).removeprefix("fault ")
             line = why or f"`{fault.name}` happened on {_listed(records_of(session)[fault.name])}"
             place = scenario.origin.place(fault.pointer)
-            told.append(Failure(what=WHAT, lines=(f"{line} ({place})",), pointer=fault.pointer))
+            told.append(ScenarioFailure(what=WHAT, lines=(f"{line} ({place})",), pointer=fault.pointer))
     return told
 
 

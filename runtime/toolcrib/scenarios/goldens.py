@@ -15,7 +15,7 @@ from toolcrib.core.protocols import Files
 from toolcrib.expressions import Rendering
 from toolcrib.expressions.matchers import compile_matcher
 from toolcrib.loading.documents.files import DiskFiles
-from toolcrib.loading.scenarios.goldens import Golden, golden_name, read_golden
+from toolcrib.loading.scenarios.goldens import GoldenFile, golden_name, read_golden
 
 MOST = 20
 """Differences that are told."""
@@ -38,7 +38,7 @@ class GoldenChange:
     missing: bool
 
 
-class Judged(NamedTuple):
+class GoldenComparison(NamedTuple):
     """How a result compares with a golden file.
 
     Attributes:
@@ -50,7 +50,9 @@ class Judged(NamedTuple):
     change: GoldenChange | None = None
 
 
-def judge_golden(golden: Rendering, value: JSON, files: Files | None, scope: Mapping[str, JSON]) -> Judged:
+def compare_golden(
+    golden: Rendering, value: JSON, files: Files | None, scope: Mapping[str, JSON]
+) -> GoldenComparison:
     """Compare a result with the golden file that a step names.
 
     Args:
@@ -62,14 +64,14 @@ def judge_golden(golden: Rendering, value: JSON, files: Files | None, scope: Map
     try:
         held = read_golden(files, golden_name(golden, scope))
     except ExpressionError as error:
-        return Judged((error.message,))
+        return GoldenComparison((error.message,))
     except OSError as error:
-        return Judged((f"the golden file can't be read: {error.strerror or error}",))
+        return GoldenComparison((f"the golden file can't be read: {error.strerror or error}",))
     lines = _lines(held, value)
-    return Judged(lines, GoldenChange(held.name, value, held.missing) if lines else None)
+    return GoldenComparison(lines, GoldenChange(held.name, value, held.missing) if lines else None)
 
 
-def _lines(held: Golden, value: JSON) -> tuple[str, ...]:
+def _lines(held: GoldenFile, value: JSON) -> tuple[str, ...]:
     if held.missing:
         return (f"there is no `{held.name}`; {UPDATE} writes it",)
     if held.fault:

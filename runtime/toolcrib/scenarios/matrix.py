@@ -8,7 +8,7 @@ from dataclasses import replace
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.loading.scenarios.matrices import combinations, too_many
 from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.scenarios.call_orders import in_orders, number_of_orders
+from toolcrib.scenarios.call_orders import in_call_orders, number_of_orders
 
 
 def runs_of(
@@ -34,7 +34,9 @@ def runs_of(
     if message:
         raise ConfigurationError(f"scenario `{scenario.name}` ({scenario.origin.place()}): {message}")
     first = scenario.seed if seed is None else seed
-    return [ordered for run in _repeated(scenario, times, first) for ordered in in_orders(run, interleave)]
+    return [
+        ordered for run in _repeated(scenario, times, first) for ordered in in_call_orders(run, interleave)
+    ]
 
 
 def _repeated(scenario: Scenario, times: int, first: int) -> Iterator[Scenario]:

@@ -11,7 +11,7 @@ from toolcrib.provider import Conversation
 _APPROVED, _FULFILLED = "{approve: true}", "{result: ...}"
 
 
-class Waiting:
+class PendingCalls:
     """The calls of a conversation that wait.
 
     Attributes:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.core.model import JSON, Result
 from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.loading.scenarios.steps import Step
+from toolcrib.loading.scenarios.steps import CallStep
 from toolcrib.scenarios.goldens import GoldenChange
-from toolcrib.scenarios.reports import Failure, ScenarioReport, StepReport
+from toolcrib.scenarios.reports import ScenarioFailure, ScenarioReport, StepReport
 
 if TYPE_CHECKING:
     from toolcrib.scenarios.turns import AgentReport
@@ -21,7 +21,7 @@ class PackedStep(NamedTuple):
 
     args: JSON
     result: Result | None
-    failures: tuple[Failure, ...]
+    failures: tuple[ScenarioFailure, ...]
     golden: GoldenChange | None
     asked: tuple[str, int, int, str, bool, str] | None = None
     """Of a call that an agent made: the tool, turn, place, id, whether it was reached, pointer."""
@@ -33,8 +33,8 @@ class PackedReport(NamedTuple):
     seed: int
     passed: bool
     steps: tuple[PackedStep, ...]
-    failures: tuple[Failure, ...]
-    warnings: tuple[Failure, ...]
+    failures: tuple[ScenarioFailure, ...]
+    warnings: tuple[ScenarioFailure, ...]
     duration: float
     virtual: float
     digest: str
@@ -42,7 +42,7 @@ class PackedReport(NamedTuple):
     trials: tuple[PackedReport, ...] = ()
 
 
-def packed(report: ScenarioReport) -> PackedReport:
+def pack_report(report: ScenarioReport) -> PackedReport:
     """The report as data that can be pickled. What the tools really answered stays behind."""
     return PackedReport(
         seed=report.seed,
@@ -54,14 +54,14 @@ def packed(report: ScenarioReport) -> PackedReport:
         virtual=report.virtual,
         digest=report.digest,
         agent=report.agent,
-        trials=tuple(map(packed, report.trials)),
+        trials=tuple(map(pack_report, report.trials)),
     )
 
 
 def _packed_step(report: StepReport) -> PackedStep:
     step: Any = report.step
     asked = None
-    if type(step) is not Step:
+    if type(step) is not CallStep:
         asked = (step.call, step.turn, step.place, step.id, step.reached, step.pointer)
     return PackedStep(report.args, _plain(report.result), report.failures, report.golden, asked)
 
@@ -77,12 +77,12 @@ def _plain(result: Result | None) -> Result | None:
     )
 
 
-def unpacked(report: PackedReport, scenario: Scenario) -> ScenarioReport:
+def unpack_report(report: PackedReport, scenario: Scenario) -> ScenarioReport:
     """The report, put together again with the scenario that it is about."""
     if report.trials:
         from toolcrib.scenarios.trials import report_of  # noqa: PLC0415 -- most scenarios are tried once
 
-        tried = [unpacked(each, replace(scenario, trials=1, seed=each.seed)) for each in report.trials]
+        tried = [unpack_report(each, replace(scenario, trials=1, seed=each.seed)) for each in report.trials]
         return report_of(scenario, report.seed, tried)
     steps = _unpacked_steps(report.steps, scenario)
     return ScenarioReport(

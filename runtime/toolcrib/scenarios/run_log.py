@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, Content, Outcome, Result, Schema
-from toolcrib.loading.scenarios.steps import Step
+from toolcrib.loading.scenarios.steps import CallStep
 from toolcrib.registry.registry import Registry
 from toolcrib.scenarios.goldens import GoldenChange
-from toolcrib.scenarios.reports import Failure, StepReport
-from toolcrib.scenarios.verification import Recorded
+from toolcrib.scenarios.reports import ScenarioFailure, StepReport
+from toolcrib.scenarios.verification import LoggedCall
 from toolcrib.security.redaction import SeenSecrets, redact
 
 _OK = Outcome.OK
@@ -19,7 +19,7 @@ NOT_CALLED = frozenset({Outcome.NOT_FOUND, Outcome.INVALID_ARGUMENTS})
 """Calls that end so reached no tool and do not count as made."""
 
 
-class Happened(NamedTuple):
+class StepEvent(NamedTuple):
     """What came of one step.
 
     Attributes:
@@ -29,17 +29,17 @@ class Happened(NamedTuple):
         wrong: Why its arguments could not be worked out, where there was no call.
     """
 
-    step: Step
+    step: CallStep
     args: JSON
     result: Result | None
-    wrong: Failure | None = None
+    wrong: ScenarioFailure | None = None
 
 
-Judge: TypeAlias = Callable[[Happened, Result], tuple[Sequence[Failure], GoldenChange | None]]
+Judge: TypeAlias = Callable[[StepEvent, Result], tuple[Sequence[ScenarioFailure], GoldenChange | None]]
 """What is wrong with an answer, and what a golden file should hold; it gets what may be shown of the answer, too."""
 
 
-def _good(_happened: Happened, _masked: Result) -> tuple[Sequence[Failure], GoldenChange | None]:
+def _good(_happened: StepEvent, _masked: Result) -> tuple[Sequence[ScenarioFailure], GoldenChange | None]:
     return (), None
 
 
@@ -47,19 +47,19 @@ def _reached(outcome: Outcome) -> bool:
     return outcome is _OK or outcome not in NOT_CALLED  # most are, and the hash of an outcome is slow
 
 
-class Log:
+class RunLog:
     """The steps of a run in their order; those that began together are one group."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._groups: list[Sequence[Happened]] = []
+        self._groups: list[Sequence[StepEvent]] = []
         self._untold = 0
         self._told: list[StepReport] = []
         self._seen = SeenSecrets()
         # For a run whose steps are all good, which most are, this is all that is ever done.
-        self.add: Callable[[Sequence[Happened]], object] = self._groups.append
+        self.add: Callable[[Sequence[StepEvent]], object] = self._groups.append
 
-    def before(self, step: Step, args: JSON) -> None:
+    def before(self, step: CallStep, args: JSON) -> None:
         """Somebody else's code is about to run: it may change what it is given, and what it was given before."""
         self._catch_up()
         self._seen.add(args, self._schema(step, "input_schema"))
@@ -68,11 +68,11 @@ class Log:
         """From now on tell each group as it is added: whoever answers may keep what they answered, and change it."""
         self.add = self._tell_now
 
-    def _tell_now(self, group: Sequence[Happened]) -> None:
+    def _tell_now(self, group: Sequence[StepEvent]) -> None:
         self._groups.append(group)
         self._catch_up()
 
-    def tell(self, group: Sequence[Happened], judge: Judge) -> list[StepReport]:
+    def tell(self, group: Sequence[StepEvent], judge: Judge) -> list[StepReport]:
         """Add a group of which not all is known to be good, and tell it at once."""
         self._catch_up()
         self._groups.append(group)
@@ -86,16 +86,16 @@ class Log:
         self._catch_up()
         return tuple(self._told)
 
-    def recorded(self) -> list[Recorded]:
+    def recorded(self) -> list[LoggedCall]:
         """The calls that reached a tool."""
         happened = (happened for group in self._groups for happened in group)
         return [
-            tuple.__new__(Recorded, (place, step, args, result.outcome))
+            tuple.__new__(LoggedCall, (place, step, args, result.outcome))
             for place, (step, args, result, _wrong) in enumerate(happened)
             if result is not None
             and _reached(result.outcome)
             and isinstance(args, dict)
-            and (type(step) is Step or getattr(step, "reached", True))
+            and (type(step) is CallStep or getattr(step, "reached", True))
         ]
 
     def attempts(self) -> int:
@@ -113,11 +113,11 @@ class Log:
         self._catch_up()
         return self._seen.hide_in_text(text)
 
-    def show(self, call: Recorded) -> JSON:
+    def show(self, call: LoggedCall) -> JSON:
         """The arguments of a call with secrets masked."""
         return self.reports()[call.place].args
 
-    def safe(self, failures: Iterable[Failure]) -> tuple[Failure, ...]:
+    def safe(self, failures: Iterable[ScenarioFailure]) -> tuple[ScenarioFailure, ...]:
         """The failures without the secrets that the steps so far brought."""
         found = tuple(failures)
         if not found:
@@ -125,7 +125,7 @@ class Log:
         self._catch_up()
         return self._hidden(found)
 
-    def _hidden(self, failures: Iterable[Failure]) -> tuple[Failure, ...]:
+    def _hidden(self, failures: Iterable[ScenarioFailure]) -> tuple[ScenarioFailure, ...]:
         return tuple(
             failure._replace(lines=tuple(self._seen.hide_in_text(line) for line in failure.lines))
             for failure in failures
@@ -137,7 +137,7 @@ class Log:
             self._untold += 1
             self._told += self._reports(group, _good)
 
-    def _reports(self, group: Sequence[Happened], judge: Judge) -> Iterator[StepReport]:
+    def _reports(self, group: Sequence[StepEvent], judge: Judge) -> Iterator[StepReport]:
         """The reports of a group; the secrets of all its arguments are known before any of its answers is told."""
         begun = [self._begun(happened) for happened in group]
         for happened, args in zip(group, begun, strict=True):
@@ -151,14 +151,14 @@ class Log:
                 found, golden = judge(happened, masked)
                 yield StepReport(step, shown, masked, self._hidden(found) if found else (), golden)
 
-    def _begun(self, happened: Happened) -> JSON:
+    def _begun(self, happened: StepEvent) -> JSON:
         """Remember the secrets of arguments; gives what may be shown of them, or of what is written for them."""
         schema = self._schema(happened.step, "input_schema")
         if happened.wrong is None:
             return self._seen.add(happened.args, schema)
         return self._seen.hide_in(redact(happened.step.written, schema))
 
-    def _schema(self, step: Step, which: str) -> Schema | None:
+    def _schema(self, step: CallStep, which: str) -> Schema | None:
         tool = self._registry.get(step.call)
         if tool is None:
             named = self._registry.named_by_alias(step.call)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.loading.scenarios.expectations import Expectation, any_of
-from toolcrib.loading.scenarios.steps import Step
-from toolcrib.scenarios.reports import Failure
-from toolcrib.scenarios.verification import told
+from toolcrib.loading.scenarios.steps import CallStep
+from toolcrib.scenarios.reports import ScenarioFailure
+from toolcrib.scenarios.verification import difference_lines
 
 _OK = Outcome.OK
 
 
-def saved(result: Result) -> JSON:
+def step_value(result: Result) -> JSON:
     """What later steps see of a call."""
     outcome = result.outcome
     return {
@@ -64,22 +64,26 @@ def _passed_over(ended: Outcome) -> str:
     return "error" if ended is _OK else "result"
 
 
-def compare(step: Step, result: Result, masked: Result, scope: Mapping[str, JSON]) -> Iterable[Failure]:
+def compare(
+    step: CallStep, result: Result, masked: Result, scope: Mapping[str, JSON]
+) -> Iterable[ScenarioFailure]:
     """What a call answered otherwise than its step expects; `masked` is what may be shown of it."""
     wanted, ended = step.expect.outcomes, result.outcome
     pointer = f"{step.pointer}/expect"
     if ended not in wanted and (wanted or ended is _OK):
         line = f"expected {any_of(wanted) or 'an error'}, got {ended}"
-        yield Failure(what="outcome", lines=(line,), pointer=pointer)
+        yield ScenarioFailure(what="outcome", lines=(line,), pointer=pointer)
         return
     passed_over = _passed_over(ended)
     for part, matcher in step.expect.parts.items():
         if part == passed_over:
             continue
         try:
-            lines = told(matcher, _PARTS[part](result), _PARTS[part](masked), scope)
+            lines = difference_lines(matcher, _PARTS[part](result), _PARTS[part](masked), scope)
         except ExpressionError as error:
-            yield Failure(what=part, lines=(error.message,), pointer=f"{pointer}/{part}{error.pointer}")
+            yield ScenarioFailure(
+                what=part, lines=(error.message,), pointer=f"{pointer}/{part}{error.pointer}"
+            )
             continue
         if lines:
-            yield Failure(what=part, lines=tuple(lines), pointer=f"{pointer}/{part}")
+            yield ScenarioFailure(what=part, lines=tuple(lines), pointer=f"{pointer}/{part}")

@@ -8,12 +8,12 @@ from typing import Any
 from toolcrib.core.model import JSON, Fixture
 from toolcrib.engine.session import Session
 from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.loading.scenarios.scenario_state import in_sight
+from toolcrib.loading.scenarios.scenario_state import visible_state
 from toolcrib.security.redaction import redact
 from toolcrib.simulation.store import Store, states
 
 
-class Kept:
+class StoreView:
     """The store of a run's session. Nothing of it is looked at before somebody asks."""
 
     __slots__ = ("_fixture", "_scenario", "_session")
@@ -27,7 +27,7 @@ class Kept:
     def fixture(self) -> Fixture:
         """What the run can see of the collections and machines."""
         if self._fixture is None:
-            self._fixture = in_sight(self._scenario, self._session.registry).fixture
+            self._fixture = visible_state(self._scenario, self._session.registry).fixture
         return self._fixture
 
     def rows(self, names: Iterable[str] | None = None) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class RunScope(dict[str, JSON]):
 
     __slots__ = ("_kept",)
 
-    def __init__(self, kept: Kept, names: Mapping[str, JSON]) -> None:
+    def __init__(self, kept: StoreView, names: Mapping[str, JSON]) -> None:
         super().__init__(names)
         self._kept = kept
 

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from toolcrib.loading.scenarios.scenario import Scenario
 from toolcrib.scenarios.digests import digest_of_all
-from toolcrib.scenarios.reports import Failure, ScenarioReport, common_warnings
-from toolcrib.scenarios.turns import Judged
+from toolcrib.scenarios.reports import ScenarioFailure, ScenarioReport, common_warnings
+from toolcrib.scenarios.turns import AssertionReport
 
 _ROUNDING = 1e-9
 """A third of three trials is one, whatever a third is in binary."""
@@ -19,7 +19,7 @@ Running: TypeAlias = Callable[[Scenario, int], Awaitable[ScenarioReport]]
 """Runs a scenario once, with a seed."""
 
 
-async def tried(scenario: Scenario, first: int, run: Running) -> ScenarioReport:
+async def run_trials(scenario: Scenario, first: int, run: Running) -> ScenarioReport:
     """Run a scenario as often as it is tried, with the seeds `first`, `first + 1` and so on.
 
     It passes where the share of trials in which each assertion holds, and the share of those in which all else is
@@ -50,19 +50,19 @@ def report_of(scenario: Scenario, seed: int, trials: Sequence[ScenarioReport]) -
     )
 
 
-def _failures(scenario: Scenario, trials: Sequence[ScenarioReport]) -> Iterator[Failure]:
+def _failures(scenario: Scenario, trials: Sequence[ScenarioReport]) -> Iterator[ScenarioFailure]:
     """What did not hold often enough."""
     many, threshold = len(trials), scenario.pass_threshold
     good = sum(not _is_bad(trial) for trial in trials)
     if not _enough(good, many, threshold):
         line = f"{good} of {many} trials were good, {_wanted(threshold, many)}"
-        yield Failure("trials", (line,), _first_pointer(trials))
+        yield ScenarioFailure("trials", (line,), _first_pointer(trials))
     for pointer, several in _by_pointer(trials).items():
         held = sum(judged.passed for judged in several)
         judged = several[0]
         if not _enough(held, len(several), judged.threshold):
             line = f"{judged.named} held in {held} of {len(several)} trials, {_wanted(judged.threshold, len(several))}"
-            yield Failure("trials", (line,), pointer)
+            yield ScenarioFailure("trials", (line,), pointer)
 
 
 def _is_bad(trial: ScenarioReport) -> bool:
@@ -75,9 +75,9 @@ def _is_bad(trial: ScenarioReport) -> bool:
     )
 
 
-def _by_pointer(trials: Sequence[ScenarioReport]) -> dict[str, list[Judged]]:
+def _by_pointer(trials: Sequence[ScenarioReport]) -> dict[str, list[AssertionReport]]:
     """Where an assertion stands -> what came of it in the trials in which it applied."""
-    found: dict[str, list[Judged]] = {}
+    found: dict[str, list[AssertionReport]] = {}
     for trial in trials:
         for judged in () if trial.agent is None else trial.agent.assertions:
             if judged.applies:
@@ -100,7 +100,7 @@ def _first_pointer(trials: Sequence[ScenarioReport]) -> str:
     return next((fault.pointer for fault in faults if fault.what != "assertion"), "")
 
 
-def _flaky(trials: Sequence[ScenarioReport]) -> Iterator[Failure]:
+def _flaky(trials: Sequence[ScenarioReport]) -> Iterator[ScenarioFailure]:
     """What was not as it must be in some trials, and often enough in the others."""
     many = len(trials)
     for number, trial in enumerate(trials, start=1):
@@ -108,4 +108,4 @@ def _flaky(trials: Sequence[ScenarioReport]) -> Iterator[Failure]:
             fault = trial.faults[0]
             good = sum(not each.failed for each in trials)
             line = f"flaky: {good} of {many} trials passed; trial {number} (seed {trial.seed}) failed at {fault.title}: {fault.what}: {fault.head}"
-            yield Failure("trials", (line,), fault.pointer)
+            yield ScenarioFailure("trials", (line,), fault.pointer)

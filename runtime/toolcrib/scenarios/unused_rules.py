@@ -11,15 +11,15 @@ from toolcrib.core.subschemas import once_for_each
 from toolcrib.engine.session import Session
 from toolcrib.executors.mock.variables import MockState, slot_of
 from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.scenarios.reports import Failure
+from toolcrib.scenarios.reports import ScenarioFailure
 
 WHAT = "unused_rules"
 """What such failures are about."""
 
 
-def unused(session: Session, scenario: Scenario) -> list[Failure]:
+def unused_rules(session: Session, scenario: Scenario) -> list[ScenarioFailure]:
     """A failure for each of them. A mock that is one reply has none."""
-    found: list[Failure] = []
+    found: list[ScenarioFailure] = []
     blocks: Mapping[str, Any] = scenario.mocks
     for tool, block in blocks.items():
         wanted = _wanted(block)
@@ -52,10 +52,10 @@ def _begins_last(replies: Sequence[Any]) -> int:
     return 1 + sum(times)
 
 
-def _told(tool: str, block: Mapping[str, Any], used: Mapping[str, int]) -> Iterator[Failure]:
+def _told(tool: str, block: Mapping[str, Any], used: Mapping[str, int]) -> Iterator[ScenarioFailure]:
     for what, place in _unused_in(block, used):
         line = f"no call used {what} in the mock of `{tool}`"
-        yield Failure(WHAT, (line,), f"/mocks/{pointer_step(tool)}{place}")
+        yield ScenarioFailure(WHAT, (line,), f"/mocks/{pointer_step(tool)}{place}")
 
 
 def _unused_in(block: Mapping[str, Any], used: Mapping[str, int]) -> list[tuple[str, str]]:

@@ -22,15 +22,15 @@ from toolcrib.provider.models.prices import Prices
 from toolcrib.provider.models.scripted import Scripted, lines_of
 from toolcrib.registry.namespaces import short_name
 from toolcrib.registry.registry import Registry
-from toolcrib.scenarios.assertions import Surroundings
-from toolcrib.scenarios.client_stub import Fulfilling
+from toolcrib.scenarios.assertions import AssertionContext
+from toolcrib.scenarios.client_stub import ClientStub
 from toolcrib.security.tool_policy import ToolPolicy, without_idle
 
 Names: TypeAlias = Callable[[], dict[str, JSON]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Speaking:
+class ConversationSetup:
     """What holds a conversation.
 
     Attributes:
@@ -46,8 +46,8 @@ class Speaking:
     middleware: ProviderMiddleware
     script: Scripted | None
     has_text: bool
-    fulfilling: Fulfilling
-    surroundings: Surroundings
+    fulfilling: ClientStub
+    surroundings: AssertionContext
     guardrails: tuple[Guardrail, ...] = ()
     providers: tuple[Provider, ...] = field(default=())
 
@@ -59,9 +59,9 @@ class Speaking:
                 await close()
 
 
-def speaking_for(
+def open_conversation(
     runtime: Runtime, session: Session, scenario: Scenario, agent: Agent, names: Names
-) -> Speaking:
+) -> ConversationSetup:
     """What holds the conversation of a run.
 
     Args:
@@ -79,7 +79,7 @@ def speaking_for(
     for subject in subjects_of_scenario(replace(scenario, agent=agent)):
         runtime.trust.check(subject)
     prompt = prompt_of(agent.prompt, runtime.packs, scenario.origin) if agent.prompt else None
-    fulfilling = Fulfilling(runtime, agent, names)
+    fulfilling = ClientStub(runtime, agent, names)
     make = _OWN.get(agent.provider, _opened)
     provider = make(runtime, session, scenario, agent, names)
     judge = _judge(runtime, session, agent)
@@ -89,12 +89,12 @@ def speaking_for(
         prices=Prices(**agent.prices) if agent.prices else None,
         client=fulfilling,
     )
-    return Speaking(
+    return ConversationSetup(
         middleware=ProviderMiddleware(provider, session, _policy(agent, prompt, session.registry), config),
         script=provider if isinstance(provider, Scripted) else None,
         has_text=agent.provider != DIRECT,
         fulfilling=fulfilling,
-        surroundings=Surroundings(call_tool=session.call, judge=judge),
+        surroundings=AssertionContext(call_tool=session.call, judge=judge),
         guardrails=_guardrails(agent, prompt),
         providers=(provider, judge) if judge is not None else (provider,),
     )

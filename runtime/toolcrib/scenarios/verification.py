@@ -10,13 +10,13 @@ from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON, NOTHING, Outcome
 from toolcrib.core.text import compact
 from toolcrib.expressions.matchers import Matcher
-from toolcrib.loading.scenarios.expectations import Made, Verify, any_of
-from toolcrib.loading.scenarios.steps import Step
-from toolcrib.scenarios.reports import Failure
-from toolcrib.scenarios.store_view import Kept
+from toolcrib.loading.scenarios.expectations import CallRule, Verification, any_of
+from toolcrib.loading.scenarios.steps import CallStep
+from toolcrib.scenarios.reports import ScenarioFailure
+from toolcrib.scenarios.store_view import StoreView
 
 
-class Recorded(NamedTuple):
+class LoggedCall(NamedTuple):
     """A call that was made.
 
     Attributes:
@@ -27,7 +27,7 @@ class Recorded(NamedTuple):
     """
 
     place: int
-    step: Step
+    step: CallStep
     args: JSON
     outcome: Outcome
 
@@ -42,11 +42,13 @@ class Recorded(NamedTuple):
         return self.step.title
 
 
-Show: TypeAlias = Callable[[Recorded], JSON]
+Show: TypeAlias = Callable[[LoggedCall], JSON]
 """The arguments of a call with secrets masked."""
 
 
-def told(matcher: Matcher, value: JSON, shown: JSON, scope: Mapping[str, JSON] = NOTHING) -> list[str]:
+def difference_lines(
+    matcher: Matcher, value: JSON, shown: JSON, scope: Mapping[str, JSON] = NOTHING
+) -> list[str]:
     """Where a value is not as a matcher wants it; `shown` is the value with secrets masked.
 
     What is masked is not told: there the text is that of the masked value.
@@ -65,7 +67,7 @@ def told(matcher: Matcher, value: JSON, shown: JSON, scope: Mapping[str, JSON] =
     return lines
 
 
-class LastWord(NamedTuple):
+class FinalReply(NamedTuple):
     """How a conversation ended.
 
     Attributes:
@@ -79,7 +81,7 @@ class LastWord(NamedTuple):
     stop: str
 
 
-class Ending(NamedTuple):
+class RunEvidence(NamedTuple):
     """A run of which all steps are done.
 
     Attributes:
@@ -91,22 +93,22 @@ class Ending(NamedTuple):
         last: How its conversation ended; None where there was none.
     """
 
-    recorded: Sequence[Recorded]
+    recorded: Sequence[LoggedCall]
     scope: Mapping[str, JSON]
     show: Show
-    kept: Kept
+    kept: StoreView
     spent: Mapping[str, float]
-    last: LastWord | None = None
+    last: FinalReply | None = None
 
 
-def verify(rules: Verify, ending: Ending) -> Iterator[Failure]:
+def verify(rules: Verification, ending: RunEvidence) -> Iterator[ScenarioFailure]:
     """What is not as the rules say."""
     recorded, scope, show = ending[:3]
     for made in rules.calls:
         try:
             yield from _count(made, recorded, scope, show)
         except ExpressionError as error:
-            yield Failure(what="calls", lines=(error.message,), pointer=error.pointer or made.pointer)
+            yield ScenarioFailure(what="calls", lines=(error.message,), pointer=error.pointer or made.pointer)
     if rules.order is not None:
         kind, names = rules.order
         made_in_order = [call.tool for call in recorded]
@@ -115,7 +117,7 @@ def verify(rules: Verify, ending: Ending) -> Iterator[Failure]:
                 f"expected {_WORDS[kind]}: {', '.join(names)}",
                 f"the calls were: {', '.join(made_in_order) or 'none'}",
             )
-            yield Failure(what="order", lines=lines, pointer=f"/verify/order/{kind}")
+            yield ScenarioFailure(what="order", lines=lines, pointer=f"/verify/order/{kind}")
     for part, matcher in rules.kept.items():
         yield from _kept(part, matcher, ending)
     for part, matcher in rules.budget.items():
@@ -124,24 +126,24 @@ def verify(rules: Verify, ending: Ending) -> Iterator[Failure]:
         yield from _ended(rules, ending.last, ending.scope)
 
 
-def _ended(rules: Verify, last: LastWord, scope: Mapping[str, JSON]) -> Iterator[Failure]:
+def _ended(rules: Verification, last: FinalReply, scope: Mapping[str, JSON]) -> Iterator[ScenarioFailure]:
     """What is not as it should be in how a conversation ended."""
     if rules.stops and last.stop not in rules.stops:
         line = f"stop: expected {' or '.join(rules.stops)}, got {last.stop}"
-        yield Failure(what="stop", lines=(line,), pointer="/verify/stop")
+        yield ScenarioFailure(what="stop", lines=(line,), pointer="/verify/stop")
     if rules.final_text is None or last.text is None:
         return
     pointer = "/verify/final_text"
     try:
-        found = told(rules.final_text, last.text, last.shown, scope)
+        found = difference_lines(rules.final_text, last.text, last.shown, scope)
         lines = [f"final_text{_placed(line)}" for line in found]
     except ExpressionError as error:
         lines, pointer = [f"final_text: {error.message}"], _within(pointer, error)
     if lines:
-        yield Failure(what="final_text", lines=tuple(lines), pointer=pointer)
+        yield ScenarioFailure(what="final_text", lines=tuple(lines), pointer=pointer)
 
 
-def _kept(part: str, matcher: Matcher, ending: Ending) -> Iterator[Failure]:
+def _kept(part: str, matcher: Matcher, ending: RunEvidence) -> Iterator[ScenarioFailure]:
     """What is not as it should be in the rows, or in the named states."""
     kept, pointer = ending.kept, f"/verify/{part}"
     try:
@@ -150,11 +152,13 @@ def _kept(part: str, matcher: Matcher, ending: Ending) -> Iterator[Failure]:
         if not differences:
             return
         shown = value if part == "state" else kept.shown(value)
-        lines = tuple(f"{part}{_placed(line)}" for line in told(matcher, value, shown, ending.scope))
+        lines = tuple(
+            f"{part}{_placed(line)}" for line in difference_lines(matcher, value, shown, ending.scope)
+        )
     except ExpressionError as error:
-        yield Failure(what=part, lines=(f"{part}: {error.message}",), pointer=_within(pointer, error))
+        yield ScenarioFailure(what=part, lines=(f"{part}: {error.message}",), pointer=_within(pointer, error))
         return
-    yield Failure(what=part, lines=lines, pointer=pointer + differences[0].pointer)
+    yield ScenarioFailure(what=part, lines=lines, pointer=pointer + differences[0].pointer)
 
 
 def _named(matcher: Matcher) -> list[str] | None:
@@ -164,7 +168,7 @@ def _named(matcher: Matcher) -> list[str] | None:
     return [*pattern] if plain and isinstance(pattern, dict) else None
 
 
-def _spent(part: str, matcher: Matcher, ending: Ending) -> Iterator[Failure]:
+def _spent(part: str, matcher: Matcher, ending: RunEvidence) -> Iterator[ScenarioFailure]:
     pointer = f"/verify/budget/{part}"
     try:
         found = matcher.differences(ending.spent[part], ending.scope)
@@ -172,7 +176,7 @@ def _spent(part: str, matcher: Matcher, ending: Ending) -> Iterator[Failure]:
     except ExpressionError as error:
         lines, pointer = [f"budget/{part}: {error.message}"], _within(pointer, error)
     if lines:
-        yield Failure(what="budget", lines=tuple(lines), pointer=pointer)
+        yield ScenarioFailure(what="budget", lines=tuple(lines), pointer=pointer)
 
 
 def _placed(difference: str) -> str:
@@ -184,8 +188,8 @@ def _within(pointer: str, error: ExpressionError) -> str:
 
 
 def _count(
-    made: Made, recorded: Sequence[Recorded], scope: Mapping[str, JSON], show: Show
-) -> Iterator[Failure]:
+    made: CallRule, recorded: Sequence[LoggedCall], scope: Mapping[str, JSON], show: Show
+) -> Iterator[ScenarioFailure]:
     names = {name for name in {call[1].call for call in recorded} if fnmatchcase(name, made.tool)}
     named = [call for call in recorded if call[1].call in names]
     ended = [call for call in named if call.outcome in made.outcomes] if made.outcomes else named
@@ -200,14 +204,14 @@ def _count(
     fit = {call.place for call in fitting}
     others = (call for call in named if call.place not in fit)
     lines += [f"  {call.label} differs: {_other(made, call, show, scope)}" for call in others]
-    yield Failure(what="calls", lines=tuple(lines), pointer=made.pointer)
+    yield ScenarioFailure(what="calls", lines=tuple(lines), pointer=made.pointer)
 
 
-def _other(made: Made, call: Recorded, show: Show, scope: Mapping[str, JSON]) -> str:
+def _other(made: CallRule, call: LoggedCall, show: Show, scope: Mapping[str, JSON]) -> str:
     """Why a call of the tool is none of those that are counted."""
     if made.outcomes and call.outcome not in made.outcomes:
         return f"it ended `{call.outcome}`"
-    return "" if made.args is None else told(made.args, call.args, show(call), scope)[0]
+    return "" if made.args is None else difference_lines(made.args, call.args, show(call), scope)[0]
 
 
 def _in_order(names: Sequence[str], calls: Sequence[str]) -> bool:

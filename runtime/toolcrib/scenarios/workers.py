@@ -20,8 +20,8 @@ from typing import TypeAlias
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.scenarios.report_transfer import PackedReport, packed, unpacked
-from toolcrib.scenarios.reports import Failure, ScenarioReport
+from toolcrib.scenarios.report_transfer import PackedReport, pack_report, unpack_report
+from toolcrib.scenarios.reports import ScenarioFailure, ScenarioReport
 from toolcrib.scenarios.runner import run_scenario
 
 Opening: TypeAlias = Callable[[], tuple[Runtime, Sequence[Scenario]]]
@@ -128,7 +128,7 @@ class _Crew:
         else:
             index, report = said
             worker.given.remove(index)
-            self.reports[index] = unpacked(report, self._scenarios[index])
+            self.reports[index] = unpack_report(report, self._scenarios[index])
             self._ran += 1
             self._spent += report.duration
         self._feed(worker)
@@ -182,7 +182,7 @@ class _Crew:
 
     def _lose(self, index: int, line: str) -> None:
         scenario = self._scenarios[index]
-        failure = Failure(what="worker", lines=(line,), pointer="")
+        failure = ScenarioFailure(what="worker", lines=(line,), pointer="")
         self.reports[index] = ScenarioReport(
             scenario=scenario, seed=scenario.seed, steps=tuple, passed=False, failures=(failure,)
         )
@@ -234,7 +234,7 @@ async def _serve(
         while batch := await asyncio.to_thread(_heard, connection):
             for index in batch:
                 report = await run_scenario(runtime, scenarios[index], update=update)
-                connection.send((index, packed(report)))
+                connection.send((index, pack_report(report)))
 
 
 def _heard(connection: Connection) -> list[int]:

@@ -13,7 +13,7 @@ from toolcrib.loading.documents.document import parse_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Golden:
+class GoldenFile:
     """What a golden file says.
 
     Attributes:
@@ -29,7 +29,7 @@ class Golden:
     fault: str = ""
 
 
-def read_golden(files: Files | None, name: str) -> Golden:
+def read_golden(files: Files | None, name: str) -> GoldenFile:
     """Read a golden file; that there is none is no error.
 
     Raises:
@@ -40,12 +40,12 @@ def read_golden(files: Files | None, name: str) -> Golden:
     except FileNotFoundError:
         content = None
     if content is None:
-        return Golden(name=name, missing=True)
+        return GoldenFile(name=name, missing=True)
     value, problems = parse_json(name, content)
     if problems:
         first = problems[0]
-        return Golden(name=name, fault=f"`{name}` holds no result: line {first.line}: {first.message}")
-    return Golden(name=name, value=value)
+        return GoldenFile(name=name, fault=f"`{name}` holds no result: line {first.line}: {first.message}")
+    return GoldenFile(name=name, value=value)
 
 
 def golden_name(golden: Rendering, scope: Mapping[str, JSON]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON, Outcome
 from toolcrib.core.text import compact, truncate
-from toolcrib.loading.scenarios.agents import Reply, ScriptedCall, Turn
+from toolcrib.loading.scenarios.agents import AgentTurn, ScriptedCall, ScriptedReply
 from toolcrib.provider.loop.model_view import Named, Sight, as_it_is, results_in, told_of
 from toolcrib.provider.messages import Message, ToolResult
 from toolcrib.provider.models.protocol import (
@@ -47,13 +47,13 @@ class Line(NamedTuple):
         last: The last one.
     """
 
-    reply: Reply
+    reply: ScriptedReply
     turn: int = 0
     first: int = 0
     last: float = ANY
 
 
-def lines_of(turns: Iterable[Turn], script: Iterable[Reply] = ()) -> tuple[Line, ...]:
+def lines_of(turns: Iterable[AgentTurn], script: Iterable[ScriptedReply] = ()) -> tuple[Line, ...]:
     """The script of a whole conversation.
 
     A reply in the script of a turn belongs to this turn. Without a `when` of its own it stands behind those before
@@ -191,7 +191,7 @@ class Scripted:
         """The calls that were asked for, of which something is expected, and nothing was told."""
         return [awaited.call for awaited in self._awaited]
 
-    def unused(self) -> list[Reply]:
+    def unused(self) -> list[ScriptedReply]:
         """The replies that were never given, and had to be."""
         pairs = zip(self._script, self._used, strict=True)
         return [line.reply for line, times in pairs if not times and not line.reply.optional]
@@ -224,7 +224,7 @@ class Scripted:
                 return number
         return None
 
-    def _deltas(self, reply: Reply, request: Request, names: Mapping[str, JSON]) -> list[Delta]:
+    def _deltas(self, reply: ScriptedReply, request: Request, names: Mapping[str, JSON]) -> list[Delta]:
         """What the reply comes to; all of it is worked out before any of it is said."""
         declared = {declaration.tool: declaration.name for declaration in request.tools}
         deltas: list[Delta] = [] if self._speaks else [_UNSAID]

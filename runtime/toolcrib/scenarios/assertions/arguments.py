@@ -10,13 +10,13 @@ from toolcrib.provider.conversations import CallRecord
 from toolcrib.scenarios.assertions.calls import answered, as_text, listed, made, near, of_tools, same, told
 from toolcrib.scenarios.assertions.patterns import finds, stands_in
 from toolcrib.scenarios.assertions.trajectories import Trajectory
-from toolcrib.scenarios.assertions.verdicts import Verdict, failed, held
+from toolcrib.scenarios.assertions.verdicts import AssertionVerdict, failed, held
 from toolcrib.schema.validation.violations import count, shorten
 
 Params = Mapping[str, Any]
 
 
-def tool_args(params: Params, trajectory: Trajectory) -> Verdict:
+def tool_args(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """Some call of a tool had some arguments."""
     calls = _made_of(params, trajectory)
     if not calls:
@@ -29,7 +29,7 @@ def tool_args(params: Params, trajectory: Trajectory) -> Verdict:
     return failed(message)
 
 
-def tool_args_excluded(params: Params, trajectory: Trajectory) -> Verdict:
+def tool_args_excluded(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """No call of a tool had some arguments."""
     forbidden = [(name, [value]) for name, value in params.get("excluded_args", {}).items()]
     for name, values in params.get("forbidden_args", {}).items():
@@ -47,7 +47,7 @@ def tool_args_excluded(params: Params, trajectory: Trajectory) -> Verdict:
     return held(f"{count(len(calls), 'call')} of `{params['tool_name']}`, none with these arguments")
 
 
-def tool_calls_with_args(params: Params, trajectory: Trajectory) -> Verdict:
+def tool_calls_with_args(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """All calls of a tool are as described."""
     calls = _made_of(params, trajectory)
     if not calls:
@@ -59,7 +59,7 @@ def tool_calls_with_args(params: Params, trajectory: Trajectory) -> Verdict:
     return held(listed(calls))
 
 
-def tool_call_chain(params: Params, trajectory: Trajectory) -> Verdict:
+def tool_call_chain(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """Calls as described were made in an order."""
     steps = params["steps"]
     calls = made(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
@@ -119,6 +119,6 @@ def _made_of(params: Params, trajectory: Trajectory) -> list[CallRecord]:
     return of_tools(calls, [params["tool_name"]] if "tool_name" in params else None)
 
 
-def _not_called(tool: str | None, trajectory: Trajectory) -> Verdict:
+def _not_called(tool: str | None, trajectory: Trajectory) -> AssertionVerdict:
     words = f"`{tool}` was not called{near(tool, trajectory.calls)}" if tool else "no tool was called"
     return failed(f"{words}; {listed(trajectory.calls)}")

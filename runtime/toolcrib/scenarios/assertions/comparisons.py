@@ -9,13 +9,13 @@ from toolcrib.scenarios.assertions.calls import listed, made, of_tools
 from toolcrib.scenarios.assertions.texts import said
 from toolcrib.scenarios.assertions.tools import states_in
 from toolcrib.scenarios.assertions.trajectories import Trajectory
-from toolcrib.scenarios.assertions.verdicts import Verdict, failed, held, skipped, verdict
+from toolcrib.scenarios.assertions.verdicts import AssertionVerdict, failed, held, skipped, verdict
 from toolcrib.schema.validation.violations import count, shorten
 
 Params = Mapping[str, Any]
 
 
-def invariant_fields_preserved(params: Params, trajectory: Trajectory) -> Verdict:
+def invariant_fields_preserved(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """No later call of a tool lacks an argument that an earlier one had."""
     calls = of_tools(made(trajectory.calls), [params["tool"]])
     fields = list(dict.fromkeys(params["fields"]))
@@ -29,7 +29,7 @@ def invariant_fields_preserved(params: Params, trajectory: Trajectory) -> Verdic
     return held(f"{count(len(calls), 'call')} of `{params['tool']}`, no field was lost")
 
 
-def outcome_equivalent(params: Params, trajectory: Trajectory) -> Verdict:
+def outcome_equivalent(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """It came to what was expected."""
     if params["metric"] == "tool_calls":
         return _same_tools(params["expected_tools"], trajectory)
@@ -42,7 +42,7 @@ def outcome_equivalent(params: Params, trajectory: Trajectory) -> Verdict:
     )
 
 
-def directional(params: Params, trajectory: Trajectory) -> Verdict:
+def directional(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """It is as it was before."""
     if params["check"] == "same_tool_calls":
         return _same_tools(params["baseline_tools"], trajectory)
@@ -60,7 +60,7 @@ def speaks(params: Params) -> bool:
     return params.get("metric") == "content_hash" or params.get("check") == "similar_content"
 
 
-def _same_tools(wanted: Sequence[str], trajectory: Trajectory) -> Verdict:
+def _same_tools(wanted: Sequence[str], trajectory: Trajectory) -> AssertionVerdict:
     got = {call.tool for call in made(trajectory.calls)}
     missing, more = sorted({*wanted} - got), sorted(got - {*wanted})
     if not missing and not more:
@@ -72,7 +72,7 @@ def _same_tools(wanted: Sequence[str], trajectory: Trajectory) -> Verdict:
     )
 
 
-def _same_state(wanted: str, trajectory: Trajectory) -> Verdict:
+def _same_state(wanted: str, trajectory: Trajectory) -> AssertionVerdict:
     if not trajectory.states:
         return skipped("no mock has a named state, so nobody knows the state at the end")
     states = states_in(trajectory.states)

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolcrib.scenarios.assertions.trajectories import Trajectory
-from toolcrib.scenarios.assertions.verdicts import Verdict, verdict
+from toolcrib.scenarios.assertions.verdicts import AssertionVerdict, verdict
 
 Params = Mapping[str, Any]
 
 
-def cost_budget(params: Params, trajectory: Trajectory) -> Verdict:
+def cost_budget(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """The conversation took no more than that."""
     tokens = trajectory.tokens
     spent = [

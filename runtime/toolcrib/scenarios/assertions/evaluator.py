@@ -21,22 +21,22 @@ from toolcrib.scenarios.assertions import (
 )
 from toolcrib.scenarios.assertions.calls import listed, made
 from toolcrib.scenarios.assertions.comparisons import speaks
-from toolcrib.scenarios.assertions.judges import Surroundings
+from toolcrib.scenarios.assertions.judges import AssertionContext
 from toolcrib.scenarios.assertions.patterns import finds
 from toolcrib.scenarios.assertions.trajectories import Trajectory
-from toolcrib.scenarios.assertions.verdicts import Verdict, failed, held, skipped, verdict
+from toolcrib.scenarios.assertions.verdicts import AssertionVerdict, failed, held, skipped, verdict
 from toolcrib.schema.validation.violations import count
 
 Params = Mapping[str, Any]
 
-Judging: TypeAlias = Callable[[Params, Trajectory], Verdict]
+Judging: TypeAlias = Callable[[Params, Trajectory], AssertionVerdict]
 
-Asking: TypeAlias = Callable[[Params, Trajectory, Surroundings], Awaitable[Verdict]]
+Asking: TypeAlias = Callable[[Params, Trajectory, AssertionContext], Awaitable[AssertionVerdict]]
 
 
 async def judge(
-    assertion: Assertion, trajectory: Trajectory, surroundings: Surroundings = judges.NOBODY
-) -> Verdict:
+    assertion: Assertion, trajectory: Trajectory, surroundings: AssertionContext = judges.NOBODY
+) -> AssertionVerdict:
     """Judge one assertion.
 
     Args:
@@ -76,7 +76,9 @@ def _missing(when: Params, trajectory: Trajectory) -> str:
     return ""
 
 
-async def _judged(kind: str, params: Params, trajectory: Trajectory, surroundings: Surroundings) -> Verdict:
+async def _judged(
+    kind: str, params: Params, trajectory: Trajectory, surroundings: AssertionContext
+) -> AssertionVerdict:
     if not trajectory.has_text and (kind in SPEAKING or speaks(params)):
         return skipped("the calls were made without a model, so nothing was said")
     if kind == WRAPPER:
@@ -86,7 +88,9 @@ async def _judged(kind: str, params: Params, trajectory: Trajectory, surrounding
     return JUDGING[kind](params, trajectory)
 
 
-async def _wrapped(params: Params, trajectory: Trajectory, surroundings: Surroundings) -> Verdict:
+async def _wrapped(
+    params: Params, trajectory: Trajectory, surroundings: AssertionContext
+) -> AssertionVerdict:
     """The verdict of another assertion, by its score."""
     found = await _judged(params["eval_type"], params["eval_params"], trajectory, surroundings)
     least, most = params.get("min_score", 0), params.get("max_score", 1)
@@ -98,7 +102,7 @@ async def _wrapped(params: Params, trajectory: Trajectory, surroundings: Surroun
     return verdict(least <= found.score <= most, words, found.score)
 
 
-def guardrail_triggered(params: Params, trajectory: Trajectory) -> Verdict:
+def guardrail_triggered(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """A guardrail found something, or nothing."""
     wanted, name = params.get("should_trigger", True), params["validator_type"]
     guards = [each for each in trajectory.guardrails if _kind(name) in _kinds(each)]
@@ -139,7 +143,7 @@ def _finding(guard: Assertion, trajectory: Trajectory) -> str:
     return ""
 
 
-def _guarded(kind: str, params: Params, trajectory: Trajectory) -> Verdict:
+def _guarded(kind: str, params: Params, trajectory: Trajectory) -> AssertionVerdict:
     if kind != WRAPPER:
         return JUDGING[kind](params, trajectory)
     found = _guarded(params["eval_type"], params["eval_params"], trajectory)

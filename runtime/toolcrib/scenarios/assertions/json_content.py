@@ -14,7 +14,7 @@ from toolcrib.expressions.matchers import json_equal
 from toolcrib.scenarios.assertions.calls import as_text
 from toolcrib.scenarios.assertions.texts import said
 from toolcrib.scenarios.assertions.trajectories import Trajectory
-from toolcrib.scenarios.assertions.verdicts import Verdict, failed, held, verdict
+from toolcrib.scenarios.assertions.verdicts import AssertionVerdict, failed, held, verdict
 from toolcrib.schema.validation import Validator, report
 from toolcrib.schema.validation.violations import shorten
 
@@ -34,7 +34,7 @@ class _NoJSON(Exception):
     """A reply holds no JSON."""
 
 
-def is_valid_json(params: Params, trajectory: Trajectory) -> Verdict:
+def is_valid_json(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """The reply is JSON."""
     try:
         value = _value(params, trajectory.reply)
@@ -43,7 +43,7 @@ def is_valid_json(params: Params, trajectory: Trajectory) -> Verdict:
     return held(f"the reply is {shorten(as_text(value), _SHOWN)}")
 
 
-def json_schema(params: Params, trajectory: Trajectory) -> Verdict:
+def json_schema(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """The reply is JSON that fits a schema."""
     try:
         value = _value(params, trajectory.reply)
@@ -53,7 +53,7 @@ def json_schema(params: Params, trajectory: Trajectory) -> Verdict:
     return verdict(not faults, report(faults).replace("\n", "; ") or "the reply fits the schema")
 
 
-def json_path(params: Params, trajectory: Trajectory) -> Verdict:
+def json_path(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """What an expression finds in the reply is as described."""
     problems: list[Problem] = []
     select = compile_select(params["expression"], "/expression", problems)

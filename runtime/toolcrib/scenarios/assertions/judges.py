@@ -14,7 +14,7 @@ from toolcrib.provider.models.protocol import Finish, Provider, ProviderError, R
 from toolcrib.scenarios.assertions.calls import answered, as_text, ending, of_tools
 from toolcrib.scenarios.assertions.patterns import finds
 from toolcrib.scenarios.assertions.trajectories import Trajectory
-from toolcrib.scenarios.assertions.verdicts import Verdict, failed, held, skipped, verdict
+from toolcrib.scenarios.assertions.verdicts import AssertionVerdict, failed, held, skipped, verdict
 from toolcrib.schema.validation.violations import shorten
 from toolcrib.security.redaction import redact
 
@@ -27,7 +27,7 @@ _ENDLESS: Final = 1 << 30
 _SHOWN: Final = 300
 
 
-class Surroundings(NamedTuple):
+class AssertionContext(NamedTuple):
     """Who can be asked.
 
     Attributes:
@@ -39,10 +39,12 @@ class Surroundings(NamedTuple):
     judge: Provider | None = None
 
 
-NOBODY: Final = Surroundings()
+NOBODY: Final = AssertionContext()
 
 
-async def tool_exec(params: Params, _trajectory: Trajectory, surroundings: Surroundings) -> Verdict:
+async def tool_exec(
+    params: Params, _trajectory: Trajectory, surroundings: AssertionContext
+) -> AssertionVerdict:
     """A tool is called as a check."""
     tool, patience = params["tool"], params.get("timeout_seconds", _PATIENCE)
     if surroundings.call_tool is None:
@@ -65,7 +67,9 @@ async def tool_exec(params: Params, _trajectory: Trajectory, surroundings: Surro
     return held(words)
 
 
-async def llm_judge_tool_calls(params: Params, trajectory: Trajectory, surroundings: Surroundings) -> Verdict:
+async def llm_judge_tool_calls(
+    params: Params, trajectory: Trajectory, surroundings: AssertionContext
+) -> AssertionVerdict:
     """A model judges the calls."""
     calls = of_tools(trajectory.calls, params.get("tools"))
     if not calls:
@@ -83,12 +87,16 @@ async def llm_judge_tool_calls(params: Params, trajectory: Trajectory, surroundi
     return await _asked(params, {"tool_calls": material}, trajectory, surroundings)
 
 
-async def llm_judge(params: Params, trajectory: Trajectory, surroundings: Surroundings) -> Verdict:
+async def llm_judge(
+    params: Params, trajectory: Trajectory, surroundings: AssertionContext
+) -> AssertionVerdict:
     """A model judges the reply."""
     return await _asked(params, {"reply": trajectory.reply}, trajectory, surroundings)
 
 
-async def llm_judge_session(params: Params, trajectory: Trajectory, surroundings: Surroundings) -> Verdict:
+async def llm_judge_session(
+    params: Params, trajectory: Trajectory, surroundings: AssertionContext
+) -> AssertionVerdict:
     """A model judges all that was said."""
     told: list[JSON] = [{"role": message.role, "text": _text(message)} for message in trajectory.messages]
     return await _asked(params, {"conversation": told}, trajectory, surroundings)
@@ -110,8 +118,8 @@ _INSTRUCTIONS: Final = (
 
 
 async def _asked(
-    params: Params, material: dict[str, JSON], trajectory: Trajectory, surroundings: Surroundings
-) -> Verdict:
+    params: Params, material: dict[str, JSON], trajectory: Trajectory, surroundings: AssertionContext
+) -> AssertionVerdict:
     if surroundings.judge is None:
         return failed("there is no model to judge; name one under `agent.judge`")
     question: dict[str, JSON] = {key: params[key] for key in ("criteria", "rubric") if key in params}
@@ -138,7 +146,7 @@ async def _said_by(judge: Provider, messages: tuple[Message, ...]) -> tuple[str,
     return "".join(pieces), Finish()
 
 
-def _understood(answer: str, least: float | None) -> Verdict:
+def _understood(answer: str, least: float | None) -> AssertionVerdict:
     """The verdict that an answer of the judge holds."""
     begin = answer.find("{")
     try:

@@ -10,7 +10,7 @@ from toolcrib.core.model import Content
 from toolcrib.scenarios.assertions.calls import answered, listed, made, near, of_tools, times
 from toolcrib.scenarios.assertions.patterns import finds, stands_in
 from toolcrib.scenarios.assertions.trajectories import Trajectory
-from toolcrib.scenarios.assertions.verdicts import Verdict, failed, held
+from toolcrib.scenarios.assertions.verdicts import AssertionVerdict, failed, held
 from toolcrib.schema.validation.violations import shorten
 
 Params = Mapping[str, Any]
@@ -19,19 +19,21 @@ _SHOWN: Final = 200
 """Characters of a result that a message shows."""
 
 
-def tool_result_includes(params: Params, trajectory: Trajectory) -> Verdict:
+def tool_result_includes(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """Calls answered some texts."""
     parts = params["patterns"]
     words = " and ".join(f'"{shorten(part)}"' for part in parts)
     return _counted(params, trajectory, lambda text: all(stands_in(part, text) for part in parts), words)
 
 
-def tool_result_matches(params: Params, trajectory: Trajectory) -> Verdict:
+def tool_result_matches(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """Calls answered something that a regular expression is found in."""
     return _counted(params, trajectory, finds(params["pattern"]), f"a match of {params['pattern']}")
 
 
-def _counted(params: Params, trajectory: Trajectory, fits: Callable[[str], bool], words: str) -> Verdict:
+def _counted(
+    params: Params, trajectory: Trajectory, fits: Callable[[str], bool], words: str
+) -> AssertionVerdict:
     tool, wanted = params.get("tool"), params.get("occurrence", 1)
     calls = of_tools(made(trajectory.calls), tool and [tool])
     texts = [answered(call) for call in calls]
@@ -47,19 +49,21 @@ def _counted(params: Params, trajectory: Trajectory, fits: Callable[[str], bool]
     return failed(f"results {whose}had {words} {times(number)}, wanted {wanted}{shown}")
 
 
-def tool_result_has_media(params: Params, trajectory: Trajectory) -> Verdict:
+def tool_result_has_media(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """A call answered with media of a kind."""
     wanted = params["media_type"]
     return _media(params, trajectory, lambda part: _kind(part) == wanted, wanted)
 
 
-def tool_result_media_type(params: Params, trajectory: Trajectory) -> Verdict:
+def tool_result_media_type(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """A call answered with a part of a media type."""
     wanted = params["mime_type"].lower()
     return _media(params, trajectory, lambda part: fnmatchcase(_media_type(part), wanted), wanted)
 
 
-def _media(params: Params, trajectory: Trajectory, fits: Callable[[Content], bool], wanted: str) -> Verdict:
+def _media(
+    params: Params, trajectory: Trajectory, fits: Callable[[Content], bool], wanted: str
+) -> AssertionVerdict:
     tool = params.get("tool")
     calls = of_tools(made(trajectory.calls), tool and [tool])
     parts = [part for call in calls for part in call.content]

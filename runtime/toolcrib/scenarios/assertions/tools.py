@@ -11,13 +11,13 @@ from toolcrib.core.model import JSON, Outcome
 from toolcrib.provider.conversations import CallRecord
 from toolcrib.scenarios.assertions.calls import good, listed, made, near, of_tools, times, told
 from toolcrib.scenarios.assertions.trajectories import Trajectory
-from toolcrib.scenarios.assertions.verdicts import Verdict, failed, held, skipped, verdict
+from toolcrib.scenarios.assertions.verdicts import AssertionVerdict, failed, held, skipped, verdict
 from toolcrib.schema.validation.violations import count
 
 Params = Mapping[str, Any]
 
 
-def tools_called(params: Params, trajectory: Trajectory) -> Verdict:
+def tools_called(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """Each of some tools was called well, not too seldom and not too often."""
     least, most = params.get("min_calls", 1), params.get("max_calls")
     calls = good(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
@@ -39,7 +39,7 @@ def tools_called(params: Params, trajectory: Trajectory) -> Verdict:
     return held(", ".join(good_calls.values()))
 
 
-def tools_not_called(params: Params, trajectory: Trajectory) -> Verdict:
+def tools_not_called(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """None of some tools was called, nor was it tried."""
     found = of_tools(trajectory.calls, params["tool_names"])
     if found:
@@ -49,7 +49,7 @@ def tools_not_called(params: Params, trajectory: Trajectory) -> Verdict:
     return held(f"none of {names} was called")
 
 
-def tool_call_count(params: Params, trajectory: Trajectory) -> Verdict:
+def tool_call_count(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """So many calls were made."""
     tool = params.get("tool")
     calls = made(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
@@ -63,7 +63,7 @@ def tool_call_count(params: Params, trajectory: Trajectory) -> Verdict:
     return held(words)
 
 
-def tool_call_sequence(params: Params, trajectory: Trajectory) -> Verdict:
+def tool_call_sequence(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """Calls of some tools were made in an order."""
     sequence: Sequence[str] = params["sequence"]
     calls = made(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
@@ -89,7 +89,7 @@ def subsequence(sequence: Sequence[str], calls: Sequence[CallRecord]) -> list[Ca
     return found
 
 
-def tool_anti_pattern(params: Params, trajectory: Trajectory) -> Verdict:
+def tool_anti_pattern(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """Calls followed one another in none of some orders."""
     faults = []
     for pattern in params["patterns"]:
@@ -102,7 +102,7 @@ def tool_anti_pattern(params: Params, trajectory: Trajectory) -> Verdict:
     return held(f"none of {count(len(params['patterns']), 'forbidden order')} was found")
 
 
-def tool_no_repeat(params: Params, trajectory: Trajectory) -> Verdict:
+def tool_no_repeat(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """No tool was called again and again."""
     most = params.get("max_repeats", 1)
     runs = [(tool, len([*run])) for tool, run in groupby(call.tool for call in trajectory.calls)]
@@ -117,7 +117,7 @@ def tool_no_repeat(params: Params, trajectory: Trajectory) -> Verdict:
     return held(f"no tool was called more than {times(most)} in a row")
 
 
-def tool_efficiency(params: Params, trajectory: Trajectory) -> Verdict:
+def tool_efficiency(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """The calls stayed within bounds."""
     number, errors = len(trajectory.calls), len(_failed(trajectory.calls))
     rate = errors / number if number else 0.0
@@ -135,7 +135,7 @@ def tool_efficiency(params: Params, trajectory: Trajectory) -> Verdict:
     return held(f"{count(number, 'call')}, {errors} of them failed")
 
 
-def no_tool_errors(params: Params, trajectory: Trajectory) -> Verdict:
+def no_tool_errors(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """Every call ended well."""
     calls = of_tools(trajectory.calls, params.get("tools"))
     errors = _failed(calls)
@@ -155,7 +155,7 @@ def _failed(calls: Sequence[CallRecord]) -> list[CallRecord]:
     return [call for call in calls if call.outcome not in {None, Outcome.OK}]
 
 
-def workflow_tool_access(params: Params, trajectory: Trajectory) -> Verdict:
+def workflow_tool_access(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """In each state only those tools were called that may be."""
     if trajectory.calls and not any(call.states for call in trajectory.calls):
         return skipped("no mock has a named state, so nobody knows in which state the calls were made")

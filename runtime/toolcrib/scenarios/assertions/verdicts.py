@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Verdict(NamedTuple):
+class AssertionVerdict(NamedTuple):
     """What comes of an assertion.
 
     Attributes:
@@ -23,23 +23,23 @@ class Verdict(NamedTuple):
     unmet: bool = False
 
 
-def held(message: str, score: float = 1.0) -> Verdict:
+def held(message: str, score: float = 1.0) -> AssertionVerdict:
     """The assertion holds."""
-    return Verdict(applies=True, passed=True, score=score, message=message)
+    return AssertionVerdict(applies=True, passed=True, score=score, message=message)
 
 
-def failed(message: str, score: float = 0.0) -> Verdict:
+def failed(message: str, score: float = 0.0) -> AssertionVerdict:
     """It does not hold."""
-    return Verdict(applies=True, passed=False, score=score, message=message)
+    return AssertionVerdict(applies=True, passed=False, score=score, message=message)
 
 
-def skipped(reason: str) -> Verdict:
+def skipped(reason: str) -> AssertionVerdict:
     """It does not apply."""
-    return Verdict(applies=False, passed=False, score=0.0, message=reason)
+    return AssertionVerdict(applies=False, passed=False, score=0.0, message=reason)
 
 
-def verdict(passed: bool, message: str, score: float | None = None) -> Verdict:
+def verdict(passed: bool, message: str, score: float | None = None) -> AssertionVerdict:
     """It holds or not; the score is 1 or 0 unless given."""
-    return Verdict(
+    return AssertionVerdict(
         applies=True, passed=passed, score=float(passed) if score is None else score, message=message
     )

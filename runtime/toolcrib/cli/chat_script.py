@@ -15,9 +15,9 @@ from toolcrib.loading.scenarios.agents import Agent
 from toolcrib.loading.scenarios.scenario import Scenario
 from toolcrib.provider.models.scripted import Scripted, lines_of
 from toolcrib.registry.namespaces import short_name
-from toolcrib.scenarios.client_stub import ClientStub
-from toolcrib.scenarios.matrix import runs_of
+from toolcrib.scenarios.runs import runs_of
 from toolcrib.scenarios.tool_view import tools_for
+from toolcrib.scenarios.user_simulator import ClientStub
 from toolcrib.security.tool_policy import ToolPolicy
 
 

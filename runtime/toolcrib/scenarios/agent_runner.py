@@ -1,25 +1,22 @@
-"""The agent of a scenario: its turns, one after the other, and what is judged of them."""
+"""The agent of a scenario: its turns, one after the other, the calls that wait in them, and the assertions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from toolcrib.core.errors import ConfigurationError, ExpressionError, ToolcribError
 from toolcrib.core.model import JSON, Content
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
+from toolcrib.executors.client.client_call import DEFERRED
 from toolcrib.loading.scenarios.agents import Agent, AgentTurn, Assertion
 from toolcrib.loading.scenarios.scenario import Scenario
 from toolcrib.provider import Conversation, ProviderError, Stop
 from toolcrib.provider.loop.approval_gate import REFUSED_ANSWER
 from toolcrib.provider.loop.model_view import Sight
 from toolcrib.registry.namespaces import short_name
-from toolcrib.scenarios.assertions import Trajectory, judge
-from toolcrib.scenarios.pending_calls import PendingCalls
-from toolcrib.scenarios.reports import ScenarioFailure
-from toolcrib.scenarios.run_log import RunLog, StepEvent
-from toolcrib.scenarios.turns import (
+from toolcrib.scenarios.agent_report import (
     AgentReport,
     AssertionReport,
     TurnReport,
@@ -27,9 +24,74 @@ from toolcrib.scenarios.turns import (
     entries_of,
     result_of,
 )
+from toolcrib.scenarios.assertions import Trajectory, judge
+from toolcrib.scenarios.reports import ScenarioFailure
+from toolcrib.scenarios.run_log import RunLog, StepEvent
 from toolcrib.scenarios.user_simulator import DIRECT, SCRIPTED, ConversationSetup, open_conversation
 from toolcrib.scenarios.verification import FinalReply
 from toolcrib.security.trust.check import Untrusted
+
+_APPROVED, _FULFILLED = "{approve: true}", "{result: ...}"
+
+
+class PendingCalls:
+    """The calls of a conversation that wait.
+
+    Attributes:
+        calls: The name of the tool of each, and the YAML of an answer to it.
+
+    Args:
+        conversation: As far as it came.
+        named: What the document calls a tool.
+    """
+
+    def __init__(self, conversation: Conversation, named: Callable[[str], str]) -> None:
+        self.calls = {
+            each.id: (named(each.tool), _FULFILLED if each.code == DEFERRED else _APPROVED)
+            for each in conversation.pending
+        }
+
+    def left(self) -> tuple[str, ...]:
+        """The lines that tell of the last turn that it waits."""
+        return (
+            f"the last turn waits for {self._tools()}",
+            f"add `- {self._answers()}` below, or `verify: {{stop: pending}}`",
+            *self._fulfilling(),
+        )
+
+    def unheard(self) -> tuple[str, ...]:
+        """The lines that tell of a turn that the user can't speak in it."""
+        return (
+            f"{self._tools()} waits for an answer, so the user can't speak yet",
+            f"add `- {self._answers()}` before this turn",
+            *self._fulfilling(),
+        )
+
+    def misheard(self, error: ConfigurationError, written: Iterable[str]) -> tuple[str, ...]:
+        """The lines that tell of a turn that it answers what does not wait, or not all that does.
+
+        Args:
+            error: What the loop says of it.
+            written: By which names the turn answers.
+        """
+        way = f"write `{self._answers(written)}`" if self.calls else "no call waits here: leave this turn out"
+        return (*error.message.splitlines(), way)
+
+    def _tools(self) -> str:
+        return ", ".join(dict.fromkeys(f"`{tool}`" for tool, _answer in self.calls.values()))
+
+    def _answers(self, written: Iterable[str] = ()) -> str:
+        """The answers to all calls: by the ids that somebody uses, else by tool."""
+        by_id = not self.calls.keys().isdisjoint(written)
+        told = {id_ if by_id else tool: answer for id_, (tool, answer) in self.calls.items()}
+        return f"answers: {{{', '.join(f'{name}: {answer}' for name, answer in told.items())}}}"
+
+    def _fulfilling(self) -> Iterator[str]:
+        tools = dict.fromkeys(tool for tool, answer in self.calls.values() if answer == _FULFILLED)
+        if tools:
+            told = ", ".join(f"{tool}: grant" for tool in tools)
+            yield f"or have the caller fulfil it: `client: {{{told}}}` in the agent or the turn"
+
 
 _ENDED_WELL = frozenset({Stop.ANSWERED, Stop.PENDING, Stop.STOP_ON_TOOL})
 

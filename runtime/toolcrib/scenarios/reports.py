@@ -1,19 +1,20 @@
-"""What came of a scenario, as values, as text for people, and as JSON."""
+"""The report of a scenario, as values, as text for people and as JSON, and the digest of what happened."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolcrib.core.model import JSON, Outcome, Result
-from toolcrib.core.text import compact, truncate
+from toolcrib.core.text import canonical, compact, truncate
 from toolcrib.loading.scenarios.expectations import NO_RULES
 from toolcrib.loading.scenarios.scenario import Scenario
 from toolcrib.loading.scenarios.steps import CallStep, ParallelStep
-from toolcrib.scenarios.goldens import GoldenChange
 
 if TYPE_CHECKING:
-    from toolcrib.scenarios.turns import AgentReport, AssertionReport, TurnReport
+    from toolcrib.scenarios.agent_report import AgentReport, AssertionReport, TurnReport
 
 SHOWN = 2000
 """Bytes of one value that a report shows."""
@@ -76,6 +77,21 @@ class NotRun(NamedTuple):
         outcome = f"{self.outcome}: " if self.outcome is not None else ""
         place = f"{self.source}:{self.line}"
         return f"{what} ({place}): {outcome}{self.reason}" if what else f"{place}: {outcome}{self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenChange:
+    """A golden file that is to be written.
+
+    Attributes:
+        name: Its path, as the scenario names it.
+        value: What it should hold; secrets masked.
+        missing: Whether there is none yet.
+    """
+
+    name: str
+    value: JSON
+    missing: bool
 
 
 class StepReport(NamedTuple):
@@ -457,3 +473,45 @@ def _step_json(scenario: Scenario, step: StepReport) -> dict[str, Any]:
 def _failure_json(scenario: Scenario, failure: ScenarioFailure) -> dict[str, Any]:
     line = scenario.origin.locate(failure.pointer)[0]
     return {"what": failure.what, "lines": list(failure.lines), "pointer": failure.pointer, "line": line}
+
+
+def digest_of(
+    steps: Sequence[StepReport], changes: JSON, virtual: float | None, agent: AgentReport | None = None
+) -> str:
+    """SHA-256, in hex, of all calls in order of their beginning, and of what is kept at the end. Secrets are masked.
+
+    Args:
+        steps: The calls: arguments, outcome, answer, attempts, and how long each took on virtual time.
+        changes: What is different at the end in what mocks keep.
+        virtual: Seconds of virtual time; None for a run on the machine's time, of which no time is in the digest.
+        agent: What was said; None where nobody spoke.
+    """
+    timed = virtual is not None
+    trace: dict[str, Any] = {
+        "calls": [_call(step, timed=timed) for step in steps],
+        "kept": changes,
+        "virtual": virtual,
+        **({} if agent is None else {"said": [turn.as_json() for turn in agent.turns]}),
+    }
+    return hashlib.sha256(canonical(trace).encode()).hexdigest()
+
+
+def _call(step: StepReport, *, timed: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {"step": step.step.label, "tool": step.step.call, "args": step.args}
+    result = step.result
+    if result is None:
+        return told
+    answer = {
+        "outcome": result.outcome.value,
+        "result": result.value,
+        "content": [part.as_json() for part in result.content],
+        "error": None if result.error is None else result.error.as_json(),
+        "attempts": result.usage.attempts,
+    }
+    elapsed = {"elapsed": round(result.usage.duration, 9)} if timed else {}
+    return told | answer | elapsed
+
+
+def digest_of_all(digests: Sequence[str]) -> str:
+    """The digest of several traces together."""
+    return hashlib.sha256("".join(digests).encode()).hexdigest()

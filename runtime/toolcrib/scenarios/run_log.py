@@ -1,17 +1,19 @@
-"""What happened in a run, as it happened. It is told without secrets, and only when somebody looks."""
+"""What happened in a run: its calls, and what its mocks keep. Reports without secrets are made only on demand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from toolcrib.core.model import JSON, Content, Outcome, Result, Schema
+from toolcrib.core.model import JSON, Content, Fixture, Outcome, Result, Schema
+from toolcrib.engine.session import Session
+from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.scenario_state import visible_state
 from toolcrib.loading.scenarios.steps import CallStep
 from toolcrib.registry.registry import Registry
-from toolcrib.scenarios.goldens import GoldenChange
-from toolcrib.scenarios.reports import ScenarioFailure, StepReport
-from toolcrib.scenarios.verification import LoggedCall
+from toolcrib.scenarios.reports import GoldenChange, ScenarioFailure, StepReport
 from toolcrib.security.redaction import SeenSecrets, redact
+from toolcrib.simulation.store import Store, states
 
 _OK = Outcome.OK
 
@@ -33,6 +35,32 @@ class StepEvent(NamedTuple):
     args: JSON
     result: Result | None
     wrong: ScenarioFailure | None = None
+
+
+class LoggedCall(NamedTuple):
+    """A call that was made.
+
+    Attributes:
+        place: Its number among the calls of the run, from 0.
+        step: The step that made it.
+        args: Its arguments.
+        outcome: How it ended.
+    """
+
+    place: int
+    step: CallStep
+    args: JSON
+    outcome: Outcome
+
+    @property
+    def tool(self) -> str:
+        """The name by which the tool was called."""
+        return self.step.call
+
+    @property
+    def label(self) -> str:
+        """By which step, or in which turn."""
+        return self.step.title
 
 
 Judge: TypeAlias = Callable[[StepEvent, Result], tuple[Sequence[ScenarioFailure], GoldenChange | None]]
@@ -181,3 +209,73 @@ class RunLog:
             ),
             meta=hide(dict(result.meta)),
         )
+
+
+class StoreView:
+    """The store of a run's session. Nothing of it is looked at before somebody asks."""
+
+    __slots__ = ("_fixture", "_scenario", "_session")
+
+    def __init__(self, session: Session, scenario: Scenario) -> None:
+        self._session = session
+        self._scenario = scenario
+        self._fixture: Fixture | None = None
+
+    @property
+    def fixture(self) -> Fixture:
+        """What the run can see of the collections and machines."""
+        if self._fixture is None:
+            self._fixture = visible_state(self._scenario, self._session.registry).fixture
+        return self._fixture
+
+    def rows(self, names: Iterable[str] | None = None) -> dict[str, Any]:
+        """Collection -> key -> row as it is now, of these collections or of all in sight.
+
+        Where the rows of one can't be had, who looks for them is told, with an ExpressionError.
+        """
+        from toolcrib.executors.mock.unit_of_work import Work  # noqa: PLC0415 -- most scenarios read no rows
+
+        there = self.fixture.collections
+        chosen = there if names is None else {name: there[name] for name in names if name in there}
+        return Work(self._session.store, Fixture(chosen)).store()
+
+    def states(self) -> dict[str, JSON]:
+        """Machine -> its state now."""
+        return states(self.fixture, self._session.store.version)
+
+    def shown(self, rows: dict[str, Any]) -> dict[str, Any]:
+        """Rows without what the schemas of their collections, or their own keys, call a secret."""
+        return {
+            name: {key: redact(row, self.fixture.collections[name].schema) for key, row in inside.items()}
+            for name, inside in rows.items()
+        }
+
+
+def changes_of(store: Store) -> dict[str, Any]:
+    """What is different from the beginning: the rows of collections, None for a row that was deleted; states.
+
+    What their names call a secret is masked.
+    """
+    changed: dict[str, Any] = {"rows": store.changed(), "states": dict(store.version.states)}
+    return {key: redact(value) for key, value in changed.items()}
+
+
+class RunScope(dict[str, JSON]):
+    """What the expressions of a run read: what it has put in, and `store` and `state` as they are at that moment."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self, kept: StoreView, names: Mapping[str, JSON]) -> None:
+        super().__init__(names)
+        self._kept = kept
+
+    def __missing__(self, name: str) -> JSON:
+        if name == "store":
+            return self._kept.rows()
+        if name == "state":
+            return self._kept.states()
+        raise KeyError(name)
+
+    def copy(self) -> RunScope:
+        """What is put in as it is now; the rows and states go on."""
+        return RunScope(self._kept, self)

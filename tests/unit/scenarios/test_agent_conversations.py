@@ -13,9 +13,9 @@ from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.registry.namespaces import in_namespace
+from toolcrib.loading.scenarios.scenario_links import in_namespace
 from toolcrib.scenarios import run_scenario, runs_of
-from toolcrib.scenarios.report_transfer import pack_report, unpack_report
+from toolcrib.scenarios.workers import pack_report, unpack_report
 
 TOOLS = """
 name: get_order

@@ -9,7 +9,7 @@ import pytest
 
 from in_memory import runtime_of
 from toolcrib.scenarios import run_scenario, runs_of
-from toolcrib.scenarios.report_transfer import pack_report, unpack_report
+from toolcrib.scenarios.workers import pack_report, unpack_report
 
 COIN = """
 name: coin

@@ -14,7 +14,7 @@ from in_memory import MOCKS, runtime_of
 from toolcrib import Executors, Outcome, Result
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.scenarios import ScenarioReport, run_scenario, runs_of
-from toolcrib.scenarios.report_transfer import pack_report
+from toolcrib.scenarios.workers import pack_report
 from toolcrib.testing import FunctionExecutor
 
 SECRET = "hunter2-is-secret"

@@ -8,7 +8,7 @@ import pytest
 
 from in_memory import runtime_of
 from toolcrib.scenarios import run_scenario
-from toolcrib.scenarios.report_transfer import pack_report, unpack_report
+from toolcrib.scenarios.workers import pack_report, unpack_report
 
 TOOLS = """
 name: pay

@@ -15,8 +15,7 @@ import pytest
 from openings import Documents
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.scenarios import run_scenario
-from toolcrib.scenarios.report_transfer import pack_report, unpack_report
-from toolcrib.scenarios.workers import _Crew, _work, run_in_processes
+from toolcrib.scenarios.workers import _Crew, _work, pack_report, run_in_processes, unpack_report
 
 MANY = """
 scenario: many

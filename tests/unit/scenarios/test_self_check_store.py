@@ -10,7 +10,7 @@ from keeping import loaded_with
 from toolcrib import Result, Runtime
 from toolcrib.executors import Executors
 from toolcrib.scenarios.self_check import MOST_WATCHED, prove
-from toolcrib.scenarios.self_check.store_arguments import Samples, find_arguments
+from toolcrib.scenarios.store_analysis import Samples, find_arguments
 from toolcrib.simulation.store import FRESH
 
 STORE = """

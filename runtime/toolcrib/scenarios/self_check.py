@@ -27,8 +27,7 @@ from toolcrib.loading.scenarios.scenario import with_mock
 from toolcrib.loading.scenarios.scenario_links import place_problem
 from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state
 from toolcrib.registry.registry import Registry
-from toolcrib.scenarios.self_check.row_keys import RowSchemas
-from toolcrib.scenarios.self_check.store_arguments import Samples, find_arguments, forms_of
+from toolcrib.scenarios.store_analysis import RowSchemas, Samples, find_arguments, forms_of
 from toolcrib.schema.generation import Draw, arguments_for, generate, overlay
 from toolcrib.security.redaction import redact
 from toolcrib.simulation.store import FRESH, Version, store_of

@@ -17,7 +17,6 @@ from toolcrib.expressions.jmespath_queries import functions as functions_of_jmes
 from toolcrib.expressions.loops import FORM
 from toolcrib.expressions.paths import RESERVED
 from toolcrib.http.headers import FORBIDDEN
-from toolcrib.loading.row_files import READERS
 from toolcrib.loading.scenarios.assertions.kinds import (
     ALIASES,
     GUARDING,
@@ -27,6 +26,7 @@ from toolcrib.loading.scenarios.assertions.kinds import (
     is_list,
     kinds,
 )
+from toolcrib.loading.stores import READERS
 
 _FORM: Final = "x-form"
 

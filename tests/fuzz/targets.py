@@ -29,7 +29,7 @@ from toolcrib.executors.mcp.results import result_of
 from toolcrib.expressions import compile_expression, compile_text
 from toolcrib.expressions.jmespath_queries import compile_select
 from toolcrib.formats.promptkit.go_templates import translate
-from toolcrib.http import Bounds, HTTPError, Request, open_sender
+from toolcrib.http import Bounds, HTTPError, Request, open_client
 from toolcrib.http.event_streams import EventStream
 from toolcrib.loading.documents.archives import CONTENT_BYTES, parse_archive
 from toolcrib.loading.documents.document import parse_documents, parse_json
@@ -228,7 +228,7 @@ def http_answers(data: bytes) -> str:
 
     async def asked() -> str:
         async with serving(answering_raw(data)) as server:
-            sender = open_sender(Guard([f"127.0.0.1:{server.port}"]), client="stock")
+            sender = open_client(Guard([f"127.0.0.1:{server.port}"]))
             request = Request("GET", "http", "127.0.0.1", server.port, "/")
             try:
                 response = await sender.send(

@@ -65,7 +65,7 @@ def test_every_reading_of_files_says_what_may_be_looked_up_in_their_paths():
             looks_at_documents = module not in {
                 "loading/cache/fingerprint.py",
                 "loading/sources.py",
-                "loading/file_watcher.py",
+                "loading/reload.py",
             }
             assert not looks_at_documents or any(each.arg == "permits" for each in node.keywords), (
                 f"{module}:{node.lineno}"

@@ -52,7 +52,7 @@ def test_there_is_one_way(name, where):
 
 def test_a_runtime_over_files_is_given_what_decides():
     """One that is made without `trust` trusts everything."""
-    own_tools = {"provider/loop/result_paging.py"}  # a tool that toolcrib itself wrote
+    own_tools = {"provider/loop/calls.py"}  # a tool that toolcrib itself wrote
     for module, found in {**calls("Runtime")}.items():
         for node in found:
             given = {keyword.arg for keyword in node.keywords}
@@ -65,7 +65,7 @@ def test_every_reading_of_files_says_what_may_be_looked_up_in_their_paths():
             looks_at_documents = module not in {
                 "loading/cache/fingerprint.py",
                 "loading/sources.py",
-                "loading/file_watcher.py",
+                "loading/reload.py",
             }
             assert not looks_at_documents or any(each.arg == "permits" for each in node.keywords), (
                 f"{module}:{node.lineno}"

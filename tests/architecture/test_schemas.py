@@ -12,13 +12,13 @@ from toolcrib.core.clock import parse_duration
 from toolcrib.core.model import Annotations, Bounds, Descriptor, Example, Limits, Outcome, Toolset
 from toolcrib.core.schemas import KINDS, KNOWN_MODES, LATER_KEYS, envelope, with_blocks
 from toolcrib.executors import Executors
-from toolcrib.loading.limits import limits_of
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.projects import DEFAULT_SOURCES, Profile, Project, SourceEntry
-from toolcrib.loading.scenarios.agents import Agent, AgentTurn, ScriptedCall, ScriptedReply
+from toolcrib.loading.scenarios.agents import Agent, AgentReply, AgentTurn, ScriptedCall
 from toolcrib.loading.scenarios.expectations import KEPT, PARTS, CallRule, Expectation, Verification
 from toolcrib.loading.scenarios.scenario import Scenario
 from toolcrib.loading.scenarios.steps import AdvanceStep, CallStep, ParallelStep
+from toolcrib.loading.settings import limits_of
 from toolcrib.provider import Stop
 from toolcrib.schema.validation import check_schema, validate
 from toolcrib.security.tool_policy import ToolPolicy
@@ -117,9 +117,7 @@ def test_an_agent_has_the_fields_of_its_schema():
     assert field_names(AgentTurn) - {"pointer"} == properties("scenario", "$defs", "turn")
     call = field_names(ScriptedCall, tool="call") - {"pointer"}
     assert call == properties("scenario", "$defs", "scripted_call")
-    assert field_names(ScriptedReply) - {"pointer"} | call == properties(
-        "scenario", "$defs", "scripted_reply"
-    )
+    assert field_names(AgentReply) - {"pointer"} | call == properties("scenario", "$defs", "scripted_reply")
     assert field_names(ToolPolicy) == properties("scenario", "$defs", "policy")
 
 

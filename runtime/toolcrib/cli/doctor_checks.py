@@ -31,7 +31,7 @@ from toolcrib.executors import Executors
 from toolcrib.loading.cache import default_index, key_of
 from toolcrib.loading.cache.header import SWITCH
 from toolcrib.loading.documents.files import ARCHIVE, pack_file
-from toolcrib.loading.installed_packs import InstalledPack, installed_packs
+from toolcrib.loading.packs import InstalledPack, installed_packs
 from toolcrib.loading.project_discovery import places_to_look
 from toolcrib.loading.projects import Project, SourceEntry, settings_of
 from toolcrib.loading.settings import PROFILE_VARIABLE, Settings, chosen_profile

@@ -17,8 +17,8 @@ from toolcrib.core.pointers import pointer_step
 from toolcrib.core.text import compact, escape_terminal
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.documents.files import PACK_FILES, SUFFIXES, pack_file
-from toolcrib.loading.limits import said_of
 from toolcrib.loading.packs import Pack
+from toolcrib.loading.settings import said_of
 from toolcrib.registry.namespaces import SEPARATOR
 
 FILES = 2000

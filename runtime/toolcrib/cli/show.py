@@ -17,7 +17,7 @@ from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON, Descriptor, Icon, Schema
 from toolcrib.core.text import compact, escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.loading.limits import said_of, written
+from toolcrib.loading.settings import said_of, written
 from toolcrib.security.redaction import redact
 
 

@@ -16,25 +16,25 @@ from toolcrib.core.server_config import LOCK_FILE, Catalogue, Server
 from toolcrib.engine.profiles import known_modes
 from toolcrib.engine.server_tools import Brought, is_of_unlisted, server_of, with_servers
 from toolcrib.engine.workspaces import models_of
+from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.documents.file_fingerprints import Permits, Trail
 from toolcrib.loading.folders import beside, real_path
-from toolcrib.loading.packs import Pack
-from toolcrib.loading.project_checks import not_known, second_project_file
+from toolcrib.loading.packs import Pack, check_requirements
 from toolcrib.loading.project_discovery import PROJECT_FILES
 from toolcrib.loading.projects import (
     Project,
     SourceEntry,
+    not_known,
     one_project,
     other_project_files,
     places_to_look,
     project_file,
+    second_project_file,
 )
 from toolcrib.loading.reader import Loaded
 from toolcrib.loading.reload import Before, keep_last_good
-from toolcrib.loading.requirements import check_requirements
 from toolcrib.loading.scenarios.scenario_links import check_links, in_namespace, tools_of
-from toolcrib.loading.schema_check import Shape
 from toolcrib.loading.snapshot import Stock, in_order
 from toolcrib.loading.sources import Source, load
 from toolcrib.registry.catalog import Card, idle_globs, idle_toolset_globs
@@ -244,7 +244,7 @@ class _Chosen:
         for name in PROJECT_FILES:
             self.trail.file(Path(file).with_name(name))
         self.trail.file(file)
-        shape = Shape("project", self.kinds)
+        shape = DocumentChecker("project", self.kinds)
         files = beside(file, self.stored, self.trail)
         documents = read_documents(Path(file), file)
         project, problems = one_project(file, *documents, shape, self.trail.file, files=files)
@@ -272,7 +272,7 @@ class _Chosen:
         root, ignore = project.root, project.ignore
         path = os.path.normpath(os.path.join(root, entry.path))
         if entry.pack:
-            from toolcrib.loading.installed_packs import find_installed  # noqa: PLC0415 -- few projects need it
+            from toolcrib.loading.packs import find_installed  # noqa: PLC0415 -- few projects need it
 
             installed, problems = find_installed(entry.pack, entry.version)
             self.problems += [_at(problem, entry.place) for problem in problems]

@@ -712,7 +712,7 @@ class Runtime:
             ClosedRuntime: The runtime was closed.
             ConfigurationError: The runtime was not opened from files that can be followed, or `poll` is no time.
         """
-        from toolcrib.loading.file_watcher import changes  # noqa: PLC0415 -- few runtimes watch
+        from toolcrib.loading.reload import changes  # noqa: PLC0415 -- few runtimes watch
 
         self.check_open()
         if not poll > 0:

@@ -13,8 +13,8 @@ from toolcrib.executors.client.client_call import DEFERRED
 from toolcrib.loading.scenarios.agents import Agent, AgentTurn, Assertion
 from toolcrib.loading.scenarios.scenario import Scenario
 from toolcrib.provider import Conversation, ProviderError, Stop
-from toolcrib.provider.loop.approval_gate import REFUSED_ANSWER
-from toolcrib.provider.loop.model_view import Sight
+from toolcrib.provider.loop.approvals import REFUSED_ANSWER
+from toolcrib.provider.models.scripted import ModelView
 from toolcrib.registry.namespaces import short_name
 from toolcrib.scenarios.agent_report import (
     AgentReport,
@@ -273,7 +273,7 @@ class AgentRunner:
 
     def _seen(self) -> dict[str, JSON]:
         """What expressions read at this point of the conversation."""
-        sight = Sight.of(self._read.messages, self._short)
+        sight = ModelView.of(self._read.messages, self._short)
         return sight.put_into(self._talk.names())
 
     def _tell_log(self, number: int, turn: AgentTurn) -> None:

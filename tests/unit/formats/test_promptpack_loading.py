@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from toolcrib import Executors, Outcome, Runtime
 from toolcrib.loading.cache.codec import from_plain, to_plain
-from toolcrib.loading.prompts import Guardrail, Variable
+from toolcrib.loading.prompts import Guardrail, PromptVariable
 from toolcrib.loading.sources import load, parse
 from toolcrib.security.tool_policy import ToolPolicy
 
@@ -358,10 +358,10 @@ def test_variables_have_types_values_and_what_is_kept_apart():
     loaded = read(prompt(variables=variables))
     own = loaded.packs[0].prompts["assistant"]
     assert list(own.variables.values()) == [
-        Variable("role", required=True),
-        Variable("city", values=("Oslo",)),
-        Variable("n", "integer", default=3),
-        Variable("d"),
+        PromptVariable("role", required=True),
+        PromptVariable("city", values=("Oslo",)),
+        PromptVariable("n", "integer", default=3),
+        PromptVariable("d"),
     ]
     assert own.metadata["promptpack"]["variables"] == {
         "role": {"default": "x", "example": "agent"},

@@ -49,7 +49,7 @@ CLASSES: Final = MappingProxyType(
         "SourceEntry": "toolcrib.loading.projects",
         "ToolPolicy": "toolcrib.security.tool_policy",
         "Toolset": "toolcrib.core.model",
-        "Variable": "toolcrib.loading.prompts",
+        "PromptVariable": "toolcrib.loading.prompts",
         "Waiting": "toolcrib.loading.snapshot",
     }
 )

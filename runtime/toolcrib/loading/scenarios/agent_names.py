@@ -11,7 +11,7 @@ from toolcrib.core.model import Descriptor
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.subschemas import closed_names
 from toolcrib.expressions.matchers import compile_matcher
-from toolcrib.loading.scenarios.agents import Agent, Assertion, ScriptedReply
+from toolcrib.loading.scenarios.agents import Agent, AgentReply, Assertion
 from toolcrib.loading.scenarios.assertions.referenced_names import (
     NameUse,
     named_arguments,
@@ -106,7 +106,7 @@ def _states(
             yield Problem(code="never_matches", message=message, pointer=pointer, hint=hint)
 
 
-def _when(reply: ScriptedReply, known: KnownNames) -> Iterator[Problem]:
+def _when(reply: AgentReply, known: KnownNames) -> Iterator[Problem]:
     """Names in what a reply waits for."""
     pointer = f"{reply.pointer}/when"
     patterns = {key: matcher.expected() for key, matcher in reply.when.items()}

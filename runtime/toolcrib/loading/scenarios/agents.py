@@ -65,7 +65,7 @@ class ScriptedCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptedReply:
+class AgentReply:
     """One answer of a scripted model.
 
     Attributes:
@@ -104,7 +104,7 @@ class AgentTurn:
 
     user: Rendering | None = None
     answers: Mapping[str, Rendering] = field(default_factory=lambda: NOTHING)
-    script: tuple[ScriptedReply, ...] = ()
+    script: tuple[AgentReply, ...] = ()
     client: Mapping[str, Rendering] = field(default_factory=lambda: NOTHING)
     assertions: tuple[Assertion, ...] = ()
     pointer: str = ""
@@ -154,7 +154,7 @@ class Agent:
     policy_keys: frozenset[str] = frozenset()
     client: Mapping[str, Rendering] = field(default_factory=lambda: NOTHING)
     judge: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
-    script: tuple[ScriptedReply, ...] = ()
+    script: tuple[AgentReply, ...] = ()
     turns: tuple[AgentTurn, ...]
     guardrails: tuple[Mapping[str, Any], ...] = ()
     assertions: tuple[Assertion, ...] = ()
@@ -163,7 +163,7 @@ class Agent:
     pointer: str = "/agent"
 
     @property
-    def replies(self) -> Iterator[ScriptedReply]:
+    def replies(self) -> Iterator[AgentReply]:
         """The replies of all scripts, as written."""
         for turn in self.turns:
             yield from turn.script
@@ -221,7 +221,7 @@ GRANT = "grant"
 """How the caller fulfils a tool that answers as its mock does."""
 
 
-def _named(script: Iterable[ScriptedReply], full: Callable[[str], str]) -> tuple[ScriptedReply, ...]:
+def _named(script: Iterable[AgentReply], full: Callable[[str], str]) -> tuple[AgentReply, ...]:
     return tuple(
         replace(reply, calls=tuple(replace(call, tool=full(call.tool)) for call in reply.calls))
         for reply in script
@@ -268,7 +268,7 @@ _AS_WRITTEN = frozenset(
 
 def parse_script(
     entries: Sequence[Mapping[str, Any]], pointer: str, names: Names, problems: list[Problem]
-) -> tuple[ScriptedReply, ...]:
+) -> tuple[AgentReply, ...]:
     """Compile the replies of a scripted model; their shape is right.
 
     Args:
@@ -311,7 +311,7 @@ def _keys(entry: Mapping[str, Any]) -> Iterator[Problem]:
 def _policy(entry: Mapping[str, Any], problems: list[Problem]) -> ToolPolicy:
     if "policy" not in entry:
         return NO_POLICY
-    from toolcrib.loading.policies import parse_policy  # noqa: PLC0415 -- most agents may do what they like
+    from toolcrib.loading.prompts import parse_policy  # noqa: PLC0415 -- most agents may do what they like
 
     return parse_policy(entry["policy"], "/agent/policy", problems)
 
@@ -349,17 +349,17 @@ class _Reader:
             pointer=pointer,
         )
 
-    def script(self, entry: Mapping[str, Any], pointer: str) -> tuple[ScriptedReply, ...]:
+    def script(self, entry: Mapping[str, Any], pointer: str) -> tuple[AgentReply, ...]:
         """The replies under `script`."""
         replies = entry.get("script", ())
         return tuple(self.reply(reply, f"{pointer}/script/{index}") for index, reply in enumerate(replies))
 
-    def reply(self, entry: Mapping[str, Any], pointer: str) -> ScriptedReply:
+    def reply(self, entry: Mapping[str, Any], pointer: str) -> AgentReply:
         """A reply; one that says nothing and calls nothing, or calls in two ways, is told."""
         self._problems += _contradictions(entry, pointer)
         alone = [(entry, pointer)] if "call" in entry else []
         several = [(call, f"{pointer}/calls/{index}") for index, call in enumerate(entry.get("calls", ()))]
-        return ScriptedReply(
+        return AgentReply(
             when={key: self._when(key, pattern, pointer) for key, pattern in entry.get("when", {}).items()},
             reasoning=self.rendering(entry, "reasoning", pointer),
             say=self.rendering(entry, "say", pointer),

@@ -14,9 +14,8 @@ from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.protocols import Files
 from toolcrib.expressions import Rendering
 from toolcrib.expressions.matchers import compile_matcher
+from toolcrib.loading.document_checks import TOO_MANY, DocumentChecker, hidden_problems, valid_parts
 from toolcrib.loading.documents.document import Document
-from toolcrib.loading.hidden_text import hidden_problems
-from toolcrib.loading.partial_check import sound
 from toolcrib.loading.scenarios.expectations import (
     NO_RULES,
     Expectation,
@@ -27,8 +26,7 @@ from toolcrib.loading.scenarios.expectations import (
 from toolcrib.loading.scenarios.goldens import check_golden
 from toolcrib.loading.scenarios.matrices import combinations, parse_matrix
 from toolcrib.loading.scenarios.steps import AnyStep, CallStep, ParallelStep, StepReader
-from toolcrib.loading.schema_check import TOO_MANY, Shape
-from toolcrib.loading.store_settings import with_names
+from toolcrib.loading.stores import with_names
 
 if TYPE_CHECKING:
     from toolcrib.loading.scenarios.agents import Agent
@@ -108,7 +106,7 @@ def is_scenario(value: JSON) -> bool:
 
 
 def parse_scenario(
-    document: Document, shape: Shape, *, files: Files | None = None, pack: str = ""
+    document: Document, shape: DocumentChecker, *, files: Files | None = None, pack: str = ""
 ) -> tuple[Scenario | None, list[Problem]]:
     """Read a scenario.
 
@@ -119,7 +117,7 @@ def parse_scenario(
     value, problems = shape.judged(document)
     if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in problems):
         return None, [document.place(problem) for problem in problems]
-    kept = sound(value, problems, shape)
+    kept = valid_parts(value, problems, shape)
     entries = value.get("faults")
     if "faults" not in kept and isinstance(entries, list):
         kept["faults"] = _sound_faults(entries, problems)

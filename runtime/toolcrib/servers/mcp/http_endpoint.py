@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from toolcrib import __version__
 from toolcrib.core.clock import RealClock
 from toolcrib.core.model import OUTPUT_SIZE
 from toolcrib.core.server_config import Server
-from toolcrib.http import Bounds, Fault, HTTPError, Request, Sender, open_sender
+from toolcrib.http import Bounds, Fault, HTTPError, Request, open_client
 from toolcrib.http.auth import AuthFailed, RequestAuth, Tokens, Way, server_auth
 from toolcrib.http.headers import header_fault
 from toolcrib.http.messages import parse_origin
@@ -19,6 +19,9 @@ from toolcrib.security.egress.hosts import place_of
 from toolcrib.servers.environment import World, normal_origin
 from toolcrib.servers.mcp.server_env import Texts
 from toolcrib.servers.mcp.transports import StartFailed, Trouble
+
+if TYPE_CHECKING:
+    from toolcrib.http.client import HTTPClient
 
 BOUNDS = Bounds(body=OUTPUT_SIZE)
 """What an answer may take: 16 MiB, 64 KiB of headers, 5 s for the connection."""
@@ -163,7 +166,7 @@ class Caller:
     def __init__(self, server: Server, world: World, tokens: Tokens | None) -> None:
         self.endpoint = endpoint_of(server, world)
         self._streamer = Streamer(self.endpoint.guard)
-        self._sender: Sender = open_sender(self.endpoint.guard, client="stock")
+        self._sender: HTTPClient = open_client(self.endpoint.guard)
         way = Way(self._sender, RealClock(), [self.endpoint.request("GET").origin], _aim(world))
         self._auth: RequestAuth | None = server_auth(server, world.vault, way, tokens=tokens)
         self.proves = self._auth is not None

@@ -9,9 +9,9 @@ from toolcrib.core.errors import Problem
 from toolcrib.formats.promptpack.reader import read_promptpack
 from toolcrib.formats.promptpack.reader.bindings import Bindings
 from toolcrib.loading.builder import Draft, Home
+from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import Document
 from toolcrib.loading.packs import Pack, parse_pack, sound_pack
-from toolcrib.loading.schema_check import Shape
 
 
 class Joined(NamedTuple):
@@ -32,7 +32,7 @@ class Joined(NamedTuple):
     problems: list[Problem]
 
 
-def join_promptpack(document: Document, where: Home, shape: Shape) -> Joined:
+def join_promptpack(document: Document, where: Home, shape: DocumentChecker) -> Joined:
     """Read a PromptPack.
 
     Args:

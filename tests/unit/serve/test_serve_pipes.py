@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.serve.mcp.pipes import Pipes, TooLong
+from toolcrib.serve.mcp.stdio import Pipes, TooLong
 
 LINES = st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"")), max_size=12)
 

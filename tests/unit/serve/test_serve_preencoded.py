@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from toolcrib.serve.mcp.preencoded import Splices, splicing
+from toolcrib.serve.mcp.streamable_http import splicing
+from toolcrib.serve.mcp.tool_list import Splices
 
 PAGE = b'{"name":"a"},{"name":"b"}'
 

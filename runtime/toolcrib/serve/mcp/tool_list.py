@@ -6,6 +6,7 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from functools import cached_property
+from secrets import token_hex
 from typing import NamedTuple
 
 from toolcrib.core.model import JSON
@@ -153,3 +154,31 @@ def _after(cursor: str) -> str:
     if not name or _cursor(name) != cursor:
         raise ValueError("a cursor that was not written by `_cursor`")
     return name
+
+
+KEY = "toolcrib.splices"
+"""Where the scope of an HTTP request holds its `Splices`."""
+
+
+class Splices:
+    """Texts that stand for bytes until they leave. Each is used once, and nobody can guess one."""
+
+    __slots__ = ("_pages",)
+
+    def __init__(self) -> None:
+        self._pages: dict[bytes, bytes] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._pages)
+
+    def put(self, page: bytes) -> str:
+        """A text to write, as a JSON string, where these bytes shall be."""
+        token = f"page-{token_hex(16)}"
+        self._pages[f'"{token}"'.encode()] = page
+        return token
+
+    def into(self, data: bytes) -> bytes:
+        """The encoded message, with the bytes where their texts stood."""
+        for token in [token for token in self._pages if token in data]:
+            data = data.replace(token, self._pages.pop(token), 1)
+        return data

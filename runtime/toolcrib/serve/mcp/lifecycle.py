@@ -1,4 +1,4 @@
-"""What people are told when serving begins."""
+"""How serving starts and ends: the line that people are shown, and the signals that end it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ INTERRUPTED: Final = 130
 """How a process ends that was interrupted once too often."""
 
 
-class Ending:
+class Shutdown:
     """Whether the server shall end.
 
     Attributes:

@@ -22,14 +22,14 @@ from anyio.lowlevel import checkpoint
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.serve.mcp.lifecycle import Ending
-from toolcrib.serve.mcp.options import Address, Limits, Say, is_loopback
+from toolcrib.serve.mcp.lifecycle import Shutdown
+from toolcrib.serve.mcp.options import ClientLimits, ListenAddress, Say, is_loopback
 
 if TYPE_CHECKING:
     from socket import socket
 
 
-class Connection(H11Protocol):
+class ClientConnection(H11Protocol):
     """A connection that is broken off where its client takes too long for the head or the body of a request.
 
     Attributes:
@@ -39,7 +39,7 @@ class Connection(H11Protocol):
     """
 
     def __init__(
-        self, *, limits: Limits, peer: str, ended: Callable[[Connection], None], **given: Any
+        self, *, limits: ClientLimits, peer: str, ended: Callable[[ClientConnection], None], **given: Any
     ) -> None:
         """Wait for requests.
 
@@ -121,7 +121,11 @@ class Acceptor:
     """
 
     def __init__(
-        self, connection: Callable[..., Connection], limits: Limits, tls: SSLContext | None, say: Say
+        self,
+        connection: Callable[..., ClientConnection],
+        limits: ClientLimits,
+        tls: SSLContext | None,
+        say: Say,
     ) -> None:
         """Accept nothing yet.
 
@@ -137,7 +141,7 @@ class Acceptor:
         self._say = say
         self._said = -QUIET
         self._loop = asyncio.get_running_loop()
-        self._open: dict[Connection, asyncio.Task[None]] = {}
+        self._open: dict[ClientConnection, asyncio.Task[None]] = {}
         self._accepting: list[asyncio.Task[None]] = []
 
     def start(self, listeners: Iterable[socket]) -> None:
@@ -176,7 +180,7 @@ class Acceptor:
         connection = self._connection(peer=peer, ended=self._forget)
         self._open[connection] = asyncio.create_task(self._connect(connection, accepted))
 
-    async def _connect(self, connection: Connection, accepted: socket) -> None:
+    async def _connect(self, connection: ClientConnection, accepted: socket) -> None:
         try:
             await self._loop.connect_accepted_socket(
                 lambda: connection,
@@ -193,7 +197,7 @@ class Acceptor:
             self._forget(connection)
             raise
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: ClientConnection) -> None:
         self._open.pop(connection, None)
 
     def _end_longest_wait(self) -> bool:
@@ -251,7 +255,7 @@ def _config(app: Any) -> uvicorn.Config:
 class HttpServer(uvicorn.Server):
     """uvicorn without its signals, which would end streams of events whose calls are still under way, and its listening."""
 
-    def __init__(self, app: Any, limits: Limits, tls: SSLContext | None, say: Say) -> None:
+    def __init__(self, app: Any, limits: ClientLimits, tls: SSLContext | None, say: Say) -> None:
         """Serve an application.
 
         Args:
@@ -279,8 +283,8 @@ class HttpServer(uvicorn.Server):
         self.started = True
         self._listening.set()
 
-    def _connection(self, **given: Any) -> Connection:
-        return Connection(
+    def _connection(self, **given: Any) -> ClientConnection:
+        return ClientConnection(
             config=self.config,
             server_state=self.server_state,
             app_state=self.lifespan.state,
@@ -288,10 +292,10 @@ class HttpServer(uvicorn.Server):
             **given,
         )
 
-    async def listen(self, listeners: list[socket], ending: Ending) -> None:
+    async def listen(self, listeners: list[socket], shutdown: Shutdown) -> None:
         """Answer requests from now on; where that ends by itself, everything does."""
         self._serving = asyncio.create_task(self.serve(sockets=listeners))
-        for tell in (self._listening.set, ending.ask):
+        for tell in (self._listening.set, shutdown.ask):
             self._serving.add_done_callback(partial(_told, tell))
         await self._listening.wait()
 
@@ -315,7 +319,7 @@ def _told(tell: Callable[[], None], _task: asyncio.Task[None]) -> None:
     tell()
 
 
-def limits_within_descriptors(limits: Limits) -> Limits:
+def limits_within_descriptors(limits: ClientLimits) -> ClientLimits:
     """The limits, with no more connections than the process may have files open, but for a reserve."""
     try:
         from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit  # noqa: PLC0415 -- not on Windows
@@ -327,7 +331,7 @@ def limits_within_descriptors(limits: Limits) -> Limits:
     return limits._replace(connections=min(limits.connections, files - min(files // 2, RESERVE)))
 
 
-async def bind_listeners(address: Address) -> list[socket]:
+async def bind_listeners(address: ListenAddress) -> list[socket]:
     """Sockets that are bound, all of them, or an error that says why not."""
     loop = asyncio.get_running_loop()
     shown = f"{address.host}:{address.port}"

@@ -1,8 +1,9 @@
 """The SDK's low-level server over a runtime: one for every client, every transport and both eras of MCP.
 
-A request comes through the SDK, which checks it, and goes to the runtime; what comes back is told in the words of
-MCP. In the handshake era (2025-11-25 and before) a connection has a session of the runtime of its own. Since
-2026-07-28 requests belong to no connection, and share one.
+A request comes through the SDK, which checks it, and goes to the runtime; the result is translated to MCP. In the handshake
+era (2025-11-25 and before) a connection has a session of the runtime of its own. Since 2026-07-28 requests belong to no
+connection, and share one. Progress of a call is reported, and calls can be cancelled and drained. Files are followed while
+tools are served, and clients are notified when the list changes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from toolcrib.core.model import JSON, NOTHING, Outcome, Partial, Progress, Resul
 from toolcrib.engine.session import Session
 from toolcrib.serve.mcp.options import Options, Say
 from toolcrib.serve.mcp.results import COMPLETE, wire_result
-from toolcrib.serve.mcp.tool_list import KEY, Listing, Listings, Splices
+from toolcrib.serve.mcp.tool_list import PAGES, EncodedPages, ListingCache, ToolListing
 
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
@@ -41,7 +42,7 @@ Report: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
 """Tells a client how far its call is: progress, total, message."""
 
 
-class Calls:
+class CallsInFlight:
     """The calls under way.
 
     Attributes:
@@ -171,13 +172,13 @@ _SLOWEST_NOTICE: Final = 5.0
 _log = getLogger("toolcrib")
 
 
-class Face:
+class ToolServer:
     """A runtime as an MCP server.
 
     Attributes:
-        server: The SDK's server; transports run it.
+        sdk: The SDK's server; transports run it.
         calls: The calls under way.
-        splices: Where a transport that is one stream exchanges texts for pages; None where each request has its own.
+        pages: Where a transport that is one stream exchanges texts for pages; None where each request has its own.
     """
 
     def __init__(self, runtime: Runtime, options: Options, *, shared: bool = True) -> None:
@@ -189,18 +190,18 @@ class Face:
             shared: Whether lists may be kept by caches that serve several clients: not where clients prove who
                 they are.
         """
-        self.calls = Calls()
-        self.splices: Splices | None = None
+        self.calls = CallsInFlight()
+        self.pages: EncodedPages | None = None
         self._runtime = runtime
         self._options = options
-        self._listings = Listings(options)
+        self._listings = ListingCache(options)
         self._connections: dict[Connection, Session] = {}
         self._stateless = runtime.session(caller="mcp")
         self._changes = options.watch or bool(runtime.servers)
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
         fresh = FRESH_CHANGING if self._changes else FRESH
-        self.server = self._made(CacheHint(fresh, "public" if shared else "private"))
+        self.sdk = self._made(CacheHint(fresh, "public" if shared else "private"))
 
     def _made(self, hint: CacheHint) -> Server[Any]:
         project = self._runtime.project
@@ -251,11 +252,11 @@ class Face:
             raise MCPError(
                 INVALID_PARAMS, "Invalid cursor: use the nextCursor of a page as it was given, or none"
             ) from None
-        splices = self.splices if ctx.request is None else ctx.request.scope.get(KEY)
-        if splices is None:
+        pages = self.pages if ctx.request is None else ctx.request.scope.get(PAGES)
+        if pages is None:
             listed["tools"] = json.loads(b"[" + page.data + b"]")
         else:
-            listed["tools"] = [splices.put(page.data)] if page.data else []
+            listed["tools"] = [pages.put(page.data)] if page.data else []
         return listed if page.cursor is None else {**listed, "nextCursor": page.cursor}
 
     async def _call(self, ctx: Context, params: CallToolRequestParams) -> dict[str, Any]:
@@ -286,7 +287,7 @@ class Face:
         """The schema against which the SDK judges `Mcp-Param-*` headers (MCP 2026-07-28, transports)."""
         return self._listings.of(self._runtime.registry, self._options.toolset).input_of(name)
 
-    def _listing(self, ctx: Context) -> Listing:
+    def _listing(self, ctx: Context) -> ToolListing:
         return self._listings.of(self._runtime.registry, self._toolset(ctx))
 
     def _toolset(self, ctx: Context) -> str:
@@ -353,7 +354,7 @@ async def _notify(connection: Connection) -> None:
             await connection.send_tool_list_changed()
 
 
-def _unknown(name: str, listing: Listing) -> MCPError:
+def _unknown(name: str, listing: ToolListing) -> MCPError:
     """MCP, server/tools, error handling: an unknown tool is a protocol error."""
     shown = name.encode(errors="replace").decode()
     shown = shown if len(shown) <= 128 else f"{shown[:128]}…"
@@ -372,11 +373,13 @@ def _trace_of(meta: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 @asynccontextmanager
-async def announcing(runtime: Runtime, face: Face, options: Options, say: Say) -> AsyncIterator[None]:
+async def notify_changes(
+    runtime: Runtime, server: ToolServer, options: Options, say: Say
+) -> AsyncIterator[None]:
     """Within the block clients are told of changes, and files are followed, if that is wanted."""
     changed = asyncio.Event()
     unfollow = runtime.follow(changed.set)
-    tasks = [asyncio.create_task(_announced(changed, face))]
+    tasks = [asyncio.create_task(_announced(changed, server))]
     if options.watch:
         tasks.append(asyncio.create_task(_followed(runtime, say)))
     try:
@@ -388,11 +391,11 @@ async def announcing(runtime: Runtime, face: Face, options: Options, say: Say) -
         await asyncio.wait(tasks)
 
 
-async def _announced(changed: asyncio.Event, face: Face) -> None:
+async def _announced(changed: asyncio.Event, server: ToolServer) -> None:
     """One notice for however many tools that change together."""
     while await changed.wait():
         changed.clear()
-        await face.announce()
+        await server.announce()
 
 
 async def _followed(runtime: Runtime, say: Say) -> None:

@@ -1,4 +1,7 @@
-"""MCP over HTTP: listening, serving, and ending without losing a call."""
+"""MCP over HTTP: the routes `/mcp`, `/mcp/TOOLSET` and `/healthz` behind the guard, and an end without losing a call.
+
+Sessions, events and the two eras of MCP are left to the SDK.
+"""
 
 from __future__ import annotations
 
@@ -17,52 +20,59 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from toolcrib.core.errors import near_misses
 from toolcrib.core.model import JSON
-from toolcrib.serve.mcp.guard import Answer, Guard, Headers, refusal
-from toolcrib.serve.mcp.lifecycle import Ending, opening_line
+from toolcrib.serve.mcp.guard import GuardAnswer, Headers, RequestGuard, refusal
+from toolcrib.serve.mcp.lifecycle import Shutdown, opening_line
 from toolcrib.serve.mcp.listener import HttpServer, bind_listeners, limits_within_descriptors
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
 from toolcrib.serve.mcp.options import (
     MOST_BODY,
     NEW_TOKEN,
     SHORTEST_TOKEN,
-    Address,
-    Limits,
+    ClientLimits,
+    ListenAddress,
     Options,
     Say,
 )
-from toolcrib.serve.mcp.server import TOOLSET, Face, announcing
-from toolcrib.serve.mcp.tool_list import KEY, Splices
+from toolcrib.serve.mcp.server import TOOLSET, ToolServer, notify_changes
+from toolcrib.serve.mcp.tool_list import PAGES, EncodedPages
 
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
 
-_BRIEF: ContextVar[bool] = ContextVar("the request gets one JSON body", default=False)
+_JSON_REPLY: ContextVar[bool] = ContextVar("the request gets one JSON body", default=False)
+"""Calls of the handshake era that are answered at once get one JSON body in place of a stream of events.
+
+Either is an answer that every client takes (MCP 2025-11-25, transports, sending messages). A stream can hold progress
+before the answer, and is kept alive by pings while a call takes its time; it costs as much as all the rest of a call:
+0.73 ms a call with one body, 1.26 ms with a stream. The SDK chooses for a whole server, by asking whether something is
+true: the object that it asks looks at the request at hand.
+"""
 
 
-class _OfTheRequest:
+class _JsonForThisRequest:
     def __bool__(self) -> bool:
-        return _BRIEF.get()
+        return _JSON_REPLY.get()
 
 
-OF_THE_REQUEST: Final = cast("bool", _OfTheRequest())
-"""For `json_response` of the SDK's session manager: true within a request that `chosen` has found to be brief."""
+JSON_FOR_THIS_REQUEST: Final = cast("bool", _JsonForThisRequest())
+"""For `json_response` of the SDK's session manager: true within a request for which `choose_reply_form` chose JSON."""
 
 
-def choose(message: JSON, at_once: Callable[[str], bool]) -> None:
+def choose_reply_form(message: JSON, at_once: Callable[[str], bool]) -> None:
     """Choose how the request of this task is answered.
 
-    Only for calls within a session: what opens one must not be brief, since that would hold for all that the
+    Only for calls within a session: what opens one must be answered with a stream, since that would hold for all that the
     session's own task sends.
 
     Args:
         message: The request.
         at_once: Whether a tool, by the name that clients call it, is one that never waits.
     """
-    if _is_brief(message, at_once):
-        _BRIEF.set(True)
+    if _can_reply_with_json(message, at_once):
+        _JSON_REPLY.set(True)
 
 
-def _is_brief(message: JSON, at_once: Callable[[str], bool]) -> bool:
+def _can_reply_with_json(message: JSON, at_once: Callable[[str], bool]) -> bool:
     if not isinstance(message, dict) or message.get("method") != "tools/call" or "id" not in message:
         return False
     params = message.get("params")
@@ -73,7 +83,7 @@ def _is_brief(message: JSON, at_once: Callable[[str], bool]) -> bool:
     return not (isinstance(meta, dict) and "progressToken" in meta) and at_once(name)
 
 
-class Sessions(StreamableHTTPSessionManager):
+class SessionPool(StreamableHTTPSessionManager):
     """The SDK's sessions. Where they are full it would refuse every new client until a session has been idle for long.
 
     Who uses a session that is over gets 404 for it, and opens another one (MCP 2025-11-25, transports, session management).
@@ -115,7 +125,7 @@ _JSON: Final = (b"content-type", b"application/json")
 _PLAIN: Final = (b"x-content-type-options", b"nosniff")
 
 
-class Web:
+class McpApp:
     """The ASGI application.
 
     Attributes:
@@ -124,29 +134,29 @@ class Web:
 
     def __init__(
         self,
-        face: Face,
-        guard: Guard,
+        server: ToolServer,
+        guard: RequestGuard,
         toolsets: Callable[[], Sequence[str]],
         tools: Callable[[], int],
         most_sessions: int,
     ) -> None:
-        """Serve a face.
+        """Route requests to a server.
 
         Args:
-            face: The MCP server.
+            server: The MCP server.
             guard: Who may ask.
             toolsets: The names of the toolsets that paths may ask for, as they are now.
             tools: How many tools are offered now.
             most_sessions: How many sessions of the handshake era may be open.
         """
-        self.sessions = Sessions(
-            face.server,
-            json_response=OF_THE_REQUEST,
+        self.sessions = SessionPool(
+            server.sdk,
+            json_response=JSON_FOR_THIS_REQUEST,
             max_request_body_size=MOST_BODY,
             max_sessions=most_sessions,
             session_idle_timeout=IDLE,
         )
-        self._answers_at_once = face.answers_at_once
+        self._answers_at_once = server.answers_at_once
         self._guard = guard
         self._toolsets = toolsets
         self._tools = tools
@@ -161,7 +171,7 @@ class Web:
         shared = self._guard.shares_with(headers)
         if shared:
             send = _sharing(send, shared)
-        answer = self._guard.judged(scope["method"], headers, public=path == HEALTH) or self._routed(
+        answer = self._guard.check(scope["method"], headers, public=path == HEALTH) or self._routed(
             scope, path
         )
         if answer is not None:
@@ -173,24 +183,28 @@ class Web:
             if answer is not None:
                 await _answered(send, answer)
                 return
-        splices = scope[KEY] = Splices()
+        pages = scope[PAGES] = EncodedPages()
         try:
-            await self.sessions.handle_request(scope, _whole(receive), _without_echo(splicing(send, splices)))
+            await self.sessions.handle_request(
+                scope, _whole(receive), _without_echo(insert_pages(send, pages))
+            )
         except _ClientGone:
             return
 
-    def _judged(self, body: bytes, headers: Headers) -> Answer | None:
+    def _judged(self, body: bytes, headers: Headers) -> GuardAnswer | None:
         """The answer to what is no JSON or has a key twice; what else is wrong with a request, the SDK says."""
         try:
             message = parse_message(body)
         except InvalidMessage as error:
             told = {"code": error.code, "message": str(error)}
-            return Answer(400, json.dumps({"jsonrpc": "2.0", "id": error.request, "error": told}).encode())
+            return GuardAnswer(
+                400, json.dumps({"jsonrpc": "2.0", "id": error.request, "error": told}).encode()
+            )
         if _in_session(headers):
-            choose(message, self._answers_at_once)
+            choose_reply_form(message, self._answers_at_once)
         return None
 
-    def _routed(self, scope: Scope, path: str) -> Answer | None:
+    def _routed(self, scope: Scope, path: str) -> GuardAnswer | None:
         """An answer of our own; None for what goes to MCP."""
         if path == PATH:
             return None
@@ -206,10 +220,10 @@ class Web:
         scope[TOOLSET] = name
         return None
 
-    def _health(self, method: str) -> Answer:
+    def _health(self, method: str) -> GuardAnswer:
         if method not in {"GET", "HEAD"}:
-            return Answer(405, headers=((b"allow", b"GET, HEAD"),))
-        return Answer(200, json.dumps({"status": "ok", "tools": self._tools()}).encode())
+            return GuardAnswer(405, headers=((b"allow", b"GET, HEAD"),))
+        return GuardAnswer(200, json.dumps({"status": "ok", "tools": self._tools()}).encode())
 
 
 async def read_body(receive: Receive) -> tuple[bytes | None, Receive]:
@@ -258,7 +272,7 @@ def _in_session(headers: Headers) -> bool:
     return any(name == b"mcp-session-id" for name, _value in headers)
 
 
-async def _answered(send: Send, answer: Answer, *, body: bool = True) -> None:
+async def _answered(send: Send, answer: GuardAnswer, *, body: bool = True) -> None:
     length = (b"content-length", str(len(answer.body)).encode())
     told = [*answer.headers, _PLAIN, length, *([_JSON] if answer.body else [])]
     await send({"type": "http.response.start", "status": answer.status, "headers": told})
@@ -311,12 +325,12 @@ def _said_shortly(body: bytes) -> bytes:
     ).encode()
 
 
-def splicing(send: Send, splices: Splices) -> Send:
+def insert_pages(send: Send, pages: EncodedPages) -> Send:
     """An ASGI `send` that puts the bytes in, in a JSON body (then its length is told anew) as in an event."""
     held: list[Message] = []
 
-    async def spliced(message: Message) -> None:
-        if not splices and not held:
+    async def inserting(message: Message) -> None:
+        if not pages and not held:
             await send(message)
         elif message["type"] == "http.response.start":
             # A body of known length follows at once, and of events nobody says how long they will be.
@@ -325,14 +339,14 @@ def splicing(send: Send, splices: Splices) -> Send:
             else:
                 await send(message)
         elif message["type"] == "http.response.body":
-            body = splices.into(message.get("body", b""))
+            body = pages.into(message.get("body", b""))
             while held:
                 await send(_with_length(held.pop(), len(body)))
             await send({**message, "body": body})
         else:
             await send(message)
 
-    return spliced
+    return inserting
 
 
 def _has_length(start: Message) -> bool:
@@ -344,7 +358,7 @@ def _with_length(start: Message, length: int) -> Message:
     return {**start, "headers": [*told, (b"content-length", str(length).encode())]}
 
 
-async def serve_http(runtime: Runtime, options: Options, address: Address, say: Say) -> None:
+async def serve_http(runtime: Runtime, options: Options, address: ListenAddress, say: Say) -> None:
     """Serve until a signal comes, and let calls in flight end.
 
     Args:
@@ -366,27 +380,31 @@ async def serve_http(runtime: Runtime, options: Options, address: Address, say: 
     limits = limits_within_descriptors(address.limits)
     listeners = await bind_listeners(address)
     ports = sorted({listener.getsockname()[1] for listener in listeners})
-    face = Face(runtime, options, shared=not address.token)
-    guard = Guard(address, ports)
-    web = Web(face, guard, lambda: _toolsets(runtime, options), face.count, limits.sessions)
-    server = HttpServer(web, limits, tls, say)
-    ending = Ending()
-    with ending.by_signals():
+    tool_server = ToolServer(runtime, options, shared=not address.token)
+    guard = RequestGuard(address, ports)
+    app = McpApp(tool_server, guard, lambda: _toolsets(runtime, options), tool_server.count, limits.sessions)
+    server = HttpServer(app, limits, tls, say)
+    shutdown = Shutdown()
+    with shutdown.by_signals():
         # The sessions end before the connections that wait for them are closed.
-        async with server.closed_at_last(), web.sessions.run(), announcing(runtime, face, options, say):
-            await server.listen(listeners, ending)
+        async with (
+            server.closed_at_last(),
+            app.sessions.run(),
+            notify_changes(runtime, tool_server, options, say),
+        ):
+            await server.listen(listeners, shutdown)
             say(opening_line(runtime, options, f"at {_url(address, ports[0])}"))
             for warning in _warnings(address, limits):
                 say(warning)
-            await ending.asked.wait()
+            await shutdown.asked.wait()
             server.stop_listening()
-            cut = await face.calls.drained(options.drain, ending.hurried)
+            cut = await tool_server.calls.drained(options.drain, shutdown.hurried)
             if cut:
                 say(f"cancelled {cut} call{'' if cut == 1 else 's'} in flight")
-            face.close()
+            tool_server.close()
 
 
-def _warnings(address: Address, limits: Limits) -> Iterator[str]:
+def _warnings(address: ListenAddress, limits: ClientLimits) -> Iterator[str]:
     """What people should know who start the server."""
     if limits.connections < address.limits.connections:
         yield (
@@ -407,6 +425,6 @@ def _toolsets(runtime: Runtime, options: Options) -> list[str]:
     return [name for name in known if name == options.toolset] if options.toolset else known
 
 
-def _url(address: Address, port: int) -> str:
+def _url(address: ListenAddress, port: int) -> str:
     host = f"[{address.host}]" if ":" in address.host else address.host
     return f"{address.scheme}://{host}:{port}{PATH}"

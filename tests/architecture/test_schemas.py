@@ -12,13 +12,13 @@ from toolcrib.core.clock import parse_duration
 from toolcrib.core.model import Annotations, Bounds, Descriptor, Example, Limits, Outcome, Toolset
 from toolcrib.core.schemas import KINDS, KNOWN_MODES, LATER_KEYS, envelope, with_blocks
 from toolcrib.executors import Executors
-from toolcrib.loading.limits import limits_of
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.projects import DEFAULT_SOURCES, Profile, Project, SourceEntry
 from toolcrib.loading.scenarios.agents import Agent, Reply, ScriptedCall, Turn
 from toolcrib.loading.scenarios.expectations import KEPT, PARTS, Expectation, Made, Verify
 from toolcrib.loading.scenarios.scenario import Scenario
 from toolcrib.loading.scenarios.steps import Advance, Parallel, Step
+from toolcrib.loading.settings import limits_of
 from toolcrib.provider import Stop
 from toolcrib.schema.validation import check_schema, validate
 from toolcrib.security.tool_policy import ToolPolicy

@@ -24,8 +24,7 @@ from toolcrib.core.model import JSON, NOTHING, Outcome
 from toolcrib.core.text import DuplicateKey, decode_json, escape_terminal
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.documents.document import read_documents
-from toolcrib.loading.policies import parse_policy
-from toolcrib.loading.prompts import Prompt, find_prompt
+from toolcrib.loading.prompts import Prompt, find_prompt, parse_policy
 from toolcrib.provider import Config, JSONLSink, Prices, Provider, ProviderMiddleware, Stop, ToolPolicy
 from toolcrib.provider.loop.transcripts import SinkFailed
 from toolcrib.provider.models.installed_providers import open_provider, reaching
@@ -257,7 +256,7 @@ def _is_there(word: str) -> bool:
 
 
 def _provider(runtime: Runtime, said: Said) -> Provider:
-    world = reaching(runtime.world, said.base_url) if said.base_url else runtime.world
+    world = reaching(runtime.engine.world, said.base_url) if said.base_url else runtime.engine.world
     return open_provider(said.name, model=said.model, base_url=said.base_url, world=world)
 
 

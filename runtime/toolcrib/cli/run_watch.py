@@ -13,7 +13,7 @@ from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import ToolcribError
 from toolcrib.core.text import escape_terminal
 from toolcrib.loading.documents.file_fingerprints import Seen
-from toolcrib.loading.file_watcher import changes
+from toolcrib.loading.reload import changes
 
 SHOWN = 10
 """Changed files that are named."""

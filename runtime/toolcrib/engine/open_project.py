@@ -20,20 +20,21 @@ from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.documents.file_fingerprints import Permits, Trail
 from toolcrib.loading.folders import beside, real_path
 from toolcrib.loading.formats import formats_of
-from toolcrib.loading.packs import Pack
-from toolcrib.loading.project_checks import not_known, second_project_file
+from toolcrib.loading.packs import Pack, check_requirements
+from toolcrib.loading.projects import not_known, second_project_file
 from toolcrib.loading.project_discovery import PROJECT_FILES
 from toolcrib.loading.projects import (
     Project,
     SourceEntry,
+    not_known,
     one_project,
     other_project_files,
     places_to_look,
     project_file,
+    second_project_file,
 )
 from toolcrib.loading.reader import Loaded
 from toolcrib.loading.reload import Before, keep_last_good
-from toolcrib.loading.requirements import check_requirements
 from toolcrib.loading.scenarios.scenario_links import in_namespace, link, tools_of
 from toolcrib.loading.schema_check import Shape
 from toolcrib.loading.snapshot import Stock, in_order
@@ -276,7 +277,7 @@ class _Chosen:
         root, ignore = project.root, project.ignore
         path = os.path.normpath(os.path.join(root, entry.path))
         if entry.pack:
-            from toolcrib.loading.installed_packs import find_installed  # noqa: PLC0415 -- few projects need it
+            from toolcrib.loading.packs import find_installed  # noqa: PLC0415 -- few projects need it
 
             installed, problems = find_installed(entry.pack, entry.version)
             self.problems += [_at(problem, entry.place) for problem in problems]

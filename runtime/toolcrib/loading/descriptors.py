@@ -24,9 +24,9 @@ from toolcrib.core.schemas import KNOWN_MODES, envelope
 from toolcrib.core.text import canonical, compact
 from toolcrib.loading.documents.document import Document
 from toolcrib.loading.hidden_text import hidden_problems, may_hide
-from toolcrib.loading.limits import check_limits, limits_of, spread
 from toolcrib.loading.partial_check import sound
 from toolcrib.loading.schema_check import TOO_MANY, Shape
+from toolcrib.loading.settings import check_limits, limits_of, spread
 from toolcrib.schema.validation import Fault, Validator, check_schema
 from toolcrib.schema.validation.fast_check import SMALL, is_evident
 

@@ -9,7 +9,7 @@ from typing import Final
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON
 from toolcrib.loading.documents.positions import pointer_of
-from toolcrib.servers.lock.hidden_characters import Hidden, each_hidden, spelt, texts_in, visible
+from toolcrib.security.hidden_characters import Hidden, each_hidden, spelt, texts_in, visible
 
 MOST: Final = 20
 """Texts of one document that are told."""

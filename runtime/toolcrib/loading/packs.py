@@ -4,28 +4,108 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from toolcrib.core.errors import DocumentError, Problem
+from toolcrib import __version__
+from toolcrib.core.errors import DocumentError, Problem, did_you_mean
 from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Fixture, Origin, Toolset
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.core.text import canonical
-from toolcrib.loading.documents.document import Document
+from toolcrib.loading.documents.document import Document, read_documents
+from toolcrib.loading.documents.files import pack_file
 from toolcrib.loading.documents.inline_sources import Content, documents_of, log_problems, only_document
 from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.hidden_text import hidden_problems
 from toolcrib.loading.partial_check import sound
 from toolcrib.loading.prompts import Prompt, check_prompts, prompts_of
 from toolcrib.loading.schema_check import Shape
-from toolcrib.loading.store_settings import fixture_of, with_names
+from toolcrib.loading.stores import fixture_of, with_names
 from toolcrib.loading.toolsets import check_defaults, check_names, check_toolsets, toolsets_of
-from toolcrib.loading.versions import check_range
 from toolcrib.registry.namespaces import full_name
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import Version
+
+_CONDITION = r"(~=|==|!=|>=|<=|>|<) *[0-9][0-9A-Za-z.*+-]*"
+_FORM = re.compile(rf" *{_CONDITION}( *, *{_CONDITION})* *")
+"""Less than PEP 440 allows: no `===`, which compares texts, no epochs, and at least one condition."""
+
+_BARE = re.compile(r"\s*[\^~vV=]?\s*v?(\d+)((?:\.\d+)*)[\w.+-]*\s*")
+
+
+def check_range(text: str, pointer: str = "") -> list[Problem]:
+    """What is wrong with a range of versions.
+
+    Args:
+        text: Conditions with commas between them, all of which hold: `>=1.2,<2`, `==1.4.*`, `!=1.3.0`, `~=1.2`.
+        pointer: JSON Pointer of the range in its document.
+    """
+    if _range(text) is not None:
+        return []
+    message = f"`{clipped(text)}` is no range of versions"
+    return [Problem(code="wrong_form", message=message, pointer=pointer, hint=_instead(text))]
+
+
+def mismatch(version: str, wanted: str) -> str:
+    """Why a version is not among those of a range, as a sentence after its subject; empty if it is.
+
+    A version before a release (`2.0.0-rc.1`) is not excluded for being one: somebody put it there.
+
+    Raises:
+        ValueError: `wanted` is no range; `check_range` says so in better words.
+    """
+    found = _version(version)
+    if found is None:
+        return f"has version `{clipped(version)}`, which can't be compared: `-a.1`, `-b.1`, `-rc.1` and `-dev.1` can"
+    conditions = _range(wanted)
+    if conditions is None:
+        raise ValueError(f"`{clipped(wanted)}` is no range of versions")
+    fits = conditions.contains(found, prereleases=True)
+    return "" if fits else f"has version {version}"
+
+
+def _range(text: str) -> SpecifierSet | None:
+    if not _FORM.fullmatch(text):
+        return None
+    # Few packs need others, and reading ranges costs more time than a whole warm start.
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415
+
+    try:
+        return SpecifierSet(text)
+    except InvalidSpecifier:
+        return None
+
+
+def _version(text: str) -> Version | None:
+    """A semantic version; None where PEP 440 has none that comes at the same place in the order."""
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 -- as above
+
+    try:
+        version = Version(text)
+    except InvalidVersion:
+        return None
+    # `1.0.0-1` comes before 1.0.0 in semantic versioning, and after it in PEP 440.
+    return version if version.is_prerelease is ("-" in text.partition("+")[0]) else None
+
+
+def _instead(text: str) -> str:
+    """How to write what was most likely meant."""
+    bare = _BARE.fullmatch(text)
+    if bare is None:
+        return "write conditions with commas between them: `>=1.2,<2`"
+    return (
+        f"write `>={bare[1]}{bare[2]},<{int(bare[1]) + 1}`, or `=={bare[1]}{bare[2]}` for this version alone"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,3 +342,260 @@ def second_pack_file(source: str, first: str | Path | None) -> Problem:
     message = f"the folder has two pack files; `{Path(first or '').name}` counts, and this one is not read"
     problem = Problem(code="second_pack_file", message=message, hint="remove one of them", severity="warning")
     return problem.at(source, 1, 1)
+
+
+GROUP = "toolcrib.packs"
+"""The entry points under which distributions offer packs."""
+
+
+class InstalledPack(NamedTuple):
+    """A pack that an installed distribution offers.
+
+    Attributes:
+        name: Name of the pack.
+        distribution: Name of the distribution.
+        version: Version of the distribution; the pack has its own, in its `pack.yaml`.
+        path: The folder of the pack; None where it can't be found.
+        problems: Why it can't be found.
+    """
+
+    name: str
+    distribution: str
+    version: str
+    path: Path | None
+    problems: tuple[Problem, ...] = ()
+
+    def __str__(self) -> str:
+        return f"distribution {self.distribution} {self.version}".rstrip()
+
+
+def installed_packs() -> Mapping[str, InstalledPack]:
+    """Name -> pack of everything that is offered, by name. One that several distributions offer can't be found."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 -- searching all metadata takes its time
+
+    found: dict[str, list[InstalledPack]] = {}
+    for point in entry_points(group=GROUP):
+        found.setdefault(point.name, []).append(_offered(point))
+    return {name: _only(sorted(found[name], key=str)) for name in sorted(found)}
+
+
+def find_installed(name: str, versions: str = "") -> tuple[Path | None, list[Problem]]:
+    """The folder of a pack that is installed, in a version that will do.
+
+    Args:
+        name: Name of the pack.
+        versions: Versions of the pack that will do: `>=1.2,<2`; empty for any.
+
+    Returns:
+        The folder, or None where there is no such pack, and all problems; where these belong the caller knows.
+    """
+    known = installed_packs()
+    pack = known.get(name)
+    if pack is None:
+        return None, [_unknown(name, known)]
+    if pack.path is None:
+        return None, list(pack.problems)
+    problems = [*_check_name(pack, pack.path), *_check_version(pack, pack.path, versions)]
+    return (None if problems else pack.path), problems
+
+
+def _offered(point: EntryPoint) -> InstalledPack:
+    distribution = point.dist
+    name, version = ("", "") if distribution is None else (distribution.name, distribution.version)
+    pack = InstalledPack(point.name, name, version, None)
+    folders, fault = _folders(point)
+    path = next((folder for folder in folders if pack_file(folder) is not None), None)
+    if path is not None:
+        return pack._replace(path=path)
+    fault = fault or f"the package `{point.value}` holds no `pack.yaml`"
+    message = f"{pack} offers pack `{point.name}`, and {fault}"
+    hint = f'the entry point in group `{GROUP}` names a package with `pack.yaml` in it: `my-pack = "my_package.my_pack"`'
+    return pack._replace(problems=(Problem(code="unknown_pack", message=message, hint=hint),))
+
+
+def _folders(point: EntryPoint) -> tuple[list[Path], str]:
+    """Where the package of an entry point lies, or what keeps it from being found."""
+    parts = point.value.split(".")
+    if not all(part.isidentifier() for part in parts):
+        return [], f"`{clipped(point.value)}` is no name of a package"
+    within: list[str] | None = None
+    for at, part in enumerate(parts):
+        name = ".".join(parts[: at + 1])
+        spec = _outer_spec(part) if within is None else PathFinder.find_spec(part, within)
+        if spec is None:
+            return [], f"there is no package `{name}`"
+        if spec.submodule_search_locations is None:
+            return [], f"`{name}` is a module and no package"
+        within = list(spec.submodule_search_locations)
+    return [Path(folder) for folder in within or ()], ""
+
+
+def _outer_spec(name: str) -> ModuleSpec | None:
+    """Where a package lies. `find_spec` of the standard library imports the packages around one that lies deeper."""
+    finders: Iterable[Any] = sys.meta_path
+    specs = (finder.find_spec(name, None) for finder in finders if hasattr(finder, "find_spec"))
+    return next((spec for spec in specs if spec is not None), None)
+
+
+def _only(packs: Sequence[InstalledPack]) -> InstalledPack:
+    if len(packs) == 1:
+        return packs[0]
+    message = f"pack `{packs[0].name}` is offered by {' and by '.join(map(str, packs))}"
+    problem = Problem(code="duplicate_pack", message=message, hint="uninstall all but one of them")
+    return packs[0]._replace(path=None, problems=(problem,))
+
+
+def _unknown(name: str, known: Iterable[str]) -> Problem:
+    there = ", ".join(f"`{each}`" for each in known)
+    listed = f"installed packs are {there}" if there else "install the distribution that has it, with pip"
+    message = f"no installed distribution offers pack `{clipped(name)}`"
+    return Problem(code="unknown_pack", message=message, hint=did_you_mean(name, known) or listed)
+
+
+def _check_name(pack: InstalledPack, path: Path) -> Iterator[Problem]:
+    own = _said(path, "name")
+    if own not in {None, pack.name}:
+        message = (
+            f"{pack} offers pack `{pack.name}`, which calls itself `{clipped(str(own))}` in its `pack.yaml`"
+        )
+        hint = f"ask its author to give the entry point in group `{GROUP}` the name of the pack"
+        yield Problem(code="unknown_pack", message=message, hint=hint)
+
+
+def _check_version(pack: InstalledPack, path: Path, versions: str) -> Iterator[Problem]:
+    faults = check_range(versions) if versions else []
+    yield from faults
+    own = _said(path, "version") if versions and not faults else None
+    if isinstance(own, str) and (why := mismatch(own, versions)):
+        message = f"pack `{pack.name}` {versions} is asked for, and the one of {pack} {why}"
+        hint = f"install another version of `{pack.distribution}`, or widen the range"
+        yield Problem(code="version_mismatch", message=message, hint=hint)
+
+
+def _said(path: Path, key: str) -> object:
+    """What the pack file says; None where that can't be read, which reading the pack tells in full."""
+    file = pack_file(path)
+    documents = read_documents(file, str(file))[0] if file is not None else []
+    value = documents[0].value if documents else None
+    return value.get(key) if isinstance(value, dict) else None
+
+
+Refused: TypeAlias = Mapping[str, tuple[str, Problem]]
+"""Pack file that was refused -> name of the pack, empty where it could not be read, and its first problem."""
+
+
+def check_requirements(
+    packs: Sequence[Pack],
+    refused: Refused = NOTHING,
+    *,
+    version: str = __version__,
+) -> list[Problem]:
+    """What the packs need and do not find among each other, each problem at the place of the need.
+
+    The tools of a pack that misses something load all the same: what they lack shows where it is used.
+
+    Args:
+        packs: All packs that were read.
+        refused: Pack file that was refused -> name of the pack, if it could be read, and the first problem of it.
+        version: The version of toolcrib.
+    """
+    if not any(pack.requires for pack in packs):
+        return []
+    there = {pack.name: pack for pack in packs}
+    problems = [problem for pack in packs for problem in _unmet(pack, there, refused, version)]
+    return problems + list(_circles(there))
+
+
+def _unmet(pack: Pack, there: Mapping[str, Pack], refused: Refused, version: str) -> Iterator[Problem]:
+    wanted = pack.requires.get("toolcrib", "")
+    if wanted and (why := mismatch(version, wanted)):
+        message = f"pack `{pack.name}` needs toolcrib {wanted}, and this one {why}"
+        hint = f"`pip install 'toolcrib{wanted}'`, or take a version of the pack that is for this toolcrib"
+        yield _placed(pack, Problem(code="version_mismatch", message=message, pointer=_TOOLCRIB, hint=hint))
+    for name, wanted in _needed(pack).items():
+        found = there.get(name)
+        if found is None:
+            yield _placed(pack, _absent(pack, name, wanted, there, refused))
+        elif why := mismatch(found.version, wanted):
+            place = found.origin.place("/version")
+            message = f"pack `{pack.name}` needs `{name}` {wanted}, and the one in {place} {why}"
+            hint = f"put a version of `{name}` in its place that will do, or widen the range"
+            yield _placed(
+                pack, Problem(code="version_mismatch", message=message, pointer=_pointer(name), hint=hint)
+            )
+
+
+_TOOLCRIB = "/requires/toolcrib"
+
+
+def _absent(pack: Pack, name: str, wanted: str, there: Mapping[str, Pack], refused: Refused) -> Problem:
+    why = next((problem for known, problem in refused.values() if known == name), None)
+    if why is not None:
+        message = f"pack `{pack.name}` needs pack `{name}` {wanted}, which was refused: {why.code} in {why.source}:{why.line}"
+        return Problem(
+            code="refused_pack",
+            message=message,
+            pointer=_pointer(name),
+            hint="mend the file of that pack first",
+        )
+    message = f"pack `{pack.name}` needs pack `{name}` {wanted}, which is not here"
+    others = [known for known in there if known != pack.name]
+    near = did_you_mean(name, others)
+    listed = (
+        f"; there is {', '.join(f'`{known}`' for known in others[:_LISTED])}" if others and not near else ""
+    )
+    unread = [file for file, (known, _problem) in refused.items() if not known]
+    if unread and not near:
+        near = f"no name could be read in {', '.join(unread[:_LISTED])}; mend that first if it is this pack"
+    hint = f"{near or 'add it to `sources` in `toolcrib.yaml`, or read it with `--pack`'}{listed}"
+    return Problem(code="unknown_pack", message=message, pointer=_pointer(name), hint=hint)
+
+
+_LISTED = 10
+"""Packs that a hint names."""
+
+
+def _circles(there: Mapping[str, Pack]) -> Iterator[Problem]:
+    """A problem for each circle of packs that need each other, at one need of it."""
+    done: set[str] = set()
+    for start in there:
+        path: list[str] = []
+        left = [iter([start])]
+        while left:
+            name = next(left[-1], None)
+            if name is None:
+                left.pop()
+                done.update(path[-1:])
+                del path[-1:]
+            elif name in path:
+                yield _circle(there, [*path[path.index(name) :], name])
+            elif name in there and name not in done:
+                path.append(name)
+                left.append(iter(_needed(there[name])))
+
+
+def _circle(there: Mapping[str, Pack], names: Sequence[str]) -> Problem:
+    circle = " needs ".join(f"`{name}`" for name in names)
+    last = there[names[-2]]
+    message = (
+        f"packs need each other in a circle: {circle}"
+        if len(names) > 2
+        else f"the pack needs itself: {circle}"
+    )
+    hint = "take one of the needs out, or move what several packs need into a pack of its own"
+    problem = Problem(code="endless_requires", message=message, pointer=_pointer(names[-1]), hint=hint)
+    return _placed(last, problem)
+
+
+def _needed(pack: Pack) -> Mapping[str, str]:
+    """Name of a needed pack -> versions that will do."""
+    found: Mapping[str, str] = pack.requires.get("packs", {})
+    return found
+
+
+def _pointer(name: str) -> str:
+    return f"/requires/packs/{pointer_step(name)}"
+
+
+def _placed(pack: Pack, problem: Problem) -> Problem:
+    return problem.at(pack.origin.source, *pack.origin.locate(problem.pointer))

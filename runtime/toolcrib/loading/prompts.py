@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from toolcrib.core.clock import parse_duration
 from toolcrib.core.errors import ConfigurationError, ExpressionError, Problem, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Origin
 from toolcrib.core.pointers import pointer_step
+from toolcrib.core.schemas import part_schema
 from toolcrib.core.text import compact
 from toolcrib.loading.documents.positions import clipped
-from toolcrib.loading.policies import parse_policy
 from toolcrib.loading.toolsets import check_tool_globs
 from toolcrib.registry.namespaces import full_name
+from toolcrib.schema.validation import Fault, Validator
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
 
 if TYPE_CHECKING:
@@ -23,7 +26,84 @@ if TYPE_CHECKING:
     from toolcrib.loading.packs import Pack
 
 
-class Variable(NamedTuple):
+def parse_policy(value: JSON, pointer: str, problems: list[Problem]) -> ToolPolicy:
+    """Read a policy.
+
+    Args:
+        value: As the document has it.
+        pointer: Where it stands.
+        problems: Receives what is wrong with it; the policy is made of what is right.
+    """
+    faults = _validator().faults(value, most=_MOST)
+    problems += [_problem(fault, pointer) for fault in faults]
+    if not isinstance(value, dict):
+        return ToolPolicy()
+    wrong = {fault.path[0] for fault in faults if fault.path}
+    return ToolPolicy(**{key: _READ.get(key, _same)(item) for key, item in value.items() if key not in wrong})
+
+
+_MOST = 100
+"""Faults of one policy that are told."""
+
+
+@cache
+def _validator() -> Validator:
+    return Validator(part_schema("policy"))
+
+
+@cache
+def _forms() -> Mapping[str, str]:
+    """Key -> what the schema says of the form of its values."""
+    keys = part_schema("policy")["properties"]
+    return {
+        key: told
+        for key, entry in keys.items()
+        if (told := entry.get("additionalProperties", {}).get("errorMessage"))
+    }
+
+
+def _problem(fault: Fault, pointer: str) -> Problem:
+    place = pointer + fault.pointer
+    name = str(fault.path[-1]) if fault.path else ""
+    if fault.keyword == "additionalProperties":
+        hint = did_you_mean(name, part_schema("policy")["properties"])
+        return Problem(
+            code="unknown_key", message=f"`{name}` is no key of a policy", pointer=place, hint=hint
+        )
+    form = _forms().get(str(fault.path[0]), "") if fault.path else ""
+    if fault.keyword == "pattern" and form:
+        return Problem(code="wrong_form", message=f"{form}; got {fault.got}", pointer=place)
+    code = "wrong_type" if fault.keyword == "type" else "wrong_value"
+    message = f"expected {fault.expected}, got {fault.got}"
+    return Problem(code=code, message=message, pointer=place, hint=fault.hint)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _lists(value: Mapping[str, Any]) -> Any:
+    return {glob: tuple(names) for glob, names in value.items()}
+
+
+def _seconds(value: Mapping[str, str]) -> Any:
+    return {glob: parse_duration(text) for glob, text in value.items()}
+
+
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "allow": tuple,
+    "deny": tuple,
+    "ask": tuple,
+    "polling": tuple,
+    "stop_on_tool": tuple,
+    "requires_before": _lists,
+    "exclusive": lambda groups: tuple(tuple(group) for group in groups),
+    "cooldown": _seconds,
+}
+"""Key -> how its value is read, where it is not what the document has."""
+
+
+class PromptVariable(NamedTuple):
     """A value that a prompt is filled in with.
 
     Attributes:
@@ -93,7 +173,7 @@ class Prompt:
     description: str = ""
     version: str = ""
     system: str = ""
-    variables: Mapping[str, Variable] = field(default_factory=lambda: NOTHING)
+    variables: Mapping[str, PromptVariable] = field(default_factory=lambda: NOTHING)
     tools: tuple[str, ...] = ("*",)
     policy: ToolPolicy = NO_POLICY
     settings: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
@@ -289,9 +369,9 @@ def _prompt(name: str, entry: Mapping[str, Any], origin: Origin) -> Prompt:
     )
 
 
-def _variable(name: str, entry: Mapping[str, Any]) -> Variable:
+def _variable(name: str, entry: Mapping[str, Any]) -> PromptVariable:
     said = {key: entry[key] for key in ("type", "default", "description") if key in entry}
-    return Variable(
+    return PromptVariable(
         name,
         required=entry.get("required", "default" not in entry),
         values=tuple(entry.get("values", ())),

@@ -6,25 +6,373 @@ told what is wrong with them.
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from os.path import splitext
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from toolcrib.core.errors import ExpressionError, Problem, Severity, did_you_mean
 from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Collection, Fixture, Machine, Origin, Schema
-from toolcrib.core.pointers import pointer_step
+from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.protocols import Files
-from toolcrib.core.text import canonical
+from toolcrib.core.text import canonical, compact
+from toolcrib.loading.documents.document import Document, parse_documents, parse_json
 from toolcrib.loading.documents.files import outside_of, read_anywhere
-from toolcrib.loading.documents.positions import clipped
-from toolcrib.loading.row_files import READERS, ending, written_in
-from toolcrib.loading.rows import Written, keyed
-from toolcrib.schema.validation import check_schema
+from toolcrib.loading.documents.large_json import LargeJSON
+from toolcrib.loading.documents.positions import INTEGER_DIGITS, clipped
+from toolcrib.schema.validation import Validator, check_schema
 from toolcrib.security.secrets.variables import Variable, pieces_of, plain
 from toolcrib.simulation.store import lost_rows
+
+MAX_ROW_PROBLEMS: Final = 5
+"""Problems of the rows of one collection that are told one by one."""
+
+
+class RawRows(NamedTuple):
+    """Rows as they were written, before anything is judged.
+
+    Attributes:
+        value: A list of rows, or an object: key -> row.
+        place: Puts a problem where it belongs; its pointer leads to a part of `value`.
+    """
+
+    value: JSON
+    place: Callable[[Problem], Problem]
+
+
+def rows_by_key(
+    written: RawRows, key: str, schema: Schema | None, problems: list[Problem]
+) -> dict[str, JSON] | None:
+    """Key -> row, of rows without fault; None, with problems, where there is a fault.
+
+    Args:
+        written: The rows.
+        key: The field that holds a row's key; empty where they stand under their keys, or are to be numbered.
+        schema: What each row must fit; None for any object.
+        problems: Receives the first faults, and how many more there are.
+    """
+    if not isinstance(written.value, dict | list):
+        message = f"rows are a list, or an object of rows by their keys, not {_kind(written.value)}"
+        problems.append(written.place(Problem(code="rows_not_listed", message=message)))
+        return None
+    told = _Told(written)
+    judge = None if schema is None else Validator(schema)
+    rows: dict[str, JSON] = {}
+    for pointer, name, row in _entries(written.value, key, told):
+        if name in rows:
+            message = f"two rows have the key `{clipped(name)}`"
+            told.tell("duplicate_row", message, pointer, "the key of a row tells it from all others")
+        elif judge is not None and not judge.judge(row):
+            told.add_misfit(judge, row, pointer)
+        rows.setdefault(name, row)
+    problems += told.problems()
+    return None if told.any else rows
+
+
+class _Told:
+    """The first faults of some rows, and how many more there are."""
+
+    def __init__(self, written: RawRows) -> None:
+        self._written = written
+        self._first: list[Problem] = []
+        self._more = 0
+
+    @property
+    def any(self) -> bool:
+        return bool(self._first)
+
+    def tell(self, code: str, message: str, pointer: str, hint: str = "") -> None:
+        if len(self._first) == MAX_ROW_PROBLEMS:
+            self._more += 1
+        else:
+            self._first.append(Problem(code=code, message=message, pointer=pointer, hint=hint))
+
+    def add_misfit(self, judge: Validator, row: JSON, pointer: str) -> None:
+        """A row that breaks the schema of the collection; why is worked out only where it is told."""
+        if len(self._first) == MAX_ROW_PROBLEMS:
+            self._more += 1
+            return
+        for fault in judge.faults(row, most=MAX_ROW_PROBLEMS - len(self._first)):
+            message = f"the row does not fit the schema of its collection: {fault.for_model()}"
+            self.tell("row_breaks_schema", message, pointer + fault.pointer)
+
+    def problems(self) -> Iterator[Problem]:
+        yield from map(self._written.place, self._first)
+        if self._more:
+            message = f"{self._more:,} more rows of the collection are wrong"
+            yield self._written.place(
+                Problem(code="more_rows_wrong", message=message, hint="mend the first ones, then read again")
+            )
+
+
+_Entry: TypeAlias = tuple[str, str, dict[str, JSON]]
+"""Pointer to a row, its key, the row."""
+
+
+def _entries(value: dict[str, JSON] | list[JSON], key: str, told: _Told) -> Iterator[_Entry]:
+    """The rows that are objects and have a key; the others are told."""
+    if isinstance(value, dict):
+        yield from _under_keys(value, key, told)
+        return
+    for index, row in enumerate(value):
+        pointer = f"/{index}"
+        if not isinstance(row, dict):
+            told.tell("row_not_object", f"a row is an object, not {_kind(row)}", pointer)
+        elif not key:
+            yield pointer, str(index + 1), row
+        elif (name := _key_of(row, key, pointer, told)) is not None:
+            yield pointer, name, row
+
+
+def _under_keys(value: dict[str, JSON], key: str, told: _Told) -> Iterator[_Entry]:
+    for name, row in value.items():
+        pointer = f"/{pointer_step(name)}"
+        if not isinstance(row, dict):
+            told.tell("row_not_object", f"a row is an object, not {_kind(row)}", pointer)
+            continue
+        own = _key_of(row, key, pointer, told) if key else name
+        if own is not None and own != name:
+            message = f"the row under `{clipped(name)}` has `{clipped(own)}` in `{key}`"
+            told.tell("row_key_differs", message, pointer, "make the two equal, or leave `key` out")
+        yield pointer, name, row
+
+
+def _key_of(row: dict[str, JSON], key: str, pointer: str, told: _Told) -> str | None:
+    """The key of a row as text; None, told, where it has none."""
+    value = row.get(key)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return compact(value)
+    if key in row:
+        message = f"the key of a row is a text or a number, and `{key}` is {_kind(value)}"
+        told.tell("row_without_key", message, f"{pointer}/{pointer_step(key)}")
+    else:
+        told.tell(
+            "row_without_key", f"the row has no `{key}`, which is its key", pointer, did_you_mean(key, row)
+        )
+    return None
+
+
+def _kind(value: JSON) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return compact(value)
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "a text"
+    return "a list" if isinstance(value, list) else "an object"
+
+
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
+_WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]*)", re.ASCII)
+
+
+def parse_row_file(
+    source: str, content: bytes, schema: Schema | None, problems: list[Problem]
+) -> RawRows | None:
+    """The rows of a file; None, with problems that are placed in it, where it can't be understood.
+
+    Args:
+        source: The file, as a person names it; its ending says how it is read.
+        content: What it holds.
+        schema: That of the rows, which says what the cells of a `.csv` are.
+        problems: Receives what is wrong with the file.
+    """
+    return READERS[file_ending(source)](source, content, schema, problems)
+
+
+def file_ending(name: str) -> str:
+    """What the name of a file ends with, in lower case: `.json`."""
+    return splitext(name)[1].lower()
+
+
+def _from_json(
+    source: str, content: bytes, _schema: Schema | None, problems: list[Problem]
+) -> RawRows | None:
+    text = LargeJSON(source, content)
+    problems += _as_errors(text.problems)
+    return None if text.problems else RawRows(text.value, text.place)
+
+
+def _from_yaml(
+    source: str, content: bytes, _schema: Schema | None, problems: list[Problem]
+) -> RawRows | None:
+    documents, faults = parse_documents(source, content, whole=True, json=False)
+    problems += _as_errors(faults)
+    if len(documents) > 1:
+        message = f"the file holds {len(documents)} documents, and rows are one"
+        fault = Problem(code="several_documents", message=message, hint="keep one of them")
+        problems.append(documents[1].place(fault))
+    return None if faults or len(documents) != 1 else RawRows(documents[0].value, documents[0].place)
+
+
+def _as_errors(faults: Sequence[Problem]) -> Iterator[Problem]:
+    """A file of rows that is empty is as wrong as one that can't be read: no rows are `[]`."""
+    for fault in faults:
+        empty = fault.code == "empty_document"
+        yield fault._replace(severity="error", hint="no rows are written `[]`") if empty else fault
+
+
+def _from_lines(
+    source: str, content: bytes, _schema: Schema | None, problems: list[Problem]
+) -> RawRows | None:
+    """JSONL: one row on a line; blank lines are passed over."""
+    rows: list[JSON] = []
+    lines: list[int] = []
+    before = len(problems)
+    for line, text in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        if not text.strip():
+            continue
+        value, faults = parse_json(source, text)
+        problems += [fault.at(source, line, fault.column) for fault in faults[:1]]
+        rows.append(value)
+        lines.append(line)
+        if len(problems) - before == MAX_ROW_PROBLEMS:
+            break
+    return None if len(problems) > before else RawRows(rows, _on_lines(source, lines))
+
+
+def _on_lines(source: str, lines: Sequence[int]) -> Callable[[Problem], Problem]:
+    """Puts problems of rows into a file with a row on each of these lines."""
+
+    def place(problem: Problem) -> Problem:
+        steps = keys_of(problem.pointer)
+        return problem.at(source, lines[int(steps[0])] if steps else 1, 1)
+
+    return place
+
+
+def _from_csv(source: str, content: bytes, schema: Schema | None, problems: list[Problem]) -> RawRows | None:
+    """CSV: the first line names the fields; a cell is text unless the schema says it is a number or boolean."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        message = f"the byte 0x{content[error.start]:02x} is no UTF-8"
+        fault = Problem(code="invalid_utf8", message=message, hint="save the file as UTF-8")
+        problems.append(fault.at(source, line, 1))
+        return None
+    before, table = len(problems), _Table(source, text)
+    _line, names = next(table.lines(problems), (1, []))
+    problems += _faults_of_header(source, names)
+    if len(problems) > before:
+        return None
+    read = [_CELLS.get(_type_of(name, schema), str) for name in names]
+    rows: list[JSON] = []
+    lines: list[int] = []
+    for line, cells in table.lines(problems):
+        if len(cells) != len(names):
+            message = f"the row has {len(cells)} cells, and the header {len(names)}"
+            problems.append(_csv_problem(source, line, message, _QUOTES))
+        if len(problems) - before >= MAX_ROW_PROBLEMS:
+            break
+        rows.append(_row_of(names, read, cells))
+        lines.append(line)
+    return None if len(problems) > before else RawRows(rows, _on_lines(source, lines))
+
+
+_QUOTES: Final = (
+    "a text with commas, quotes or line breaks stands in double quotes, with each quote in it doubled"
+)
+
+
+class _Table:
+    """The lines of a CSV text; a text in quotes may go over several."""
+
+    def __init__(self, source: str, text: str) -> None:
+        self._source = source
+        self._reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+
+    def lines(self, problems: list[Problem]) -> Iterator[tuple[int, list[str]]]:
+        """The line where each row begins, and its cells; blank lines are passed over. A fault of form is the end."""
+        while True:
+            line = self._reader.line_num + 1
+            try:
+                cells = next(self._reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                problems.append(_csv_problem(self._source, line, f"this is no CSV: {error}", _QUOTES))
+                return
+            if cells:
+                yield line, cells
+
+
+def _csv_problem(source: str, line: int, message: str, hint: str = "") -> Problem:
+    return Problem(code="invalid_csv", message=message, hint=hint).at(source, line, 1)
+
+
+def _faults_of_header(source: str, names: Sequence[str]) -> Iterator[Problem]:
+    hint = "the first line names the fields of the rows"
+    if not names:
+        yield _csv_problem(source, 1, "the file has no header", hint=hint)
+    for index, name in enumerate(names):
+        if not name:
+            yield _csv_problem(source, 1, f"field {index + 1} of the header has no name", hint=hint)
+        elif name in names[:index]:
+            yield _csv_problem(source, 1, f"two fields of the header are called `{clipped(name)}`", hint=hint)
+
+
+_NONE: Final = object()
+"""A cell that gives its row no field."""
+
+
+def _row_of(names: Sequence[str], read: Sequence[Callable[[str], Any]], cells: Sequence[str]) -> JSON:
+    values = ((name, of(cell)) for name, of, cell in zip(names, read, cells, strict=False))
+    return {name: value for name, value in values if value is not _NONE}
+
+
+def _type_of(name: str, schema: Schema | None) -> str:
+    """What a row's schema says that a field is, where no text will do: `integer`, `number`, `boolean`; else empty."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    field = properties.get(name) if isinstance(properties, dict) else None
+    said = field.get("type") if isinstance(field, dict) else None
+    kinds = said if isinstance(said, list) else [said]
+    return "" if "string" in kinds else next((kind for kind in kinds if kind in _CELLS), "")  # type: ignore[return-value]
+
+
+def _integer(cell: str) -> Any:
+    cell = cell.strip()
+    if not cell:
+        return _NONE
+    return int(cell) if _WHOLE.fullmatch(cell) and len(cell) <= INTEGER_DIGITS else cell
+
+
+def _number(cell: str) -> Any:
+    cell = cell.strip()
+    if not cell:
+        return _NONE
+    return _integer(cell) if _WHOLE.fullmatch(cell) else float(cell) if _NUMBER.fullmatch(cell) else cell
+
+
+def _boolean(cell: str) -> Any:
+    cell = cell.strip()
+    return {"": _NONE, "true": True, "false": False}.get(cell, cell)
+
+
+_CELLS: Final[Mapping[Any, Callable[[str], Any]]] = {
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+}
+
+READERS: Final[Mapping[str, Callable[[str, bytes, Schema | None, list[Problem]], RawRows | None]]] = {
+    ".json": _from_json,
+    ".jsonl": _from_lines,
+    ".yaml": _from_yaml,
+    ".yml": _from_yaml,
+    ".csv": _from_csv,
+}
+"""What a file of rows ends with -> what reads it."""
+
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 
@@ -183,8 +531,8 @@ class _Said:
 
     def _in_place(self, schema: Schema | None, problems: list[Problem]) -> Collection:
         at, value = self._rows_at, self._said["rows"]
-        written = Written(value, lambda problem: problem._replace(pointer=at + problem.pointer))
-        rows = keyed(written, self._bare.key, schema, problems)
+        written = RawRows(value, lambda problem: problem._replace(pointer=at + problem.pointer))
+        rows = rows_by_key(written, self._bare.key, schema, problems)
         content = canonical(value).encode("utf-8", "surrogatepass")
         return self._bare._replace(rows=rows, digest=_digest(self._bare, content))
 
@@ -202,8 +550,8 @@ class _Said:
         except OSError as error:
             problems.append(_unreadable(error, collection, self._file_at))
             return collection
-        written = written_in(_told_name(collection), content, schema, problems)
-        rows = None if written is None else keyed(written, collection.key, schema, problems)
+        written = parse_row_file(_told_name(collection), content, schema, problems)
+        rows = None if written is None else rows_by_key(written, collection.key, schema, problems)
         return collection._replace(rows=rows, digest=_digest(collection, content))
 
 
@@ -273,11 +621,11 @@ def _not_there(variable: Variable, pointer: str) -> Problem:
 
 
 def _fault_of_ending(path: str, pointer: str) -> Problem | None:
-    if ending(path) in READERS:
+    if file_ending(path) in READERS:
         return None
     known = ", ".join(f"`{suffix}`" for suffix in READERS)
     message = f"`{clipped(path)}` is no file of rows: its name ends with none of {known}"
-    near = did_you_mean(ending(path), READERS) if ending(path) else ""
+    near = did_you_mean(file_ending(path), READERS) if file_ending(path) else ""
     hint = near or "write `rows:` to give rows in place"
     return Problem(code="unknown_row_format", message=message, pointer=pointer, hint=hint)
 
@@ -317,7 +665,7 @@ def _told_name(collection: Collection) -> str:
 
 def _digest(collection: Collection, content: bytes) -> str:
     """Tells rows from others: what holds them, and how it is read."""
-    told: JSON = [collection.key, collection.schema, ending(collection.file)]
+    told: JSON = [collection.key, collection.schema, file_ending(collection.file)]
     digest = hashlib.sha256(canonical(told).encode("utf-8", "surrogatepass"))
     digest.update(content)
     return digest.hexdigest()
@@ -345,11 +693,46 @@ def _read_now(collection: Collection) -> dict[str, JSON]:
     problems: list[Problem] = []
     if _digest(collection, content) != collection.digest:
         raise lost_rows(collection, f"`{collection.file}` was changed after it was judged", _AGAIN)
-    written = written_in(_told_name(collection), content, collection.schema, problems)
-    rows = None if written is None else keyed(written, collection.key, None, problems)
+    written = parse_row_file(_told_name(collection), content, collection.schema, problems)
+    rows = None if written is None else rows_by_key(written, collection.key, None, problems)
     if rows is None:
         raise lost_rows(collection, str(problems[0]), _AGAIN)
     return rows
 
 
 _AGAIN = "read the documents again"
+
+
+def fixture_of(
+    said: Mapping[str, Any], origin: Origin, scope_name: str, document: Document
+) -> tuple[Fixture, tuple[Problem, ...]]:
+    """What a document declares under `store` and `state`, and all that is wrong with it, placed."""
+    if "store" not in said and "state" not in said:
+        return NO_FIXTURE, ()
+    faults: list[Problem] = []
+    fixture = parse_fixture(said, origin, scope_name, faults)
+    return fixture, tuple(document.place(fault) for fault in faults)
+
+
+def with_names(fixture: Fixture, value: Mapping[str, Any], scope_name: str) -> Fixture:
+    """The fixture with the names of what is refused, so that who asks for it is not told that there is none.
+
+    Args:
+        fixture: What is sound of it.
+        value: The whole document.
+        scope_name: Name of the pack; empty outside packs.
+    """
+    told = {key: value[key] if isinstance(value.get(key), dict) else {} for key in ("store", "state")}
+    collections = {
+        name: Collection(name, f"{scope_name}/{name}", fault="it is refused")
+        for name in told["store"]
+        if name not in fixture.collections
+    }
+    machines = {
+        name: Machine(name, f"{scope_name}/{name}", "")
+        for name in told["state"]
+        if name not in fixture.machines
+    }
+    if not collections and not machines:
+        return fixture
+    return Fixture({**fixture.collections, **collections}, {**fixture.machines, **machines})

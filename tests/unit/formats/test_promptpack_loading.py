@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib import Executors, Outcome, Runtime
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.loading.cache.codec import from_plain, to_plain
-from toolcrib.loading.prompts import Guardrail, Variable
+from toolcrib.loading.prompts import Guardrail, PromptVariable
 from toolcrib.loading.sources import load, parse
 from toolcrib.security.tool_policy import ToolPolicy
 
@@ -106,7 +107,7 @@ def test_its_tools_are_contracts_that_nothing_binds():
     assert (weather.input_schema, weather.output_schema) == (WEATHER["parameters"], None)
     assert (weather.mode, weather.bindings, weather.origin.pack) == (None, {}, "weather-desk")
     assert ping.input_schema == {"type": "object", "additionalProperties": False}
-    assert answer(Runtime.of(loaded), "ping").outcome is Outcome.UNAVAILABLE
+    assert answer(loaded_runtime(loaded), "ping").outcome is Outcome.UNAVAILABLE
 
 
 def test_content_decides_and_yaml_will_do():
@@ -358,10 +359,10 @@ def test_variables_have_types_values_and_what_is_kept_apart():
     loaded = read(prompt(variables=variables))
     own = loaded.packs[0].prompts["assistant"]
     assert list(own.variables.values()) == [
-        Variable("role", required=True),
-        Variable("city", values=("Oslo",)),
-        Variable("n", "integer", default=3),
-        Variable("d"),
+        PromptVariable("role", required=True),
+        PromptVariable("city", values=("Oslo",)),
+        PromptVariable("n", "integer", default=3),
+        PromptVariable("d"),
     ]
     assert own.metadata["promptpack"]["variables"] == {
         "role": {"default": "x", "example": "agent"},

@@ -18,7 +18,7 @@ from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.virtual_clock import VirtualClock
 from toolcrib.loading.documents.file_fingerprints import Seen, Trail
-from toolcrib.loading.file_watcher import PATIENCE, changes
+from toolcrib.loading.reload import PATIENCE, changes
 
 
 class ScriptedClock:

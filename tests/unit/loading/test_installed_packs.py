@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.executors import Executors
-from toolcrib.loading.installed_packs import find_installed, installed_packs
+from toolcrib.loading.packs import find_installed, installed_packs
 from toolcrib.loading.sources import load
 
 PACK = "name: {name}\nversion: {version}\n"
@@ -185,7 +185,9 @@ def test_a_distribution_that_pip_installed(tmp_path, monkeypatch):
     target = tmp_path / "installed"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
     subprocess.run([*pip, "--no-deps", "--target", str(target), str(built)], check=True, capture_output=True)
-    script = "from toolcrib.loading.installed_packs import find_installed; print(*find_installed('acme-tools', '~=1.4'))"
+    script = (
+        "from toolcrib.loading.packs import find_installed; print(*find_installed('acme-tools', '~=1.4'))"
+    )
     monkeypatch.setenv("PYTHONPATH", str(target))
     told = subprocess.check_output([sys.executable, "-c", script], text=True)
     assert told.strip() == f"{target / 'acme_tools' / 'pack'} []"

@@ -10,7 +10,6 @@ from toolcrib.core.model import Toolset
 from toolcrib.core.schemas import LATER_KEYS, with_blocks
 from toolcrib.executors import Executors
 from toolcrib.loading.documents.document import parse_documents
-from toolcrib.loading.project_checks import second_project_file
 from toolcrib.loading.projects import (
     DEFAULT_SOURCES,
     Profile,
@@ -18,6 +17,7 @@ from toolcrib.loading.projects import (
     SourceEntry,
     one_project,
     parse_project,
+    second_project_file,
     settings_of,
 )
 from toolcrib.loading.schema_check import Shape

@@ -10,7 +10,7 @@ from toolcrib import Pack
 from toolcrib.core.errors import ConfigurationError, DocumentError
 from toolcrib.executors import Executors
 from toolcrib.loading.cache.codec import from_plain, to_plain
-from toolcrib.loading.prompts import Guardrail, Variable, find_prompt
+from toolcrib.loading.prompts import Guardrail, PromptVariable, find_prompt
 from toolcrib.security.tool_policy import ToolPolicy
 
 KINDS = Executors.installed()
@@ -55,9 +55,9 @@ def test_every_key_of_a_prompt_is_read():
     told = (prompt.name, prompt.title, prompt.description, prompt.version, prompt.pack, prompt.place)
     assert told == ("assistant", "Shop assistant", "Answers questions.", "2.0.0", "shop", "pack.yaml:5")
     assert list(prompt.variables.values()) == [
-        Variable("shop", default="the shop", description="What it is called."),
-        Variable("city", required=True, values=("Oslo", "Bergen")),
-        Variable("limit", "integer"),
+        PromptVariable("shop", default="the shop", description="What it is called."),
+        PromptVariable("city", required=True, values=("Oslo", "Bergen")),
+        PromptVariable("limit", "integer"),
     ]
     assert prompt.tools == ("get_*", "find_order")
     assert prompt.policy == ToolPolicy(

@@ -12,9 +12,8 @@ from toolcrib import __version__
 from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.schemas import envelope
 from toolcrib.executors import Executors
-from toolcrib.loading.packs import Pack
+from toolcrib.loading.packs import Pack, check_requirements
 from toolcrib.loading.projects import Project
-from toolcrib.loading.requirements import check_requirements
 
 KINDS = Executors({})
 
@@ -125,7 +124,7 @@ def test_everything_that_is_unmet_is_told_at_once():
 def test_a_pack_without_needs_costs_no_library():
     script = (
         "import sys; from toolcrib.executors import Executors; from toolcrib.loading.packs import Pack;"
-        "from toolcrib.loading.requirements import check_requirements;"
+        "from toolcrib.loading.packs import check_requirements;"
         "p = Pack.parse('p', {'name': 'a', 'version': '1.0.0'}, kinds=Executors({}));"
         "assert check_requirements([p]) == [];"
         "print([name for name in sys.modules if name.startswith('packaging')])"

@@ -12,7 +12,10 @@ from toolcrib import Executors
 from toolcrib.core.errors import DocumentError
 from toolcrib.core.model import BUILT_IN_LIMITS, Backoff, Bounds, Breaker, Descriptor, Limits, Origin, Rate
 from toolcrib.loading.cache.codec import from_plain, to_plain
-from toolcrib.loading.limits import (
+from toolcrib.loading.projects import Project, settings_of
+from toolcrib.loading.settings import (
+    Settings,
+    apply_settings,
     laid_over,
     limits_of,
     overlaps,
@@ -22,8 +25,6 @@ from toolcrib.loading.limits import (
     with_limits,
     written,
 )
-from toolcrib.loading.projects import Project, settings_of
-from toolcrib.loading.settings import Settings, apply_settings
 
 KINDS = Executors({})
 

@@ -16,7 +16,8 @@ from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.documents.files import MemoryFiles
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.sources import parse_files
-from toolcrib.loading.stores import fixture_with, parse_fixture, rows_of
+from toolcrib.loading.stores import fixture_with, parse_fixture
+from toolcrib.simulation.store import rows_of
 
 KINDS = Executors({"mock": MockExecutor})
 PACK = "name: shop\nversion: 1.0.0\n"

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from toolcrib.core.errors import Problem
 from toolcrib.loading.documents.large_json import LargeJSON
-from toolcrib.loading.row_files import written_in
-from toolcrib.loading.rows import keyed
+from toolcrib.loading.stores import parse_row_file, rows_by_key
 
 ROW = {
     "type": "object",
@@ -30,8 +29,8 @@ def read(name, content, key="", schema=None):
     """The rows of a file and what is wrong with it."""
     problems: list = []
     data = content.encode() if isinstance(content, str) else content
-    written = written_in(name, data, schema, problems)
-    return None if written is None else keyed(written, key, schema, problems), problems
+    written = parse_row_file(name, data, schema, problems)
+    return None if written is None else rows_by_key(written, key, schema, problems), problems
 
 
 def rows(name, content, key="", schema=None):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.core.schemas import envelope
-from toolcrib.loading.versions import _FORM, check_range, mismatch
+from toolcrib.loading.packs import _FORM, check_range, mismatch
 
 NUMBER = st.tuples(*[st.integers(0, 20)] * 3)
 

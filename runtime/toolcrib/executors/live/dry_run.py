@@ -17,7 +17,7 @@ from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON, Descriptor, Schema
 from toolcrib.core.text import DuplicateKey, escape_terminal, unique_members
 from toolcrib.http import Bounds, Request, Response
-from toolcrib.loading.limits import written
+from toolcrib.loading.settings import written
 from toolcrib.security.redaction import HIDDEN, SeenSecrets, is_secret_name, redact
 from toolcrib.security.secrets import Vault
 

@@ -45,10 +45,19 @@ from toolcrib.loading.documents.positions import (
     pointer_of,
     roots,
 )
-from toolcrib.loading.documents.simple_yaml import CONSTANTS, NUMBER, NUMBER_STARTS, read_everyday
 
 LOADER: Final[type[Any]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Where events come from: libyaml, or PyYAML's own scanner where it was built without."""
+
+_CONSTANTS: Final[dict[str, JSON]] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+"""Plain scalars that are neither texts nor numbers."""
+
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_NUMBER_STARTS: Final = "-0123456789"
 
 _NOT_YAML: Final = re.compile(
     r"[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
@@ -203,11 +212,11 @@ class _Builder:
         return type(event) is ScalarEvent and self.text.startswith("!", mark.index)
 
     def plain(self, event: Any, text: str) -> JSON:
-        if text in CONSTANTS:
-            return CONSTANTS[text]
-        if text[0] not in NUMBER_STARTS:
+        if text in _CONSTANTS:
+            return _CONSTANTS[text]
+        if text[0] not in _NUMBER_STARTS:
             return text
-        match = NUMBER.fullmatch(text)
+        match = _NUMBER.fullmatch(text)
         return text if match is None else self.number(event, text, match)
 
     def number(self, event: Any, text: str, match: re.Match[str]) -> JSON:
@@ -226,7 +235,7 @@ class _Builder:
         return None
 
     def take_key(self, event: Any, text: str) -> str | _Dropped:
-        if event.implicit[0] and (text in CONSTANTS or text[0] in NUMBER_STARTS or text == "<<"):
+        if event.implicit[0] and (text in _CONSTANTS or text[0] in _NUMBER_STARTS or text == "<<"):
             return self.check_plain_key(event, text)
         return self.new_key(event, text)
 
@@ -333,14 +342,6 @@ def read_yaml(
         return []
     if not text.isascii() and _refuse_character(text, problems):
         return []
-    everyday = read_everyday(text, loader)
-    return read_with_care(text, problems, loader, number_keys=number_keys) if everyday is None else everyday
-
-
-def read_with_care(
-    text: str, problems: Problems, loader: type[Any] = LOADER, *, number_keys: bool = False
-) -> list[Found]:
-    """The same for whatever text; `read_everyday` is quicker where nothing is unusual."""
     builder = _Builder(text, problems, number_keys=number_keys)
     try:
         builder.build(_events(text, loader))

@@ -311,7 +311,7 @@ def _keys(entry: Mapping[str, Any]) -> Iterator[Problem]:
 def _policy(entry: Mapping[str, Any], problems: list[Problem]) -> ToolPolicy:
     if "policy" not in entry:
         return NO_POLICY
-    from toolcrib.loading.policies import parse_policy  # noqa: PLC0415 -- most agents may do what they like
+    from toolcrib.loading.prompts import parse_policy  # noqa: PLC0415 -- most agents may do what they like
 
     return parse_policy(entry["policy"], "/agent/policy", problems)
 

@@ -22,7 +22,7 @@ from toolcrib.loading.scenarios.goldens import check_golden
 from toolcrib.loading.scenarios.matrices import combinations, parse_matrix
 from toolcrib.loading.scenarios.steps import AnyStep, Parallel, Step, StepReader
 from toolcrib.loading.schema_check import TOO_MANY, Shape
-from toolcrib.loading.store_settings import with_names
+from toolcrib.loading.stores import with_names
 
 if TYPE_CHECKING:
     from toolcrib.loading.scenarios.agents import Agent

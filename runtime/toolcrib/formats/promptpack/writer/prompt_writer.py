@@ -12,7 +12,7 @@ from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON
 from toolcrib.expressions import compile_value
 from toolcrib.expressions.delimiters import split
-from toolcrib.loading.prompts import Prompt, Variable
+from toolcrib.loading.prompts import Prompt, PromptVariable
 from toolcrib.security.tool_policy import NO_POLICY
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -108,7 +108,7 @@ class PromptExport:
         self.losses.append(f"its text computes `{whole}`, and a PromptPack only fills in variables")
         return whole
 
-    def _variable(self, variable: Variable) -> dict[str, JSON]:
+    def _variable(self, variable: PromptVariable) -> dict[str, JSON]:
         kept = self._kept.get("variables", {}).get(variable.name, {})
         own: dict[str, JSON] = {"name": variable.name, "type": variable.type, "required": variable.required}
         if not variable.required:

@@ -21,7 +21,6 @@ from toolcrib.loading.documents.file_fingerprints import Permits, Trail
 from toolcrib.loading.folders import beside, real_path
 from toolcrib.loading.formats import formats_of
 from toolcrib.loading.packs import Pack, check_requirements
-from toolcrib.loading.projects import not_known, second_project_file
 from toolcrib.loading.project_discovery import PROJECT_FILES
 from toolcrib.loading.projects import (
     Project,

@@ -19,8 +19,8 @@ from toolcrib.core.server_config import Server
 from toolcrib.core.text import canonical
 from toolcrib.loading.documents.document import Document
 from toolcrib.loading.documents.inline_sources import Content, documents_of, log_problems, only_document
-from toolcrib.loading.formats import NO_FORMATS, Formats, formats_of
 from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.formats import NO_FORMATS, Formats, formats_of
 from toolcrib.loading.hidden_text import hidden_problems
 from toolcrib.loading.packs import check_range
 from toolcrib.loading.partial_check import sound

@@ -11,12 +11,12 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fixture
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.loading.descriptors import Given, parse_descriptors
+from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import Document
 from toolcrib.loading.documents.files import KeptFiles
 from toolcrib.loading.formats import Rewording
 from toolcrib.loading.overrides import kept_files
 from toolcrib.loading.packs import Pack
-from toolcrib.loading.schema_check import Shape
 from toolcrib.registry.namespaces import full_name
 
 
@@ -78,7 +78,7 @@ class Draft:
     problems: list[Problem] = field(default_factory=list)
 
 
-def parse_drafts(drafts: Sequence[Draft], kinds: Kinds, shape: Shape) -> None:
+def parse_drafts(drafts: Sequence[Draft], kinds: Kinds, shape: DocumentChecker) -> None:
     """Give every draft its tool and its problems."""
     started = [_Started(draft) for draft in drafts]
     parsed = parse_descriptors([each.given for each in started], kinds, shape)

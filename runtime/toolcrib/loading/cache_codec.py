@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, Origin
 from toolcrib.core.protocols import Files, Kinds
+from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.archives import ArchiveFiles, open_archive
 from toolcrib.loading.documents.document import Document, first_bytes, parse_documents, recalled_document
 from toolcrib.loading.documents.files import ARCHIVE, DiskFiles, KeptFiles, MemoryFiles
@@ -21,7 +22,6 @@ from toolcrib.loading.formats import Formats
 from toolcrib.loading.overrides import LaidFiles, LaidOver, lay_over
 from toolcrib.loading.scenarios.scenario import Scenario, parse_scenario
 from toolcrib.loading.scenarios.scenario_links import in_namespace
-from toolcrib.loading.schema_check import Shape
 
 Plain: TypeAlias = Any
 """Plain data, which an index keeps as JSON and gives back as it was."""
@@ -241,7 +241,7 @@ def scenarios_from(texts: Sequence[ScenarioText], tools: Collection[str], kinds:
         tools: The names of all tools.
         kinds: What the modes say of their blocks.
     """
-    shape = Shape("scenario", kinds)
+    shape = DocumentChecker("scenario", kinds)
     found = []
     for text in texts:
         files = files_from(text.files)

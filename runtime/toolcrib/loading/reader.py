@@ -15,6 +15,7 @@ from toolcrib.core.model import NO_FIXTURE, Descriptor, Fixture
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.loading.builder import Draft, Home, parse_drafts
 from toolcrib.loading.descriptors import is_descriptor
+from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import Document
 from toolcrib.loading.formats import Format, NamedFile, OverrideFile, formats_of
 from toolcrib.loading.overrides import (
@@ -27,7 +28,6 @@ from toolcrib.loading.overrides import (
 )
 from toolcrib.loading.packs import Pack, duplicate_pack, fits, one_pack, parse_pack, readable_part, sound_pack
 from toolcrib.loading.scenarios.scenario import Scenario, is_scenario, parse_scenario
-from toolcrib.loading.schema_check import Shape
 from toolcrib.loading.unrelated_files import TOOL_SUFFIXES, lacking, unrecognised
 from toolcrib.registry.namespaces import full_name, short_name
 
@@ -134,16 +134,16 @@ class Reader:
         self.ignored: list[str] = []
 
     @cached_property
-    def _tool_shape(self) -> Shape:
-        return Shape("descriptor", self._kinds)
+    def _tool_shape(self) -> DocumentChecker:
+        return DocumentChecker("descriptor", self._kinds)
 
     @cached_property
-    def _pack_shape(self) -> Shape:
-        return Shape("pack", self._kinds)
+    def _pack_shape(self) -> DocumentChecker:
+        return DocumentChecker("pack", self._kinds)
 
     @cached_property
-    def _scenario_shape(self) -> Shape:
-        return Shape("scenario", self._kinds)
+    def _scenario_shape(self) -> DocumentChecker:
+        return DocumentChecker("scenario", self._kinds)
 
     def loaded(self) -> Loaded:
         """Everything so far. What is wrong with a file is no matter if a descriptor names it as data."""

@@ -14,15 +14,15 @@ from toolcrib.core.server_config import Server
 from toolcrib.executors import Executors
 from toolcrib.formats.table import FORMATS
 from toolcrib.loading.cache.codec import from_plain, to_plain
+from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import parse_documents, read_documents
 from toolcrib.loading.documents.file_fingerprints import Trail
 from toolcrib.loading.projects import Project, one_project, settings_of
-from toolcrib.loading.schema_check import Shape
 from toolcrib.loading.servers import parse_servers
 from toolcrib.loading.settings import NO_SETTINGS, Settings, same_reach, servers_in
 
 KINDS = Executors({})
-SHAPE = Shape("project", KINDS)
+SHAPE = DocumentChecker("project", KINDS)
 
 WHOLE = """\
 project: shop

@@ -17,7 +17,7 @@ from toolcrib.formats.mcp_clients.entries import Entries
 from toolcrib.formats.mcp_clients.keys import FOLDERS
 from toolcrib.loading.documents.document import Document, first_bytes, parse_documents
 from toolcrib.loading.documents.inline_sources import only_document
-from toolcrib.loading.documents.jsonc import as_json
+from toolcrib.loading.documents.json_text import without_comments
 from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.formats import ServerFile
 from toolcrib.loading.server_blocks import Spot, merged, whole_path
@@ -97,7 +97,7 @@ def _parsed(path: str, text: bytes) -> tuple[list[Document], list[Problem]]:
     """The one document of the file: JSON with comments, or YAML where the file is called so."""
     if path.lower().endswith(_YAML):
         return parse_documents(path, text)
-    documents, problems = parse_documents(path, as_json(text), whole=True, json=True)
+    documents, problems = parse_documents(path, without_comments(text), whole=True, json=True)
     return documents, [_with_our_hint(problem) for problem in problems]
 
 

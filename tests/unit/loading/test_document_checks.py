@@ -8,14 +8,14 @@ from toolcrib.core.schemas import KINDS as DOCUMENT_KINDS
 from toolcrib.core.schemas import LATER_KEYS
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.schema_check import MOST, Shape
+from toolcrib.loading.document_checks import MAX_PROBLEMS, DocumentChecker
 
 KINDS = Executors({"mock": MockExecutor})
 
 
 @pytest.fixture(scope="module")
 def tool():
-    return Shape("descriptor", KINDS)
+    return DocumentChecker("descriptor", KINDS)
 
 
 def told(shape, value):
@@ -33,7 +33,7 @@ def test_a_right_document_has_no_problem(tool):
 
 @pytest.mark.parametrize("kind", DOCUMENT_KINDS)
 def test_every_key_of_later_is_named_and_the_rest_is_judged(kind):
-    shape = Shape(kind, KINDS)
+    shape = DocumentChecker(kind, KINDS)
     value = {**dict.fromkeys(LATER_KEYS[kind]), "extra": 1}
     problems = shape.problems(value)
     later = [problem.pointer for problem in problems if problem.code == "not_supported_yet"]
@@ -118,14 +118,14 @@ class Pigeons:
 
 
 def test_a_pattern_without_words_of_its_own_is_shown():
-    shape = Shape("descriptor", Pigeons())
+    shape = DocumentChecker("descriptor", Pigeons())
     (problem,) = shape.problems({"name": "x", "pigeon": {"coop": "D9"}})
     assert (problem.code, problem.pointer) == ("wrong_form", "/pigeon/coop")
     assert "^C[0-9]$" in problem.message
 
 
 def test_forms_without_words_of_their_own_are_told_by_the_nearest():
-    shape = Shape("descriptor", Pigeons())
+    shape = DocumentChecker("descriptor", Pigeons())
     assert told(shape, {"name": "x", "pigeon": {"food": {"peas": 1, "corn": 1}}}) == [
         ("wrong_combination", "/pigeon/food")
     ]
@@ -139,8 +139,10 @@ def test_a_place_of_the_wrong_type_has_no_other_fault(tool):
 
 
 def test_too_many_faults_are_cut_with_a_word(tool):
-    problems = tool.problems({"name": "x", "labels": {f"key{number}": number for number in range(MOST + 1)}})
-    assert len(problems) == MOST + 1
+    problems = tool.problems(
+        {"name": "x", "labels": {f"key{number}": number for number in range(MAX_PROBLEMS + 1)}}
+    )
+    assert len(problems) == MAX_PROBLEMS + 1
     assert problems[-1].code == "too_many_problems"
 
 

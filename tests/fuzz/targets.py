@@ -29,12 +29,11 @@ from toolcrib.executors.mcp.results import result_of
 from toolcrib.expressions import compile_expression, compile_text
 from toolcrib.expressions.jmespath_queries import compile_select
 from toolcrib.formats.promptkit.go_templates import translate
-from toolcrib.http import Bounds, HTTPError, Request, open_sender
+from toolcrib.http import Bounds, HTTPError, Request, open_client
 from toolcrib.http.event_streams import EventStream
-from toolcrib.loading.documents.archives import parse_archive
+from toolcrib.loading.documents.archives import CONTENT_BYTES, parse_archive
 from toolcrib.loading.documents.document import parse_documents, parse_json
-from toolcrib.loading.documents.jsonc import as_json
-from toolcrib.loading.documents.zip_reader import CONTENT_BYTES
+from toolcrib.loading.documents.json_text import without_comments
 from toolcrib.loading.sources import parse
 from toolcrib.provider import ProviderError
 from toolcrib.provider.models.assembler import parse_written
@@ -44,7 +43,7 @@ from toolcrib.schema.validation.unusable_arguments import Misfit
 from toolcrib.security.egress import Guard
 from toolcrib.security.secrets import MissingSecret, Vault
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
-from toolcrib.servers.lock import parse_servers, text_of
+from toolcrib.servers.lock.lock_file import parse_servers, text_of
 from toolcrib.servers.mcp.failures import Asked, Garbled
 from toolcrib.servers.mcp.incoming_messages import messages_in
 from toolcrib.servers.mcp.stdio import Lines
@@ -229,7 +228,7 @@ def http_answers(data: bytes) -> str:
 
     async def asked() -> str:
         async with serving(answering_raw(data)) as server:
-            sender = open_sender(Guard([f"127.0.0.1:{server.port}"]), client="stock")
+            sender = open_client(Guard([f"127.0.0.1:{server.port}"]))
             request = Request("GET", "http", "127.0.0.1", server.port, "/")
             try:
                 response = await sender.send(
@@ -342,7 +341,7 @@ def locks(data: bytes) -> str:
 
 def json_with_comments(data: bytes) -> str:
     """Files of other clients: JSON without comments stays what it is."""
-    value, problems = parse_json("a.json", as_json(data))
+    value, problems = parse_json("a.json", without_comments(data))
     try:
         strict: JSON = decode_json(data)
     except (ValueError, RecursionError):

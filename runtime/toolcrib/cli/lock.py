@@ -21,8 +21,9 @@ from toolcrib.core.server_config import MODE, Server
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
 from toolcrib.servers.environment import accept_all
-from toolcrib.servers.lock import Lock, LockedServer, read_lock
-from toolcrib.servers.lock_diff import Review, review, review_endpoint
+from toolcrib.servers.lock import Lock, read_lock
+from toolcrib.servers.lock.locked_definitions import LockedServer
+from toolcrib.servers.lock.review import Review, review, review_endpoint
 
 
 class Found(NamedTuple):

@@ -19,10 +19,9 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import Descriptor
 from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
-from toolcrib.loading.documents.archives import ArchiveFiles, open_archive, parse_archive
+from toolcrib.loading.documents.archives import RATIO, RATIO_FROM, ArchiveFiles, open_archive, parse_archive
 from toolcrib.loading.documents.file_fingerprints import Trail
 from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES, SKIPPED_FOLDERS, leads_outside, pack_file
-from toolcrib.loading.documents.zip_reader import RATIO, RATIO_FROM
 from toolcrib.loading.folders import Folders, Source, add_contents
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.reader import Loaded, Reader

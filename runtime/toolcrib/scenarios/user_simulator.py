@@ -18,8 +18,8 @@ from toolcrib.loading.scenarios.scenario import Scenario
 from toolcrib.provider import Provider
 from toolcrib.provider.config import Config
 from toolcrib.provider.middleware import ProviderMiddleware
-from toolcrib.provider.models.prices import Prices
-from toolcrib.provider.models.scripted import Scripted, lines_of
+from toolcrib.provider.models.protocol import Prices
+from toolcrib.provider.models.scripted import Scripted, scripted_replies
 from toolcrib.registry.namespaces import short_name
 from toolcrib.registry.registry import Registry
 from toolcrib.scenarios.assertions import Surroundings
@@ -125,7 +125,7 @@ def _direct(_runtime: Runtime, _session: Session, scenario: Scenario, agent: Age
 def _playing(scenario: Scenario, agent: Agent, names: Names, *, speaks: bool) -> Scripted:
     namespace = scenario.origin.namespace
     return Scripted(
-        lines_of(agent.turns, agent.script),
+        scripted_replies(agent.turns, agent.script),
         names=names,
         place=scenario.origin.place,
         named=lambda tool: short_name(namespace, tool),

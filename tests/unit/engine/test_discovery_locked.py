@@ -10,7 +10,8 @@ from offering import NOW, Offering, definition, offer
 from toolcrib import Outcome, Runtime
 from toolcrib.core.server_config import Server
 from toolcrib.loading.reload import ToolChanged
-from toolcrib.servers.lock import Lock, LockedServer
+from toolcrib.servers.lock import Lock
+from toolcrib.servers.lock.locked_definitions import LockedServer
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from toolcrib import Outcome, Runtime
 from toolcrib.core.model import Collection, Fixture
 from toolcrib.executors.mock.store_paths import write
 from toolcrib.executors.mock.unit_of_work import Work
-from toolcrib.expressions.budget import MOST_STEPS, Budget, Counted
+from toolcrib.expressions.budget import MOST_STEPS, CountedScope, StepBudget
 from toolcrib.expressions.expression import compile_expression
 from toolcrib.simulation.store import Store
 
@@ -26,7 +26,7 @@ BIG = Fixture({"big": Collection("big", "/big", rows=ROWS)})
 
 def spent(source: str, scope: dict[str, Any]) -> int:
     """The steps that an expression takes."""
-    counted = Counted(Budget())
+    counted = CountedScope(StepBudget())
     counted.update(scope)
     compile_expression(source, dict.fromkeys(scope)).run(counted)
     return MOST_STEPS - counted.budget.steps

@@ -20,6 +20,7 @@ from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.documents.file_fingerprints import Permits, Trail
 from toolcrib.loading.folders import beside, real_path
+from toolcrib.loading.formats import formats_of
 from toolcrib.loading.packs import Pack, check_requirements
 from toolcrib.loading.project_discovery import PROJECT_FILES
 from toolcrib.loading.projects import (
@@ -192,10 +193,11 @@ class _Chosen:
         )
 
         self.trail.file(path)
-        if not is_servers_file(path):
+        formats = formats_of(self.kinds)
+        if not is_servers_file(path, formats):
             return False
         self._beside = self._beside or path
-        servers, problems = read_servers_file(path)
+        servers, problems = read_servers_file(path, formats)
         self.servers.update(servers)
         self.problems += problems
         return True
@@ -247,7 +249,9 @@ class _Chosen:
         shape = DocumentChecker("project", self.kinds)
         files = beside(file, self.stored, self.trail)
         documents = read_documents(Path(file), file)
-        project, problems = one_project(file, *documents, shape, self.trail.file, files=files)
+        project, problems = one_project(
+            file, *documents, shape, self.trail.file, files=files, formats=formats_of(self.kinds)
+        )
         problems += [second_project_file(other, file) for other in other_project_files(file)]
         self.problems += (*problems, *project.faults)
         errors = [problem for problem in problems if problem.severity == "error"]

@@ -13,7 +13,7 @@ from toolcrib.formats.promptkit.foreign_descriptors import normalise
 from toolcrib.loading.builder import Home
 from toolcrib.loading.documents.document import Document
 from toolcrib.loading.formats import Conversion, ForeignTool, NamedFile
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.model import Scenario
 
 
 def without_repeats(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], list[Problem]]:

@@ -9,7 +9,8 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON
 from toolcrib.core.pointers import keys_of
 from toolcrib.formats.promptkit.source_nodes import Made, Node, made, made_object
-from toolcrib.loading.scenarios.assertions import ALIASES, SPEAKING, check_assertions
+from toolcrib.loading.scenarios.assertions import ALIASES, check_assertions
+from toolcrib.loading.scenarios.model import SPEAKING
 
 _THEIRS_ALONE: Final[Mapping[str, str]] = {
     **dict.fromkeys(

@@ -22,7 +22,7 @@ from toolcrib.registry.registry import Registry
 if TYPE_CHECKING:
     from toolcrib.core.protocols import Kinds
     from toolcrib.loading.cache.header import Listings, Modes
-    from toolcrib.loading.scenarios.scenario import Scenario
+    from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from toolcrib import Descriptor, Problem
 from toolcrib.core.protocols import Clock
 from toolcrib.http import Bounds, Request, Response
 from toolcrib.http.auth import Auth, AuthFailed, Fetch, Tokens, compile_auth
-from toolcrib.http.request_builder import Draft
+from toolcrib.http.messages import Draft
 from toolcrib.security.secrets import Vault
 
 URL = "https://api.example.com/v1"

@@ -9,7 +9,7 @@ from toolcrib import Descriptor, Problem
 from toolcrib.core.model import Origin
 from toolcrib.executors.live.request import CompiledRequest, compile_request
 from toolcrib.http import Request
-from toolcrib.http.request_builder import Draft
+from toolcrib.http.messages import Draft
 from toolcrib.loading.documents.files import MemoryFiles
 from toolcrib.schema.validation.unusable_arguments import Misfit
 from toolcrib.security.secrets import Vault

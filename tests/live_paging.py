@@ -13,7 +13,7 @@ from toolcrib import Call, CallContext, Outcome, Result, VirtualClock
 from toolcrib.executors.live.pagination import compile_pages
 from toolcrib.executors.live.response import compile_reading
 from toolcrib.http import Response
-from toolcrib.http.request_builder import Draft
+from toolcrib.http.messages import Draft
 
 CONTEXT: Any = CallContext(session=SimpleNamespace(clock=VirtualClock()))
 

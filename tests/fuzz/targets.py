@@ -31,7 +31,7 @@ from toolcrib.expressions import compile_expression, compile_text
 from toolcrib.expressions.jmespath_queries import compile_select
 from toolcrib.formats.promptkit.go_templates import translate
 from toolcrib.http import Bounds, HTTPError, Request, open_client
-from toolcrib.http.event_streams import EventStream
+from toolcrib.http.event_stream import EventStream
 from toolcrib.loading.documents.archives import parse_archive
 from toolcrib.loading.documents.document import parse_documents, parse_json
 from toolcrib.loading.documents.jsonc import as_json

@@ -8,9 +8,8 @@ from typing import cast
 
 import httpcore
 
-from toolcrib.http.headers_wire import bad_response
-from toolcrib.http.messages import Bounds, Fault, HTTPError
-from toolcrib.http.socket_state import readable
+from toolcrib.http.connect import readable
+from toolcrib.http.messages import Bounds, Fault, HTTPError, bad_response
 
 _START = b"HTTP/"
 

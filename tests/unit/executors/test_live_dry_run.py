@@ -29,7 +29,7 @@ from toolcrib.executors.live.dry_run import (
     shown,
 )
 from toolcrib.http import Request, Response
-from toolcrib.http.request_builder import Draft
+from toolcrib.http.messages import Draft
 from toolcrib.security.secrets import Vault
 
 SECRET = "s3cret/value+1="

@@ -12,7 +12,7 @@ from live_paging import collect, draft_of
 from toolcrib import Outcome
 from toolcrib.executors.live.link_header import LinkRefused, followed, next_link
 from toolcrib.http import Response
-from toolcrib.http.request_builder import Draft
+from toolcrib.http.messages import Draft
 
 
 @pytest.mark.parametrize(

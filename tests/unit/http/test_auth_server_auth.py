@@ -20,7 +20,7 @@ from toolcrib.core.hooks import MissingHook, load_hook
 from toolcrib.core.server_config import Server
 from toolcrib.http import Bounds, Request, Response, open_client
 from toolcrib.http.auth import AuthFailed, RequestAuth, Tokens, Way, schema, server_auth
-from toolcrib.http.request_builder import Draft
+from toolcrib.http.messages import Draft
 from toolcrib.schema.validation import check_schema
 from toolcrib.security.egress import EgressRefused, Guard
 from toolcrib.security.secrets import MissingSecret, Vault

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.http.caching import freshness
+from toolcrib.http.freshness import freshness
 from toolcrib.http.messages import Request, Response
 
 NOW = datetime(2030, 6, 1, 12, 0, 0, tzinfo=UTC)

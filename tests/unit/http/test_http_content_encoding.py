@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.http import Bounds, Fault, HTTPError
-from toolcrib.http.content_encoding import Body
-from toolcrib.http.headers_wire import answer_lines, body_of
+from toolcrib.http.headers import answer_lines
+from toolcrib.http.response_body import Body, body_of
 
 
 def taken(raw: bytes, cuts: list[int], codings: list[str], most: int) -> bytes | Fault:

@@ -12,7 +12,7 @@ import pytest
 
 from http_servers import Server, answering, answering_each, answering_raw, serving
 from toolcrib.http import Bounds, Fault, HTTPError, Request
-from toolcrib.http.streaming import Incoming, Streamer
+from toolcrib.http.client import Incoming, Streamer
 from toolcrib.security.egress import EgressRefused, Guard
 
 HOST = "127.0.0.1"

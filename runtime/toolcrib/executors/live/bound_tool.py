@@ -17,8 +17,7 @@ from toolcrib.executors.live.response import Read, Reading
 from toolcrib.executors.live.unused_keys import is_repeatable
 from toolcrib.http import Bounds
 from toolcrib.http.auth import Auth
-from toolcrib.http.messages import parse_origin
-from toolcrib.http.request_builder import Draft
+from toolcrib.http.messages import Draft, parse_origin
 from toolcrib.schema.validation.sizes import DEPTH, is_large
 from toolcrib.schema.validation.unusable_arguments import Misfit
 from toolcrib.security.secrets.redactor import one_call

@@ -15,8 +15,7 @@ from toolcrib.executors.live.response import Read, Reading
 from toolcrib.executors.live.response_masking import masked_read, may_tell
 from toolcrib.http import Bounds, Fault, HTTPError, Request, Response
 from toolcrib.http.auth import Auth, AuthFailed
-from toolcrib.http.messages import parse_origin
-from toolcrib.http.request_builder import Draft
+from toolcrib.http.messages import Draft, parse_origin
 from toolcrib.schema.validation.sizes import SMALL
 from toolcrib.security.egress import EgressRefused
 from toolcrib.security.secrets import Vault
@@ -148,7 +147,7 @@ class Exchange:
     def _freshness(self, call: Call, draft: Draft, response: Response) -> JSON:
         if response.status != 304 and _FRESHNESS.isdisjoint(name for name, _value in response.headers):
             return None
-        from toolcrib.http.caching import freshness  # noqa: PLC0415 -- most answers say nothing of it
+        from toolcrib.http.freshness import freshness  # noqa: PLC0415 -- most answers say nothing of it
 
         return freshness(draft.finished(), response, call.context.session.clock.now())
 

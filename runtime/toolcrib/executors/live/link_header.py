@@ -7,7 +7,7 @@ from collections.abc import Collection
 from urllib.parse import parse_qsl
 
 from toolcrib.executors.live.redirects import CROSSING, pointed_at
-from toolcrib.http.request_builder import Draft
+from toolcrib.http.messages import Draft
 
 _TARGET = re.compile(r"\s*<([^>]*)>")
 _PARAMETER = re.compile(r'\s*;\s*([^\s=;,"<>]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*)))?')

@@ -23,7 +23,7 @@ from toolcrib.executors.live.pagination_styles import (
 )
 from toolcrib.executors.live.response import Read, Reading
 from toolcrib.expressions.jmespath_queries import Select, compile_select
-from toolcrib.http.request_builder import Draft
+from toolcrib.http.messages import Draft
 from toolcrib.schema.validation.sizes import DEPTH, is_large
 
 MAX_PAGES = 10

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from toolcrib.core.model import JSON
 from toolcrib.executors.live.link_header import followed, next_link, parameter_of
 from toolcrib.expressions.jmespath_queries import Select
-from toolcrib.http.request_builder import Draft
+from toolcrib.http.messages import Draft
 
 _LONGEST = 4096
 _NUMBER = re.compile(r"[0-9]{1,15}")

@@ -32,8 +32,7 @@ from toolcrib.executors.live.request_body import NONE, Body, compile_body
 from toolcrib.executors.live.templates import Arguments, Part, Sources, below
 from toolcrib.executors.live.url import NOWHERE, Url, compile_url
 from toolcrib.executors.live.url import POINTER as URL
-from toolcrib.http.messages import origin_of
-from toolcrib.http.request_builder import Draft
+from toolcrib.http.messages import Draft, origin_of
 from toolcrib.security.secrets import Vault
 
 __all__ = ["CompiledRequest", "Part", "compile_request"]

@@ -7,10 +7,9 @@ from functools import cache
 from typing import Any
 
 from toolcrib.http.auth.compiler import compile_auth
-from toolcrib.http.auth.python_hook import Outgoing
-from toolcrib.http.auth.scheme import Auth, AuthFailed, Fetch
+from toolcrib.http.auth.oauth import Tokens
+from toolcrib.http.auth.schemes import Auth, AuthFailed, Fetch, Outgoing
 from toolcrib.http.auth.server_auth import RequestAuth, Way, server_auth
-from toolcrib.http.auth.tokens import Tokens
 
 __all__ = [
     "Auth",

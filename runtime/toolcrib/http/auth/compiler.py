@@ -9,14 +9,10 @@ from urllib.parse import unquote_plus
 from toolcrib.core.errors import Problem
 from toolcrib.core.protocols import Clock
 from toolcrib.http.auth.credentials import Fields
-from toolcrib.http.auth.oauth import OAuth, oauth2, warn_of_plain_text
-from toolcrib.http.auth.python_hook import HookAuth, python
-from toolcrib.http.auth.scheme import Auth, Fetch
-from toolcrib.http.auth.static_schemes import Fixed, Spot, api_key, basic, bearer
-from toolcrib.http.auth.token_endpoint import address_of
-from toolcrib.http.auth.tokens import Tokens
+from toolcrib.http.auth.oauth import OAuth, Tokens, address_of, oauth2, warn_of_plain_text
+from toolcrib.http.auth.schemes import Auth, Fetch, Fixed, HookAuth, Spot, api_key, basic, bearer, python
 from toolcrib.http.headers import fault_of_name
-from toolcrib.http.request_builder import Draft
+from toolcrib.http.messages import Draft
 from toolcrib.security.secrets import Vault
 
 

@@ -11,9 +11,9 @@ from toolcrib.core.protocols import Clock
 from toolcrib.core.server_config import Server
 from toolcrib.http import Bounds, Request, Response
 from toolcrib.http.auth.compiler import compile_auth
-from toolcrib.http.auth.scheme import Auth
-from toolcrib.http.auth.tokens import Tokens
-from toolcrib.http.request_builder import Draft
+from toolcrib.http.auth.oauth import Tokens
+from toolcrib.http.auth.schemes import Auth
+from toolcrib.http.messages import Draft
 from toolcrib.security.secrets import Vault
 
 if TYPE_CHECKING:

@@ -16,12 +16,10 @@ from toolcrib.core.model import JSON, NOTHING
 from toolcrib.core.protocols import Clock
 from toolcrib.core.text import DuplicateKey, compact, decode_json
 from toolcrib.http import Bounds, Fault, HTTPError, Request
-from toolcrib.http.event_streams import EventStream, StreamEvent
-from toolcrib.http.headers import fault_of_name, header_fault
+from toolcrib.http.client import Incoming, PerLoop, Streamer
+from toolcrib.http.event_stream import EventStream, StreamEvent
+from toolcrib.http.headers import fault_of_name, header_fault, seconds_to_wait
 from toolcrib.http.messages import parse_origin
-from toolcrib.http.per_loop import PerLoop
-from toolcrib.http.retry_after import seconds_to_wait
-from toolcrib.http.streaming import Incoming, Streamer
 from toolcrib.provider.models.base_url import address_of
 from toolcrib.provider.models.protocol import ProviderError
 from toolcrib.provider.models.service_errors import (

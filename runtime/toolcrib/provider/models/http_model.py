@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, NOTHING
 from toolcrib.core.protocols import Clock
-from toolcrib.http.event_streams import StreamEvent
+from toolcrib.http.event_stream import StreamEvent
 from toolcrib.provider.models.http_client import Answer, Service, Wire
 from toolcrib.provider.models.protocol import Delta, Finish, Request
 from toolcrib.servers.environment import World

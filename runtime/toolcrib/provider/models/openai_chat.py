@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from toolcrib.core.model import JSON, Content
-from toolcrib.http.event_streams import StreamEvent
+from toolcrib.http.event_stream import StreamEvent
 from toolcrib.provider.messages import Message, Reasoning, Text, ToolResult
 from toolcrib.provider.models.http_client import Answer, Service
 from toolcrib.provider.models.http_model import Reader, ServedModel

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from toolcrib.core.model import JSON, Content
-from toolcrib.http.event_streams import StreamEvent
+from toolcrib.http.event_stream import StreamEvent
 from toolcrib.provider.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from toolcrib.provider.models.assembler import whole_characters
 from toolcrib.provider.models.http_client import Answer

@@ -13,9 +13,9 @@ from toolcrib.core.model import OUTPUT_SIZE
 from toolcrib.core.server_config import Server
 from toolcrib.http import Bounds, Fault, HTTPError, Request, open_client
 from toolcrib.http.auth import AuthFailed, RequestAuth, Tokens, Way, server_auth
+from toolcrib.http.client import Incoming, Streamer
 from toolcrib.http.headers import header_fault
 from toolcrib.http.messages import parse_origin
-from toolcrib.http.streaming import Incoming, Streamer
 from toolcrib.security.egress import EgressRefused, Guard, is_metadata, read_host
 from toolcrib.security.egress.hosts import place_of, shown
 from toolcrib.servers.environment import World, normal_origin

@@ -19,8 +19,8 @@ from mcp_types import CONNECTION_CLOSED, JSONRPCRequest
 
 from toolcrib.core.server_config import Server
 from toolcrib.http import HTTPError
+from toolcrib.http.client import Incoming
 from toolcrib.http.messages import origin_of, parse_origin
-from toolcrib.http.streaming import Incoming
 from toolcrib.servers.mcp.http_endpoint import Caller, Failed, trouble_of
 from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake
 from toolcrib.servers.mcp.streamable_http import Events

@@ -31,9 +31,9 @@ from toolcrib.core.clock import RealClock
 from toolcrib.core.model import OUTPUT_SIZE
 from toolcrib.core.text import DuplicateKey, format_size
 from toolcrib.http import Fault, HTTPError, Request
-from toolcrib.http.event_streams import EventStream
-from toolcrib.http.headers_wire import OF_THE_CONNECTION, SENDER_WRITES
-from toolcrib.http.streaming import Incoming
+from toolcrib.http.client import Incoming
+from toolcrib.http.event_stream import EventStream
+from toolcrib.http.headers import OF_THE_CONNECTION, SENDER_WRITES
 from toolcrib.servers.mcp.http_endpoint import Caller, Failed, session_is_over, trouble_of
 from toolcrib.servers.mcp.incoming_messages import check_keys
 from toolcrib.servers.mcp.transports import PASSAGE, Passage, Trouble

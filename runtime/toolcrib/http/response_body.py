@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Sequence
 
-from toolcrib.http.messages import Fault, HTTPError
+from toolcrib.http.messages import Bounds, Fault, HTTPError, bad_response
 
 _GZIP = 31  # for zlib: the largest window, with the header and trailer of gzip and of nothing else
 _MAGIC = b"\x1f\x8b"
+_LENGTH = re.compile(r"[0-9]{1,18}")
+_NO_BODY = frozenset({204, 304})
 
 
 class Body:
@@ -96,3 +99,28 @@ def _surplus(rest: bytes) -> HTTPError:
         message = "the answer holds several gzip members; one is undone here"
         return HTTPError(Fault.UNSUPPORTED_CODING, message, sent=True)
     return HTTPError(Fault.BAD_RESPONSE, "something stands behind the gzip coding of the answer", sent=True)
+
+
+def body_of(method: str, status: int, headers: Sequence[tuple[str, str]], bounds: Bounds) -> Body | None:
+    """What takes in the body of an answer; none where there can't be a body.
+
+    Raises:
+        HTTPError: The headers contradict each other (RFC 9112 section 6.3), announce more than the bound, or name a
+            content coding that is not undone here.
+    """
+    if not 200 <= status <= 599:
+        raise bad_response(f"the status {status} is none that ends an exchange")
+    values: dict[str, list[str]] = {}
+    for name, value in headers:
+        if name in ("content-length", "transfer-encoding", "content-encoding"):
+            values.setdefault(name, []).append(value)
+    lengths = {length.strip() for each in values.get("content-length", ()) for length in each.split(",")}
+    if len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
+        raise bad_response("its Content-Length is no length, or several that differ")
+    transfer = values.get("transfer-encoding")
+    if transfer is not None and (lengths or [each.lower() for each in transfer] != ["chunked"]):
+        raise bad_response("its Transfer-Encoding is not `chunked` alone")
+    if method == "HEAD" or status in _NO_BODY:
+        return None
+    length = int(lengths.pop()) if lengths else None
+    return Body(values.get("content-encoding", ()), bounds.body, length)

@@ -15,11 +15,20 @@ from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 import httpcore
 
-from toolcrib.http.connect import IDLE_MOST, IDLE_SECONDS, Dialler, keep_quiet
-from toolcrib.http.connection import Exchanger, Wire
-from toolcrib.http.headers import answer_lines, request_lines, request_target
-from toolcrib.http.messages import Bounds, Fault, HTTPError, Request, Response, bad_response, broken, closed
-from toolcrib.http.response_body import body_of
+from toolcrib.http.connect import IDLE_MOST, IDLE_SECONDS, Connector, keep_quiet
+from toolcrib.http.connection import HTTPConnection, SocketStream
+from toolcrib.http.headers import request_headers, request_target, response_headers
+from toolcrib.http.messages import (
+    ExchangeBounds,
+    HTTPError,
+    HTTPFailure,
+    HTTPRequest,
+    HTTPResponse,
+    bad_response,
+    client_closed,
+    connection_broken,
+)
+from toolcrib.http.response_body import body_reader
 from toolcrib.security.egress import Guard
 
 _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")
@@ -50,9 +59,9 @@ class _Connection:
 
     __slots__ = ("http", "origin", "since", "used", "wire")
 
-    def __init__(self, request: Request, wire: Wire) -> None:
+    def __init__(self, request: HTTPRequest, wire: SocketStream) -> None:
         self.origin = httpcore.Origin(request.scheme.encode(), request.host.encode(), request.port)
-        self.http = Exchanger(self.origin, wire)
+        self.http = HTTPConnection(self.origin, wire)
         self.wire = wire
         self.used = False
         self.since = 0.0
@@ -71,13 +80,13 @@ class _Pool:
     def __init__(self, patience: float) -> None:
         self._patience = patience
         self._idle: dict[_Key, list[_Connection]] = {}
-        self._wires: set[Wire] = set()
+        self._wires: set[SocketStream] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self.closed = False
 
-    def made(self) -> Wire:
+    def made(self) -> SocketStream:
         """A wire that is closed with the pool."""
-        return Wire(self._wires)
+        return SocketStream(self._wires)
 
     def take(self, key: _Key) -> _Connection | None:
         """The connection that was used last, if it is still good."""
@@ -136,19 +145,19 @@ class HTTPClient:
     """
 
     def __init__(self, guard: Guard, idle: float = IDLE_SECONDS) -> None:
-        self._dialler = Dialler(guard)
+        self._dialler = Connector(guard)
         self._pools = PerLoop(lambda: _Pool(idle))
         keep_quiet("httpcore")
 
     async def send(
         self,
-        request: Request,
-        bounds: Bounds,
+        request: HTTPRequest,
+        bounds: ExchangeBounds,
         *,
         hosts: Collection[str],
         owner: str,
         repeatable: bool,
-    ) -> Response:
+    ) -> HTTPResponse:
         """One exchange. When it is cancelled, its connection is closed.
 
         Args:
@@ -172,12 +181,12 @@ class HTTPClient:
                 response = await _exchange(connection, request, raw, bounds)
             except _Stale:
                 if not repeatable or pool.closed:
-                    raise broken() from None
+                    raise connection_broken() from None
         if response is None or connection is None:
             wire = await self._dialler.open(request, bounds, hosts, pool.made)
             if pool.closed:
                 wire.hang_up()
-                raise closed()
+                raise client_closed()
             connection = _Connection(request, wire)
             response = await _exchange(connection, request, raw, bounds)
         pool.settle(key, connection)
@@ -188,8 +197,8 @@ class HTTPClient:
         await self._pools.aclose()
 
 
-def _raw(request: Request, silence: float | None) -> httpcore.Request:
-    headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in request_lines(request)]
+def _raw(request: HTTPRequest, silence: float | None) -> httpcore.Request:
+    headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in request_headers(request)]
     url = httpcore.URL(
         scheme=request.scheme.encode(),
         host=request.host.encode(),
@@ -203,7 +212,7 @@ def _raw(request: Request, silence: float | None) -> httpcore.Request:
     )
 
 
-async def _head(connection: Exchanger, wire: Wire, raw: httpcore.Request) -> httpcore.Response:
+async def _head(connection: HTTPConnection, wire: SocketStream, raw: httpcore.Request) -> httpcore.Response:
     answer = await connection.handle_async_request(raw)
     wire.head_ended()
     if answer.extensions["http_version"] not in _VERSIONS:
@@ -212,8 +221,8 @@ async def _head(connection: Exchanger, wire: Wire, raw: httpcore.Request) -> htt
 
 
 async def _exchange(
-    connection: _Connection, request: Request, raw: httpcore.Request, bounds: Bounds
-) -> Response:
+    connection: _Connection, request: HTTPRequest, raw: httpcore.Request, bounds: ExchangeBounds
+) -> HTTPResponse:
     wire, used = connection.wire, connection.used
     connection.used = True
     wire.begin(bounds)
@@ -230,12 +239,12 @@ async def _exchange(
 
 
 async def _converse(
-    connection: _Connection, request: Request, raw: httpcore.Request, bounds: Bounds
-) -> Response:
+    connection: _Connection, request: HTTPRequest, raw: httpcore.Request, bounds: ExchangeBounds
+) -> HTTPResponse:
     wire = connection.wire
     answer = await _head(connection.http, wire, raw)
-    headers = answer_lines(answer.headers)
-    body = body_of(request.method, answer.status, headers, bounds)
+    headers = response_headers(answer.headers)
+    body = body_reader(request.method, answer.status, headers, bounds)
     async for chunk in cast("AsyncIterable[bytes]", answer.stream):
         # Left in the middle, httpcore's generators would be closed by a task of the loop: they are read to an end.
         if body is not None and wire.trouble is None:
@@ -246,14 +255,14 @@ async def _converse(
     await answer.aclose()
     if wire.trouble is not None:
         raise wire.trouble
-    return Response(answer.status, headers, b"" if body is None else body.whole())
+    return HTTPResponse(answer.status, headers, b"" if body is None else body.whole())
 
 
-def _fault(wire: Wire) -> HTTPError:
-    return broken() if wire.told_end else bad_response("it can't be read")
+def _fault(wire: SocketStream) -> HTTPError:
+    return connection_broken() if wire.told_end else bad_response("it can't be read")
 
 
-class Incoming:
+class StreamedResponse:
     """An answer whose head was read; it has to be closed by whoever has it.
 
     Attributes:
@@ -263,14 +272,14 @@ class Incoming:
 
     def __init__(
         self,
-        request: Request,
-        bounds: Bounds,
+        request: HTTPRequest,
+        bounds: ExchangeBounds,
         answer: httpcore.Response,
-        wire: Wire,
+        wire: SocketStream,
         settle: Callable[[], None],
     ) -> None:
         self.status = answer.status
-        self.headers = answer_lines(answer.headers)
+        self.headers = response_headers(answer.headers)
         self._method = request.method
         self._bounds = bounds
         self._answer = answer
@@ -289,7 +298,7 @@ class Incoming:
         Raises:
             HTTPError: It is larger than the bound, is not what its headers say, or breaks off.
         """
-        body = body_of(self._method, self.status, self.headers, self._bounds)
+        body = body_reader(self._method, self.status, self.headers, self._bounds)
         while chunk := await self.chunk():
             if body is not None:
                 body.add(chunk)
@@ -301,10 +310,10 @@ class Incoming:
         Raises:
             HTTPError: Its headers contradict each other, or it has a content coding: nobody asked for one.
         """
-        body_of(self._method, self.status, self.headers, self._bounds._replace(body=_ENDLESS))
+        body_reader(self._method, self.status, self.headers, self._bounds._replace(body=_ENDLESS))
         if self.header("content-encoding").lower() not in ("", "identity"):
             message = "the answer is a stream with a content coding, which is not undone here"
-            raise HTTPError(Fault.UNSUPPORTED_CODING, message, sent=True)
+            raise HTTPError(HTTPFailure.UNSUPPORTED_CODING, message, sent=True)
 
     async def chunk(self) -> bytes:
         """What comes next, as it was sent; nothing at the end.
@@ -328,7 +337,7 @@ class Incoming:
     async def aclose(self) -> None:
         """Be done with it. The connection is kept if the answer was read to its end."""
         if not self._read:
-            self._wire.hang_up(closed())
+            self._wire.hang_up(client_closed())
         try:
             # Left in the middle, httpcore's generators would be closed by a task of the loop: they are read to an end.
             while await anext(self._body, b""):
@@ -339,7 +348,7 @@ class Incoming:
         self._settle()
 
 
-class Streamer:
+class StreamingClient:
     """Sends requests of one owner to the origins that it may reach, for one event loop.
 
     Args:
@@ -348,22 +357,22 @@ class Streamer:
     """
 
     def __init__(self, guard: Guard, idle: float = IDLE_SECONDS) -> None:
-        self._dialler = Dialler(guard)
+        self._dialler = Connector(guard)
         self._idle_for = idle
-        self._idle: list[tuple[str, Exchanger, Wire, float]] = []
-        self._wires: set[Wire] = set()
+        self._idle: list[tuple[str, HTTPConnection, SocketStream, float]] = []
+        self._wires: set[SocketStream] = set()
         self._closed = False
         keep_quiet("httpcore")
 
     async def send(
         self,
-        request: Request,
-        bounds: Bounds,
+        request: HTTPRequest,
+        bounds: ExchangeBounds,
         *,
         hosts: Collection[str],
         silence: float | None = None,
         sending: Callable[[], None] | None = None,
-    ) -> Incoming:
+    ) -> StreamedResponse:
         """Send a request, and read the head of its answer. When it is cancelled, its connection is closed.
 
         Args:
@@ -385,7 +394,7 @@ class Streamer:
             sending()
         try:
             answer = await _head(connection, wire, raw)
-            return Incoming(
+            return StreamedResponse(
                 request, bounds, answer, wire, partial(self._settle, request.origin, connection, wire)
             )
         except (httpcore.NetworkError, httpcore.ProtocolError):
@@ -400,18 +409,20 @@ class Streamer:
         self._closed = True
         self._idle.clear()
         for wire in list(self._wires):
-            wire.hang_up(closed())
+            wire.hang_up(client_closed())
         for wire in list(self._wires):
             await wire.gone
 
-    async def _made(self, request: Request, bounds: Bounds, hosts: Collection[str]) -> tuple[Exchanger, Wire]:
+    async def _made(
+        self, request: HTTPRequest, bounds: ExchangeBounds, hosts: Collection[str]
+    ) -> tuple[HTTPConnection, SocketStream]:
         if self._closed:
-            raise closed()
-        wire = await self._dialler.open(request, bounds, hosts, lambda: Wire(self._wires))
+            raise client_closed()
+        wire = await self._dialler.open(request, bounds, hosts, lambda: SocketStream(self._wires))
         origin = httpcore.Origin(request.scheme.encode(), request.host.encode(), request.port)
-        return Exchanger(origin, wire), wire
+        return HTTPConnection(origin, wire), wire
 
-    def _kept(self, origin: str) -> tuple[Exchanger, Wire] | None:
+    def _kept(self, origin: str) -> tuple[HTTPConnection, SocketStream] | None:
         """The connection that was used last, if it is still good; those that are not are closed."""
         oldest = time.monotonic() - self._idle_for
         found = None
@@ -425,7 +436,7 @@ class Streamer:
                 found = connection, wire
         return found
 
-    def _settle(self, origin: str, connection: Exchanger, wire: Wire) -> None:
+    def _settle(self, origin: str, connection: HTTPConnection, wire: SocketStream) -> None:
         if self._closed or connection.surplus() or not connection.is_idle():
             wire.hang_up()
             return
@@ -433,7 +444,7 @@ class Streamer:
         self._idle.append((origin, connection, wire, time.monotonic()))
 
 
-class Closing(Protocol):
+class AsyncClosable(Protocol):
     """What can be closed."""
 
     async def aclose(self) -> None:
@@ -441,7 +452,7 @@ class Closing(Protocol):
         ...
 
 
-T = TypeVar("T", bound=Closing)
+T = TypeVar("T", bound=AsyncClosable)
 
 
 class PerLoop(Generic[T]):
@@ -466,7 +477,7 @@ class PerLoop(Generic[T]):
             HTTPError: `connect_failed`: all of it was closed.
         """
         if self._closed:
-            raise closed()
+            raise client_closed()
         loop = asyncio.get_running_loop()
         kept = self._kept.get(loop)
         return await self._begin(loop) if kept is None else kept[0]
@@ -495,7 +506,7 @@ class PerLoop(Generic[T]):
                 self._kept[loop] = thing, keeper
         if refused:
             await keeper.aclose()
-            raise closed()
+            raise client_closed()
         return thing
 
     async def _until_the_end(self, loop: asyncio.AbstractEventLoop, thing: T) -> AsyncGenerator[None, None]:

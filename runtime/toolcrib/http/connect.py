@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from toolcrib.http.messages import Bounds, Fault, HTTPError, Request
+from toolcrib.http.messages import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest
 from toolcrib.security.egress import Guard, Unreachable
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -22,7 +22,7 @@ IDLE_MOST = 100
 """How many connections without work are kept for one owner at one origin."""
 
 
-class Dialler:
+class Connector:
     """Opens connections for one sender.
 
     Args:
@@ -34,7 +34,7 @@ class Dialler:
         self._context: ssl.SSLContext | None = None
 
     async def open(
-        self, request: Request, bounds: Bounds, hosts: Collection[str], protocol: Callable[[], P]
+        self, request: HTTPRequest, bounds: ExchangeBounds, hosts: Collection[str], protocol: Callable[[], P]
     ) -> P:
         """Connect to the origin of a request, and speak TLS if it is https.
 
@@ -56,17 +56,17 @@ class Dialler:
                 return await self._open(request, bounds, hosts, protocol)
         except TimeoutError:
             message = f"no connection to `{host}` within {bounds.connect:g} s"
-            raise HTTPError(Fault.CONNECT_TIMEOUT, message, sent=False) from None
+            raise HTTPError(HTTPFailure.CONNECT_TIMEOUT, message, sent=False) from None
         except ssl.SSLError as error:
             raise tls_failed(host, error) from None
         except Unreachable as error:
-            raise HTTPError(Fault.CONNECT_FAILED, error.message, sent=False) from None
+            raise HTTPError(HTTPFailure.CONNECT_FAILED, error.message, sent=False) from None
         except OSError:
             message = f"the connection to `{host}` failed while it was made"
-            raise HTTPError(Fault.CONNECT_FAILED, message, sent=False) from None
+            raise HTTPError(HTTPFailure.CONNECT_FAILED, message, sent=False) from None
 
     async def _open(
-        self, request: Request, bounds: Bounds, hosts: Collection[str], protocol: Callable[[], P]
+        self, request: HTTPRequest, bounds: ExchangeBounds, hosts: Collection[str], protocol: Callable[[], P]
     ) -> P:
         connection = await self._guard.connect(request.host, request.port, hosts)
         try:
@@ -125,7 +125,7 @@ def client_context() -> ssl.SSLContext:
     except OSError:
         named = f"SSL_CERT_FILE ({file})" if file else f"SSL_CERT_DIR ({folder})"
         message = f"the certificates that {named} names can't be read"
-        raise HTTPError(Fault.TLS_FAILED, message, sent=False) from None
+        raise HTTPError(HTTPFailure.TLS_FAILED, message, sent=False) from None
     context.set_alpn_protocols(["http/1.1"])
     return context
 
@@ -137,7 +137,7 @@ def tls_failed(host: str, error: ssl.SSLError) -> HTTPError:
         message = f"the certificate of `{host}` {reason}"
     else:
         message = f"`{host}` and toolcrib could not agree on TLS"
-    return HTTPError(Fault.TLS_FAILED, message, sent=False)
+    return HTTPError(HTTPFailure.TLS_FAILED, message, sent=False)
 
 
 def keep_quiet(name: str) -> None:

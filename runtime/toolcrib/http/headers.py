@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from toolcrib.core.model import JSON
-from toolcrib.http.messages import DEFAULT_PORTS, HOST, Fault, HTTPError, Request, bad_response
+from toolcrib.http.messages import DEFAULT_PORTS, HOST, HTTPError, HTTPFailure, HTTPRequest, bad_response
 
 COOKIE_SAFE: Final = "!#$&'()*+-./:<=>?@[]^_`{|}~"
 """What RFC 6265 section 4.1.1 lets stand in a cookie's value, without `%`, which begins what is encoded."""
@@ -110,7 +110,7 @@ _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _RAW_VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 
 
-def request_lines(request: Request) -> list[tuple[str, str]]:
+def request_headers(request: HTTPRequest) -> list[tuple[str, str]]:
     """The headers of a request, in order, with those that the sender writes.
 
     `Accept-Encoding: gzip` stands unless the request says otherwise; `Content-Length` wherever there is a body or the
@@ -134,13 +134,13 @@ def request_lines(request: Request) -> list[tuple[str, str]]:
     return lines
 
 
-def request_target(request: Request) -> str:
+def request_target(request: HTTPRequest) -> str:
     """The target as it is sent; a question mark with no query behind it is dropped."""
     target = request.target
     return target[:-1] if target.find("?") == len(target) - 1 else target
 
 
-def _check_first_line(request: Request) -> None:
+def _check_first_line(request: HTTPRequest) -> None:
     if not _METHOD.fullmatch(request.method):
         raise _refused("the method is no word in upper case")
     if request.scheme not in DEFAULT_PORTS:
@@ -171,10 +171,10 @@ def _host_line(scheme: str, host: str, port: int) -> str:
 
 
 def _refused(message: str) -> HTTPError:
-    return HTTPError(Fault.BAD_REQUEST, message, sent=False)
+    return HTTPError(HTTPFailure.BAD_REQUEST, message, sent=False)
 
 
-def answer_lines(raw: Sequence[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:
+def response_headers(raw: Sequence[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:
     """The headers of an answer: names in lower case, values read as latin-1.
 
     Raises:

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 KIB = 1024
 
 
-class Request(NamedTuple):
+class HTTPRequest(NamedTuple):
     """A request, encoded for the wire. Its `repr` shows method, origin and path: the rest may be secret.
 
     Attributes:
@@ -33,7 +33,7 @@ class Request(NamedTuple):
     body: bytes = b""
 
     def __repr__(self) -> str:
-        return f"Request({self.method} {self.origin}{self.target.partition('?')[0]})"
+        return f"HTTPRequest({self.method} {self.origin}{self.target.partition('?')[0]})"
 
     @property
     def origin(self) -> str:
@@ -72,7 +72,7 @@ def parse_origin(text: str) -> tuple[str, str, int]:
     return parts.scheme, host, DEFAULT_PORTS[parts.scheme] if port is None else port
 
 
-class Response(NamedTuple):
+class HTTPResponse(NamedTuple):
     """A whole answer.
 
     Attributes:
@@ -91,7 +91,7 @@ class Response(NamedTuple):
         return ", ".join(values) if values else None
 
 
-class Bounds(NamedTuple):
+class ExchangeBounds(NamedTuple):
     """What an exchange may take.
 
     Attributes:
@@ -107,7 +107,7 @@ class Bounds(NamedTuple):
     headers: int = 64 * KIB
 
 
-class Fault(StrEnum):
+class HTTPFailure(StrEnum):
     """How an exchange fails: the stable code that a result carries."""
 
     CONNECT_FAILED = "connect_failed"
@@ -131,31 +131,31 @@ class HTTPError(Exception):
         sent: Whether any of the request may have reached the server.
     """
 
-    def __init__(self, fault: Fault, message: str, *, sent: bool) -> None:
+    def __init__(self, fault: HTTPFailure, message: str, *, sent: bool) -> None:
         super().__init__(message)
         self.fault = fault
         self.message = message
         self.sent = sent
 
 
-def closed() -> HTTPError:
+def client_closed() -> HTTPError:
     """Nothing is sent any more."""
-    return HTTPError(Fault.CONNECT_FAILED, "the runtime is closed", sent=False)
+    return HTTPError(HTTPFailure.CONNECT_FAILED, "the runtime is closed", sent=False)
 
 
 def bad_response(what: str) -> HTTPError:
     """The error of an answer that is no HTTP as it should be."""
-    return HTTPError(Fault.BAD_RESPONSE, f"the server's answer is not valid HTTP: {what}", sent=True)
+    return HTTPError(HTTPFailure.BAD_RESPONSE, f"the server's answer is not valid HTTP: {what}", sent=True)
 
 
-def broken() -> HTTPError:
+def connection_broken() -> HTTPError:
     """The error of a connection that ended too early."""
     message = "the connection ended before the answer was complete"
-    return HTTPError(Fault.CONNECTION_BROKEN, message, sent=True)
+    return HTTPError(HTTPFailure.CONNECTION_BROKEN, message, sent=True)
 
 
 @dataclass(slots=True, repr=False)
-class Draft:
+class RequestDraft:
     """The parts of a request, each in its own encoding already. Its `repr` shows method, origin and path.
 
     Attributes:
@@ -181,7 +181,7 @@ class Draft:
     body: bytes = b""
 
     @classmethod
-    def of(cls, request: Request) -> Draft:
+    def of(cls, request: HTTPRequest) -> RequestDraft:
         """The parts of a request that is finished, to be changed and finished again."""
         path, _mark, query = request.target.partition("?")
         headers = [header for header in request.headers if header[0].lower() != "cookie"]
@@ -196,14 +196,14 @@ class Draft:
         )
 
     def __repr__(self) -> str:
-        return f"Draft({self.method} {self.origin}{self.path})"
+        return f"RequestDraft({self.method} {self.origin}{self.path})"
 
     @property
     def origin(self) -> str:
         """Where it goes."""
         return origin_of(self.scheme, self.host, self.port)
 
-    def copied(self) -> Draft:
+    def copied(self) -> RequestDraft:
         """A draft of its own with the same parts."""
         return replace(
             self,
@@ -212,13 +212,13 @@ class Draft:
             cookies=[*self.cookies],
         )
 
-    def finished(self) -> Request:
+    def finished(self) -> HTTPRequest:
         """The request as it is sent."""
         headers = self.headers
         if self.cookies:
             headers = [*headers, ("Cookie", "; ".join(self.cookies))]
         target = f"{self.path}?{'&'.join(self.query)}" if self.query else self.path
-        return Request(self.method, self.scheme, self.host, self.port, target, tuple(headers), self.body)
+        return HTTPRequest(self.method, self.scheme, self.host, self.port, target, tuple(headers), self.body)
 
     def add_query(self, name: str, value: str) -> None:
         """Add a parameter, encoded so that it stays one."""

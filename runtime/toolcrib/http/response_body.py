@@ -6,7 +6,7 @@ import re
 import zlib
 from collections.abc import Sequence
 
-from toolcrib.http.messages import Bounds, Fault, HTTPError, bad_response
+from toolcrib.http.messages import ExchangeBounds, HTTPError, HTTPFailure, bad_response
 
 _GZIP = 31  # for zlib: the largest window, with the header and trailer of gzip and of nothing else
 _MAGIC = b"\x1f\x8b"
@@ -14,7 +14,7 @@ _LENGTH = re.compile(r"[0-9]{1,18}")
 _NO_BODY = frozenset({204, 304})
 
 
-class Body:
+class ResponseBody:
     """Collects the body of one answer; never holds more than the bound.
 
     Args:
@@ -57,7 +57,7 @@ class Body:
                 coding its headers name.
         """
         if self._unzip is not None and self._taken and not self._unzip.eof:
-            raise HTTPError(Fault.BAD_RESPONSE, "the gzip coding of the answer is cut off", sent=True)
+            raise HTTPError(HTTPFailure.BAD_RESPONSE, "the gzip coding of the answer is cut off", sent=True)
         return b"".join(self._chunks)
 
     def _unfold(self, unzip: zlib._Decompress, chunk: bytes) -> None:
@@ -68,7 +68,7 @@ class Body:
             plain = unzip.decompress(chunk, self._most - self._held + 1)
         except zlib.error:
             raise HTTPError(
-                Fault.BAD_RESPONSE, "the gzip coding of the answer is broken", sent=True
+                HTTPFailure.BAD_RESPONSE, "the gzip coding of the answer is broken", sent=True
             ) from None
         self._held += len(plain)
         if self._held > self._most:
@@ -79,7 +79,7 @@ class Body:
 
     def _too_large(self, what: str) -> HTTPError:
         message = f"the answer {what}; at most {self._most} bytes are taken in"
-        return HTTPError(Fault.RESPONSE_TOO_LARGE, message, sent=True)
+        return HTTPError(HTTPFailure.RESPONSE_TOO_LARGE, message, sent=True)
 
 
 def _zipped(codings: Sequence[str]) -> bool:
@@ -90,18 +90,22 @@ def _zipped(codings: Sequence[str]) -> bool:
         return False
     if len(undone) > 1 or undone[0] not in ("gzip", "x-gzip"):
         message = "the answer has a content coding that is not undone here; gzip, once, is"
-        raise HTTPError(Fault.UNSUPPORTED_CODING, message, sent=True)
+        raise HTTPError(HTTPFailure.UNSUPPORTED_CODING, message, sent=True)
     return True
 
 
 def _surplus(rest: bytes) -> HTTPError:
     if rest.startswith(_MAGIC):
         message = "the answer holds several gzip members; one is undone here"
-        return HTTPError(Fault.UNSUPPORTED_CODING, message, sent=True)
-    return HTTPError(Fault.BAD_RESPONSE, "something stands behind the gzip coding of the answer", sent=True)
+        return HTTPError(HTTPFailure.UNSUPPORTED_CODING, message, sent=True)
+    return HTTPError(
+        HTTPFailure.BAD_RESPONSE, "something stands behind the gzip coding of the answer", sent=True
+    )
 
 
-def body_of(method: str, status: int, headers: Sequence[tuple[str, str]], bounds: Bounds) -> Body | None:
+def body_reader(
+    method: str, status: int, headers: Sequence[tuple[str, str]], bounds: ExchangeBounds
+) -> ResponseBody | None:
     """What takes in the body of an answer; none where there can't be a body.
 
     Raises:
@@ -123,4 +127,4 @@ def body_of(method: str, status: int, headers: Sequence[tuple[str, str]], bounds
     if method == "HEAD" or status in _NO_BODY:
         return None
     length = int(lengths.pop()) if lengths else None
-    return Body(values.get("content-encoding", ()), bounds.body, length)
+    return ResponseBody(values.get("content-encoding", ()), bounds.body, length)

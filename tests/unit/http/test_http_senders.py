@@ -14,7 +14,7 @@ from http_servers import (
     answering,
     serving,
 )
-from toolcrib.http import Fault, HTTPError, open_client
+from toolcrib.http import HTTPError, HTTPFailure, open_client
 from toolcrib.security.egress import Guard
 
 
@@ -64,7 +64,7 @@ async def test_closing_ends_what_is_under_way():
         await send.sender.aclose()
         with pytest.raises(HTTPError) as caught:
             await task
-        assert caught.value.fault is Fault.CONNECTION_BROKEN
+        assert caught.value.fault is HTTPFailure.CONNECTION_BROKEN
 
 
 async def test_a_sender_may_be_closed_twice():

@@ -17,17 +17,17 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 from toolcrib.core.model import JSON
 from toolcrib.core.protocols import Clock
 from toolcrib.core.text import DuplicateKey, decode_json
-from toolcrib.http import Fault, HTTPError, Request, Response
-from toolcrib.http.auth.credentials import STAND_IN, Fields
+from toolcrib.http import HTTPError, HTTPFailure, HTTPRequest, HTTPResponse
+from toolcrib.http.auth.credentials import STAND_IN, AuthFields
 from toolcrib.http.auth.schemes import AuthFailed, Fetch, Spot, basic_header, set_header
 from toolcrib.http.headers import seconds_to_wait
-from toolcrib.http.messages import DEFAULT_PORTS, Draft
+from toolcrib.http.messages import DEFAULT_PORTS, RequestDraft
 from toolcrib.security.egress import is_loopback
 from toolcrib.security.redaction import HIDDEN, is_secret_name
 from toolcrib.security.secrets import Vault
 
 
-class Address(NamedTuple):
+class TokenEndpoint(NamedTuple):
     """Where tokens are asked for.
 
     Attributes:
@@ -45,10 +45,10 @@ class Address(NamedTuple):
     @property
     def shown(self) -> str:
         """The address without its query."""
-        return Request("POST", self.scheme, self.host, self.port, self.target.partition("?")[0]).url
+        return HTTPRequest("POST", self.scheme, self.host, self.port, self.target.partition("?")[0]).url
 
 
-def address_of(text: str) -> Address | None:
+def parse_token_endpoint(text: str) -> TokenEndpoint | None:
     """The address that a text is; None where it is none, or has a user name or a fragment."""
     fit = text.isascii() and text.isprintable() and not any(each in text for each in ' "<>\\^`{|}#')
     try:
@@ -59,7 +59,7 @@ def address_of(text: str) -> Address | None:
     if not fit or parts.scheme not in DEFAULT_PORTS or not host or "@" in parts.netloc or port == 0:
         return None
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Address(parts.scheme, host, port or DEFAULT_PORTS[parts.scheme], target)
+    return TokenEndpoint(parts.scheme, host, port or DEFAULT_PORTS[parts.scheme], target)
 
 
 _MARGIN = 30.0
@@ -167,7 +167,7 @@ def _usable(lifetime: float) -> float:
     return lifetime - min(_MARGIN, lifetime / 10)
 
 
-class Tokens:
+class TokenCache:
     """The accounts of an executor: tools with the same credentials share their tokens."""
 
     def __init__(self) -> None:
@@ -191,11 +191,11 @@ _CODE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _PASSING: Final = frozenset(
     {
-        Fault.CONNECT_FAILED,
-        Fault.CONNECT_TIMEOUT,
-        Fault.WRITE_FAILED,
-        Fault.READ_TIMEOUT,
-        Fault.CONNECTION_BROKEN,
+        HTTPFailure.CONNECT_FAILED,
+        HTTPFailure.CONNECT_TIMEOUT,
+        HTTPFailure.WRITE_FAILED,
+        HTTPFailure.READ_TIMEOUT,
+        HTTPFailure.CONNECTION_BROKEN,
     }
 )
 _MOST_SECRETS: Final = 16
@@ -209,7 +209,7 @@ class Grant:
     """
 
     def __init__(
-        self, address: Address, headers: tuple[tuple[str, str], ...], form: tuple[tuple[str, str], ...]
+        self, address: TokenEndpoint, headers: tuple[tuple[str, str], ...], form: tuple[tuple[str, str], ...]
     ) -> None:
         self.address = address
         self._headers = headers
@@ -229,7 +229,7 @@ class Grant:
         """
         form = [*self._form, *([("refresh_token", refresh_token)] if refresh_token else [])]
         address = self.address
-        request = Request("POST", *address, self._headers, urlencode(form).encode())
+        request = HTTPRequest("POST", *address, self._headers, urlencode(form).encode())
         try:
             response = await fetch(request)
         except HTTPError as error:
@@ -270,7 +270,9 @@ class Grant:
             f"{message}; check `token_url`", details={"token_url": self.address.shown, "status": 200}
         )
 
-    def _refused(self, response: Response, told: dict[str, JSON], clock: Clock, vault: Vault) -> AuthFailed:
+    def _refused(
+        self, response: HTTPResponse, told: dict[str, JSON], clock: Clock, vault: Vault
+    ) -> AuthFailed:
         """What an answer says that gives no token (RFC 6749 section 5.2)."""
         status = response.status
         details: dict[str, JSON] = {"token_url": self.address.shown, "status": status}
@@ -307,7 +309,7 @@ class OAuth:
         self._account = account
         self._vault = vault
 
-    async def apply(self, draft: Draft, clock: Clock, fetch: Fetch) -> None:
+    async def apply(self, draft: RequestDraft, clock: Clock, fetch: Fetch) -> None:
         """Add the token, which is fetched if there is none that lasts.
 
         Raises:
@@ -316,11 +318,11 @@ class OAuth:
         """
         set_header(draft, "Authorization", f"Bearer {await self._current(clock, fetch)}")
 
-    def show(self, draft: Draft) -> None:
+    def show(self, draft: RequestDraft) -> None:
         """Add the header, masked."""
         set_header(draft, "Authorization", f"Bearer {HIDDEN}")
 
-    async def renewed(self, clock: Clock, fetch: Fetch, used: Draft | None = None) -> bool:
+    async def renewed(self, clock: Clock, fetch: Fetch, used: RequestDraft | None = None) -> bool:
         """Get a token that is not the one that was used.
 
         Raises:
@@ -337,7 +339,7 @@ class OAuth:
         return token
 
 
-def oauth2(fields: Fields, tokens: Tokens) -> OAuth | None:
+def oauth2(fields: AuthFields, tokens: TokenCache) -> OAuth | None:
     """`{type: oauth2, flow: client_credentials|refresh_token, token_url, ...}`; None while it is only checked.
 
     Raises:
@@ -363,7 +365,7 @@ def oauth2(fields: Fields, tokens: Tokens) -> OAuth | None:
     return OAuth(grant, tokens.account(grant.identity, refresh_token), fields.vault)
 
 
-def _optional(fields: Fields) -> Iterator[tuple[str, str]]:
+def _optional(fields: AuthFields) -> Iterator[tuple[str, str]]:
     scopes = fields.block.get("scopes", [])
     if scopes:
         yield "scope", " ".join(scopes)
@@ -371,7 +373,7 @@ def _optional(fields: Fields) -> Iterator[tuple[str, str]]:
         yield "audience", fields.text("audience", "form")
 
 
-def token_address(fields: Fields) -> Address | None:
+def token_address(fields: AuthFields) -> TokenEndpoint | None:
     """The `token_url`; None where it is none, which is reported, or not known yet.
 
     Raises:
@@ -380,7 +382,7 @@ def token_address(fields: Fields) -> Address | None:
     text = fields.text("token_url", "address")
     if text == STAND_IN and fields.vault is None:
         return None
-    address = address_of(text)
+    address = parse_token_endpoint(text)
     if address is None:
         message = "`token_url` is no address that tokens can be asked for at"
         hint = "write `https://host/path`, without a user name or a fragment (RFC 6749 section 3.2)"
@@ -390,14 +392,14 @@ def token_address(fields: Fields) -> Address | None:
     return address
 
 
-def warn_of_plain_text(address: Address, fields: Fields, key: str = "") -> None:
+def warn_of_plain_text(address: TokenEndpoint, fields: AuthFields, key: str = "") -> None:
     """Warn of credentials that go to another machine without encryption."""
     if address.scheme == "http" and not is_loopback(address.host):
         message = f"credentials go to {address.host} without encryption: everybody on the way can read them"
         fields.tell("unencrypted_secret", message, key, hint="write `https://`", severity="warning")
 
 
-def _told(response: Response) -> dict[str, JSON]:
+def _told(response: HTTPResponse) -> dict[str, JSON]:
     """The members of an answer; none where it is no object. DuplicateKey where one is there twice."""
     try:
         told = decode_json(response.body)
@@ -436,6 +438,6 @@ def _line(text: str) -> str:
     return shown if len(shown) <= 200 else f"{shown[:199]}…"
 
 
-def _bearer_of(draft: Draft) -> str:
+def _bearer_of(draft: RequestDraft) -> str:
     values = [value for name, value in draft.headers if name.lower() == "authorization"]
     return values[0].removeprefix("Bearer ") if values else ""

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from toolcrib.core.hooks import load_hook
 from toolcrib.core.model import JSON, NOTHING
 from toolcrib.core.protocols import Clock
-from toolcrib.http import Request, Response
-from toolcrib.http.auth.credentials import Fields, fault_of
+from toolcrib.http import HTTPRequest, HTTPResponse
+from toolcrib.http.auth.credentials import AuthFields, fault_of
 from toolcrib.http.headers import fault_of_name
-from toolcrib.http.messages import Draft
+from toolcrib.http.messages import RequestDraft
 from toolcrib.security.redaction import HIDDEN
 from toolcrib.security.secrets import Vault
 
-Fetch: TypeAlias = Callable[[Request], Awaitable[Response]]
+Fetch: TypeAlias = Callable[[HTTPRequest], Awaitable[HTTPResponse]]
 """An exchange through the egress guard. Raises HTTPError and EgressRefused."""
 
 
@@ -52,7 +52,7 @@ class Auth(Protocol):
         """The hosts that it asks for tokens."""
         ...
 
-    async def apply(self, draft: Draft, clock: Clock, fetch: Fetch) -> None:
+    async def apply(self, draft: RequestDraft, clock: Clock, fetch: Fetch) -> None:
         """Add what proves it, in place of what has the same name.
 
         Raises:
@@ -61,11 +61,11 @@ class Auth(Protocol):
         """
         ...
 
-    def show(self, draft: Draft) -> None:
+    def show(self, draft: RequestDraft) -> None:
         """Add what `apply` would add, with `***` for what is secret. Nothing is asked for."""
         ...
 
-    async def renewed(self, clock: Clock, fetch: Fetch, used: Draft | None = None) -> bool:
+    async def renewed(self, clock: Clock, fetch: Fetch, used: RequestDraft | None = None) -> bool:
         """After status 401: whether there is something new to try.
 
         Args:
@@ -85,7 +85,7 @@ Spot: TypeAlias = tuple[str, str]
 """Where a credential goes: (`header`, `query` or `cookie`, its name; of a header in lower case)."""
 
 
-class Fixed:
+class StaticAuth:
     """One credential at one place.
 
     Attributes:
@@ -101,11 +101,11 @@ class Fixed:
         self._value = value
         self._shown = shown
 
-    async def apply(self, draft: Draft, clock: Clock, fetch: Fetch) -> None:  # noqa: ARG002 -- needs neither
+    async def apply(self, draft: RequestDraft, clock: Clock, fetch: Fetch) -> None:  # noqa: ARG002 -- needs neither
         """Add it."""
         self._put(draft, self._value)
 
-    def show(self, draft: Draft) -> None:
+    def show(self, draft: RequestDraft) -> None:
         """Add it, masked."""
         if self.spot[0] == "query":
             draft.set_query(self._name, "")
@@ -113,11 +113,11 @@ class Fixed:
         else:
             self._put(draft, self._shown)
 
-    async def renewed(self, clock: Clock, fetch: Fetch, used: Draft | None = None) -> bool:  # noqa: ARG002 -- as above
+    async def renewed(self, clock: Clock, fetch: Fetch, used: RequestDraft | None = None) -> bool:  # noqa: ARG002 -- as above
         """There is nothing else to try."""
         return False
 
-    def _put(self, draft: Draft, value: str) -> None:
+    def _put(self, draft: RequestDraft, value: str) -> None:
         where = self.spot[0]
         if where == "header":
             set_header(draft, self._name, value)
@@ -129,14 +129,14 @@ class Fixed:
             draft.cookies.append(start + value)
 
 
-def set_header(draft: Draft, name: str, value: str) -> None:
+def set_header(draft: RequestDraft, name: str, value: str) -> None:
     """Put a header that is a credential in place of those of the same name."""
     lower = name.lower()
     draft.headers = [header for header in draft.headers if header[0].lower() != lower]
     draft.headers.append((name, value))
 
 
-def api_key(fields: Fields) -> Fixed:
+def api_key(fields: AuthFields) -> StaticAuth:
     """`{type: apiKey, in: header|query|cookie, name, value}`: the value as it is.
 
     Raises:
@@ -144,19 +144,21 @@ def api_key(fields: Fields) -> Fixed:
     """
     where = fields.choice("in")
     value = fields.secret("value", where)  # type: ignore[arg-type] # the schema has no others
-    return Fixed(where, fields.choice("name"), value)
+    return StaticAuth(where, fields.choice("name"), value)
 
 
-def bearer(fields: Fields) -> Fixed:
+def bearer(fields: AuthFields) -> StaticAuth:
     """`{type: http, scheme: bearer, token}` (RFC 6750 section 2.1).
 
     Raises:
         MissingSecret: The token is not there, or can't be sent.
     """
-    return Fixed("header", "Authorization", f"Bearer {fields.secret('token', 'header')}", f"Bearer {HIDDEN}")
+    return StaticAuth(
+        "header", "Authorization", f"Bearer {fields.secret('token', 'header')}", f"Bearer {HIDDEN}"
+    )
 
 
-def basic(fields: Fields) -> Fixed:
+def basic(fields: AuthFields) -> StaticAuth:
     """`{type: http, scheme: basic, username, password}` (RFC 7617), as UTF-8. The password may be empty.
 
     Raises:
@@ -164,10 +166,10 @@ def basic(fields: Fields) -> Fixed:
     """
     username = fields.text("username", "basic")
     password = fields.secret("password", "form", blank=True)
-    return Fixed("header", "Authorization", basic_header(fields, username, password), f"Basic {HIDDEN}")
+    return StaticAuth("header", "Authorization", basic_header(fields, username, password), f"Basic {HIDDEN}")
 
 
-def basic_header(fields: Fields, username: str, password: str) -> str:
+def basic_header(fields: AuthFields, username: str, password: str) -> str:
     """The value of `Authorization` for a user name and password; both together are registered."""
     both = f"{username}:{password}"
     if fields.vault is not None and len(both) > 1:
@@ -175,7 +177,7 @@ def basic_header(fields: Fields, username: str, password: str) -> str:
     return f"Basic {b64encode(both.encode()).decode()}"
 
 
-class Outgoing(NamedTuple):
+class HookRequest(NamedTuple):
     """What a hook sees of a request.
 
     Attributes:
@@ -191,7 +193,7 @@ class Outgoing(NamedTuple):
     body: bytes
 
 
-Hook = Callable[[Outgoing], Any]
+Hook = Callable[[HookRequest], Any]
 """Returns, or is awaited for, `{"headers": {name: value}, "query": {name: value}}`; each may be left out."""
 
 
@@ -214,14 +216,14 @@ class HookAuth:
         self._vault = vault
         self._hook: Hook = load_hook(path, place, folder)
 
-    async def apply(self, draft: Draft, clock: Clock, fetch: Fetch) -> None:  # noqa: ARG002 -- it asks nobody
+    async def apply(self, draft: RequestDraft, clock: Clock, fetch: Fetch) -> None:  # noqa: ARG002 -- it asks nobody
         """Add what the function returns.
 
         Raises:
             AuthFailed: It failed, or returned something else.
         """
         request = draft.finished()
-        view = Outgoing(request.method, request.url, request.headers, request.body)
+        view = HookRequest(request.method, request.url, request.headers, request.body)
         with clock.outside():
             answer = await self._asked(self._hook, view)
         for name, value in self._part(answer, "headers"):
@@ -233,14 +235,14 @@ class HookAuth:
         for name, value in self._part(answer, "query"):
             draft.set_query(name, value)
 
-    def show(self, draft: Draft) -> None:
+    def show(self, draft: RequestDraft) -> None:
         """Nothing: what the function would add is known when it is asked, and not before."""
 
-    async def renewed(self, clock: Clock, fetch: Fetch, used: Draft | None = None) -> bool:  # noqa: ARG002 -- as above
+    async def renewed(self, clock: Clock, fetch: Fetch, used: RequestDraft | None = None) -> bool:  # noqa: ARG002 -- as above
         """There is nothing else to try: the function was asked for this very request."""
         return False
 
-    async def _asked(self, hook: Hook, view: Outgoing) -> Mapping[str, Any]:
+    async def _asked(self, hook: Hook, view: HookRequest) -> Mapping[str, Any]:
         try:
             answer = hook(view)
             if isawaitable(answer):
@@ -279,7 +281,7 @@ class HookAuth:
         return AuthFailed(f"the hook `{self._path}` failed at {place}: {kind}", details=details)
 
 
-def python(fields: Fields, place: Callable[[str], str], folder: str = "") -> HookAuth | None:
+def python(fields: AuthFields, place: Callable[[str], str], folder: str = "") -> HookAuth | None:
     """`{type: python, call: "package.module:function"}`; nothing is imported while it is only checked.
 
     Args:

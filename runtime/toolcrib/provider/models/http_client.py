@@ -15,8 +15,8 @@ from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, NOTHING
 from toolcrib.core.protocols import Clock
 from toolcrib.core.text import DuplicateKey, compact, decode_json
-from toolcrib.http import Bounds, Fault, HTTPError, Request
-from toolcrib.http.client import Incoming, PerLoop, Streamer
+from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest
+from toolcrib.http.client import PerLoop, StreamedResponse, StreamingClient
 from toolcrib.http.event_stream import EventStream, StreamEvent
 from toolcrib.http.headers import fault_of_name, header_fault, seconds_to_wait
 from toolcrib.http.messages import parse_origin
@@ -40,7 +40,7 @@ from toolcrib.servers.environment import World
 if TYPE_CHECKING:
     from tenacity import RetryCallState
 
-BOUNDS: Final = Bounds(connect=10.0, body=64 * 1024 * 1024)
+BOUNDS: Final = ExchangeBounds(connect=10.0, body=64 * 1024 * 1024)
 """What an answer may take, in pieces or whole."""
 
 LONGEST_WAIT: Final = 60.0
@@ -110,7 +110,7 @@ class Wire:
         self._headers = _checked(headers)
         self._timeout = timeout
         self._attempts = attempts
-        self._pools: list[tuple[World, PerLoop[Streamer]]] = []
+        self._pools: list[tuple[World, PerLoop[StreamingClient]]] = []
 
     def within(self, world: World) -> Wire:
         """The same in another world; connections are those of both."""
@@ -139,7 +139,7 @@ class Wire:
         except HTTPError as error:
             raise self.failed(error) from None
         with self.outside():  # also between attempts: nobody's virtual time makes a service ready
-            incoming: Incoming = await attempts(self._sent, streamer, request)
+            incoming: StreamedResponse = await attempts(self._sent, streamer, request)
         return Answer(incoming, self)
 
     async def aclose(self) -> None:
@@ -175,7 +175,7 @@ class Wire:
         """For the time of the block, something waits on the service."""
         return self._clock.outside()
 
-    def _request(self, path: str, body: Mapping[str, JSON]) -> Request:
+    def _request(self, path: str, body: Mapping[str, JSON]) -> HTTPRequest:
         world = self.world
         scheme, host, port = parse_origin(world.instead_of(self._at.origin))
         headers = {
@@ -194,7 +194,7 @@ class Wire:
         for name, value in headers.items():
             if fault := header_fault(value):
                 raise self.error(f"the header `{name}` {fault}", code="unusable_secret")
-        return Request(
+        return HTTPRequest(
             "POST", scheme, host, port, self._at.target(path), tuple(headers.items()), self._bytes(body)
         )
 
@@ -229,7 +229,7 @@ class Wire:
         except (ValueError, TypeError) as error:
             raise self.error(f"the request can't be sent: {error}", code="request_refused") from None
 
-    async def _sent(self, streamer: Streamer, request: Request) -> Incoming:
+    async def _sent(self, streamer: StreamingClient, request: HTTPRequest) -> StreamedResponse:
         """One attempt; an answer that is an error is one."""
         try:
             incoming = await streamer.send(request, BOUNDS, hosts=(request.host,), silence=self._timeout)
@@ -242,16 +242,16 @@ class Wire:
         finally:
             await incoming.aclose()
 
-    def _pool(self) -> PerLoop[Streamer]:
+    def _pool(self) -> PerLoop[StreamingClient]:
         """Connections that the guard of this world dials."""
         world = self.world
         found = next((pool for of, pool in self._pools if of.guard is world.guard), None)
         if found is None:
-            found = PerLoop(lambda: Streamer(world.guard))
+            found = PerLoop(lambda: StreamingClient(world.guard))
             self._pools.append((world, found))
         return found
 
-    async def _refusal(self, incoming: Incoming) -> ProviderError:
+    async def _refusal(self, incoming: StreamedResponse) -> ProviderError:
         status = incoming.status
         try:
             raw = await incoming.whole()
@@ -300,7 +300,7 @@ class Wire:
 class Answer:
     """An answer whose head was read: it is none that is an error."""
 
-    def __init__(self, incoming: Incoming, wire: Wire) -> None:
+    def __init__(self, incoming: StreamedResponse, wire: Wire) -> None:
         self._incoming = incoming
         self._wire = wire
 
@@ -357,7 +357,7 @@ class Answer:
             return await self._incoming.chunk()
 
     def _too_large(self, why: str) -> ProviderError:
-        return self._wire.error(why, code=Fault.RESPONSE_TOO_LARGE.value)
+        return self._wire.error(why, code=HTTPFailure.RESPONSE_TOO_LARGE.value)
 
     def read(self, raw: bytes | str, what: str) -> dict[str, Any]:
         """The JSON object that a text is.
@@ -406,7 +406,9 @@ def _checked(headers: Mapping[str, str]) -> dict[str, str]:
 
 def _may_pass(error: BaseException) -> bool:
     """Whether a further attempt may end better. After a silence, nobody has the patience."""
-    return isinstance(error, ProviderError) and error.retryable and error.code != Fault.READ_TIMEOUT.value
+    return (
+        isinstance(error, ProviderError) and error.retryable and error.code != HTTPFailure.READ_TIMEOUT.value
+    )
 
 
 def _told_by(state: RetryCallState) -> float | None:

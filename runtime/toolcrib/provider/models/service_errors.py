@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from toolcrib.core.clock import format_duration
-from toolcrib.http import Fault
+from toolcrib.http import HTTPFailure
 
 _LOOKED_AT: Final = 65536
 """Bytes of an error that are looked at."""
@@ -41,20 +41,20 @@ OPINIONS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 LASTING: Final = frozenset(
     {
-        Fault.BAD_REQUEST,
-        Fault.TLS_FAILED,
-        Fault.UNSUPPORTED_CODING,
-        Fault.RESPONSE_TOO_LARGE,
-        Fault.HEADERS_TOO_LARGE,
+        HTTPFailure.BAD_REQUEST,
+        HTTPFailure.TLS_FAILED,
+        HTTPFailure.UNSUPPORTED_CODING,
+        HTTPFailure.RESPONSE_TOO_LARGE,
+        HTTPFailure.HEADERS_TOO_LARGE,
     }
 )
 """What the same request meets again."""
 
-HINTS: Final[Mapping[Fault, str]] = {
-    Fault.CONNECT_FAILED: "see whether it runs, and `base_url`",
-    Fault.CONNECT_TIMEOUT: "see whether it runs, and `base_url`",
-    Fault.TLS_FAILED: "see to its certificate, or name the one that signs it in SSL_CERT_FILE",
-    Fault.READ_TIMEOUT: "give it a longer `timeout`",
+HINTS: Final[Mapping[HTTPFailure, str]] = {
+    HTTPFailure.CONNECT_FAILED: "see whether it runs, and `base_url`",
+    HTTPFailure.CONNECT_TIMEOUT: "see whether it runs, and `base_url`",
+    HTTPFailure.TLS_FAILED: "see to its certificate, or name the one that signs it in SSL_CERT_FILE",
+    HTTPFailure.READ_TIMEOUT: "give it a longer `timeout`",
 }
 
 

@@ -80,7 +80,7 @@ def shown(auth: Auth, **parts: Any) -> Request:
 @asynccontextmanager
 async def fetching(server: Server, *, read: float = 5.0) -> AsyncIterator[Fetch]:
     """What makes exchanges with a server through a guard; at the end nothing of them may be left."""
-    async with sending("stock", server) as exchange:
+    async with sending(server) as exchange:
 
         async def fetch(request: Request) -> Response:
             return await exchange.sender.send(

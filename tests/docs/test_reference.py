@@ -14,9 +14,8 @@ from docs.problem_codes import codes_in
 from toolcrib.core.errors import ExpressionError
 from toolcrib.executors.mock.variables import NAMES
 from toolcrib.expressions import compile_value
-from toolcrib.expressions.call_syntax import TESTS
-from toolcrib.expressions.matchers import compile_matcher
-from toolcrib.expressions.matchers.pattern_operators import OPERATORS
+from toolcrib.expressions.matchers import OPERATORS, compile_matcher
+from toolcrib.expressions.parser import TESTS
 from toolcrib.http import Fault
 
 ROOT = Path(__file__).parents[2]

@@ -18,24 +18,22 @@ from drafting import tried
 from http_servers import answering_raw, serving
 from in_memory import MOCKS
 from served_models import in_chunks, message, speaking
-from toolcrib import Outcome, VirtualClock
+from toolcrib import Outcome, Runtime, VirtualClock
 from toolcrib.cli.arguments import plain_arguments, read_arguments
 from toolcrib.core.errors import ExpressionError, Problem
 from toolcrib.core.model import JSON
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.text import DuplicateKey, canonical, decode_json, escape_terminal
-from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors.live.media_types import json_in
 from toolcrib.executors.mcp.results import result_of
 from toolcrib.expressions import compile_expression, compile_text
 from toolcrib.expressions.jmespath_queries import compile_select
 from toolcrib.formats.promptkit.go_templates import translate
-from toolcrib.http import Bounds, HTTPError, Request, open_sender
+from toolcrib.http import Bounds, HTTPError, Request, open_client
 from toolcrib.http.event_streams import EventStream
-from toolcrib.loading.documents.archives import parse_archive
+from toolcrib.loading.documents.archives import CONTENT_BYTES, parse_archive
 from toolcrib.loading.documents.document import parse_documents, parse_json
-from toolcrib.loading.documents.jsonc import as_json
-from toolcrib.loading.documents.zip_reader import CONTENT_BYTES
+from toolcrib.loading.documents.json_text import without_comments
 from toolcrib.loading.sources import parse
 from toolcrib.provider import ProviderError
 from toolcrib.provider.models.assembler import parse_written
@@ -45,7 +43,7 @@ from toolcrib.schema.validation.unusable_arguments import Misfit
 from toolcrib.security.egress import Guard
 from toolcrib.security.secrets import MissingSecret, Vault
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
-from toolcrib.servers.lock import parse_servers, text_of
+from toolcrib.servers.lock.lock_file import parse_servers, text_of
 from toolcrib.servers.mcp.failures import Asked, Garbled
 from toolcrib.servers.mcp.incoming_messages import messages_in
 from toolcrib.servers.mcp.stdio import Lines
@@ -115,7 +113,7 @@ def descriptors(data: bytes) -> str:
 
     async def called() -> str:
         outcomes = set()
-        async with loaded_runtime(loaded, executors=MOCKS, clock=VirtualClock()) as runtime:
+        async with Runtime.of(loaded, executors=MOCKS, clock=VirtualClock()) as runtime:
             for tool in loaded.tools[:5]:
                 given = [{}, *(dict(example.args) for example in tool.examples[:3])]
                 for arguments in given:
@@ -230,7 +228,7 @@ def http_answers(data: bytes) -> str:
 
     async def asked() -> str:
         async with serving(answering_raw(data)) as server:
-            sender = open_sender(Guard([f"127.0.0.1:{server.port}"]), client="stock")
+            sender = open_client(Guard([f"127.0.0.1:{server.port}"]))
             request = Request("GET", "http", "127.0.0.1", server.port, "/")
             try:
                 response = await sender.send(
@@ -343,7 +341,7 @@ def locks(data: bytes) -> str:
 
 def json_with_comments(data: bytes) -> str:
     """Files of other clients: JSON without comments stays what it is."""
-    value, problems = parse_json("a.json", as_json(data))
+    value, problems = parse_json("a.json", without_comments(data))
     try:
         strict: JSON = decode_json(data)
     except (ValueError, RecursionError):

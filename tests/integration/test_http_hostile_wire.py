@@ -1,4 +1,4 @@
-"""What servers may do on the wire, and what must come of it: the same with either sender, and nothing is left behind."""
+"""What servers may do on the wire, and what must come of it: nothing is left behind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from http_exchanges import BOTH, sending, turn
+from http_exchanges import sending, turn
 from http_servers import Handler, Head, answering, answering_raw, raw_answer, serving
 from toolcrib.http import Bounds, Fault, HTTPError
 
@@ -227,14 +227,13 @@ CASES = [*ENDS, *GARBAGE, *LENGTHS, *FLOODS, *CODINGS, *SURPLUS]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-@BOTH
-async def test_a_server_may_do(client, case):
+async def test_a_server_may_do(case):
     turns = iter([case.does])
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: Head) -> None:
         await next(turns, GOOD)(reader, writer, head)
 
-    async with serving(handler) as server, sending(client, server) as send:
+    async with serving(handler) as server, sending(server) as send:
         if isinstance(case.comes, Fault):
             with pytest.raises(HTTPError) as caught:
                 await send(bounds=case.bounds, **case.asked)
@@ -257,9 +256,8 @@ async def drips(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _he
         await turn()
 
 
-@BOTH
-async def test_a_server_that_drips_is_stopped_by_the_callers_deadline(client):
-    async with serving(drips) as server, sending(client, server) as send:
+async def test_a_server_that_drips_is_stopped_by_the_callers_deadline():
+    async with serving(drips) as server, sending(server) as send:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await send(bounds=Bounds(read=0.05))
@@ -270,9 +268,8 @@ FAULTY = [case for case in CASES if isinstance(case.comes, Fault)]
 
 
 @pytest.mark.parametrize("case", FAULTY, ids=lambda case: case.id)
-@BOTH
-async def test_no_fault_shows_what_was_sent_or_answered(client, case):
-    async with serving(case.does) as server, sending(client, server) as send:
+async def test_no_fault_shows_what_was_sent_or_answered(case):
+    async with serving(case.does) as server, sending(server) as send:
         with pytest.raises(HTTPError) as caught:
             await send(
                 bounds=case.bounds,

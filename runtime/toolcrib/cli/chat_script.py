@@ -13,7 +13,7 @@ from toolcrib.engine.session import Session
 from toolcrib.loading.scenarios.agent_checks import prompt_of
 from toolcrib.loading.scenarios.agents import Agent
 from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.provider.models.scripted import Scripted, lines_of
+from toolcrib.provider.models.scripted import Scripted, scripted_replies
 from toolcrib.registry.namespaces import short_name
 from toolcrib.scenarios.client_stub import Fulfilling
 from toolcrib.scenarios.matrix import runs_of
@@ -55,7 +55,7 @@ def script_of(runtime: Runtime, named: str) -> Script:
     told: dict[str, JSON] = {"seed": scenario.seed, "run": scenario.run, "matrix": dict(scenario.values)}
     namespace = scenario.origin.namespace
     provider = Scripted(
-        lines_of(agent.turns, agent.script),
+        scripted_replies(agent.turns, agent.script),
         names=told.copy,
         place=scenario.origin.place,
         named=lambda tool: short_name(namespace, tool),

@@ -222,7 +222,11 @@ class Remote(NamedTuple):
 
 
 class Kinds(Protocol):
-    """What loading has to know of modes; the engine supplies it."""
+    """What loading has to know of modes; the engine supplies it.
+
+    One member more may be there: `formats` (`toolcrib.loading.formats.Formats`), the formats of other systems that are
+    read. Without it, only toolcrib's own documents are.
+    """
 
     @property
     def modes(self) -> Sequence[str]:

@@ -4,11 +4,10 @@ Jinja2's syntax, read by Jinja2's parser, checked when a document is loaded, wor
 closures. Data is never read as an expression.
 """
 
-from toolcrib.expressions.codegen import copied, copier
-from toolcrib.expressions.escape_literals import as_written
+from toolcrib.expressions.delimiters import as_written
 from toolcrib.expressions.expression import Expression, compile_condition, compile_expression, is_expression
-from toolcrib.expressions.structures import Rendering, compile_value
-from toolcrib.expressions.templates import Text, compile_text
+from toolcrib.expressions.structures import Rendering, compile_value, copied, copier
+from toolcrib.expressions.templates import TextTemplate, compile_text
 from toolcrib.expressions.values import Run, Scope
 
 __all__ = [
@@ -16,7 +15,7 @@ __all__ = [
     "Rendering",
     "Run",
     "Scope",
-    "Text",
+    "TextTemplate",
     "as_written",
     "compile_condition",
     "compile_expression",

@@ -24,7 +24,7 @@ _COPIES: Final = 8
 """Elements that are copied in the time in which one is looked at."""
 
 
-class Budget:
+class StepBudget:
     """What one call may still do.
 
     Attributes:
@@ -70,19 +70,19 @@ class Budget:
         self.visit(elements // _COPIES)
 
 
-class Counted(dict[str, Any]):
+class CountedScope(dict[str, Any]):
     """A scope whose expressions share one budget."""
 
     __slots__ = ("budget",)
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: StepBudget) -> None:
         super().__init__()
         self.budget = budget
 
 
-def budget_of(scope: Scope) -> Budget | None:
+def budget_of(scope: Scope) -> StepBudget | None:
     """The budget of the call whose scope this is; None where nothing is counted."""
-    if isinstance(scope, Counted):
+    if isinstance(scope, CountedScope):
         return scope.budget
     maps = getattr(scope, "maps", None)  # the loops of templates put maps before a scope
     return budget_of(maps[-1]) if maps else None

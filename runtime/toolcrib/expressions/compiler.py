@@ -1,17 +1,20 @@
-"""What compiles the nodes of one syntax tree: the pieces, the bounds, the names that are read."""
+"""Compiles the nodes of one syntax tree within bounds, records the names that they read, and applies functions.
+
+`value | name` and `name(value)` are the same call.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from toolcrib.core.errors import ExpressionError, did_you_mean
 from toolcrib.core.model import JSON, NOTHING
-from toolcrib.expressions.budget import visit_all
-from toolcrib.expressions.functions import FUNCTIONS
-from toolcrib.expressions.values import Run, Scope, as_text, bounded_text, list_of_names
+from toolcrib.expressions.budget import FREE, SIZED, visit, visit_all
+from toolcrib.expressions.functions import COUNTS, FUNCTIONS, Function
+from toolcrib.expressions.values import Run, Scope, as_text, bounded_text, list_of_names, shortened
 
 if TYPE_CHECKING:
     from jinja2 import nodes
@@ -39,15 +42,15 @@ def key_alone(root: str, name: str) -> str:
     return name.removeprefix(start) if name.startswith(start) else ""
 
 
-class Keys(Collection[str]):
+class KnownKeys(Collection[str]):
     """The keys that an object may have, and those of what is in it; any key is among those that are not known."""
 
     @abstractmethod
-    def below(self, step: str | None) -> Keys | None:
+    def below(self, step: str | None) -> KnownKeys | None:
         """The keys of what stands under a key; of any element or member for None. None where nothing is known."""
 
 
-class Part(NamedTuple):
+class ExpressionPart(NamedTuple):
     """A compiled node.
 
     Attributes:
@@ -64,9 +67,9 @@ class Part(NamedTuple):
     constant: bool = False
     value: JSON = None
     path: tuple[str, ...] = ()
-    members: dict[str, Part] | list[Part] | None = None
+    members: dict[str, ExpressionPart] | list[ExpressionPart] | None = None
     bare: Run | None = None
-    keys: Keys | None = None
+    keys: KnownKeys | None = None
 
 
 def always(value: JSON) -> Run:
@@ -74,26 +77,26 @@ def always(value: JSON) -> Run:
     return lambda _scope: value
 
 
-def literal(value: JSON) -> Part:
+def literal(value: JSON) -> ExpressionPart:
     """A part that is the same value each time."""
-    return Part(always(value), constant=True, value=value)
+    return ExpressionPart(always(value), constant=True, value=value)
 
 
-def combined(make: Callable[..., Run], *parts: Part) -> Part:
+def combined(make: Callable[..., Run], *parts: ExpressionPart) -> ExpressionPart:
     """A part made of others; worked out now if all of them are constant, so that its faults show now.
 
     Constant texts and numbers are kept; lists and objects are built anew at each evaluation.
     """
     run = make(*(part.run for part in parts))
     if not all(part.constant for part in parts):
-        return Part(run)
+        return ExpressionPart(run)
     value = make(*(always(part.value) for part in parts))(NOTHING)
     if isinstance(value, list | dict):
-        return Part(run, constant=True, value=value)
+        return ExpressionPart(run, constant=True, value=value)
     return literal(value)
 
 
-def joined(parts: list[Part]) -> Part:
+def joined(parts: list[ExpressionPart]) -> ExpressionPart:
     """The parts as one text."""
     texts = [as_text(part.value) if part.constant else "" for part in parts]
     if all(part.constant for part in parts):
@@ -109,10 +112,10 @@ def joined(parts: list[Part]) -> Part:
             pieces[place] = value if isinstance(value, str) else as_text(value)
         return bounded_text("".join(pieces))
 
-    return Part(run)
+    return ExpressionPart(run)
 
 
-class Reader:
+class ExpressionCompiler:
     """Compiles nodes, within bounds, and notes which names they read.
 
     Args:
@@ -129,7 +132,7 @@ class Reader:
     def __init__(
         self,
         names: Collection[str],
-        readers: Mapping[type[nodes.Node], Callable[[Reader, Any], Part]] | None = None,
+        readers: Mapping[type[nodes.Node], Callable[[ExpressionCompiler, Any], ExpressionPart]] | None = None,
         place: str = "",
     ) -> None:
         self.used: set[str] = set()
@@ -142,7 +145,7 @@ class Reader:
         self._count = 0
         self._depth = 0
 
-    def compile(self, node: nodes.Node) -> Part:
+    def compile(self, node: nodes.Node) -> ExpressionPart:
         """The closure of an expression's node.
 
         Raises:
@@ -227,12 +230,12 @@ class Reader:
         self._provided += 1
         return f"{self._place}#{self._provided}"
 
-    def keys(self, name: str) -> Keys | None:
+    def keys(self, name: str) -> KnownKeys | None:
         """The keys of a root name's value, where they are known beyond its own."""
         known = None if name in self._local else self._keys.get(name)
-        return known if isinstance(known, Keys) else None
+        return known if isinstance(known, KnownKeys) else None
 
-    def key(self, owner: Part, name: JSON) -> Keys | None:
+    def key(self, owner: ExpressionPart, name: JSON) -> KnownKeys | None:
         """Check a key that is read of a value whose keys are known.
 
         Returns:
@@ -251,3 +254,220 @@ class Reader:
             message = f"{what} never has a key `{name}`; its keys are {there}"
             raise ExpressionError(message, code=code, hint=did_you_mean(name, known))
         return None if owner.keys is None else owner.keys.below(name if isinstance(name, str) else None)
+
+
+INSTEAD: Mapping[str, str] = {
+    "attr": "`a.name` or `a['name']`",
+    "count": "`length`, or `count_of(value)` for equal elements",
+    "d": "`default`",
+    "dictsort": "`items` and `sort`",
+    "format": "`~`, which joins texts",
+    "json": "`tojson`",
+    "len": "`length`",
+    "map": "`pluck('field')`",
+    "select": "`where(field=value)`",
+    "selectattr": "`where(field=value)`",
+    "size": "`length`",
+    "sorted": "`sort`",
+    "str": "`string`",
+    "strip": "`trim`",
+    "to_json": "`tojson`",
+    "toJson": "`tojson`",
+}
+"""Names that people bring from elsewhere -> what to write here."""
+
+
+def apply(
+    reader: ExpressionCompiler, name: str, parts: Sequence[ExpressionPart], fields: Sequence[str] = ()
+) -> ExpressionPart:
+    """A function with its values.
+
+    Args:
+        reader: What compiles the expression around it.
+        name: The function.
+        parts: Its values, that before the bar first, those of named arguments last.
+        fields: The names of the named arguments.
+
+    Raises:
+        ExpressionError: There is no such function, or it takes other values.
+    """
+    function = known_function(name)
+    check_shape(name, function, len(parts) - len(fields), fields)
+    if function.source:
+        return _drawn(reader, name, function, [part.run for part in parts])
+    count = _COUNTS[function.goes]
+    if function.goes == "one" and len(parts) == 1:
+        part = combined(lambda only: _applied_through(function.run, only), *parts)
+    elif count is None:
+        part = combined(lambda *runs: _applied(function.run, runs, fields), *parts)
+    else:
+        counts = [None if part.constant else count for part in parts]
+        part = combined(lambda *runs: _applied(function.run, _counted(runs, counts), fields), *parts)
+    keys = parts[0].keys if parts else None
+    if keys is None or name not in _GIVES:
+        return part
+    return part._replace(keys=keys if _GIVES[name] == "all" else keys.below(None))
+
+
+_GIVES: Mapping[str, Literal["all", "one"]] = {
+    "find": "one",
+    "first": "one",
+    "last": "one",
+    "reverse": "all",
+    "sort": "all",
+    "unique": "all",
+    "values": "all",
+    "where": "all",
+}
+"""Function -> whether it gives elements of its first value, or one of them."""
+
+
+def _drawn(reader: ExpressionCompiler, name: str, function: Function, runs: list[Run]) -> ExpressionPart:
+    """A function that is not pure: it asks what the scope provides for it, and is never worked out before."""
+    source, draw = function.source, function.run
+    place = reader.provided(source, name)
+    if source == COUNTS:
+        return ExpressionPart(lambda scope: draw(scope[source], *[run(scope) for run in runs]))
+    return ExpressionPart(
+        lambda scope: draw(cast("Any", scope[source])(place), *[run(scope) for run in runs])
+    )
+
+
+def known_function(name: str) -> Function:
+    """The function of a name; `unknown_function` where there is none."""
+    if name in FUNCTIONS:
+        return FUNCTIONS[name]
+    if name in INSTEAD:
+        hint = f"write {INSTEAD[name]}"
+    else:
+        hint = (
+            did_you_mean(name, FUNCTIONS)
+            or f"the functions are {list_of_names(sorted(FUNCTIONS), len(FUNCTIONS))}"
+        )
+    raise ExpressionError(f"there is no function `{shortened(name)}`", code="unknown_function", hint=hint)
+
+
+def check_shape(name: str, function: Function, given: int, fields: Sequence[str]) -> None:
+    """Refuse what a function does not take; `given` counts the values without those of `fields`."""
+    if len(set(fields)) < len(fields):
+        raise ExpressionError(f"`{name}` got a named argument twice", code="expression_syntax")
+    if fields and function.fields == "no":
+        raise ExpressionError(
+            f"`{name}` takes no named arguments, and got {list_of_names(list(fields))}",
+            code="expression_syntax",
+        )
+    if not fields and function.fields == "must":
+        hint = f"as in `list | {name}(field=value)`"
+        raise ExpressionError(f"`{name}` needs a field and its value", code="expression_syntax", hint=hint)
+    least, most = function.least, function.most
+    if function.fields == "either":
+        least = most = 1 if fields else 2
+    if given < least or (most is not None and given > most):
+        wanted = f"{least}" if most == least else f"{least} or more" if most is None else f"{least} to {most}"
+        raise ExpressionError(
+            f"`{name}` takes {wanted} values, the one before the bar included, not {given}",
+            code="expression_syntax",
+            hint=function.summary,
+        )
+
+
+def _applied_through(function: Callable[[JSON], JSON], only: Run) -> Run:
+    """A function of one value that goes through it: most of those that texts and lists are piped to."""
+
+    def run(scope: Scope) -> JSON:
+        value = only(scope)
+        if type(value) in SIZED and len(value) > FREE:  # type: ignore[arg-type]
+            visit(scope, cast("Any", value))
+        return function(value)
+
+    return run
+
+
+def _counted(runs: Sequence[Run], counts: Sequence[Callable[[Run], Run] | None]) -> list[Run]:
+    return [run if count is None else count(run) for run, count in zip(runs, counts, strict=True)]
+
+
+def _through(run: Run) -> Run:
+    """The same value, counted by what is in it."""
+
+    def counted(scope: Scope) -> JSON:
+        value = run(scope)
+        if type(value) in SIZED and len(value) > FREE:  # type: ignore[arg-type]
+            visit(scope, cast("Any", value))
+        return value
+
+    return counted
+
+
+def _all_through(run: Run) -> Run:
+    """The same value, counted by what is in it at every level."""
+
+    def counted(scope: Scope) -> JSON:
+        value = run(scope)
+        if isinstance(value, dict | list):
+            visit_all(scope, value)
+        return value
+
+    return counted
+
+
+_COUNTS: Mapping[str, Callable[[Run], Run] | None] = {"no": None, "one": _through, "all": _all_through}
+"""How far a function goes into its values -> what counts that."""
+
+
+def _applied(run: Callable[..., JSON], runs: Sequence[Run], fields: Sequence[str]) -> Run:
+    if fields:
+        places, named = runs[: -len(fields)], list(zip(fields, runs[-len(fields) :], strict=True))
+        return lambda scope: run(
+            *[place(scope) for place in places], **{name: value(scope) for name, value in named}
+        )
+    if len(runs) == 1:
+        (only,) = runs
+        return lambda scope: run(only(scope))
+    return lambda scope: run(*[place(scope) for place in runs])
+
+
+class ArgumentReads:
+    """Notes what an expression reads of the arguments while it is compiled.
+
+    The compiler asks whether a name or a key is known whenever it meets one.
+
+    Attributes:
+        names: The names that the expression may read.
+        keys: The arguments that it reads, in order.
+    """
+
+    def __init__(self, known: Collection[str] | None) -> None:
+        self.names = _Names({"args": _Keys(self, known)})
+        self.keys: dict[str, None] = {}
+        self.steps = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether it reads the arguments by anything but their names."""
+        return self.names.asked > self.steps
+
+
+class _Names(dict[str, Collection[str]]):
+    asked = 0
+
+    def __contains__(self, name: object) -> bool:
+        self.asked += name == "args"
+        return super().__contains__(name)
+
+
+class _Keys(Collection[str]):
+    def __init__(self, watch: ArgumentReads, known: Collection[str] | None) -> None:
+        self._watch = watch
+        self._known = known
+
+    def __contains__(self, name: object) -> bool:
+        self._watch.steps += 1
+        self._watch.keys[str(name)] = None
+        return self._known is None or name in self._known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known or ())
+
+    def __len__(self) -> int:
+        return len(self._known or ())

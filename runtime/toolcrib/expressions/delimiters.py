@@ -1,6 +1,6 @@
-"""Where the expressions of a text begin and end.
+"""Finds the expressions of a text, and escapes values so that nothing in them is read as an expression.
 
-Jinja2's lexer is not asked: it trims blanks at `{{-`, which turns `{{-x}}` into `x`, and it rewrites
+Jinja2's lexer is not used: it trims blanks at `{{-`, which turns `{{-x}}` into `x`, and it rewrites
 line ends, which are data here.
 """
 
@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple, TypeAlias
 
 from toolcrib.core.errors import ExpressionError
+from toolcrib.core.model import JSON
 from toolcrib.expressions.values import shortened
 
 STRING = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
@@ -20,13 +21,13 @@ _OPENER = re.compile(r"\{[{%#]")
 _ESCAPE = re.compile(r"\\(?:([\\'\"nrtbfav]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})|(.))", re.DOTALL)
 
 
-class Body(NamedTuple):
+class ExpressionBody(NamedTuple):
     """What stands between `{{` and `}}`."""
 
     source: str
 
 
-Piece: TypeAlias = "str | Body"
+Piece: TypeAlias = "str | ExpressionBody"
 
 
 def split(text: str) -> list[Piece]:
@@ -91,14 +92,14 @@ def _refuse_others(text: str, start: int) -> None:
     raise ExpressionError(f"{what}: `{shortened(text[start:])}`", code="expression_not_allowed", hint=hint)
 
 
-def _body(source: str) -> Body:
+def _body(source: str) -> ExpressionBody:
     if source.endswith("-"):
         raise ExpressionError(
             f"`-}}}}` would trim blanks: `{{{{{shortened(source)}}}}}`",
             code="expression_not_allowed",
             hint="leave the minus out",
         )
-    return Body(source)
+    return ExpressionBody(source)
 
 
 def check_escapes(literal: str) -> None:
@@ -114,3 +115,25 @@ def check_escapes(literal: str) -> None:
                 code="expression_syntax",
                 hint="a backslash itself is written `\\\\`",
             )
+
+
+_SIGNS = re.compile(r"[{%#$]{2,}")
+_OPENERS = ("{{", "{%", "{#", "${")
+
+
+def as_written(value: JSON) -> JSON:
+    """A value whose texts mean only themselves: what looks like an expression is quoted."""
+    if isinstance(value, str):
+        return _SIGNS.sub(_quoted, value)
+    if isinstance(value, list):
+        return [as_written(item) for item in value]
+    if isinstance(value, dict):
+        return {key: as_written(item) for key, item in value.items()}
+    return value
+
+
+def _quoted(signs: re.Match[str]) -> str:
+    """A run of signs as a literal where it would open something; whole, so that no rest of it opens either."""
+    run = signs[0]
+    parts = run.replace("${", "$' ~ '{")
+    return f"{{{{ '{parts}' }}}}" if any(opener in run for opener in _OPENERS) else run

@@ -1,20 +1,25 @@
-"""The functions that expressions may call. All of them are pure but those of `random_functions`.
+"""The functions that expressions may call. All of them are pure, except those that draw values or count.
 
 Each function is written as a filter, `orders | find(id=1)`, or as a call, `find(orders, id=1)`: the
 value before the bar is the first argument. Where Jinja2's filter of the same name differs, Python's
 meaning holds: order and equality mind case, sums run from left to right, rounding is of the binary
 value.
+
+The functions that draw values or count read hidden names of the scope, which no expression can name; where a
+scope does not provide them, the functions are refused when a document is loaded.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from datetime import UTC, date, datetime, timedelta
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
+from toolcrib.core.clock import format_time, parse_duration
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON
-from toolcrib.expressions import arithmetic, date_functions, random_functions
+from toolcrib.expressions import operators
 from toolcrib.expressions.operators import add, greater, is_number, less
 from toolcrib.expressions.values import (
     MOST_ITEMS,
@@ -31,6 +36,144 @@ from toolcrib.expressions.values import (
     shortened,
     text_size,
 )
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:[Zz]|[+-]\d\d:\d\d)?)?", re.ASCII)
+
+
+def date_add(moment: JSON, duration: JSON) -> JSON:
+    """A time later by a duration, `'1d'`, or earlier, `'-90m'`; a date stays a date, so days are added to it."""
+    start = _time("date_add", moment)
+    seconds = _seconds(duration)
+    try:
+        end = start + timedelta(seconds=seconds)
+    except OverflowError:
+        raise ExpressionError("`date_add` leaves the years 1 to 9999") from None
+    if _is_date(moment):
+        if seconds % 86400:
+            hint = "a time is written `2030-01-01T00:00:00Z`"
+            raise ExpressionError(f"`date_add` adds whole days to a date, not `{duration}`", hint=hint)
+        return end.date().isoformat()
+    return format_time(end)
+
+
+def seconds_between(start: JSON, end: JSON) -> JSON:
+    """The seconds from one time to another, negative if it is the earlier one; a date is its midnight in UTC."""
+    first, second = (_time("seconds_between", moment) for moment in (start, end))
+    if (first.tzinfo is None) is not (second.tzinfo is None):
+        first, second = (_in_utc(moment) for moment in (first, second))
+    seconds = (second - first).total_seconds()
+    return int(seconds) if seconds.is_integer() else seconds
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _is_date(moment: JSON) -> bool:
+    return isinstance(moment, str) and len(moment) == len("2030-01-01")
+
+
+def _time(name: str, moment: JSON) -> datetime:
+    if not isinstance(moment, str):
+        raise ExpressionError(
+            f"`{name}` needs a time, a text such as `2030-01-01T00:00:00Z`, not {kind(moment)}"
+        )
+    if _TIME.fullmatch(moment) is not None:
+        try:
+            return _parse_moment(moment)
+        except ValueError:
+            pass  # the 31st of February: told below
+    hint = "a time is written `2030-01-01T00:00:00Z`, a date `2030-01-01`"
+    raise ExpressionError(f"`{name}` can't read `{shortened(moment)}` as a time", hint=hint)
+
+
+def _parse_moment(moment: str) -> datetime:
+    if _is_date(moment):
+        return datetime.combine(date.fromisoformat(moment), datetime.min.time())
+    return datetime.fromisoformat(moment.upper())
+
+
+def _seconds(duration: JSON) -> float:
+    if not isinstance(duration, str):
+        raise ExpressionError(f"`date_add` needs a duration such as `1d`, not {kind(duration)}")
+    text, back = duration.removeprefix("-"), duration.startswith("-")
+    try:
+        return -parse_duration(text) if back else parse_duration(text)
+    except ValueError as error:
+        raise ExpressionError(f"`date_add`: {error}") from None
+
+
+DRAWS = "draws()"
+"""Hidden name of what draws: called with the place of a function in its document, it gives a `Chance`."""
+
+COUNTS = "counts()"
+"""Hidden name of what counts: called with the name of a sequence and its first number, it gives the next one."""
+
+
+class Chance(Protocol):
+    """One draw. It is a value: asking it twice gives the same answer."""
+
+    def integer(self, low: int, high: int) -> int:
+        """A whole number from `low` to `high`, both included."""
+        ...
+
+    def number(self, low: float, high: float) -> float:
+        """A number from `low` up to `high`."""
+        ...
+
+
+class SequenceCounter(Protocol):
+    """Gives the numbers of sequences."""
+
+    def __call__(self, name: str, first: int) -> int:
+        """The next number of a sequence, `first` for a fresh one."""
+        ...
+
+
+def uuid(chance: Chance) -> JSON:
+    """A UUID (version 4), another one at each use."""
+    digits = f"{chance.integer(0, (1 << 128) - 1):032x}"
+    variant = "89ab"[int(digits[16], 16) % 4]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+
+
+def pick(chance: Chance, options: JSON) -> JSON:
+    """One element of a list, drawn anew at each use."""
+    if not isinstance(options, list):
+        raise ExpressionError(f"`pick` needs a list, not {kind(options)}")
+    if not options:
+        raise ExpressionError("`pick` needs a list that is not empty")
+    return options[chance.integer(0, len(options) - 1)]
+
+
+def random(chance: Chance, low: JSON, high: JSON) -> JSON:
+    """A number from the first to the second, drawn anew at each use; a whole one if both are."""
+    least, most = _number_argument(low), _number_argument(high)
+    if least > most:
+        raise ExpressionError(f"`random` needs the lower number first: {low} is above {high}")
+    if isinstance(least, int) and isinstance(most, int):
+        return chance.integer(least, most)
+    try:
+        found = chance.number(least, most)
+    except OverflowError:
+        raise ExpressionError("`random` is asked beyond what a float can hold") from None
+    return bounded_number(min(max(found, least), most))  # rounding may lead out of a narrow range
+
+
+def _number_argument(value: JSON) -> float:
+    if isinstance(value, int | float) and is_number(value):
+        return value
+    raise ExpressionError(f"`random` needs two numbers, and got {kind(value)}")
+
+
+def sequence(counts: SequenceCounter, name: JSON, first: JSON = 1) -> JSON:
+    """The next number of a sequence that the session keeps: 1, or the second argument, then one more each time."""
+    if not isinstance(name, str):
+        raise ExpressionError(f"`seq` needs the name of a sequence, a text, not {kind(name)}")
+    if type(first) is not int:
+        raise ExpressionError(f"`seq` begins with a whole number, not {kind(first)}")
+    return counts(name, first)
+
 
 Goes: TypeAlias = Literal["no", "one", "all"]
 """Through how many levels of its values a function goes: none, the first, all."""
@@ -338,7 +481,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 def to_whole(value: JSON) -> JSON:
     """A number without its fraction; a text that is a whole number as that number."""
     if isinstance(value, str):
-        return arithmetic.number(_read("int", value, _WHOLE, "a whole number"))
+        return operators.number(_read("int", value, _WHOLE, "a whole number"))
     return int(_number("int", value))
 
 
@@ -363,7 +506,7 @@ def _read(name: str, text: str, pattern: re.Pattern[str], what: str) -> str:
 @_function("arith")
 def arith(value: JSON) -> JSON:
     """What a sum written as text amounts to: numbers, `+ - * / // **`, parentheses."""
-    return arithmetic.work_out(_text("arith", value))
+    return operators.evaluate_arithmetic(_text("arith", value))
 
 
 # Texts.
@@ -446,10 +589,10 @@ def replace(value: JSON, old: JSON, new: JSON) -> JSON:
 # Times, and what is not pure.
 
 _functions |= {
-    "date_add": Function(date_functions.date_add, 2, 2),
-    "seconds_between": Function(date_functions.seconds_between, 2, 2),
-    "pick": Function(random_functions.pick, 1, 1, source=random_functions.DRAWS),
-    "random": Function(random_functions.random, 2, 2, source=random_functions.DRAWS),
-    "seq": Function(random_functions.sequence, 1, 2, source=random_functions.COUNTS),
-    "uuid": Function(random_functions.uuid, 0, 0, source=random_functions.DRAWS),
+    "date_add": Function(date_add, 2, 2),
+    "seconds_between": Function(seconds_between, 2, 2),
+    "pick": Function(pick, 1, 1, source=DRAWS),
+    "random": Function(random, 2, 2, source=DRAWS),
+    "seq": Function(sequence, 1, 2, source=COUNTS),
+    "uuid": Function(uuid, 0, 0, source=DRAWS),
 }

@@ -1,4 +1,4 @@
-"""`for_each`: what is made of the elements of lists, without statements.
+"""`for_each`: compiles loops over the elements of lists, without statements.
 
 A form is a mapping whose keys are all of `for_each`, `let`, `where`, `value`, `sum`, `key`, with `for_each`
 among them; every other mapping is data.
@@ -6,14 +6,19 @@ among them; every other mapping is data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from toolcrib.core.errors import ExpressionError
+from toolcrib.core.errors import ExpressionError, Problem
 from toolcrib.core.model import JSON
-from toolcrib.expressions.budget import Budget, Counted
+from toolcrib.core.pointers import pointer_step
+from toolcrib.expressions.budget import CountedScope, StepBudget
+from toolcrib.expressions.compiler import ExpressionPart
+from toolcrib.expressions.expression import RESERVED, compile_condition
 from toolcrib.expressions.operators import add, is_number
-from toolcrib.expressions.values import Run, Scope, kind
+from toolcrib.expressions.structures import Rendering, compile_value, placed
+from toolcrib.expressions.values import Run, Scope, kind, shortened
 
 FORM = frozenset({"for_each", "let", "where", "value", "sum", "key"})
 """The keys of a form."""
@@ -24,7 +29,7 @@ def is_form(value: Mapping[str, JSON]) -> bool:
     return "for_each" in value and value.keys() <= FORM
 
 
-class Turn(Counted):
+class LoopScope(CountedScope):
     """The scope of one turn after the other of a loop: its names, its lets, and what is around it.
 
     Args:
@@ -36,7 +41,7 @@ class Turn(Counted):
     __slots__ = ("_keeps", "_lets", "_outer")
 
     def __init__(self, outer: Scope, lets: Mapping[str, Run], *, keeps: bool) -> None:
-        super().__init__(outer.budget if isinstance(outer, Counted) else Budget())
+        super().__init__(outer.budget if isinstance(outer, CountedScope) else StepBudget())
         self._outer = outer
         self._lets = lets
         self._keeps = keeps
@@ -72,7 +77,7 @@ class Loop(NamedTuple):
     lets: Mapping[str, Run]
     where: Run | None
 
-    def turns(self, scope: Scope, *, keeps: bool = True) -> Iterator[Turn]:
+    def turns(self, scope: Scope, *, keeps: bool = True) -> Iterator[LoopScope]:
         """The scope of each turn; one object, so look at it before the next.
 
         Args:
@@ -85,7 +90,7 @@ class Loop(NamedTuple):
         sides = [_list(name, run(scope)) for name, run in zip(self.names, self.lists, strict=True)]
         if len(sides) > 1:
             check_lengths(self.names, sides)
-        turn = Turn(scope, self.lets, keeps=keeps)
+        turn = LoopScope(scope, self.lets, keeps=keeps)
         turn.budget.take(len(sides[0]))
         for values in zip(*sides, strict=True):
             turn.begin(self.names, values)
@@ -156,3 +161,186 @@ def keyed(loop: Loop, key: Run, value: Run) -> Run:
         return made
 
     return run
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MADE = (frozenset[str](), frozenset({"value"}), frozenset({"sum"}), frozenset({"key", "value"}))
+
+
+class LoopForm(NamedTuple):
+    """A loop of a document.
+
+    Attributes:
+        loop: It, compiled.
+        inner: The names that may be read in a turn, with their keys where these are known.
+        used: What the loop itself reads of the names around it.
+        lets: Names of its lets that no other let and no `where` of it reads -> where they stand.
+    """
+
+    loop: Loop
+    inner: Mapping[str, Collection[str] | None]
+    used: frozenset[str]
+    lets: Mapping[str, str]
+
+    def outside(self, used: frozenset[str]) -> frozenset[str]:
+        """What of the names that a turn reads comes from around the loop, with what the loop reads itself."""
+        return self.used | (used - {*self.loop.names, *self.loop.lets})
+
+    def check_used(self, used: frozenset[str], problems: list[Problem]) -> None:
+        """Refuse lets that a turn works out for nothing."""
+        problems += [unused("let", name, place) for name, place in self.lets.items() if name not in used]
+
+
+def read_form(
+    block: dict[str, Any], names: Collection[str], problems: list[Problem], pointer: str
+) -> tuple[ExpressionPart, frozenset[str]]:
+    """Compile a form; faults are added to `problems`.
+
+    Returns:
+        What makes its value, and the names around it that it reads.
+    """
+    read = read_loop(block, names, problems, pointer)
+    made = frozenset(block) & {"value", "sum", "key"}
+    if made not in _MADE:
+        message = "`for_each` makes a list of `value`, a `sum`, an object of `key` and `value`, or records"
+        problems.append(
+            Problem(
+                code="invalid_for_each",
+                message=message,
+                pointer=pointer,
+                hint=f"leave one of {_listed(made)} out" if len(made) > 1 else "add `value`",
+            )
+        )
+        return ExpressionPart(lambda _scope: None), read.used
+    parts = {
+        key: compile_value(block[key], read.inner, problems, f"{pointer}/{key}", forms=True)
+        for key in sorted(made)
+    }
+    used = frozenset[str]().union(*(part.names for part in parts.values()))
+    if parts:
+        read.check_used(used, problems)
+    runs = {key: part.run for key, part in parts.items()}
+    return ExpressionPart(placed(_maker(read.loop, runs), pointer)), read.outside(used)
+
+
+def _maker(loop: Loop, runs: Mapping[str, Run]) -> Run:
+    if "sum" in runs:
+        return summed(loop, runs["sum"])
+    if "key" in runs:
+        return keyed(loop, runs["key"], runs["value"])
+    return listed(loop, runs["value"]) if "value" in runs else records(loop)
+
+
+def read_loop(
+    block: Mapping[str, Any], names: Collection[str], problems: list[Problem], pointer: str
+) -> LoopForm:
+    """Compile `for_each`, `let` and `where` of a mapping; faults are added to `problems`.
+
+    Args:
+        block: The mapping.
+        names: The names around it; as a mapping, with the keys that their values may have.
+        problems: Receives every fault.
+        pointer: Where the mapping stands.
+    """
+    around: dict[str, Collection[str] | None] = _with_keys(names)
+    lists = _lists(block["for_each"], around, problems, f"{pointer}/for_each")
+    used = {name for made in lists.values() for name in made.names}
+    inner = around | {
+        name: None if made.keys is None else made.keys.below(None) for name, made in lists.items()
+    }
+    idle: dict[str, str] = {}
+    lets: dict[str, Run] = {}
+    for name, value in _entries(block.get("let"), f"{pointer}/let", problems).items():
+        place = f"{pointer}/let/{pointer_step(name)}"
+        check_name(name, inner, problems, place)
+        made = compile_value(value, inner, problems, place, forms=True)
+        used |= made.names
+        lets[name] = made.run
+        inner = inner | {name: made.keys}
+        idle[name] = place
+    where = None
+    if "where" in block:
+        condition, read = compile_test(block["where"], inner, problems, f"{pointer}/where")
+        where, used = condition, used | read
+    idle = {name: place for name, place in idle.items() if name not in used}
+    loop = Loop(tuple(lists), tuple(made.run for made in lists.values()), lets, where)
+    return LoopForm(loop, inner, frozenset(used - lists.keys() - lets.keys()), idle)
+
+
+def _with_keys(names: Collection[str]) -> dict[str, Collection[str] | None]:
+    return dict(names) if isinstance(names, Mapping) else dict.fromkeys(names)
+
+
+def _lists(
+    block: JSON, names: Mapping[str, Any], problems: list[Problem], pointer: str
+) -> dict[str, Rendering]:
+    lists = {}
+    for name, value in _entries(block, pointer, problems, '`{item: "{{ args.items }}"}`').items():
+        place = f"{pointer}/{pointer_step(name)}"
+        check_name(name, names, problems, place)
+        made = compile_value(value, names, problems, place)
+        if not isinstance(value, list) and (not isinstance(value, str) or "{{" not in value):
+            message = f"`for_each` needs a list for `{shortened(name)}`"
+            hint = 'write a list, or an expression that gives one: `"{{ args.items }}"`'
+            problems.append(Problem(code="invalid_for_each", message=message, pointer=place, hint=hint))
+        lists[name] = made
+    literal = {name: side for name, side in _dict(block).items() if isinstance(side, list)}
+    try:
+        check_lengths(tuple(literal), list(literal.values()))
+    except ExpressionError as error:
+        problems.append(error.problem(pointer, hint="make them equally long"))
+    return lists or {"": Rendering(constant=True, names=frozenset(), run=lambda _scope: [])}
+
+
+def _dict(block: JSON) -> dict[str, JSON]:
+    return block if isinstance(block, dict) else {}
+
+
+def _entries(block: JSON, pointer: str, problems: list[Problem], example: str = "") -> dict[str, JSON]:
+    """The entries of what must be a mapping; that of a loop must have some."""
+    if isinstance(block, dict) and (block or not example):
+        return block
+    if block is not None or example:
+        shown = example or '`{total: "{{ item.price * item.count }}"}`'
+        message = f"names with what they stand for are expected, as in {shown}"
+        problems.append(Problem(code="invalid_for_each", message=message, pointer=pointer))
+    return {}
+
+
+def compile_test(
+    text: JSON, names: Collection[str], problems: list[Problem], pointer: str
+) -> tuple[Run, frozenset[str]]:
+    """Compile a condition, one whole expression; of a fault, which is told, one that holds never.
+
+    Returns:
+        It, with errors that say where, and the names that it reads.
+    """
+    try:
+        condition = compile_condition(text if isinstance(text, str) else "", names, pointer)
+    except ExpressionError as error:
+        problems.append(error.problem(pointer))
+        return (lambda _scope: False), frozenset()
+    return placed(condition.run, pointer), condition.names
+
+
+def check_name(name: str, names: Collection[str], problems: list[Problem], pointer: str) -> None:
+    """Refuse a name that expressions can't read, or that hides another one."""
+    if _NAME.fullmatch(name) is None or name in RESERVED:
+        message = f"`{shortened(name)}` can't be a name in expressions"
+        hint = "a name has letters, digits and `_`, begins with no digit, and is no word of the language"
+        problems.append(Problem(code="invalid_name", message=message, pointer=pointer, hint=hint))
+    elif name in names:
+        message = f"`{name}` is another name here already, which it would hide"
+        problems.append(
+            Problem(code="name_taken", message=message, pointer=pointer, hint="take another name")
+        )
+
+
+def unused(what: str, name: str, pointer: str) -> Problem:
+    """The fault of a name that nothing reads."""
+    message = f"nothing reads the {what} `{shortened(name)}`"
+    return Problem(code="unused_name", message=message, pointer=pointer, hint="leave it out, or use it")
+
+
+def _listed(keys: Collection[str]) -> str:
+    return " and ".join(f"`{key}`" for key in sorted(keys))

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from toolcrib.expressions.call_syntax import TESTS
 from toolcrib.expressions.functions import FUNCTIONS
+from toolcrib.expressions.parser import TESTS
 
 _DEPTH: Final = 12
 """Levels of brackets that are counted."""

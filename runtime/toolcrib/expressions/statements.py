@@ -11,10 +11,9 @@ from jinja2 import nodes
 
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON
-from toolcrib.expressions.closures import reader_for
 from toolcrib.expressions.delimiters import check_escapes
-from toolcrib.expressions.output_buffer import Page, Piece
-from toolcrib.expressions.parser import ENVIRONMENT, parsed
+from toolcrib.expressions.parser import ENVIRONMENT, parsed, reader_for
+from toolcrib.expressions.templates import OutputBuffer, Piece
 from toolcrib.expressions.values import Run, Scope, as_text, compact, kind
 
 MOST_LOOPS = 2
@@ -160,7 +159,7 @@ class _TextReader:
             self._in_quotes = before
             branches.append((self._expression(branch.test), self.body(branch.body)))
 
-        def run(scope: Scope, page: Page) -> None:
+        def run(scope: Scope, page: OutputBuffer) -> None:
             chosen = next((body for test, body in branches if test(scope)), otherwise)
             for piece in chosen:
                 piece(scope, page)
@@ -205,7 +204,7 @@ class _Loop(NamedTuple):
     body: list[Piece]
     otherwise: list[Piece]
 
-    def run(self, scope: Scope, page: Page) -> None:
+    def run(self, scope: Scope, page: OutputBuffer) -> None:
         with _Line(self.line):
             rows = self._rows(scope, page)
         for place, row in enumerate(rows):
@@ -223,7 +222,7 @@ class _Loop(NamedTuple):
             for piece in self.otherwise:
                 piece(scope, page)
 
-    def _rows(self, scope: Scope, page: Page) -> list[dict[str, JSON]]:
+    def _rows(self, scope: Scope, page: OutputBuffer) -> list[dict[str, JSON]]:
         """The names of each turn, without those that the loop's `if` leaves out."""
         elements = self.elements(scope)
         if not isinstance(elements, list):

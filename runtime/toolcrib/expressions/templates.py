@@ -1,4 +1,4 @@
-"""Texts with statements: `template` and `template_file`.
+"""Templates: texts with statements, as `template` and `template_file` have them.
 
 Jinja2's parser reads them; the tree is run here, with the same closures as expressions, so that a
 template and a structure mean the same by the same words. Only `if` and `for` exist.
@@ -6,15 +6,50 @@ template and a structure mean the same by the same words. Only `if` and `for` ex
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Callable, Collection
+from typing import NamedTuple, TypeAlias
 
+from toolcrib.core.errors import ExpressionError
 from toolcrib.expressions.expression import too_deep
-from toolcrib.expressions.output_buffer import Page, Piece
-from toolcrib.expressions.values import Scope
+from toolcrib.expressions.values import MOST_ITEMS, MOST_TEXT, Scope, text_size
 
 
-class Text(NamedTuple):
+class OutputBuffer:
+    """What one rendering has written so far, within its bounds."""
+
+    __slots__ = ("_size", "_turns", "texts")
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._size = 0
+        self._turns = 0
+
+    def write(self, text: str) -> None:
+        """Add a text.
+
+        Raises:
+            ExpressionError: The page grew beyond `MOST_TEXT`.
+        """
+        self._size += text_size(text)
+        if self._size > MOST_TEXT:
+            raise ExpressionError(f"the rendered text grew longer than {MOST_TEXT // 1024} KiB")
+        self.texts.append(text)
+
+    def turn(self) -> None:
+        """Count one turn of a loop.
+
+        Raises:
+            ExpressionError: All loops together made more than `MOST_ITEMS`.
+        """
+        self._turns += 1
+        if self._turns > MOST_ITEMS:
+            raise ExpressionError(f"the loops of the template made more than {MOST_ITEMS:,} turns")
+
+
+Piece: TypeAlias = Callable[[Scope, OutputBuffer], None]
+
+
+class TextTemplate(NamedTuple):
     """A compiled template.
 
     Attributes:
@@ -31,7 +66,7 @@ class Text(NamedTuple):
         Raises:
             ExpressionError: With the line of the template in its message.
         """
-        page = Page()
+        page = OutputBuffer()
         try:
             for piece in self.pieces:
                 piece(scope, page)
@@ -40,7 +75,7 @@ class Text(NamedTuple):
         return "".join(page.texts)
 
 
-def compile_text(source: str, names: Collection[str]) -> Text:
+def compile_text(source: str, names: Collection[str]) -> TextTemplate:
     r"""Compile a template.
 
     Expressions, `{% if %}`, `{% for %}` (at most two deep), `{% raw %}`, comments and the trimming
@@ -58,4 +93,4 @@ def compile_text(source: str, names: Collection[str]) -> Text:
     """
     from toolcrib.expressions.statements import read_statements  # noqa: PLC0415 -- Jinja2 is slow to import
 
-    return Text(*read_statements(source, names))
+    return TextTemplate(*read_statements(source, names))

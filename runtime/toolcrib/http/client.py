@@ -1,4 +1,4 @@
-"""The sender that is always there: httpcore's HTTP/1.1 over connections that the guard dialled, and a pool of our own."""
+"""The HTTP client: httpcore's HTTP/1.1 over connections that the egress guard dialled, and a pool of our own."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ class _Pool:
             self._sweep = asyncio.get_running_loop().call_later(self._patience, self._drop_the_old)
 
 
-class StockSender:
-    """Sends with httpcore.
+class HTTPClient:
+    """Sends requests over connections that the egress guard dialled. It follows no redirect and keeps no cookie.
 
     Args:
         guard: The one way to a socket.
@@ -149,7 +149,20 @@ class StockSender:
         owner: str,
         repeatable: bool,
     ) -> Response:
-        """As `Sender.send` says."""
+        """One exchange. When it is cancelled, its connection is closed.
+
+        Args:
+            request: What to send.
+            bounds: What it may take.
+            hosts: Globs of the hosts that may be reached.
+            owner: Whose connections may be reused: no other owner's request follows on them.
+            repeatable: Whether the request may arrive twice. Then it is sent once more, on a new connection, where a
+                kept one turned out dead before any byte of the answer came (RFC 9112 section 9.3.1).
+
+        Raises:
+            HTTPError: It failed; `connect_failed` once the client is closed.
+            EgressRefused: The guard refused the connection; nothing was sent.
+        """
         raw = _raw(request, bounds)
         pool = await self._pools.get()
         key = _Key(owner, request.scheme, request.host, request.port, tuple(hosts))
@@ -171,7 +184,7 @@ class StockSender:
         return response
 
     async def aclose(self) -> None:
-        """As `Sender.aclose` says."""
+        """Close every connection, for good: later exchanges are refused."""
         await self._pools.aclose()
 
 

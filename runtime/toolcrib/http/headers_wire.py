@@ -1,7 +1,4 @@
-"""The lines around a body: those of a request, as they are sent, and those of an answer, judged before its body is read.
-
-Both senders write and judge with these, so that one library's leniency is never the other's error.
-"""
+"""The lines around a body: those of a request, as they are sent, and those of an answer, judged before its body is read."""
 
 from __future__ import annotations
 

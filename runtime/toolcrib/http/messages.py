@@ -1,11 +1,10 @@
-"""What is sent and what comes back, whichever library carries it; and how an exchange fails."""
+"""Requests and responses as they are on the wire, the bounds of an exchange, and how it fails."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 KIB = 1024
@@ -141,36 +140,3 @@ class HTTPError(Exception):
 def closed() -> HTTPError:
     """Nothing is sent any more."""
     return HTTPError(Fault.CONNECT_FAILED, "the runtime is closed", sent=False)
-
-
-class Sender(Protocol):
-    """Carries requests over connections that the egress guard dialled; it follows no redirect and keeps no cookie."""
-
-    async def send(
-        self,
-        request: Request,
-        bounds: Bounds,
-        *,
-        hosts: Collection[str],
-        owner: str,
-        repeatable: bool,
-    ) -> Response:
-        """One exchange. When it is cancelled, its connection is closed.
-
-        Args:
-            request: What to send.
-            bounds: What it may take.
-            hosts: Globs of the hosts that may be reached.
-            owner: Whose connections may be reused: no other owner's request follows on them.
-            repeatable: Whether the request may arrive twice. Then it is sent once more, on a new connection, where a
-                kept one turned out dead before any byte of the answer came (RFC 9112 section 9.3.1).
-
-        Raises:
-            HTTPError: It failed; `connect_failed` once the sender is closed.
-            EgressRefused: The guard refused the connection; nothing was sent.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Close every connection, for good: later exchanges are refused."""
-        ...

@@ -1,6 +1,6 @@
 """Answers that are read as they come: event streams, and what may take as long as it likes.
 
-The same messages, judged alike, over the same kind of connections as the stock sender's.
+The same messages, judged alike, over the same kind of connections as the client's.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from typing import Any, Final
 from toolcrib.core.model import Schema
 from toolcrib.core.schemas import Kind, renamed, with_blocks
 from toolcrib.expressions import schema_patterns
+from toolcrib.expressions.expression import RESERVED
 from toolcrib.expressions.jmespath_queries import functions as functions_of_jmespath
 from toolcrib.expressions.loops import FORM
-from toolcrib.expressions.paths import RESERVED
 from toolcrib.http.headers import FORBIDDEN
 from toolcrib.loading.scenarios.assertions.kinds import (
     ALIASES,

@@ -12,8 +12,8 @@ from toolcrib.engine.session import Session
 from toolcrib.loading.scenarios.agents import Agent, Assertion, Turn
 from toolcrib.loading.scenarios.scenario import Scenario
 from toolcrib.provider import Conversation, ProviderError, Stop
-from toolcrib.provider.loop.approval_gate import REFUSED_ANSWER
-from toolcrib.provider.loop.model_view import Sight
+from toolcrib.provider.loop.approvals import REFUSED_ANSWER
+from toolcrib.provider.models.scripted import ModelView
 from toolcrib.registry.namespaces import short_name
 from toolcrib.scenarios.assertions import Trajectory, judge
 from toolcrib.scenarios.pending_calls import Waiting
@@ -204,7 +204,7 @@ class Conversing:
 
     def _seen(self) -> dict[str, JSON]:
         """What expressions read at this point of the conversation."""
-        sight = Sight.of(self._read.messages, self._short)
+        sight = ModelView.of(self._read.messages, self._short)
         return sight.put_into(self._talk.names())
 
     def _tell_log(self, number: int, turn: Turn) -> None:

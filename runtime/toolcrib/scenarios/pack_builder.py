@@ -17,12 +17,11 @@ from pathlib import Path
 
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import Descriptor
-from toolcrib.engine.runtime import loaded_runtime
+from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
-from toolcrib.loading.documents.archives import ArchiveFiles, open_archive, parse_archive
+from toolcrib.loading.documents.archives import RATIO, RATIO_FROM, ArchiveFiles, open_archive, parse_archive
 from toolcrib.loading.documents.file_fingerprints import Trail
 from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES, SKIPPED_FOLDERS, leads_outside, pack_file
-from toolcrib.loading.documents.zip_reader import RATIO, RATIO_FROM
 from toolcrib.loading.folders import Folders, Source, add_contents
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.reader import Loaded, Reader
@@ -146,7 +145,7 @@ def _trail() -> Trail:
 async def _judged(source: str, below: str, loaded: Loaded, executors: Executors) -> Parcel:
     """The pack below a path, with its own problems; what was read besides only helps it."""
     # What is proved of a pack is what it mocks.
-    async with loaded_runtime(loaded, executors=executors, trust=Trust(UNTRUSTED)) as runtime:
+    async with Runtime.of(loaded, executors=executors, trust=Trust(UNTRUSTED)) as runtime:
         problems = [*runtime.problems, *await prove(runtime)]
         scenarios = [entry.name for entry in runtime.scenarios if _is_below(entry.origin.source, below)]
     return Parcel(

@@ -13,12 +13,11 @@ from typing import Any, Final, NamedTuple
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, NOTHING, Outcome, Result, Schema
 from toolcrib.core.pointers import pointer_to
-from toolcrib.core.text import compact, decode_json, truncate
+from toolcrib.core.text import compact, decode_json, json_equal, truncate
 from toolcrib.core.virtual_clock import VirtualClock
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
-from toolcrib.expressions.matchers import Difference, json_equal
-from toolcrib.expressions.matchers.nodes import differ, shown
+from toolcrib.expressions.matchers import MatchDifference, differ, shown
 from toolcrib.loading.documents.document import parse_json
 from toolcrib.schema.validation import Fault, Validator
 from toolcrib.schema.validation.violations import shorten
@@ -76,7 +75,7 @@ class Deviation(NamedTuple):
     call: int
     tool: str
     arguments: JSON
-    differences: tuple[Difference, ...]
+    differences: tuple[MatchDifference, ...]
     untold: int = 0
 
     def __str__(self) -> str:
@@ -184,7 +183,7 @@ def _deviating(report: TaskReport) -> dict[str, Any]:
     }
 
 
-def _difference_json(difference: Difference) -> dict[str, str]:
+def _difference_json(difference: MatchDifference) -> dict[str, str]:
     return {
         "pointer": difference.pointer,
         "expected": difference.expected,
@@ -234,7 +233,7 @@ def _answer_deviation(
     tool = session.registry.get(call.tool)
     arguments = seen.add(dict(call.arguments), None if tool is None else tool.input_schema)
     if result.outcome not in {Outcome.OK, Outcome.TOOL_ERROR}:
-        lost = Difference("", shown(_wanted(call.result, "")), f"{result.outcome}: {result.message}")
+        lost = MatchDifference("", shown(_wanted(call.result, "")), f"{result.outcome}: {result.message}")
         return Deviation(number, call.tool, arguments, (lost,))
     said = _said(result)
     if said == call.result:
@@ -259,13 +258,13 @@ def _rows_deviation(
 
 def _told(
     wanted: JSON, found: JSON, seen: SeenSecrets, schema: Schema | None
-) -> tuple[tuple[Difference, ...], int]:
+) -> tuple[tuple[MatchDifference, ...], int]:
     """The first differences of two values, with their secrets masked, and how many more there are."""
     shown_wanted, shown_found = (seen.hide_in(redact(value, schema)) for value in (wanted, found))
     differences = differ(shown_wanted, shown_found, "")
     first = tuple(islice(differences, MOST_DIFFERENCES))
     if not first:
-        return (Difference("", "another secret", "one that is masked here"),), 0
+        return (MatchDifference("", "another secret", "one that is masked here"),), 0
     return first, sum(1 for _ in differences)
 
 
@@ -382,7 +381,7 @@ def _hindrance(tool: str, runtime: Runtime) -> Problem | None:
         near = registry.near(tool)
         hint = f"did you mean {' or '.join(f'`{each}`' for each in near)}?" if near else ""
         return Problem(code="unknown_tool", message=f"there is no tool `{shorten(tool)}`", hint=hint)
-    if runtime.engine.reaches_out(registry[name]):
+    if runtime.reaches_out(registry[name]):
         message = f"`{name}` is in mode `{registry[name].mode}`, and a replay does nothing real"
         hint = "put a mode in force that answers here, with a profile or in the descriptor"
         return Problem(code="reaches_out", message=message, hint=hint)

@@ -18,8 +18,8 @@ from toolcrib.loading.scenarios.scenario import Scenario
 from toolcrib.provider import Provider
 from toolcrib.provider.config import Config
 from toolcrib.provider.middleware import ProviderMiddleware
-from toolcrib.provider.models.prices import Prices
-from toolcrib.provider.models.scripted import Scripted, lines_of
+from toolcrib.provider.models.protocol import Prices
+from toolcrib.provider.models.scripted import Scripted, scripted_replies
 from toolcrib.registry.namespaces import short_name
 from toolcrib.registry.registry import Registry
 from toolcrib.scenarios.assertions import Surroundings
@@ -77,7 +77,7 @@ def speaking_for(
         Untrusted: The scenario names a model, and nobody has agreed to that.
     """
     for subject in subjects_of_scenario(replace(scenario, agent=agent)):
-        runtime.engine.trust.check(subject)
+        runtime.trust.check(subject)
     prompt = prompt_of(agent.prompt, runtime.packs, scenario.origin) if agent.prompt else None
     fulfilling = Fulfilling(runtime, agent, names)
     make = _OWN.get(agent.provider, _opened)
@@ -125,7 +125,7 @@ def _direct(_runtime: Runtime, _session: Session, scenario: Scenario, agent: Age
 def _playing(scenario: Scenario, agent: Agent, names: Names, *, speaks: bool) -> Scripted:
     namespace = scenario.origin.namespace
     return Scripted(
-        lines_of(agent.turns, agent.script),
+        scripted_replies(agent.turns, agent.script),
         names=names,
         place=scenario.origin.place,
         named=lambda tool: short_name(namespace, tool),
@@ -147,7 +147,7 @@ def _open(
     """
     from toolcrib.provider.models.installed_providers import open_provider, reaching  # noqa: PLC0415 -- scripts need none of it
 
-    world = reaching(runtime.engine.world, told["base_url"]) if permitted else runtime.engine.world
+    world = reaching(runtime.world, told["base_url"]) if permitted else runtime.world
     return open_provider(**told, world=world, clock=session.clock, trusted=permitted)
 
 

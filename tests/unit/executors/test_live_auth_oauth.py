@@ -524,7 +524,7 @@ async def test_a_server_that_is_not_there_is_told():
 
 
 async def test_the_guard_has_the_last_word():
-    async with serving(answering_json(token())) as server, sending("stock") as exchange:
+    async with serving(answering_json(token())) as server, sending() as exchange:
 
         async def fetch(request):
             return await exchange.sender.send(

@@ -13,10 +13,9 @@ from keeping import calls, loaded_with
 from library import tool
 from toolcrib import Outcome, Runtime
 from toolcrib.core.model import Collection, Fixture
-from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors.mock.store_paths import write
 from toolcrib.executors.mock.unit_of_work import Work
-from toolcrib.expressions.budget import MOST_STEPS, Budget, Counted
+from toolcrib.expressions.budget import MOST_STEPS, CountedScope, StepBudget
 from toolcrib.expressions.expression import compile_expression
 from toolcrib.simulation.store import Store
 
@@ -27,7 +26,7 @@ BIG = Fixture({"big": Collection("big", "/big", rows=ROWS)})
 
 def spent(source: str, scope: dict[str, Any]) -> int:
     """The steps that an expression takes."""
-    counted = Counted(Budget())
+    counted = CountedScope(StepBudget())
     counted.update(scope)
     compile_expression(source, dict.fromkeys(scope)).run(counted)
     return MOST_STEPS - counted.budget.steps
@@ -110,7 +109,7 @@ def over_many_rows(reply: str) -> Runtime:
     files = {"big.json": json.dumps(ROWS)}
     found = loaded_with(tool(reply), "store: {big: big.json}", MOCKS, files)
     assert [str(problem) for problem in found.problems] == []
-    return loaded_runtime(found, executors=MOCKS)
+    return Runtime.of(found, executors=MOCKS)
 
 
 @pytest.mark.parametrize("reply", TOO_MUCH.values(), ids=TOO_MUCH)

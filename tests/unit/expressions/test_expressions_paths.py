@@ -13,9 +13,8 @@ from jinja2.parser import Parser
 
 from sampling import examples
 from toolcrib.core.errors import ExpressionError
-from toolcrib.expressions.expression import compile_node
+from toolcrib.expressions.expression import compile_node, read_path
 from toolcrib.expressions.parser import compile_parsed
-from toolcrib.expressions.paths import read_path
 
 ENVIRONMENT = Environment(autoescape=True)
 WORDS = ["args", "a1", "_x", "not", "if", "in", "is", "none", "True", "loop", "self", "1", "1e5", "ä"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from library import played, refused
 from toolcrib.core.errors import ExpressionError
 from toolcrib.expressions import compile_condition, compile_expression, compile_text, compile_value
-from toolcrib.expressions.random_functions import COUNTS, DRAWS
+from toolcrib.expressions.functions import COUNTS, DRAWS
 from toolcrib.schema.generation import Draw
 
 NAMES = {"args": None, DRAWS: None, COUNTS: None}

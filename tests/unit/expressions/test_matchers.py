@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.core.errors import ExpressionError
-from toolcrib.expressions.matchers import ABSENT, Difference, Matcher, compile_matcher, impossible, json_equal
+from toolcrib.core.text import json_equal
+from toolcrib.expressions.matchers import ABSENT, MatchDifference, Matcher, compile_matcher, impossible
 from toolcrib.schema.validation import Validator
 
 KEYS = st.sampled_from(["city", "days", "unit", "a/b", "~", ""])
@@ -287,7 +288,9 @@ def test_differences_say_where_what_and_why(pattern, value, texts):
 
 
 def test_a_near_miss_is_named_only_among_keys_that_the_pattern_does_not_want():
-    assert matcher({"city": 1, "citys": 2}).differences({"citys": 2}) == [Difference("/city", "1", "nothing")]
+    assert matcher({"city": 1, "citys": 2}).differences({"citys": 2}) == [
+        MatchDifference("/city", "1", "nothing")
+    ]
 
 
 def test_long_values_are_shortened_and_many_differences_cut():

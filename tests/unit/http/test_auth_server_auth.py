@@ -18,7 +18,7 @@ from toolcrib import DocumentError
 from toolcrib.core.clock import RealClock
 from toolcrib.core.hooks import MissingHook, load_hook
 from toolcrib.core.server_config import Server
-from toolcrib.http import Bounds, Request, Response, open_sender
+from toolcrib.http import Bounds, Request, Response, open_client
 from toolcrib.http.auth import AuthFailed, RequestAuth, Tokens, Way, schema, server_auth
 from toolcrib.http.request_builder import Draft
 from toolcrib.schema.validation import check_schema
@@ -73,7 +73,7 @@ async def asking(
     server: Any, auth: Any, *, tokens: Tokens | None = None, **more: Any
 ) -> AsyncIterator[Asking]:
     """What asks a loopback server that has an `auth` in the project."""
-    async with sending("stock", server) as exchange:
+    async with sending(server) as exchange:
         way = Way(exchange.sender, RealClock(), (server.origin,))
         entry = Server("crm", "http", url=f"{server.origin}/mcp", auth=auth, **more)
         yield Asking(server_auth(entry, Vault(KEYS), way, tokens=tokens), exchange)
@@ -195,7 +195,7 @@ async def test_another_origin_gets_no_credential():
 
 async def test_tokens_are_asked_for_where_the_origin_lies_now():
     given: list[str] = []
-    async with serving(token_server({"t-1"}, given)) as server, sending("stock", server) as exchange:
+    async with serving(token_server({"t-1"}, given)) as server, sending(server) as exchange:
         way = Way(
             exchange.sender,
             RealClock(),
@@ -237,7 +237,7 @@ async def test_a_token_that_is_not_given_is_told_without_secrets():
 
 
 def tried(auth: Any, environment: dict[str, str] = KEYS, **more: Any) -> RequestAuth | None:
-    way = Way(open_sender(Guard(), client="stock"), RealClock(), ("https://crm.example.com",))
+    way = Way(open_client(Guard()), RealClock(), ("https://crm.example.com",))
     server = Server("crm", "http", url="https://crm.example.com/mcp", auth=auth, **more)
     return server_auth(server, Vault(environment), way)
 

@@ -15,7 +15,7 @@ from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.model import JSON, Call, Descriptor, Result, Schema
 from toolcrib.executors.client.block import Terms, check
 from toolcrib.executors.client.client_call import ClientCall, deferred
-from toolcrib.expressions.codegen import copied
+from toolcrib.expressions.structures import copied
 
 __all__ = ["BoundClient", "ClientExecutor"]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from toolcrib.core.model import JSON, Call, CallContext, Outcome, Result
 from toolcrib.executors.client.block import Strategy, Terms
-from toolcrib.expressions.codegen import copied
+from toolcrib.expressions.structures import copied
 
 DEFERRED = "client_tool_deferred"
 DECLINED = "consent_declined"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.core.clock import parse_duration, run_in_thread
 from toolcrib.core.model import JSON, Call, Descriptor, Result
@@ -15,7 +15,7 @@ from toolcrib.executors.live.pagination import Pages
 from toolcrib.executors.live.request import CompiledRequest
 from toolcrib.executors.live.response import Read, Reading
 from toolcrib.executors.live.unused_keys import is_repeatable
-from toolcrib.http import Bounds, Sender
+from toolcrib.http import Bounds
 from toolcrib.http.auth import Auth
 from toolcrib.http.messages import parse_origin
 from toolcrib.http.request_builder import Draft
@@ -24,6 +24,9 @@ from toolcrib.schema.validation.unusable_arguments import Misfit
 from toolcrib.security.secrets.redactor import one_call
 from toolcrib.security.secrets.result_redaction import masked
 from toolcrib.servers.environment import World
+
+if TYPE_CHECKING:
+    from toolcrib.http.client import HTTPClient
 
 
 class Parts(NamedTuple):
@@ -56,7 +59,7 @@ class BoundLive:
 
     waits = True
 
-    def __init__(self, tool: Descriptor, parts: Parts, world: World, sender: Sender) -> None:
+    def __init__(self, tool: Descriptor, parts: Parts, world: World, sender: HTTPClient) -> None:
         block: Any = tool.bindings["live"]
         request, auth = parts.request, parts.auth
         annotations = tool.annotations

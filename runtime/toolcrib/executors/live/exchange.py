@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from toolcrib.core.clock import run_in_thread
 from toolcrib.core.model import JSON, Call, Outcome, Result
@@ -13,7 +13,7 @@ from toolcrib.executors.live.dry_run import CallMasks, request_lines, response_l
 from toolcrib.executors.live.redirects import hop
 from toolcrib.executors.live.response import Read, Reading
 from toolcrib.executors.live.response_masking import masked_read, may_tell
-from toolcrib.http import Bounds, Fault, HTTPError, Request, Response, Sender
+from toolcrib.http import Bounds, Fault, HTTPError, Request, Response
 from toolcrib.http.auth import Auth, AuthFailed
 from toolcrib.http.messages import parse_origin
 from toolcrib.http.request_builder import Draft
@@ -22,6 +22,9 @@ from toolcrib.security.egress import EgressRefused
 from toolcrib.security.secrets import Vault
 from toolcrib.security.secrets.result_redaction import masked
 from toolcrib.servers.environment import World
+
+if TYPE_CHECKING:
+    from toolcrib.http.client import HTTPClient
 
 _log = logging.getLogger("toolcrib.http")
 
@@ -70,7 +73,7 @@ class Exchange:
 
     def __init__(
         self,
-        sender: Sender,
+        sender: HTTPClient,
         route: Route,
         auth: Auth | None,
         reading: Reading,

@@ -15,8 +15,8 @@ from toolcrib.core.text import compact
 from toolcrib.executors.live.argument_schema import property_schema
 from toolcrib.executors.live.scalars import scalar_text
 from toolcrib.expressions import Expression, compile_expression
-from toolcrib.expressions.argument_reads import Watch
-from toolcrib.expressions.delimiters import Body, split
+from toolcrib.expressions.compiler import ArgumentReads
+from toolcrib.expressions.delimiters import ExpressionBody, split
 from toolcrib.expressions.values import list_of_names
 from toolcrib.schema.validation.unusable_arguments import Misfit
 from toolcrib.security.secrets import MissingSecret, Variable, Vault, pieces_of, plain
@@ -108,7 +108,7 @@ class Part(NamedTuple):
     reads: tuple[str, ...] = ()
 
 
-Piece: TypeAlias = "str | Variable | Body"
+Piece: TypeAlias = "str | Variable | ExpressionBody"
 
 
 class Sources:
@@ -273,7 +273,7 @@ class Sources:
             )
 
     def _expression(self, written: str, at: str) -> Source:
-        watch = Watch(self._known)
+        watch = ArgumentReads(self._known)
         try:
             expression = compile_expression(written, watch.names)
             if not expression.names:
@@ -353,7 +353,10 @@ def json_text(value: JSON, source: Source) -> str:
 
 
 def _bodies(piece: str) -> list[Piece]:
-    return [Body(plain(part.source)) if isinstance(part, Body) else plain(part) for part in split(piece)]
+    return [
+        ExpressionBody(plain(part.source)) if isinstance(part, ExpressionBody) else plain(part)
+        for part in split(piece)
+    ]
 
 
 def _path_of(written: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from toolcrib.executors.live.uri_encoding import (
     segment_text,
     write_parameter,
 )
-from toolcrib.expressions.delimiters import Body
+from toolcrib.expressions.delimiters import ExpressionBody
 from toolcrib.http.messages import DEFAULT_PORTS
 from toolcrib.schema.validation.unusable_arguments import Misfit
 from toolcrib.security.egress import read_host
@@ -129,7 +129,7 @@ class _Skeleton:
     def of(self, pieces: list[Piece]) -> tuple[str, list[_Marked]]:
         """The text and what its marks stand for."""
         for place, piece in enumerate(pieces):
-            if isinstance(piece, Body):
+            if isinstance(piece, ExpressionBody):
                 self._mark(self._sources.source(piece, POINTER), f"{{{{{piece.source}}}}}")
             elif isinstance(piece, str):
                 self._literal(piece)

@@ -12,7 +12,7 @@ from toolcrib.core.model import JSON, Descriptor
 from toolcrib.core.pointers import pointer_step, pointer_to
 from toolcrib.core.subschemas import closed_names
 from toolcrib.expressions import compile_value
-from toolcrib.expressions.argument_reads import Watch
+from toolcrib.expressions.compiler import ArgumentReads
 from toolcrib.schema.validation.unusable_arguments import Misfit
 
 Arguments: TypeAlias = "dict[str, JSON]"
@@ -82,7 +82,7 @@ def compile_overlay(tool: Descriptor, problems: list[Problem]) -> Overlay:
     """
     written: Any = tool.bindings["mcp"]
     args: Any = written.get("args", {})
-    watch = Watch(closed_names(tool.input_schema) if "input_schema" in tool.origin.written else None)
+    watch = ArgumentReads(closed_names(tool.input_schema) if "input_schema" in tool.origin.written else None)
     compile_value(args, watch.names, problems, _AT)
     members = tuple((name, _reader(value, f"{_AT}/{pointer_step(name)}")) for name, value in args.items())
     return Overlay(members, tuple(watch.keys), watch.whole)
@@ -96,7 +96,7 @@ def fixed_names(block: Mapping[str, Any]) -> frozenset[str]:
     args = block.get("args")
     if not isinstance(args, dict):
         return frozenset()
-    watch = Watch(None)
+    watch = ArgumentReads(None)
     compile_value(args, watch.names, [])
     return frozenset(args) - frozenset(args if watch.whole else watch.keys)
 

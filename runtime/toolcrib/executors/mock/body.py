@@ -17,15 +17,15 @@ from toolcrib.executors.mock.unit_of_work import Work
 from toolcrib.executors.mock.unused_names import idle_names
 from toolcrib.executors.mock.variables import Scope, collection_of, names_for
 from toolcrib.expressions import Rendering, compile_value
-from toolcrib.expressions.budget import Counted
-from toolcrib.expressions.loop_syntax import check_name
-from toolcrib.expressions.random_functions import COUNTS
+from toolcrib.expressions.budget import CountedScope
+from toolcrib.expressions.functions import COUNTS
+from toolcrib.expressions.loops import check_name
 
 Make = Callable[["BodyScope"], Any]
 """Works out what a name stands for."""
 
 
-class BodyScope(Counted):
+class BodyScope(CountedScope):
     """What the expressions of one call read: rows as they are now, lets as they were first, and the call's own.
 
     Attributes:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from toolcrib.core.model import JSON, Schema
 from toolcrib.core.subschemas import REFERENCES, SchemaIndex, Site, closed_names, is_schema, once_for_each
-from toolcrib.expressions.compiler import Keys
+from toolcrib.expressions.compiler import KnownKeys
 
 _CERTAIN = ("allOf",)
 """Keywords whose subschemas all judge the same value."""
 
 
-class RowKeys(Keys):
+class RowKeys(KnownKeys):
     """The keys that an object at a place of a row may have.
 
     Attributes:
@@ -40,7 +40,7 @@ class RowKeys(Keys):
         return RowKeys(self._index, sites) if sites else None
 
 
-class CollectionKeys(Keys):
+class CollectionKeys(KnownKeys):
     """The keys of a collection with a schema, any of which a row may have."""
 
     def __init__(self, schema: Schema) -> None:

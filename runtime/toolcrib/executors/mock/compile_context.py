@@ -9,7 +9,7 @@ from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
 from toolcrib.core.model import JSON, Descriptor
 from toolcrib.executors.mock.store_paths import Names, Place, compile_place
 from toolcrib.expressions import Rendering, compile_value
-from toolcrib.expressions.compiler import Keys
+from toolcrib.expressions.compiler import KnownKeys
 from toolcrib.expressions.values import list_of_names
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Ground(NamedTuple):
             return
         keys = None if place.in_store else self.names.get(place.root)  # of a row that lies within another
         for step in place.steps:
-            if not isinstance(keys, Keys):
+            if not isinstance(keys, KnownKeys):
                 return
             if step.name and step.name not in keys:
                 there = list_of_names(sorted(keys))

@@ -13,9 +13,9 @@ from toolcrib.executors.mock.rows import Fitting, compile_fitting, element_keys
 from toolcrib.executors.mock.store_paths import Location, Place, key_text, look, shown, write
 from toolcrib.executors.mock.unit_of_work import unknown_state
 from toolcrib.expressions import Rendering
-from toolcrib.expressions.budget import Budget
-from toolcrib.expressions.compiler import Part
-from toolcrib.expressions.loop_syntax import compile_test
+from toolcrib.expressions.budget import StepBudget
+from toolcrib.expressions.compiler import ExpressionPart
+from toolcrib.expressions.loops import compile_test
 from toolcrib.expressions.operators import add, is_number, subtract
 from toolcrib.expressions.values import (
     Run,
@@ -49,7 +49,7 @@ _NOTHING: Change = (lambda _scope, _root: None), frozenset()
 # Values that are written.
 
 
-def stored(value: JSON, budget: Budget) -> JSON:
+def stored(value: JSON, budget: StepBudget) -> JSON:
     """A copy that belongs to the store alone, within bounds; what is copied is counted.
 
     Raises:
@@ -207,7 +207,9 @@ def _check_key(setting: JSON, place: Place, chosen: _Chosen | None, pointer: str
         ground.fault("row_breaks_schema", message, f"{pointer}/{pointer_step(collection.key)}", hint)
 
 
-def _setting(setting: JSON, pointer: str, ground: Ground) -> tuple[Run, frozenset[str], Part | None]:
+def _setting(
+    setting: JSON, pointer: str, ground: Ground
+) -> tuple[Run, frozenset[str], ExpressionPart | None]:
     """What gives the keys of `set`: a mapping, with its parts, or one whole expression."""
     if isinstance(setting, str):
         return (*compile_test(setting, ground.names, ground.problems, pointer), None)

@@ -9,7 +9,7 @@ from toolcrib.core.errors import ExpressionError
 from toolcrib.executors.mock.compile_context import Ground
 from toolcrib.executors.mock.effect_kinds import CHANGES, Act, Change
 from toolcrib.executors.mock.guards import constant_condition, settled_by
-from toolcrib.expressions.loop_syntax import compile_test, read_loop
+from toolcrib.expressions.loops import compile_test, read_loop
 from toolcrib.expressions.values import MOST_ITEMS, Run, Scope
 
 if TYPE_CHECKING:

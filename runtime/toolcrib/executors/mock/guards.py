@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 from toolcrib.core.errors import ExpressionError, Problem
 from toolcrib.core.model import Result
 from toolcrib.executors.mock.store_paths import Names
-from toolcrib.expressions.loop_syntax import compile_test, read_loop
-from toolcrib.expressions.loops import Loop
-from toolcrib.expressions.random_functions import COUNTS, DRAWS
+from toolcrib.expressions.functions import COUNTS, DRAWS
+from toolcrib.expressions.loops import Loop, compile_test, read_loop
 from toolcrib.expressions.values import Run, Scope
 from toolcrib.simulation.error_reply import Failing, compile_error
 

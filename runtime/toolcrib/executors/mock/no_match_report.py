@@ -19,7 +19,7 @@ from toolcrib.core.text import compact
 from toolcrib.executors.mock.rules import BARE, SEQUENCE, Rule, choose, stopping
 from toolcrib.executors.mock.variables import MockState, Scope, with_arguments
 from toolcrib.expressions import as_written
-from toolcrib.expressions.matchers import Difference, Matcher
+from toolcrib.expressions.matchers import MatchDifference, Matcher
 from toolcrib.schema.generation import Draw, generate
 from toolcrib.security.redaction import HIDDEN, SecretPlaces, SeenSecrets, redact
 
@@ -165,7 +165,7 @@ class Miss:
         """The differences of the arguments; where a secret is concerned, only their places."""
         scope, masked = self._scope, self._masked
         found = matcher.differences(scope["args"], scope)
-        shown: list[Difference | None] = [*found]
+        shown: list[MatchDifference | None] = [*found]
         if masked != scope["args"]:
             told = {
                 difference.pointer: difference
@@ -179,7 +179,7 @@ class Miss:
         return [f"args{_without_secrets(safe, real, masked, self._places, seen)}" for safe, real in pairs]
 
 
-def _of_state(difference: Difference) -> str:
+def _of_state(difference: MatchDifference) -> str:
     """A named state that is another one, in words."""
     machine = next(iter(keys_of(difference.pointer)), "")
     what = f"state `{machine}` is" if machine else "the states are"
@@ -193,7 +193,11 @@ def _exhausted(rule: Rule) -> str:
 
 
 def _without_secrets(
-    shown: Difference | None, real: Difference, masked: JSON, places: SecretPlaces, seen: SeenSecrets
+    shown: MatchDifference | None,
+    real: MatchDifference,
+    masked: JSON,
+    places: SecretPlaces,
+    seen: SeenSecrets,
 ) -> str:
     """A difference in words; what the rule wants of a secret is as secret as what the call has."""
     path = tuple(int(key) if key.isdecimal() else key for key in keys_of(real.pointer))

@@ -19,7 +19,7 @@ from toolcrib.executors.mock.progress import Report, compile_progress
 from toolcrib.executors.mock.variables import Scope, keeps, names_for
 from toolcrib.expressions import (
     Expression,
-    Text,
+    TextTemplate,
     compile_condition,
     compile_text,
     compile_value,
@@ -322,7 +322,7 @@ def _template(text: str, pointer: str, _tool: Descriptor, names: Names, problems
     return _Compiled(template.names, lambda scope: Result.ok(value_of_text(template.render(scope))), constant)
 
 
-def _fixed_text(template: Text, pointer: str, problems: list[Problem]) -> Result | None:
+def _fixed_text(template: TextTemplate, pointer: str, problems: list[Problem]) -> Result | None:
     try:
         return Result.ok(value_of_text(template.render({})))
     except ExpressionError as error:

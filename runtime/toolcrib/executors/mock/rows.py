@@ -11,9 +11,8 @@ from toolcrib.core.pointers import pointer_step
 from toolcrib.executors.mock.compile_context import Ground
 from toolcrib.executors.mock.store_paths import Location, Names, Place, Step, compile_place, key_or_none, look
 from toolcrib.expressions import compile_value
-from toolcrib.expressions.compiler import Keys, alone
-from toolcrib.expressions.loop_syntax import check_name, compile_test
-from toolcrib.expressions.loops import Turn
+from toolcrib.expressions.compiler import KnownKeys, alone
+from toolcrib.expressions.loops import LoopScope, check_name, compile_test
 from toolcrib.expressions.structures import placed
 from toolcrib.expressions.values import Run, Scope, equal, kind, list_of_names
 from toolcrib.simulation.error_reply import Failing, compile_error
@@ -52,7 +51,7 @@ class Row(NamedTuple):
     names: frozenset[str]
     collection: str
     missing: Failing | None
-    keys: Keys | None = None
+    keys: KnownKeys | None = None
 
     def read(self, scope: BodyScope) -> JSON:
         """The row as it is now; none where there is none."""
@@ -96,12 +95,12 @@ def _row(name: str, entry: Mapping[str, Any], pointer: str, ground: Ground) -> R
     return Row(name, _placed(find, pointer), used, "", missing, element_keys(place, ground))
 
 
-def element_keys(place: Place, ground: Ground) -> Keys | None:
+def element_keys(place: Place, ground: Ground) -> KnownKeys | None:
     """The keys of the elements of what stands at a place, where these are known."""
     keys = ground.names.get(alone("store", place.root) if place.in_store else place.root)
     for step in (*place.steps, Step()):
-        keys = keys.below(step.name or None) if isinstance(keys, Keys) else None
-    return keys if isinstance(keys, Keys) else None
+        keys = keys.below(step.name or None) if isinstance(keys, KnownKeys) else None
+    return keys if isinstance(keys, KnownKeys) else None
 
 
 def _within(text: str, pointer: str, ground: Ground) -> Place | None:
@@ -200,7 +199,7 @@ def _key(value: JSON, container: Container) -> str | int | None:
 
 
 def compile_fitting(
-    value: Any, pointer: str, ground: Ground, element: Keys | None
+    value: Any, pointer: str, ground: Ground, element: KnownKeys | None
 ) -> tuple[Fitting, frozenset[str]]:
     """Compile `where` or `first`: fields with their values, or a condition over `row`.
 
@@ -219,7 +218,7 @@ def compile_fitting(
     test, used = compile_test(value, {**ground.names, "row": element}, ground.problems, pointer)
 
     def prepare(scope: Scope) -> Callable[[JSON], bool]:
-        turn = Turn(scope, _NOTHING, keeps=True)
+        turn = LoopScope(scope, _NOTHING, keeps=True)
 
         def fits(element: JSON) -> bool:
             turn["row"] = element

@@ -10,7 +10,7 @@ from typing import Any
 from toolcrib.core.errors import Problem
 from toolcrib.core.pointers import pointer_step
 from toolcrib.executors.mock.replies import STATEFUL
-from toolcrib.expressions.loop_syntax import unused
+from toolcrib.expressions.loops import unused
 
 _COMPUTED = re.compile(r"\{[{%](.*?)[%}]\}", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -11,9 +11,9 @@ from toolcrib.core.model import JSON, Call, Descriptor, Result
 from toolcrib.core.model import Collection as Rows
 from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import compact
-from toolcrib.expressions.budget import Counted
-from toolcrib.expressions.compiler import Keys, alone, key_alone
-from toolcrib.expressions.random_functions import COUNTS, DRAWS, Chance
+from toolcrib.expressions.budget import CountedScope
+from toolcrib.expressions.compiler import KnownKeys, alone, key_alone
+from toolcrib.expressions.functions import COUNTS, DRAWS, Chance
 
 if TYPE_CHECKING:
     from toolcrib.executors.mock.unit_of_work import Work
@@ -53,7 +53,7 @@ def names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
     return {**dict.fromkeys(NAMES), **known}
 
 
-def _keys_of(collection: Rows) -> Keys | None:
+def _keys_of(collection: Rows) -> KnownKeys | None:
     if collection.schema is None or collection.fault:
         return None
     from toolcrib.executors.mock.collection_schema import CollectionKeys  # noqa: PLC0415 -- many stores have no schemas
@@ -150,7 +150,7 @@ def scope_of(names: frozenset[str]) -> Callable[[Call, int], Scope]:
     return lambda call, number: {name: read(call, number) for name, read in readers}
 
 
-class KeepingScope(Counted):
+class KeepingScope(CountedScope):
     """What expressions of a call read whose mock keeps things: rows and states as they are at that moment.
 
     Everything else is worked out when it is first read.

@@ -11,7 +11,7 @@ from toolcrib.core.pointers import pointer_step
 from toolcrib.core.subschemas import refers
 from toolcrib.executors.mock.collection_schema import kinds_of, known_keys, plain_schema
 from toolcrib.executors.mock.store_paths import Place
-from toolcrib.expressions.compiler import Part, literal
+from toolcrib.expressions.compiler import ExpressionPart, literal
 from toolcrib.expressions.values import list_of_names
 from toolcrib.schema.validation import Fault, Validator
 
@@ -34,7 +34,7 @@ class Spot(NamedTuple):
     path: tuple[str | None, ...]
     text: str
 
-    def check_members(self, written: Part | None, pointer: str, ground: Ground) -> None:
+    def check_members(self, written: ExpressionPart | None, pointer: str, ground: Ground) -> None:
         """Refuse keys that the schema of the row does not know, and constants that it does not take."""
         members = dict(_members(written))
         for key in self.check_fields(members, pointer, ground):
@@ -79,12 +79,12 @@ class Spot(NamedTuple):
         message = f"rows of `{self.collection}` never have `{key}` at `{text}`; the keys there are {there}"
         ground.fault("unknown_row_key", message, pointer, did_you_mean(key, known))
 
-    def check_value(self, written: Part | None, pointer: str, ground: Ground) -> None:
+    def check_value(self, written: ExpressionPart | None, pointer: str, ground: Ground) -> None:
         """Refuse a value that the schema of the row does not take, as far as it is constant."""
         if written is not None:
             self._tell(self.path, written, pointer, ground)
 
-    def _tell(self, path: tuple[str | None, ...], part: Part, pointer: str, ground: Ground) -> None:
+    def _tell(self, path: tuple[str | None, ...], part: ExpressionPart, pointer: str, ground: Ground) -> None:
         schema = plain_schema(self.schema, path)
         told = any(f"{problem.pointer}/".startswith(f"{pointer}/") for problem in ground.problems)
         if schema is None or told:  # a text that is no expression is none of the values that are written
@@ -118,12 +118,12 @@ def spot_of(place: Place, ground: Ground, *, elements: bool = False) -> Spot | N
     return Spot(name, collection.schema, tuple(path), place.text)
 
 
-def _members(part: Part | None) -> Iterator[tuple[str, Part]]:
+def _members(part: ExpressionPart | None) -> Iterator[tuple[str, ExpressionPart]]:
     if part is not None:
         yield from ((key, inner) for key, inner in _inside(part) if isinstance(key, str))
 
 
-def _inside(part: Part) -> Iterator[tuple[str | int, Part]]:
+def _inside(part: ExpressionPart) -> Iterator[tuple[str | int, ExpressionPart]]:
     """The members of an object, or the elements of a list, as far as they are written out."""
     if part.members is not None:
         yield from part.members.items() if isinstance(part.members, dict) else enumerate(part.members)
@@ -133,7 +133,7 @@ def _inside(part: Part) -> Iterator[tuple[str | int, Part]]:
             yield key, literal(inner)
 
 
-def _faults(part: Part, schema: Schema, name: str, dialect: JSON) -> Iterator[tuple[str, Fault]]:
+def _faults(part: ExpressionPart, schema: Schema, name: str, dialect: JSON) -> Iterator[tuple[str, Fault]]:
     """What is wrong with the constant parts of a value: where within it, and what."""
     if part.constant and not refers(schema):
         yield from _judged(part.value, schema, name, dialect)

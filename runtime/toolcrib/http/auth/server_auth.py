@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.protocols import Clock
 from toolcrib.core.server_config import Server
-from toolcrib.http import Bounds, Request, Response, Sender
+from toolcrib.http import Bounds, Request, Response
 from toolcrib.http.auth.compiler import compile_auth
 from toolcrib.http.auth.scheme import Auth
 from toolcrib.http.auth.tokens import Tokens
 from toolcrib.http.request_builder import Draft
 from toolcrib.security.secrets import Vault
+
+if TYPE_CHECKING:
+    from toolcrib.http.client import HTTPClient
 
 TOKENS = Bounds(body=1024 * 1024)
 """What asking for a token may take."""
@@ -36,7 +40,7 @@ class Way:
         bounds: What one may take.
     """
 
-    sender: Sender
+    sender: HTTPClient
     clock: Clock
     origins: Collection[str]
     aimed: Callable[[Request], Request] = as_it_is

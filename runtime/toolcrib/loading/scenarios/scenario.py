@@ -14,14 +14,12 @@ from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.protocols import Files
 from toolcrib.expressions import Rendering
 from toolcrib.expressions.matchers import compile_matcher
+from toolcrib.loading.document_checks import TOO_MANY, DocumentChecker, hidden_problems, valid_parts
 from toolcrib.loading.documents.document import Document
-from toolcrib.loading.hidden_text import hidden_problems
-from toolcrib.loading.partial_check import sound
 from toolcrib.loading.scenarios.expectations import NO_RULES, Expectation, Names, Verify, parse_verification
 from toolcrib.loading.scenarios.goldens import check_golden
 from toolcrib.loading.scenarios.matrices import combinations, parse_matrix
 from toolcrib.loading.scenarios.steps import AnyStep, Parallel, Step, StepReader
-from toolcrib.loading.schema_check import TOO_MANY, Shape
 from toolcrib.loading.stores import with_names
 
 if TYPE_CHECKING:
@@ -102,7 +100,7 @@ def is_scenario(value: JSON) -> bool:
 
 
 def parse_scenario(
-    document: Document, shape: Shape, *, files: Files | None = None, pack: str = ""
+    document: Document, shape: DocumentChecker, *, files: Files | None = None, pack: str = ""
 ) -> tuple[Scenario | None, list[Problem]]:
     """Read a scenario.
 
@@ -113,7 +111,7 @@ def parse_scenario(
     value, problems = shape.judged(document)
     if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in problems):
         return None, [document.place(problem) for problem in problems]
-    kept = sound(value, problems, shape)
+    kept = valid_parts(value, problems, shape)
     entries = value.get("faults")
     if "faults" not in kept and isinstance(entries, list):
         kept["faults"] = _sound_faults(entries, problems)

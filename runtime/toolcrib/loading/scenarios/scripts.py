@@ -10,8 +10,8 @@ from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.model import JSON
 from toolcrib.core.schemas import envelope, without_told
 from toolcrib.expressions import Rendering
+from toolcrib.loading.document_checks import problem_of
 from toolcrib.loading.scenarios.agents import Turn, parse_script
-from toolcrib.loading.schema_check import told
 from toolcrib.schema.validation import Validator
 
 
@@ -52,4 +52,4 @@ def _validator() -> Validator:
 
 def _misshapen(replies: list[JSON], pointer: str) -> Iterator[Problem]:
     for fault in _validator().faults(replies):
-        yield told(fault)._replace(pointer=pointer + fault.pointer)
+        yield problem_of(fault)._replace(pointer=pointer + fault.pointer)

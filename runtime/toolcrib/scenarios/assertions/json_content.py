@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON
-from toolcrib.core.text import JSON_DECODER, decode_json
+from toolcrib.core.text import JSON_DECODER, decode_json, json_equal
 from toolcrib.expressions.jmespath_queries import compile_select
-from toolcrib.expressions.matchers import json_equal
 from toolcrib.scenarios.assertions.calls import as_text
 from toolcrib.scenarios.assertions.texts import said
 from toolcrib.scenarios.assertions.trajectories import Trajectory

@@ -12,6 +12,7 @@ from toolcrib.core.pointers import pointer_to
 from toolcrib.core.schemas import part_schema
 from toolcrib.expressions.jmespath_queries import compile_select
 from toolcrib.expressions.matchers import compile_matcher
+from toolcrib.loading.document_checks import problem_of
 from toolcrib.loading.scenarios.agents import Assertion
 from toolcrib.loading.scenarios.assertions.kinds import (
     ALIASES,
@@ -22,7 +23,6 @@ from toolcrib.loading.scenarios.assertions.kinds import (
     is_list,
     kinds,
 )
-from toolcrib.loading.schema_check import told
 from toolcrib.schema.validation import Fault, Validator, check_schema
 
 _GUARDRAIL_KEYS: Final = ("type", "params", "message", "unsupported")
@@ -208,7 +208,7 @@ class Checker:
 
     def _fits(self, schema: dict[str, Any], value: Any, pointer: str) -> None:
         for fault in Validator(schema).faults(value):
-            problem = told(fault)
+            problem = problem_of(fault)
             self._problems.append(problem._replace(pointer=pointer + problem.pointer))
 
     def _add_fault(self, code: str, message: str, pointer: str, hint: str = "") -> None:
@@ -233,7 +233,7 @@ def _as_written(fault: Fault, kind: str, spelt: Mapping[str, str], place: str) -
     if fault.keyword == "anyOf" or (fault.keyword == "required" and fault.path[-1] in any_of):
         needed = " or ".join(f"`{key}`" for key in any_of)
         return Problem(code="missing_key", message=f"{needed} is missing", pointer=place)
-    problem = told(fault)
+    problem = problem_of(fault)
     if fault.keyword == "additionalProperties" and len(fault.path) == 1:
         names = (*schema["properties"], *SPELLINGS.get(kind, ()))
         hint = did_you_mean(str(fault.path[0]), names)

@@ -1,0 +1,1009 @@
+"""Matchers: patterns that look like the data they accept, compiled once.
+
+A plain value stands for itself (JSON equality), an object for all objects that hold its keys, a list for
+lists of the same length, item by item. An object whose keys all begin with `$` holds operators, and all of
+them must hold. An absent key is `ABSENT` to the pattern that stands there: only `$exists: false`, `$not`
+and `$ne` accept that.
+
+`impossible` finds patterns over arguments that no arguments can match, as far as the input schema is certain
+about it. It reads `properties`, `items`, `type`, `enum`, `const`, the bounds of numbers and local references;
+other keywords are assumed to allow anything. Bounds that exclude each other are found without a schema.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import re
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from itertools import islice
+from typing import Any, Final, TypeAlias, TypeGuard
+
+import jsonschema_rs
+
+from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
+from toolcrib.core.model import JSON, NOTHING, Schema
+from toolcrib.core.pointers import keys_of, pointer_step
+from toolcrib.core.text import json_equal
+from toolcrib.expressions import compile_value, is_expression
+from toolcrib.schema.validation import Validator, check_schema
+
+Scope: TypeAlias = Mapping[str, JSON]
+
+
+class _Absent(Enum):
+    ABSENT = "nothing"
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = _Absent.ABSENT
+"""What a pattern is compared with where the object has no such key."""
+
+Test: TypeAlias = Callable[[object, Scope], bool]
+_LONGEST_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True)
+class MatchDifference:
+    """One place where a value is not what its matcher wants.
+
+    Attributes:
+        pointer: JSON Pointer of the place within the value.
+        expected: What is wanted, in words or JSON.
+        actual: What is there, in JSON, shortened; `nothing` for an absent key.
+        hint: What may have gone wrong; often empty.
+    """
+
+    pointer: str
+    expected: str
+    actual: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.pointer}: " if self.pointer else ""
+        return f"{place}expected {self.expected}, got {self.actual}{f' ({self.hint})' if self.hint else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class MatcherNode:
+    """A compiled piece of a pattern: the quick answer, and the explained one (empty iff the test holds)."""
+
+    test: Test
+    explain: Callable[[object, Scope, str], Iterator[MatchDifference]]
+    constant: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A value of the pattern; where it holds an expression, `read` works it out for each match."""
+
+    read: Callable[[Scope], JSON]
+    constant: bool
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value is a JSON number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+TYPES: dict[str, Callable[[object], bool]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: is_number(value) and (isinstance(value, int) or value.is_integer()),
+    "number": is_number,
+    "string": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+}
+
+
+def type_of(value: object) -> str:
+    """The type name that is told apart in messages."""
+    return next((name for name, test in TYPES.items() if name != "integer" and test(value)), "nothing")
+
+
+def shown(value: object) -> str:
+    """A value in JSON, shortened to one line of a message."""
+    if value is ABSENT:
+        return "nothing"
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
+
+
+def step(pointer: str, key: str | int) -> str:
+    """The JSON Pointer of a key or index below a place."""
+    return f"{pointer}/{pointer_step(key)}"
+
+
+def differ(wanted: JSON, value: object, pointer: str) -> Iterator[MatchDifference]:
+    """The differences of two JSON values, leaf by leaf."""
+    if isinstance(wanted, dict) and isinstance(value, dict):
+        for key, item in wanted.items():
+            yield from differ(item, value.get(key, ABSENT), step(pointer, key))
+        for key, item in value.items():
+            if key not in wanted:
+                hint = did_you_mean(key, wanted.keys() - value.keys())
+                yield MatchDifference(step(pointer, key), "nothing", shown(item), hint)
+    elif isinstance(wanted, list) and isinstance(value, list):
+        yield from _length_difference(len(wanted), len(value), pointer)
+        for index, (item, found) in enumerate(zip(wanted, value, strict=False)):
+            yield from differ(item, found, step(pointer, index))
+    elif not json_equal(wanted, value):
+        yield MatchDifference(pointer, shown(wanted), shown(value), _why_unequal(wanted, value))
+
+
+def _length_difference(wanted: int, found: int, pointer: str) -> Iterator[MatchDifference]:
+    if wanted != found:
+        yield MatchDifference(pointer, f"{wanted} item{'s' if wanted != 1 else ''}", str(found))
+
+
+def _why_unequal(wanted: object, value: object) -> str:
+    if value is ABSENT:
+        return ""
+    if type_of(wanted) != type_of(value):
+        same = str(value).casefold() == str(wanted).casefold()
+        return f"{type_of(wanted)} and {type_of(value)} are never equal" if same else ""
+    if (
+        isinstance(wanted, str)
+        and isinstance(value, str)
+        and wanted.strip().casefold() == value.strip().casefold()
+    ):
+        return "they differ only in blanks or case"
+    return ""
+
+
+def leaf(test: Test, describe: Callable[[Scope], str], *, constant: bool = True) -> MatcherNode:
+    """A node whose failure is one difference at its own place."""
+
+    def explain(value: object, scope: Scope, pointer: str) -> Iterator[MatchDifference]:
+        if not test(value, scope):
+            yield MatchDifference(pointer, describe(scope), shown(value))
+
+    return MatcherNode(test, explain, constant)
+
+
+def accepts_nothing() -> MatcherNode:
+    """What stands in the place of a pattern that could not be compiled."""
+    return leaf(lambda _value, _scope: False, lambda _scope: "nothing: the pattern is broken")
+
+
+def all_of(nodes: Iterable[MatcherNode]) -> MatcherNode:
+    """A node that holds when all of them do."""
+    nodes = tuple(nodes)
+    if len(nodes) == 1:
+        return nodes[0]
+    tests = tuple(node.test for node in nodes)
+
+    def explain(value: object, scope: Scope, pointer: str) -> Iterator[MatchDifference]:
+        for node in nodes:
+            yield from node.explain(value, scope, pointer)
+
+    return MatcherNode(
+        lambda value, scope: all(test(value, scope) for test in tests),
+        explain,
+        all(node.constant for node in nodes),
+    )
+
+
+def subset(children: Mapping[str, MatcherNode]) -> MatcherNode:
+    """Objects that hold all these keys, each with an accepted value."""
+    tests = tuple((key, node.test) for key, node in children.items())
+
+    def test(value: object, scope: Scope) -> bool:
+        if not isinstance(value, dict):
+            return False
+        for key, inner in tests:  # noqa: SIM110 -- a generator costs more than the whole comparison
+            if not inner(value.get(key, ABSENT), scope):
+                return False
+        return True
+
+    def explain(value: object, scope: Scope, pointer: str) -> Iterator[MatchDifference]:
+        if not isinstance(value, dict):
+            yield MatchDifference(pointer, "an object", shown(value))
+            return
+        for key, node in children.items():
+            for difference in node.explain(value.get(key, ABSENT), scope, step(pointer, key)):
+                yield _with_near_miss(difference, key, value, children)
+
+    return MatcherNode(test, explain, all(node.constant for node in children.values()))
+
+
+def _with_near_miss(
+    difference: MatchDifference, key: str, value: Mapping[str, object], known: Iterable[str]
+) -> MatchDifference:
+    if key in value or difference.hint:
+        return difference
+    hint = did_you_mean(key, value.keys() - set(known))
+    return MatchDifference(difference.pointer, difference.expected, difference.actual, hint)
+
+
+def items(nodes: list[MatcherNode]) -> MatcherNode:
+    """Lists of just so many items, each accepted by its own node."""
+    tests = tuple(node.test for node in nodes)
+
+    def test(value: object, scope: Scope) -> bool:
+        return (
+            isinstance(value, list)
+            and len(value) == len(tests)
+            and all(inner(item, scope) for inner, item in zip(tests, value, strict=True))
+        )
+
+    def explain(value: object, scope: Scope, pointer: str) -> Iterator[MatchDifference]:
+        if not isinstance(value, list):
+            yield MatchDifference(pointer, "a list", shown(value))
+            return
+        yield from _length_difference(len(nodes), len(value), pointer)
+        for index, (node, item) in enumerate(zip(nodes, value, strict=False)):
+            yield from node.explain(item, scope, step(pointer, index))
+
+    return MatcherNode(test, explain, all(node.constant for node in nodes))
+
+
+def equal(wanted: Operand) -> MatcherNode:
+    """Values that are equal to the operand."""
+
+    def explain(value: object, scope: Scope, pointer: str) -> Iterator[MatchDifference]:
+        yield from differ(wanted.read(scope), value, pointer)
+
+    return MatcherNode(equality(wanted), explain, wanted.constant)
+
+
+def equality(wanted: Operand) -> Test:
+    """The quickest test of equality with an operand."""
+    read = wanted.read
+    if not wanted.constant:
+        return lambda value, scope: json_equal(read(scope), value)
+    constant = read(NOTHING)
+    if isinstance(constant, str):
+        return lambda value, _scope: value == constant
+    if constant is None or isinstance(constant, bool):
+        return lambda value, _scope: value is constant
+    return lambda value, _scope: json_equal(constant, value)
+
+
+Build: TypeAlias = "Callable[[MatcherCompiler, JSON, str], MatcherNode]"
+"""Compiles the operand of one operator, which stands at a pointer."""
+
+_OTHER_WORDS = {
+    "$and": "$all",
+    "$any_of": "$any",
+    "$match": "$regex",
+    "$nin": "$not",
+    "$or": "$any",
+    "$pattern": "$regex",
+    "$present": "$exists",
+    "$size": "$len",
+}
+
+
+class MatcherCompiler:
+    """Compiles the patterns of one document place and collects what is wrong with them."""
+
+    def __init__(
+        self, problems: list[Problem], names: Collection[str], operators: Mapping[str, Build]
+    ) -> None:
+        self.problems = problems
+        self.used: set[str] = set()
+        self._names = names
+        self._operators = operators
+
+    def node(self, pattern: JSON, pointer: str) -> MatcherNode:
+        """Compile a pattern of any form."""
+        if isinstance(pattern, list):
+            return items([self.node(item, step(pointer, index)) for index, item in enumerate(pattern)])
+        if not isinstance(pattern, dict):
+            return equal(self.operand(pattern, pointer))
+        operators = [key for key in pattern if key.startswith("$")]
+        if operators and len(operators) < len(pattern):
+            plain = next(key for key in pattern if not key.startswith("$"))
+            return self.refuse(
+                "mixed_matcher",
+                f"an object holds the operator `{operators[0]}` beside the plain key `{plain}`",
+                pointer,
+                "put the operators in an object of their own; a key that really begins with `$` goes under `$exact`",
+            )
+        if operators:
+            return all_of(self._operator(key, pattern[key], pointer) for key in operators)
+        return subset({key: self.node(item, step(pointer, key)) for key, item in pattern.items()})
+
+    def _operator(self, name: str, operand: JSON, pointer: str) -> MatcherNode:
+        build = self._operators.get(name)
+        if build is not None:
+            return build(self, operand, step(pointer, name))
+        other = _OTHER_WORDS.get(name)
+        hint = f"write `{other}`" if other else did_you_mean(name, self._operators)
+        return self.refuse(
+            "unknown_operator",
+            f"`{name}` is no operator",
+            step(pointer, name),
+            hint or f"the operators are {', '.join(f'`{known}`' for known in self._operators)}",
+        )
+
+    def operand(self, value: JSON, pointer: str) -> Operand:
+        """A value to compare with; its texts may hold expressions."""
+        if not self._names:
+            return Operand(lambda _scope: value, constant=True)
+        rendering = compile_value(value, self._names, self.problems, pointer)
+        self.used |= rendering.names
+        if rendering.constant:
+            constant = rendering.render({})
+            return Operand(lambda _scope: constant, constant=True)
+        return Operand(rendering.render, constant=False)
+
+    def typed_operand(
+        self, value: JSON, pointer: str, fits: Callable[[JSON], bool], wanted: str, hint: str = ""
+    ) -> Operand | None:
+        """An operand of a certain kind, checked now or, where it is computed, at each match.
+
+        Args:
+            value: As the document has it.
+            pointer: Where it stands.
+            fits: Whether a value is of the kind.
+            wanted: The kind in words.
+            hint: The way out.
+
+        Returns:
+            None where the value does not fit; the problem is noted.
+        """
+        operand = self.operand(value, pointer)
+        if not operand.constant:
+            return Operand(_checked(operand, fits, wanted, pointer), constant=False)
+        if fits(operand.read({})):
+            return operand
+        self.refuse_operand(value, pointer, wanted, hint)
+        return None
+
+    def literal(
+        self, value: JSON, pointer: str, fits: Callable[[JSON], bool], wanted: str, hint: str = ""
+    ) -> bool:
+        """Whether an operand that can't be computed is of its kind; if not, the problem is noted."""
+        if fits(value) and not (self._names and isinstance(value, str) and is_expression(value)):
+            return True
+        self.refuse_operand(value, pointer, wanted, hint)
+        return False
+
+    def refuse_operand(self, value: JSON, pointer: str, wanted: str, hint: str = "") -> MatcherNode:
+        """Note an operand of the wrong kind."""
+        name = pointer.rpartition("/")[2]
+        return self.refuse("wrong_operand", f"`{name}` takes {wanted}, not {shown(value)}", pointer, hint)
+
+    def refuse(self, code: str, message: str, pointer: str, hint: str = "") -> MatcherNode:
+        """Note a problem; the node in its place accepts nothing."""
+        self.problems.append(Problem(code=code, message=message, pointer=pointer, hint=hint))
+        return accepts_nothing()
+
+
+def _checked(
+    operand: Operand, fits: Callable[[JSON], bool], wanted: str, pointer: str
+) -> Callable[[Scope], JSON]:
+    name = pointer.rpartition("/")[2]
+
+    def read(scope: Scope) -> JSON:
+        value = operand.read(scope)
+        if fits(value):
+            return value
+        raise ExpressionError(
+            f"`{name}` takes {wanted}, but its expression gave {shown(value)}",
+            code="wrong_operand",
+            pointer=pointer,
+        )
+
+    return read
+
+
+_LARGEST_PATTERN = 1 << 20
+"""Bytes that a compiled regular expression may take."""
+
+
+def _eq(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
+    return equal(compiler.operand(operand, pointer))
+
+
+def _ne(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
+    wanted = compiler.operand(operand, pointer)
+    same = equality(wanted)
+    return leaf(
+        lambda value, scope: not same(value, scope),
+        lambda scope: f"anything but {shown(wanted.read(scope))}",
+        constant=wanted.constant,
+    )
+
+
+def _ordered(words: str, compare: Callable[[Any, Any], bool]) -> Build:
+    def build(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
+        bound = compiler.typed_operand(
+            operand, pointer, lambda value: is_number(value) or isinstance(value, str), "a number or a text"
+        )
+        if bound is None:
+            return accepts_nothing()
+        read = bound.read
+
+        def test(value: object, scope: Scope) -> bool:
+            limit = read(scope)
+            comparable = is_number(value) if is_number(limit) else isinstance(value, str)
+            return comparable and compare(value, limit)
+
+        return leaf(test, lambda scope: _described(words, read(scope)), constant=bound.constant)
+
+    return build
+
+
+def _described(words: str, limit: JSON) -> str:
+    kind = "text" if isinstance(limit, str) else "number"
+    return f"a {kind} {words} {shown(limit)}"
+
+
+def _in(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
+    hint = "write `$any` for a list of matchers"
+    choices = compiler.typed_operand(operand, pointer, _is_choice, "a list of at least one plain value", hint)
+    if choices is None:
+        return accepts_nothing()
+    read = choices.read
+
+    def test(value: object, scope: Scope) -> bool:
+        options = read(scope)
+        return isinstance(options, list) and any(json_equal(option, value) for option in options)
+
+    return leaf(test, lambda scope: f"one of {shown(read(scope))}", constant=choices.constant)
+
+
+def _is_choice(value: JSON) -> bool:
+    return isinstance(value, list) and bool(value) and not any(map(_is_operators, value))
+
+
+def _is_operators(value: JSON) -> bool:
+    return isinstance(value, dict) and any(key.startswith("$") for key in value)
+
+
+def _regex(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
+    if not compiler.literal(
+        operand, pointer, lambda value: isinstance(value, str), "a regular expression as plain text"
+    ):
+        return accepts_nothing()
+    try:
+        judge = jsonschema_rs.validator_for(
+            {"type": "string", "pattern": operand},
+            offline=True,
+            pattern_options=jsonschema_rs.RegexOptions(size_limit=_LARGEST_PATTERN),
+        ).is_valid
+    except ValueError:
+        return compiler.refuse("invalid_pattern", *_no_pattern(str(operand), pointer))
+
+    def test(value: object, _scope: Scope) -> bool:
+        try:
+            return isinstance(value, str) and judge(value)
+        except UnicodeEncodeError:
+            return False
+
+    return leaf(test, lambda _scope: f"a text that matches {shown(operand)}")
+
+
+def _no_pattern(pattern: str, pointer: str) -> tuple[str, str, str]:
+    """Why a text is no pattern, where it stands, and the way out."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return (
+            f"{shown(pattern)} is no regular expression: {error}",
+            pointer,
+            "a backslash before a sign takes it as it is",
+        )
+    message = f"{shown(pattern)} is no regular expression that runs in linear time"
+    hint = "look-around and back-references are not available; say it with several patterns"
+    return message, pointer, hint
+
+
+def _exists(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
+    if not compiler.literal(operand, pointer, lambda value: isinstance(value, bool), "true or false"):
+        return accepts_nothing()
+    words = "any value" if operand else "nothing"
+    return leaf(lambda value, _scope: (value is not ABSENT) is operand, lambda _scope: words)
+
+
+def _branches(compiler: MatcherCompiler, operand: JSON, pointer: str) -> list[MatcherNode]:
+    if not isinstance(operand, list) or not operand:
+        compiler.refuse_operand(operand, pointer, "a list of at least one matcher")
+        return [accepts_nothing()]
+    return [compiler.node(pattern, step(pointer, index)) for index, pattern in enumerate(operand)]
+
+
+def _any(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
+    nodes = _branches(compiler, operand, pointer)
+    tests = [node.test for node in nodes]
+    words = f"any of {shown(operand)}"
+    return leaf(
+        lambda value, scope: any(test(value, scope) for test in tests),
+        lambda _scope: words,
+        constant=all(node.constant for node in nodes),
+    )
+
+
+def _all(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
+    return all_of(_branches(compiler, operand, pointer))
+
+
+def _not(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
+    inner = compiler.node(operand, pointer)
+    return leaf(
+        lambda value, scope: not inner.test(value, scope),
+        lambda _scope: f"not {shown(operand)}",
+        constant=inner.constant,
+    )
+
+
+def _contains(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
+    needle = compiler.operand(operand, pointer) if isinstance(operand, str) else None
+    inner = compiler.node(operand, pointer) if needle is None else equal(needle)
+
+    def test(value: object, scope: Scope) -> bool:
+        if isinstance(value, list):
+            return any(inner.test(item, scope) for item in value)
+        if needle is None or not isinstance(value, str):
+            return False
+        part = needle.read(scope)
+        return isinstance(part, str) and part in value
+
+    words = f"a list{' or text' if needle is not None else ''} that contains {shown(operand)}"
+    return leaf(test, lambda _scope: words, constant=inner.constant)
+
+
+def _schema(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
+    if not isinstance(operand, dict | bool):
+        return compiler.refuse_operand(operand, pointer, "a JSON Schema")
+    problems = check_schema(operand, pointer)
+    compiler.problems += problems
+    if any(problem.severity == "error" for problem in problems):
+        return accepts_nothing()
+    validator = Validator(operand)
+
+    def test(value: object, _scope: Scope) -> bool:
+        return value is not ABSENT and validator.is_valid(value)  # type: ignore[arg-type]
+
+    def explain(value: object, scope: Scope, place: str) -> Iterator[MatchDifference]:
+        if value is ABSENT:
+            yield MatchDifference(place, "a value that fits a schema", "nothing")
+        elif not test(value, scope):
+            for fault in validator.faults(value):  # type: ignore[arg-type]
+                yield MatchDifference(place + fault.pointer, fault.expected, fault.got, fault.hint)
+
+    return MatcherNode(test, explain)
+
+
+def _type(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
+    names = ", ".join(f"`{name}`" for name in TYPES)
+    if not compiler.literal(
+        operand, pointer, lambda value: isinstance(value, str) and value in TYPES, f"one of {names}"
+    ):
+        return accepts_nothing()
+    is_type = TYPES[str(operand)]
+    article = "an" if str(operand)[0] in "aio" else "a"
+    words = "null" if operand == "null" else f"{article} {operand}"
+    return leaf(lambda value, _scope: is_type(value), lambda _scope: words)
+
+
+def _len(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
+    inner = _length(compiler, operand, pointer)
+
+    def test(value: object, scope: Scope) -> bool:
+        return isinstance(value, str | list | dict) and inner.test(len(value), scope)
+
+    def explain(value: object, scope: Scope, place: str) -> Iterator[MatchDifference]:
+        if not isinstance(value, str | list | dict):
+            yield MatchDifference(place, "a text, list or object", shown(value))
+            return
+        for difference in inner.explain(len(value), scope, place):
+            yield MatchDifference(place, f"a length that is {difference.expected}", difference.actual)
+
+    return MatcherNode(test, explain, inner.constant)
+
+
+def _length(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
+    if _is_operators(operand):
+        return compiler.node(operand, pointer)
+    number = compiler.typed_operand(operand, pointer, is_number, "a number or a matcher of numbers")
+    return accepts_nothing() if number is None else equal(number)
+
+
+def _close(compiler: MatcherCompiler, operand: JSON, pointer: str) -> MatcherNode:
+    pair = compiler.typed_operand(
+        operand,
+        pointer,
+        _is_close,
+        "a list of a number and a tolerance from 0 up",
+        "write `$close: [20.5, 0.1]`",
+    )
+    if pair is None:
+        return accepts_nothing()
+    read = pair.read
+
+    def test(value: object, scope: Scope) -> bool:
+        target, tolerance = _decimals(read(scope))
+        return is_number(value) and abs(_decimal(value) - target) <= tolerance
+
+    return leaf(
+        test,
+        lambda scope: "a number within {1} of {0}".format(*_decimals(read(scope))),
+        constant=pair.constant,
+    )
+
+
+def _is_close(value: JSON) -> bool:
+    return (
+        isinstance(value, list) and len(value) == 2 and all(map(is_number, value)) and _decimal(value[1]) >= 0
+    )
+
+
+def _decimals(pair: JSON) -> list[Decimal]:
+    return [_decimal(number) for number in pair] if isinstance(pair, list) else []
+
+
+def _decimal(number: object) -> Decimal:
+    # The number as it is written: 0.4 lies within 0.1 of 0.3, as a reader expects.
+    return Decimal(number) if isinstance(number, int) else Decimal(repr(number))
+
+
+OPERATORS: Final[Mapping[str, Build]] = {
+    "$eq": _eq,
+    "$ne": _ne,
+    "$gt": _ordered("greater than", operator.gt),
+    "$gte": _ordered("not less than", operator.ge),
+    "$lt": _ordered("less than", operator.lt),
+    "$lte": _ordered("not greater than", operator.le),
+    "$in": _in,
+    "$regex": _regex,
+    "$exists": _exists,
+    "$any": _any,
+    "$all": _all,
+    "$not": _not,
+    "$contains": _contains,
+    "$exact": _eq,
+    "$schema": _schema,
+    "$type": _type,
+    "$len": _len,
+    "$close": _close,
+}
+
+
+class Matcher:
+    """A compiled pattern.
+
+    Attributes:
+        constant: Whether no expression stands in it.
+        names: The root names that its expressions read from the scope.
+    """
+
+    __slots__ = ("_expected", "_node", "_test", "constant", "names")
+
+    def __init__(self, expected: JSON, node: MatcherNode, names: frozenset[str]) -> None:
+        self._expected = expected
+        self._node = node
+        self._test = node.test
+        self.constant = node.constant
+        self.names = names
+
+    def matches(self, value: JSON, scope: Scope = NOTHING) -> bool:
+        """Whether the value is one that the pattern accepts.
+
+        Raises:
+            ExpressionError: An expression of the pattern failed, or gave what its operator can't use.
+        """
+        return self._test(value, scope)
+
+    def differences(self, value: JSON, scope: Scope = NOTHING, most: int = 20) -> list[MatchDifference]:
+        """Where and how the value is not accepted, at most `most`; empty exactly if it matches.
+
+        Raises:
+            ExpressionError: As `matches` does.
+        """
+        return list(islice(self._node.explain(value, scope, ""), most))
+
+    def expected(self) -> JSON:
+        """The pattern as it was written."""
+        return self._expected
+
+
+def compile_matcher(
+    pattern: JSON, problems: list[Problem], pointer: str = "", *, names: Collection[str] = ()
+) -> Matcher:
+    """Compile a pattern; everything that is wrong with it is appended to `problems`.
+
+    Args:
+        pattern: As the document has it.
+        problems: Receives the faults; where there are any, the matcher accepts nothing at their places.
+        pointer: Where the pattern stands in the document.
+        names: Root names that expressions may read; without names, `{{` is ordinary text.
+    """
+    compiler = MatcherCompiler(problems, names, OPERATORS)
+    node = compiler.node(pattern, pointer)
+    return Matcher(pattern, node, frozenset(compiler.used))
+
+
+_MOST_REFERENCES = 16
+_OPEN = {"$dynamicRef", "$recursiveRef", "allOf", "anyOf", "dependencies", "dependentSchemas", "if", "oneOf"}
+"""Keywords through which a schema may know properties that `properties` does not name."""
+
+
+_ONE_OF_EACH: list[JSON] = [None, True, 0, 0.5, "", [], {}]
+_ACCEPTED: dict[str, list[JSON]] = {"$close": [0], "$len": ["", [], {}], "$regex": [""]}
+_ANNOTATIONS = {"$comment", "$ref", "default", "deprecated", "description", "examples", "title"}
+
+
+def impossible(pattern: JSON, schema: Schema) -> list[Problem]:
+    """What in a pattern can never match a value that the schema accepts.
+
+    Returns:
+        `unknown_argument` for a key that the schema does not know: an error where the schema refuses further
+        keys, else a warning, since it is most likely misspelt; `never_matches` for a value or
+        operator that `type`, `enum` or `const` excludes, and for bounds between which there is nothing. Pointers are relative to the pattern.
+    """
+    return list(_Reach(schema).pattern(pattern, schema, ""))
+
+
+class _Reach:
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+
+    def pattern(self, pattern: JSON, schema: JSON, pointer: str) -> Iterator[Problem]:
+        """The faults of a pattern at one place of the schema."""
+        if isinstance(pattern, str) and "{{" in pattern:
+            return
+        known = self._resolved(schema) or {}
+        if isinstance(pattern, dict):
+            if any(key.startswith("$") for key in pattern):
+                yield from self._operators(pattern, known, pointer)
+            else:
+                yield from self._object(pattern, known, pointer)
+        elif isinstance(pattern, list):
+            yield from self._list(pattern, known, pointer)
+        elif not _allows(known, pattern):
+            yield _never(pattern, known, pointer)
+
+    def _resolved(self, schema: JSON) -> dict[str, JSON] | None:
+        """The schema behind local references; None where nothing certain can be said."""
+        for _ in range(_MOST_REFERENCES):
+            if not isinstance(schema, dict):
+                return None
+            reference = schema.get("$ref")
+            if not isinstance(reference, str):
+                return schema
+            if schema.keys() - _ANNOTATIONS:
+                return None
+            schema = self._target(reference)
+        return None
+
+    def _target(self, reference: str) -> JSON:
+        if not reference.startswith("#/") or "%" in reference:
+            return None
+        place: JSON = self._root
+        for part in keys_of(reference[1:]):
+            if not isinstance(place, dict) or "$id" in place:
+                return None
+            place = place.get(part)
+        return place
+
+    def _operators(
+        self, pattern: dict[str, JSON], schema: dict[str, JSON], pointer: str
+    ) -> Iterator[Problem]:
+        if _accepts_absence(pattern):
+            return
+        if (problem := _together(pattern, schema, pointer)) is not None:
+            yield problem
+            return
+        for name, operand in pattern.items():
+            place = step(pointer, name)
+            samples = _samples(name, operand)
+            if samples and not any(_allows_type(schema, sample) for sample in samples):
+                yield _never({name: operand}, schema, place)
+            elif name in {"$eq", "$exact"} and not _computed(operand) and not _allows(schema, operand):
+                yield _never(operand, schema, place)
+            elif name == "$in" and isinstance(operand, list):
+                if not any(_computed(choice) or _allows(schema, choice) for choice in operand):
+                    yield _never(operand, schema, place)
+            elif name == "$all" and isinstance(operand, list):
+                for index, part in enumerate(operand):
+                    yield from self.pattern(part, schema, step(place, index))
+
+    def _object(self, pattern: dict[str, JSON], schema: dict[str, JSON], pointer: str) -> Iterator[Problem]:
+        if not _allows_type(schema, {}):
+            yield _never(pattern, schema, pointer)
+            return
+        properties = schema.get("properties")
+        known = properties if isinstance(properties, dict) else {}
+        for key, inner in pattern.items():
+            if key in known:
+                yield from self.pattern(inner, known[key], step(pointer, key))
+            else:
+                unknown = (
+                    []
+                    if _accepts_absence(inner)
+                    else [*self._unknown(key, schema, known, step(pointer, key))]
+                )
+                yield from unknown or self.pattern(inner, {}, step(pointer, key))
+
+    def _unknown(
+        self, key: str, schema: dict[str, JSON], known: dict[str, JSON], pointer: str
+    ) -> Iterator[Problem]:
+        further = schema.get("additionalProperties", None if known else True)
+        if (further is not None and further is not False) or "patternProperties" in schema:
+            return
+        if further is None and _OPEN & schema.keys():
+            return
+        names = ", ".join(f"`{name}`" for name in known) or "none"
+        yield Problem(
+            code="unknown_argument",
+            message=f"the input schema knows no `{key}`",
+            pointer=pointer,
+            hint=did_you_mean(key, known) or f"it knows {names}",
+            severity="error" if further is False else "warning",
+        )
+
+    def _list(self, pattern: list[JSON], schema: dict[str, JSON], pointer: str) -> Iterator[Problem]:
+        if not _allows_type(schema, []):
+            yield _never(pattern, schema, pointer)
+            return
+        first = schema.get("prefixItems")
+        prefix = first if isinstance(first, list) else []
+        for index, item in enumerate(pattern):
+            inner = prefix[index] if index < len(prefix) else schema.get("items")
+            yield from self.pattern(item, inner, step(pointer, index))
+
+
+def _accepts_absence(pattern: JSON) -> bool:
+    """Whether a pattern may accept that its key is not there."""
+    return (
+        isinstance(pattern, dict)
+        and bool(pattern)
+        and all(map(_content_with_nothing, pattern, pattern.values()))
+    )
+
+
+def _content_with_nothing(name: str, operand: JSON) -> bool:
+    if name in {"$any", "$all"} and isinstance(operand, list):
+        return (any if name == "$any" else all)(map(_accepts_absence, operand))
+    return name in {"$ne", "$not"} or (name == "$exists" and operand is False)
+
+
+def _samples(name: str, operand: JSON) -> list[JSON]:
+    """One value of each type that an operator may accept; none where it may accept any."""
+    if isinstance(operand, str) and "{{" in operand:
+        return []
+    if name in {"$gt", "$gte", "$lt", "$lte"}:
+        return [""] if isinstance(operand, str) else [0]
+    if name == "$contains":
+        return [[], ""] if isinstance(operand, str) else [[]]
+    if name == "$type":
+        return [value for value in _ONE_OF_EACH if TYPES[str(operand)](value)]
+    return _ACCEPTED.get(name, [])
+
+
+def _excluded(pattern: JSON, schema: dict[str, JSON]) -> bool:
+    """Whether the schema lists its values and the pattern matches none of them."""
+    listed = [schema["const"]] if "const" in schema else schema.get("enum")
+    if not isinstance(listed, list):
+        return False
+    problems: list[Problem] = []
+    matcher = compile_matcher(pattern, problems)
+    return not problems and not any(map(matcher.matches, listed))
+
+
+_LEAST = {"$gt": True, "$gte": False, "exclusiveMinimum": True, "minimum": False}
+"""What bounds from below -> whether the bound itself is excluded."""
+
+_MOST = {"$lt": True, "$lte": False, "exclusiveMaximum": True, "maximum": False}
+
+
+def _no_room(pattern: dict[str, JSON], schema: dict[str, JSON]) -> bool:
+    """Whether the operators that compare leave nothing between them and the schema's bounds."""
+    limits = {
+        name: limit for name, limit in pattern.items() if name in {*_LEAST, *_MOST} and not _computed(limit)
+    }
+    texts = {name: limit for name, limit in limits.items() if isinstance(limit, str)}
+    if texts and len(texts) < len(limits):
+        return True
+    if texts:
+        return _nothing_in(
+            [(text, _LEAST[name]) for name, text in texts.items() if name in _LEAST],
+            [(text, _MOST[name]) for name, text in texts.items() if name in _MOST],
+        )
+    return bool(limits) and _nothing_in(*_bounds(schema, limits))
+
+
+Bounds = list[tuple[Any, bool]]
+"""Limits, each with whether it is itself excluded."""
+
+
+def _bounds(schema: dict[str, JSON], limits: dict[str, JSON]) -> tuple[Bounds, Bounds]:
+    """The least and the most that a number may be."""
+    numbers = {name: limit for name, limit in {**schema, **limits}.items() if is_number(limit)}
+    least = [(number, _LEAST[name]) for name, number in numbers.items() if name in _LEAST]
+    most = [(number, _MOST[name]) for name, number in numbers.items() if name in _MOST]
+    if schema.get("type") == "integer":
+        least = [(math.floor(number) + 1 if strict else math.ceil(number), False) for number, strict in least]
+        most = [(math.ceil(number) - 1 if strict else math.floor(number), False) for number, strict in most]
+    return least, most
+
+
+def _nothing_in(least: Bounds, most: Bounds) -> bool:
+    """Whether no value lies above all of the one and below all of the other."""
+    return any(
+        low > high or (low == high and (above or below)) for low, above in least for high, below in most
+    )
+
+
+def _together(pattern: dict[str, JSON], schema: dict[str, JSON], pointer: str) -> Problem | None:
+    """What is wrong with operators that all must hold; None where something fits them all."""
+    if not _computed(pattern) and _excluded(pattern, schema):
+        return _never(pattern, schema, pointer)
+    return _nothing_between(pattern, pointer) if _no_room(pattern, schema) else None
+
+
+def _nothing_between(pattern: dict[str, JSON], pointer: str) -> Problem:
+    beside = "" if _no_room(pattern, {}) else " within the bounds of the input schema"
+    return Problem(
+        code="never_matches",
+        message=f"no value{beside} fits {shown(pattern)}",
+        pointer=pointer,
+        hint="change a bound" if beside else "exchange the bounds, or write `$any` for one or the other",
+    )
+
+
+def _computed(value: JSON) -> bool:
+    if isinstance(value, str):
+        return "{{" in value
+    if isinstance(value, dict):
+        return any(map(_computed, value.values()))
+    return isinstance(value, list) and any(map(_computed, value))
+
+
+def _allows(schema: dict[str, JSON], value: JSON) -> bool:
+    """Whether `type`, `enum`, `const` and the bounds of numbers let a value through."""
+    if "const" in schema and not json_equal(schema["const"], value):
+        return False
+    choices = schema.get("enum")
+    if isinstance(choices, list) and not any(json_equal(choice, value) for choice in choices):
+        return False
+    if is_number(value) and _nothing_in(*_bounds(schema, {"$gte": value, "$lte": value})):
+        return False
+    return _allows_type(schema, value)
+
+
+def _allows_type(schema: dict[str, JSON], value: JSON) -> bool:
+    names = schema.get("type")
+    listed = names if isinstance(names, list) else [names]
+    tests = [TYPES[name] for name in listed if isinstance(name, str) and name in TYPES]
+    return not tests or any(test(value) for test in tests)
+
+
+def _never(value: JSON, schema: dict[str, JSON], pointer: str) -> Problem:
+    return Problem(
+        code="never_matches",
+        message=f"{shown(value)} can't occur here: the input schema allows {_allowed(schema)}",
+        pointer=pointer,
+        hint=_nearest(value, schema),
+    )
+
+
+def _allowed(schema: dict[str, JSON]) -> str:
+    if "const" in schema:
+        return f"only {shown(schema['const'])}"
+    if "enum" in schema:
+        return f"one of {shown(schema['enum'])}"
+    names = schema.get("type", "number")
+    bounds = [f"{name} {schema[name]}" for name in (*_LEAST, *_MOST) if name in schema]
+    words = [f"`{name}`" for name in (names if isinstance(names, list) else [names])]
+    return ", ".join([" or ".join(words), *bounds])
+
+
+def _nearest(value: JSON, schema: dict[str, JSON]) -> str:
+    choices = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    if not isinstance(value, str) or not isinstance(choices, list):
+        return ""
+    return did_you_mean(value, [choice for choice in choices if isinstance(choice, str)])

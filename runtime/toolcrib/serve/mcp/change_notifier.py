@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 async def announcing(runtime: Runtime, face: Face, options: Options, say: Say) -> AsyncIterator[None]:
     """Within the block clients are told of changes, and files are followed, if that is wanted."""
     changed = asyncio.Event()
-    unfollow = runtime.follow(changed.set)
+    unfollow = runtime.engine.follow(changed.set)
     tasks = [asyncio.create_task(_announced(changed, face))]
     if options.watch:
         tasks.append(asyncio.create_task(_followed(runtime, say)))

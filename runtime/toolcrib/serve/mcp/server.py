@@ -167,7 +167,7 @@ class Face:
 
     def _may_appear(self, ctx: Context, name: str) -> bool:
         """Whether a tool may be that of a server which could not be asked yet; a call asks it again."""
-        return not self._toolset(ctx) and self._runtime.awaited(name) is not None
+        return not self._toolset(ctx) and self._runtime.engine.awaited(name) is not None
 
     def _input_schema(self, name: str) -> Mapping[str, JSON] | None:
         """The schema against which the SDK judges `Mcp-Param-*` headers (MCP 2026-07-28, transports)."""

@@ -54,7 +54,7 @@ class Fulfilling:
     async def granted(self, call: ClientCall) -> Result:
         """What the tool's mock answers."""
         if call.tool not in self._mocks:
-            self._mocks[call.tool] = self._runtime.in_mode(call.call.tool, "mock")
+            self._mocks[call.tool] = self._runtime.engine.in_mode(call.call.tool, "mock")
         made = call.call._replace(tool=call.call.tool._replace(mode="mock"))
         return await self._mocks[call.tool].execute(made)
 

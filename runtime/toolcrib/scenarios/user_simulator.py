@@ -77,7 +77,7 @@ def speaking_for(
         Untrusted: The scenario names a model, and nobody has agreed to that.
     """
     for subject in subjects_of_scenario(replace(scenario, agent=agent)):
-        runtime.trust.check(subject)
+        runtime.engine.trust.check(subject)
     prompt = prompt_of(agent.prompt, runtime.packs, scenario.origin) if agent.prompt else None
     fulfilling = Fulfilling(runtime, agent, names)
     make = _OWN.get(agent.provider, _opened)
@@ -147,7 +147,7 @@ def _open(
     """
     from toolcrib.provider.models.installed_providers import open_provider, reaching  # noqa: PLC0415 -- scripts need none of it
 
-    world = reaching(runtime.world, told["base_url"]) if permitted else runtime.world
+    world = reaching(runtime.engine.world, told["base_url"]) if permitted else runtime.engine.world
     return open_provider(**told, world=world, clock=session.clock, trusted=permitted)
 
 

@@ -34,8 +34,7 @@ from toolcrib.http import HTTPError, HTTPFailure, HTTPRequest
 from toolcrib.http.client import StreamedResponse
 from toolcrib.http.event_stream import EventStream
 from toolcrib.http.headers import OF_THE_CONNECTION, SENDER_WRITES
-from toolcrib.servers.mcp.http_endpoint import Caller, Failed
-from toolcrib.servers.mcp.http_status import session_is_over, trouble_of
+from toolcrib.servers.mcp.http_endpoint import Caller, Failed, session_is_over, trouble_of
 from toolcrib.servers.mcp.incoming_messages import check_keys
 from toolcrib.servers.mcp.transports import PASSAGE, Passage, Trouble
 

@@ -27,8 +27,8 @@ from toolcrib.loading.hidden_text import hidden_problems, may_hide
 from toolcrib.loading.partial_check import sound
 from toolcrib.loading.schema_check import TOO_MANY, Shape
 from toolcrib.loading.settings import check_limits, limits_of, spread
-from toolcrib.schema.validation import Fault, Validator, check_schema
-from toolcrib.schema.validation.fast_check import SMALL, is_evident
+from toolcrib.schema.validation import Validator, Violation, check_schema
+from toolcrib.schema.validation.schema_check import SMALL, is_evident
 
 LONGEST_TIMEOUT = 600.0
 """Seconds."""
@@ -324,7 +324,7 @@ def _check_examples(tool: Descriptor) -> list[Problem]:
     return problems
 
 
-def _example_problem(part: str, index: int, fault: Fault) -> Problem:
+def _example_problem(part: str, index: int, fault: Violation) -> Problem:
     schema = "input_schema" if part == "args" else "output_schema"
     return Problem(
         code="example_breaks_schema",

@@ -17,7 +17,7 @@ from toolcrib.http import Bounds, Fault, HTTPError, Request, Response, Sender
 from toolcrib.http.auth import Auth, AuthFailed
 from toolcrib.http.messages import parse_origin
 from toolcrib.http.request_builder import Draft
-from toolcrib.schema.validation.sizes import SMALL
+from toolcrib.schema.validation.json_values import SMALL
 from toolcrib.security.egress import EgressRefused
 from toolcrib.security.secrets import Vault
 from toolcrib.security.secrets.result_redaction import masked

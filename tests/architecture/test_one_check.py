@@ -52,7 +52,7 @@ def test_there_is_one_way(name, where):
 
 def test_a_runtime_over_files_is_given_what_decides():
     """One that is made without `trust` trusts everything."""
-    own_tools = {"provider/loop/result_paging.py"}  # a tool that toolcrib itself wrote
+    own_tools = {"provider/loop/calls.py"}  # a tool that toolcrib itself wrote
     for module, found in {**calls("Runtime")}.items():
         for node in found:
             given = {keyword.arg for keyword in node.keywords}

@@ -206,7 +206,7 @@ class TestMcpOverStdio(ExecutorContract):
         return executor
 
 
-class LiveContract(ExecutorContract):
+class TestLive(ExecutorContract):
     """The contract of mode `live`."""
 
     case = ExecutorCase(
@@ -233,15 +233,7 @@ class LiveContract(ExecutorContract):
         self.case = replace(self.case, options=reach)
 
     def executor(self):
-        return LiveExecutor(client=self.client)
-
-
-class TestLiveWithTheStockClient(LiveContract):
-    client = "stock"
-
-
-class TestLiveWithTheFastClient(LiveContract):
-    client = "fast"
+        return LiveExecutor()
 
 
 @pytest.mark.usefixtures("echo_installed")

@@ -26,7 +26,7 @@ from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.prompts import Prompt, find_prompt, parse_policy
 from toolcrib.provider import Config, JSONLSink, Prices, Provider, ProviderMiddleware, Stop, ToolPolicy
-from toolcrib.provider.loop.transcripts import SinkFailed
+from toolcrib.provider.conversations import SinkFailed
 from toolcrib.provider.models.installed_providers import open_provider, reaching
 from toolcrib.security.tool_policy import NO_POLICY
 

@@ -20,7 +20,7 @@ from toolcrib.core.errors import ToolcribError
 from toolcrib.core.model import NOTHING
 from toolcrib.loading.prompts import Guardrail
 from toolcrib.provider import Answer, Conversation, Event, ProviderMiddleware, Stop
-from toolcrib.provider.loop.transcripts import SinkFailed
+from toolcrib.provider.conversations import SinkFailed
 
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 

@@ -13,11 +13,11 @@ from toolcrib.engine.session import Session
 from toolcrib.loading.scenarios.agent_checks import prompt_of
 from toolcrib.loading.scenarios.agents import Agent
 from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.provider.models.scripted import Scripted, lines_of
+from toolcrib.provider.models.scripted import Scripted, scripted_replies
 from toolcrib.registry.namespaces import short_name
-from toolcrib.scenarios.client_stub import Fulfilling
-from toolcrib.scenarios.matrix import runs_of
+from toolcrib.scenarios.runs import runs_of
 from toolcrib.scenarios.tool_view import tools_for
+from toolcrib.scenarios.user_simulator import ClientStub
 from toolcrib.security.tool_policy import ToolPolicy
 
 
@@ -35,7 +35,7 @@ class Script(NamedTuple):
     provider: Scripted
     session: Session
     policy: ToolPolicy
-    client: Fulfilling
+    client: ClientStub
     lines: tuple[str, ...]
 
 
@@ -55,13 +55,13 @@ def script_of(runtime: Runtime, named: str) -> Script:
     told: dict[str, JSON] = {"seed": scenario.seed, "run": scenario.run, "matrix": dict(scenario.values)}
     namespace = scenario.origin.namespace
     provider = Scripted(
-        lines_of(agent.turns, agent.script),
+        scripted_replies(agent.turns, agent.script),
         names=told.copy,
         place=scenario.origin.place,
         named=lambda tool: short_name(namespace, tool),
     )
     session = runtime.session(id="chat", seed=scenario.seed, registry=tools_for(runtime, scenario))
-    client = Fulfilling(runtime, agent, told.copy)
+    client = ClientStub(runtime, agent, told.copy)
     return Script(provider, session, _policy(runtime, scenario, agent), client, _lines(agent, told))
 
 

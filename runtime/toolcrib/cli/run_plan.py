@@ -17,7 +17,7 @@ from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.scenarios.scenario import Scenario, examples_of
 from toolcrib.loading.scenarios.scenario_links import tools_of
 from toolcrib.scenarios import NotRun, runs_of, select
-from toolcrib.scenarios.tool_view import needed_by
+from toolcrib.scenarios.tool_view import trust_subjects
 from toolcrib.security.trust.check import Untrusted
 
 
@@ -163,7 +163,7 @@ class Plan(NamedTuple):
         Returns:
             The plan with what was agreed to, for the processes that run it.
         """
-        subjects = {each.user: each for scenario in scenarios for each in needed_by(runtime, scenario)}
+        subjects = {each.user: each for scenario in scenarios for each in trust_subjects(runtime, scenario)}
         for subject in subjects.values():
             with suppress(Untrusted):  # a call that needs it ends `denied`
                 runtime.engine.trust.check(subject)

@@ -156,7 +156,7 @@ class PromptTool(BoundTool, Protocol):
 class Reaching(BoundTool, Protocol):
     """A bound tool that reaches out: cache, limits, retry and breaker stand around it.
 
-    What it answers may have `meta["freshness"]`, as `http.caching.freshness` says it.
+    What it answers may have `meta["freshness"]`, as `http.freshness.freshness` says it.
 
     Attributes:
         origin: What its calls share with those of other tools: `https://api.example.com`.
@@ -222,7 +222,11 @@ class Remote(NamedTuple):
 
 
 class Kinds(Protocol):
-    """What loading has to know of modes; the engine supplies it."""
+    """What loading has to know of modes; the engine supplies it.
+
+    One member more may be there: `formats` (`toolcrib.loading.formats.Formats`), the formats of other systems that are
+    read. Without it, only toolcrib's own documents are.
+    """
 
     @property
     def modes(self) -> Sequence[str]:

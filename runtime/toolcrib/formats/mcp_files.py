@@ -15,8 +15,8 @@ from toolcrib.core.text import compact
 from toolcrib.formats.promptkit.foreign_descriptors import normalise
 from toolcrib.formats.yaml_writer import yaml_of
 from toolcrib.loading.descriptors import parse_descriptor
+from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import parse_documents
-from toolcrib.loading.schema_check import Shape
 from toolcrib.security.hidden_characters import hidden_in
 
 _ORDER: Final = (
@@ -148,7 +148,7 @@ class _Press:
 
     def __init__(self, kinds: Kinds, schema: str) -> None:
         self._kinds = kinds
-        self._shape = Shape("descriptor", kinds)
+        self._shape = DocumentChecker("descriptor", kinds)
         self._schema = schema
 
     def file_of(self, tool: str, offered: dict[str, Any]) -> DescriptorFile | str:

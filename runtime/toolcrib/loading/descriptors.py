@@ -22,10 +22,8 @@ from toolcrib.core.model import (
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.core.schemas import KNOWN_MODES, envelope
 from toolcrib.core.text import canonical, compact
+from toolcrib.loading.document_checks import TOO_MANY, DocumentChecker, hidden_problems, may_hide, valid_parts
 from toolcrib.loading.documents.document import Document
-from toolcrib.loading.hidden_text import hidden_problems, may_hide
-from toolcrib.loading.partial_check import sound
-from toolcrib.loading.schema_check import TOO_MANY, Shape
 from toolcrib.loading.settings import check_limits, limits_of, spread
 from toolcrib.schema.validation import Validator, Violation, check_schema
 from toolcrib.schema.validation.schema_check import SMALL, is_evident
@@ -81,13 +79,13 @@ Parsed: TypeAlias = tuple[Descriptor | None, list[Problem]]
 
 
 def parse_descriptor(
-    document: Document, kinds: Kinds, shape: Shape, *, files: Files | None = None, pack: str = ""
+    document: Document, kinds: Kinds, shape: DocumentChecker, *, files: Files | None = None, pack: str = ""
 ) -> Parsed:
     """Read one descriptor; see `Given` and `parse_descriptors`."""
     return parse_descriptors([Given(document, files, pack)], kinds, shape)[0]
 
 
-def parse_descriptors(given: Iterable[Given], kinds: Kinds, shape: Shape) -> list[Parsed]:
+def parse_descriptors(given: Iterable[Given], kinds: Kinds, shape: DocumentChecker) -> list[Parsed]:
     """Read descriptors.
 
     Each check goes over all of them before the next one begins: what one check needs stays close to the
@@ -129,16 +127,16 @@ class _Draft:
         self._size = 0
         self._whole = True
 
-    def judge(self, shape: Shape) -> None:
+    def judge(self, shape: DocumentChecker) -> None:
         """The shape."""
         self._value, self.problems = shape.judged(self.given.document, TEXT_KEYS)
 
-    def build(self, kinds: Kinds, shape: Shape) -> None:
+    def build(self, kinds: Kinds, shape: DocumentChecker) -> None:
         """The tool, with what its mode and its other keys say of each other."""
         value = self._value
         if not isinstance(value, dict) or any(problem.code == TOO_MANY for problem in self.problems):
             return
-        kept = sound(value, self.problems, shape)
+        kept = valid_parts(value, self.problems, shape)
         self._whole = kept is value
         text = canonical(value)
         if may_hide(text):

@@ -1,4 +1,4 @@
-"""Prompts of packs: what instructs a model, with places that are filled in, and what it may do with tools."""
+"""Prompts of packs: instructions for a model with variables, guardrails and a tool policy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What a reload keeps of the version before, and what it changes.
+"""Reloading: what a reload keeps of the version before, what it changes, and waiting until files change.
 
-A file that is broken now, or empty, keeps its last good version, marked stale: it may be written in this moment. A
-file that is gone takes its tools with it.
+A file that is broken now, or empty, keeps its last good version, marked stale: it may be half written. Deleting a file
+removes its tools. File events (the extra `watch`) only wake an early look: some file systems have none, and queues
+overflow. The comparison with what was noted decides, so without events a change is noticed later.
 """
 
 from __future__ import annotations

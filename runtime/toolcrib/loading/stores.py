@@ -1,7 +1,7 @@
-"""Where a store begins: the collections and machines that a pack, a project or a scenario declares.
+"""Initial contents of stores: the collections and state machines that a pack, a project or a scenario declares.
 
-What is wrong with rows takes no pack and no tool down: the collection keeps its name, and whoever wants its rows is
-told what is wrong with them.
+Rows are written in place or in files (JSON, JSON lines, YAML, CSV). A fault in rows refuses no pack and no tool: the
+collection keeps its name, and a mock that asks for its rows is told the fault.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from toolcrib.core.protocols import Files
 from toolcrib.core.text import canonical, compact
 from toolcrib.loading.documents.document import Document, parse_documents, parse_json
 from toolcrib.loading.documents.files import outside_of, read_anywhere
-from toolcrib.loading.documents.large_json import LargeJSON
+from toolcrib.loading.documents.json_text import LargeJSON
 from toolcrib.loading.documents.positions import INTEGER_DIGITS, clipped
 from toolcrib.schema.validation import Validator, check_schema
 from toolcrib.security.secrets.variables import Variable, pieces_of, plain

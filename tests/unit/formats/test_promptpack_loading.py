@@ -500,7 +500,7 @@ def test_what_an_index_keeps_is_the_same(tmp_path):
         (loaded.tools[1], "/description"),
         (loaded.packs[0], "/prompts/assistant/system"),
     ):
-        back = from_plain(to_plain(value))
+        back = from_plain(to_plain(value), KINDS)
         assert back == value
         assert back.origin.place(pointer) == value.origin.place(pointer)
     lines = (tmp_path / "x.pack.json").read_text().splitlines()

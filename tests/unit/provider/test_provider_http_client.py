@@ -11,8 +11,8 @@ from http_servers import answering, answering_each, answering_json, answering_ra
 from served_models import ASKED, Waiting, events, said, speaking
 from toolcrib.core.errors import ConfigurationError, ExpressionError
 from toolcrib.provider import ProviderError, Request, TextDelta, user
+from toolcrib.provider.models.http_client import message_of
 from toolcrib.provider.models.installed_providers import open_provider
-from toolcrib.provider.models.service_errors import message_of
 from toolcrib.security.egress import Guard
 from toolcrib.security.secrets import Vault
 from toolcrib.servers.environment import World

@@ -14,8 +14,7 @@ from toolcrib.formats.providers import DIALECTS
 from toolcrib.provider import ProviderError
 from toolcrib.provider.models.anthropic import Anthropic
 from toolcrib.provider.models.installed_providers import open_provider, provider_names, reaching
-from toolcrib.provider.models.openai_chat import OpenAIChat
-from toolcrib.provider.models.openai_responses import OpenAIResponses
+from toolcrib.provider.models.openai import OpenAIChat, OpenAIResponses
 from toolcrib.security.egress import Guard
 from toolcrib.security.secrets import Vault
 from toolcrib.servers.environment import World

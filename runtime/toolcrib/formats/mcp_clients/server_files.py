@@ -7,19 +7,20 @@ of `servers` in a project, and is checked like that.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from toolcrib.core.errors import Problem
-from toolcrib.core.model import JSON, NOTHING
+from toolcrib.core.model import JSON
 from toolcrib.formats.mcp_clients.entries import Entries
 from toolcrib.formats.mcp_clients.keys import FOLDERS
 from toolcrib.loading.documents.document import Document, first_bytes, parse_documents
 from toolcrib.loading.documents.inline_sources import only_document
-from toolcrib.loading.documents.jsonc import as_json
+from toolcrib.loading.documents.json_text import without_comments
 from toolcrib.loading.documents.positions import clipped
-from toolcrib.loading.server_blocks import Spot, Written, merged, whole_path
+from toolcrib.loading.formats import ServerFile
+from toolcrib.loading.server_blocks import Spot, merged, whole_path
 
 FOUND: Final = "servers_file"
 """Code of the notice for such a file in a folder that is scanned."""
@@ -70,27 +71,7 @@ def is_servers_file(path: str) -> bool:
     return any(looks_like_servers_file(document.value) for document in documents)
 
 
-class ClientFile(NamedTuple):
-    """What was read of a client's file.
-
-    Attributes:
-        problems: Everything that is wrong with it.
-        servers: What it says of its servers, by name.
-        left_out: The names of those that it switches off or that can't be used.
-        unread: Whether nobody knows which servers it names.
-    """
-
-    problems: list[Problem]
-    servers: Mapping[str, Written] = NOTHING
-    left_out: Collection[str] = ()
-    unread: bool = False
-
-    def tells_of(self, name: str) -> bool:
-        """Whether it is told already why a server is not among those of the file, which may name it."""
-        return self.unread or name in self.left_out
-
-
-def read_client_file(path: str, named: Spot | None = None) -> ClientFile:
+def read_servers_file(path: str, named: Spot | None = None) -> ServerFile:
     """Read a client's file.
 
     Args:
@@ -100,10 +81,10 @@ def read_client_file(path: str, named: Spot | None = None) -> ClientFile:
     try:
         text = first_bytes(path)
     except (OSError, ValueError) as error:
-        return ClientFile([_unreadable(path, error, named)], unread=True)
+        return ServerFile([_unreadable(path, error, named)], unread=True)
     document, problems = only_document(path, *_parsed(path, text), "servers file", _WAY)
     if document is None:
-        return ClientFile(problems, unread=True)
+        return ServerFile(problems, unread=True)
     found = _servers_of(document, path)
     return found._replace(problems=[*problems, *found.problems])
 
@@ -116,7 +97,7 @@ def _parsed(path: str, text: bytes) -> tuple[list[Document], list[Problem]]:
     """The one document of the file: JSON with comments, or YAML where the file is called so."""
     if path.lower().endswith(_YAML):
         return parse_documents(path, text)
-    documents, problems = parse_documents(path, as_json(text), whole=True, json=True)
+    documents, problems = parse_documents(path, without_comments(text), whole=True, json=True)
     return documents, [_with_our_hint(problem) for problem in problems]
 
 
@@ -146,18 +127,18 @@ def _places(value: Mapping[str, JSON]) -> Iterator[tuple[tuple[str, ...], JSON]]
             yield steps, found
 
 
-def _servers_of(document: Document, path: str) -> ClientFile:
+def _servers_of(document: Document, path: str) -> ServerFile:
     top = Spot(path, "", document.position)
     value = document.value
     places = list(_places(value)) if isinstance(value, dict) else []
     if not isinstance(value, dict) or not places:
-        return ClientFile([_no_servers(top)], unread=True)
+        return ServerFile([_no_servers(top)], unread=True)
     entries = Entries(root_of(path), value.get("inputs", []), top.below("inputs"))
     several = [dict(entries.read(found, top.below(*steps))) for steps, found in reversed(places)]
     written, faults = merged(several)
     others = _others(value, [steps[0] for steps, _ in places], top)
     problems = [*entries.problems(), *faults, *others]
-    return ClientFile(problems, written, frozenset(entries.left_out - written.keys()))
+    return ServerFile(problems, written, frozenset(entries.left_out - written.keys()))
 
 
 def _others(value: Mapping[str, JSON], known: list[str], top: Spot) -> Iterator[Problem]:

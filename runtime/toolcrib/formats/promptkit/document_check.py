@@ -8,7 +8,7 @@ from functools import cache
 from toolcrib.core.errors import Problem
 from toolcrib.formats.promptkit.document_schemas import MANIFESTS, RESPONSES, Shape
 from toolcrib.formats.promptkit.source_nodes import Node
-from toolcrib.loading.schema_check import told
+from toolcrib.loading.document_checks import problem_of
 from toolcrib.schema.validation import Validator
 
 _MOCKS = "mock responses"
@@ -26,7 +26,7 @@ def judged(node: Node, kind: str) -> tuple[bool, list[Problem]]:
         False where its shape is wrong. A key that nobody knows is a warning: whatever else is there can be read.
     """
     kind = kind or _MOCKS
-    faults = [told(fault) for fault in _validator(kind).faults(node.value, most=100)]
+    faults = [problem_of(fault) for fault in _validator(kind).faults(node.value, most=100)]
     unknown = [_unknown(problem) for problem in faults if problem.code == "unknown_key"]
     wrong = [problem for problem in faults if problem.code != "unknown_key"]
     placed = [node.document.place(problem) for problem in (*wrong, *unknown)]

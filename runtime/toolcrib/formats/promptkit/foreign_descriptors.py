@@ -92,23 +92,27 @@ def normalise(document: Document, files: Files | None = None) -> tuple[list[Docu
         The document in our form, if it describes a tool, and what is wrong with it, placed; None where the
         document is not of a known foreign form.
     """
+    for detect, convert in _FORMS:
+        if detect(document.value):
+            return convert(document, files)
+    return None
+
+
+def is_tool_manifest(value: JSON) -> bool:
+    """Whether a document means to be a manifest of PromptKit, of whatever kind."""
+    return _is_manifest(value) or _lacks_version(value)
+
+
+def read_manifest(document: Document, files: Files | None) -> tuple[list[Document], list[Problem]]:
+    """The tools of a manifest in our own form."""
     value = document.value
-    if not isinstance(value, dict):
-        return None
+    assert isinstance(value, dict)  # noqa: S101 -- every manifest is
     if _is_manifest(value):
         return _manifest(document, value, files)
-    if _lacks_version(value):
-        message = f"`apiVersion` is missing, without which this is no manifest of `kind: {value['kind']}`"
-        hint = "write `apiVersion: promptkit.altairalabs.ai/v1alpha1`"
-        missing = Problem(code="missing_key", message=message, pointer="/apiVersion", hint=hint)
-        return [], [document.place(missing)]
-    function = value.get("function")
-    if value.get("type") == "function" and isinstance(function, dict):
-        form = _Form(document, "/function", files)
-        form.check_rest(value, ("type", "function"), "")
-        return form.of(function)
-    foreign = _is_foreign(value)
-    return _Form(document, "", files).of(value) if foreign else None
+    message = f"`apiVersion` is missing, without which this is no manifest of `kind: {value['kind']}`"
+    hint = "write `apiVersion: promptkit.altairalabs.ai/v1alpha1`"
+    missing = Problem(code="missing_key", message=message, pointer="/apiVersion", hint=hint)
+    return [], [document.place(missing)]
 
 
 def _is_manifest(value: JSON) -> bool:
@@ -119,15 +123,50 @@ _KINDS = frozenset(("Arena", "Persona", "PromptConfig", "Provider", "Scenario", 
 """Kinds of manifests of PromptKit."""
 
 
-def _lacks_version(value: dict[str, JSON]) -> bool:
+def _lacks_version(value: JSON) -> bool:
+    if not isinstance(value, dict):
+        return False
     kind, alone = value.get("kind"), value.keys().isdisjoint(("apiVersion", "name"))
     return alone and isinstance(kind, str) and kind in _KINDS and isinstance(value.get("spec"), dict)
 
 
-def _is_foreign(value: dict[str, JSON]) -> bool:
+def is_function(value: JSON) -> bool:
+    """Whether a document is the definition of a function: `{type: function, function: {...}}`."""
+    return (
+        isinstance(value, dict)
+        and value.get("type") == "function"
+        and isinstance(value.get("function"), dict)
+    )
+
+
+def read_function(document: Document, files: Files | None) -> tuple[list[Document], list[Problem]]:
+    """The definition of a function in our own form."""
+    value: Any = document.value
+    form = _Form(document, "/function", files)
+    form.check_rest(value, ("type", "function"), "")
+    return form.of(value["function"])
+
+
+def has_foreign_keys(value: JSON) -> bool:
+    """Whether a document is a descriptor with keys that only other systems have."""
+    if not isinstance(value, dict):
+        return False
     annotations = value.get("annotations")
     hinted = isinstance(annotations, dict) and any(key in _HINTS for key in annotations)
     return "name" in value and (hinted or any(key in FOREIGN for key in value))
+
+
+def read_foreign_keys(document: Document, files: Files | None) -> tuple[list[Document], list[Problem]]:
+    """A descriptor with keys of other systems in our own form."""
+    value: Any = document.value
+    return _Form(document, "", files).of(value)
+
+
+_FORMS = (
+    (is_tool_manifest, read_manifest),
+    (is_function, read_function),
+    (has_foreign_keys, read_foreign_keys),
+)
 
 
 def _manifest(

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from toolcrib.core.model import JSON
-    from toolcrib.core.protocols import Files
+    from toolcrib.core.protocols import Files, Kinds
     from toolcrib.loading.documents.document import Document
+    from toolcrib.loading.formats import Formats
 
 CLASSES: Final = MappingProxyType(
     {
@@ -111,8 +112,12 @@ def _plain_items(values: Any) -> dict[str, Any]:
     return {key: to_plain(item) for key, item in values.items()}
 
 
-def from_plain(value: Any) -> Any:
+def from_plain(value: Any, kinds: Kinds | None = None) -> Any:
     """Decode a value.
+
+    Args:
+        value: What `to_plain` made.
+        kinds: Brings the formats in which documents are found again that are not our own.
 
     Raises:
         KeyError: A tag is unknown.
@@ -121,11 +126,11 @@ def from_plain(value: Any) -> Any:
         return value
     kind = value[0]
     if kind == _ORIGIN:
-        return _origin_from(value)
+        return _origin_from(value, kinds)
     if kind in _OF_CONTAINERS:
-        return _OF_CONTAINERS[kind](value)
+        return _OF_CONTAINERS[kind](value, kinds)
     cls = _LOADED.get(kind) or _class(kind)
-    items = _items_from(value)
+    items = _items_from(value, kinds)
     if cls is Collection:
         return with_row_reader(Collection(*items))
     if issubclass(cls, tuple):
@@ -146,25 +151,25 @@ def with_row_reader(collection: Collection) -> Collection:
     return collection._replace(rows=rows)
 
 
-def _items_from(value: list[Any]) -> list[Any]:
-    return [from_plain(item) if type(item) is list else item for item in value[1:]]
+def _items_from(value: list[Any], kinds: Kinds | None) -> list[Any]:
+    return [from_plain(item, kinds) if type(item) is list else item for item in value[1:]]
 
 
-def _dict_from(value: list[Any]) -> dict[str, Any]:
-    return {key: from_plain(item) for key, item in value[1].items()}
+def _dict_from(value: list[Any], kinds: Kinds | None) -> dict[str, Any]:
+    return {key: from_plain(item, kinds) for key, item in value[1].items()}
 
 
-_OF_CONTAINERS: Final[dict[str, Callable[[list[Any]], Any]]] = {
-    _TUPLE: lambda value: tuple(_items_from(value)),
+_OF_CONTAINERS: Final[dict[str, Callable[[list[Any], Kinds | None], Any]]] = {
+    _TUPLE: lambda value, kinds: tuple(_items_from(value, kinds)),
     _LIST: _items_from,
-    _PLAIN_LIST: lambda value: value[1],
+    _PLAIN_LIST: lambda value, _kinds: value[1],
     _DICT: _dict_from,
-    _MAPPING: lambda value: MappingProxyType(_dict_from(value)),
-    _SET: lambda value: set(_items_from(value)),
-    _FROZEN_SET: lambda value: frozenset(_items_from(value)),
-    _BYTES: lambda value: value[1].encode("latin-1"),
-    _LIMITS: lambda _value: BUILT_IN_LIMITS,
-    _NOTHING_KEPT: lambda _value: NO_FIXTURE,
+    _MAPPING: lambda value, kinds: MappingProxyType(_dict_from(value, kinds)),
+    _SET: lambda value, kinds: set(_items_from(value, kinds)),
+    _FROZEN_SET: lambda value, kinds: frozenset(_items_from(value, kinds)),
+    _BYTES: lambda value, _kinds: value[1].encode("latin-1"),
+    _LIMITS: lambda _value, _kinds: BUILT_IN_LIMITS,
+    _NOTHING_KEPT: lambda _value, _kinds: NO_FIXTURE,
 }
 
 
@@ -194,20 +199,21 @@ def _plain_origin(origin: Origin) -> Any:
     return [_ORIGIN, values, to_plain(text), to_plain(plain_files(origin.files))]
 
 
-def _origin_from(value: list[Any]) -> Origin:
+def _origin_from(value: list[Any], kinds: Kinds | None) -> Origin:
     _kind, values, text, files = value
     known = dict(zip(_OF_ORIGIN, map(from_plain, values), strict=True))
     beside = None if files is None else _Beside(from_plain(files))
-    return Origin(**known, files=beside, locate=_Places(from_plain(text)))
+    return Origin(**known, files=beside, locate=_Places(from_plain(text), kinds))
 
 
 class _Places:
     """From JSON Pointers to lines and columns. The text is read again when somebody asks."""
 
-    __slots__ = ("_locate", "_text")
+    __slots__ = ("_kinds", "_locate", "_text")
 
-    def __init__(self, text: Any) -> None:
+    def __init__(self, text: Any, kinds: Kinds | None) -> None:
         self._text = text
+        self._kinds = kinds
         self._locate: Callable[[str], tuple[int, int]] | None = None
 
     @property
@@ -215,14 +221,19 @@ class _Places:
         """The document, read again; None where it is no longer there."""
         from toolcrib.loading.cache_codec import document_from  # noqa: PLC0415 -- as below
 
-        return document_from(self._text)
+        return document_from(self._text, self._formats())
 
     def __call__(self, pointer: str) -> tuple[int, int]:
         if self._locate is None:
             from toolcrib.loading.cache_codec import locator  # noqa: PLC0415 -- who asks for no line reads no text
 
-            self._locate = locator(self._text)
+            self._locate = locator(self._text, self._formats())
         return self._locate(pointer)
+
+    def _formats(self) -> Formats:
+        from toolcrib.loading.formats import NO_FORMATS, formats_of  # noqa: PLC0415 -- as above
+
+        return NO_FORMATS if self._kinds is None else formats_of(self._kinds)
 
 
 class _Beside:

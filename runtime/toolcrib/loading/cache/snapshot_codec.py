@@ -145,14 +145,14 @@ class Recalled:
         """The stock; its tools, packs, project and scenarios are made when they are asked for.
 
         Args:
-            kinds: What the modes say of their blocks, for the scenarios.
+            kinds: What the modes say of their blocks, for the scenarios, and the formats of other systems.
         """
-        rest = {name: from_plain(value) for name, value in self._rest.items()}
+        rest = {name: from_plain(value, kinds) for name, value in self._rest.items()}
         return Stock(
-            registry=Registry.lazy(_Cards(self._tools, self._part), self._tool),
-            packs=_Later(lambda: map(from_plain, self._part("packs"))),
+            registry=Registry.lazy(_Cards(self._tools, self._part), lambda name: self._tool(name, kinds)),
+            packs=_Later(lambda: [from_plain(pack, kinds) for pack in self._part("packs")]),
             scenarios=_Later(lambda: self._scenarios(kinds)),
-            projects=_Later(lambda: map(from_plain, self._part("projects"))),
+            projects=_Later(lambda: [from_plain(project, kinds) for project in self._part("projects")]),
             seen=self._head.seen,
             **rest,
         )
@@ -164,9 +164,9 @@ class Recalled:
         start, end = span
         return read_json(self._parts[start:end])
 
-    def _tool(self, name: str) -> Descriptor:
+    def _tool(self, name: str, kinds: Kinds) -> Descriptor:
         plain, kept = self._decoded(self._tools[name])
-        tool: Descriptor = from_plain(plain)
+        tool: Descriptor = from_plain(plain, kinds)
         return tool if kept is None else tool._replace(fixture=self._fixture((kept[0], kept[1])))
 
     def _fixture(self, span: Span) -> Fixture:

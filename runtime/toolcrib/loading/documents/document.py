@@ -30,6 +30,8 @@ from toolcrib.loading.documents.positions import (
     Place,
     Problems,
     Stopped,
+    decoded_text,
+    line_and_column,
     pointer_of,
     roots,
 )
@@ -41,7 +43,6 @@ __all__ = [
     "INTEGER_DIGITS",
     "NODES",
     "Document",
-    "decoded_text",
     "first_bytes",
     "parse_documents",
     "parse_json",
@@ -251,32 +252,12 @@ def _decoded(text: str | bytes, problems: Problems) -> str:
         data = text.encode() if isinstance(text, str) else text
     except UnicodeEncodeError as error:
         message = f"the text holds half of a surrogate pair, U+{ord(error.object[error.start]):04X}"
-        line, column = _line_and_column(error.object[: error.start])
+        line, column = line_and_column(error.object[: error.start])
         problems.report(Problem(code="lone_surrogate", message=message, line=line, column=column))
         raise Stopped from None
     if len(data) > BYTES:
         _refuse_size(len(data), problems)
     return decoded_text(data, problems)
-
-
-def decoded_text(data: bytes, problems: Problems) -> str:
-    """The text of a file, without a mark of byte order.
-
-    Raises:
-        Stopped: It is no UTF-8, which was told.
-    """
-    try:
-        return data.decode().removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        message = f"the byte 0x{data[error.start]:02x} is no UTF-8"
-        line, column = _line_and_column(data[: error.start].decode())
-        hint = "save the file as UTF-8"
-        problems.report(Problem(code="invalid_utf8", message=message, line=line, column=column, hint=hint))
-        raise Stopped from None
-
-
-def _line_and_column(before: str) -> tuple[int, int]:
-    return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
 def _refuse_size(size: int, problems: Problems) -> None:

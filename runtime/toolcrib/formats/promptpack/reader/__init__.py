@@ -12,15 +12,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from toolcrib.core.errors import Problem
-from toolcrib.core.model import JSON
 from toolcrib.core.protocols import Files
-from toolcrib.formats.promptpack.reader.bindings import Bindings, bound_parts, is_bindings, read_bindings
+from toolcrib.formats.promptpack import is_promptpack
+from toolcrib.formats.promptpack.reader.bindings import bound_parts, is_bindings, read_bindings
 from toolcrib.formats.promptpack.reader.contracts import Contract, contracts_of
 from toolcrib.formats.promptpack.reader.conversion import Turning
 from toolcrib.formats.promptpack.reader.pack_settings import pack_of
 from toolcrib.loading.documents.document import Document
+from toolcrib.loading.formats import OverrideFile
 
-__all__ = ["Bindings", "Contract", "PromptPack", "is_promptpack", "parts_of", "read_promptpack"]
+__all__ = ["Contract", "PromptPack", "parts_of", "read_promptpack"]
 
 
 class PromptPack(NamedTuple):
@@ -35,16 +36,8 @@ class PromptPack(NamedTuple):
 
     pack: Document
     contracts: tuple[Contract, ...]
-    bindings: Bindings
+    bindings: OverrideFile
     problems: tuple[Problem, ...]
-
-
-def is_promptpack(value: JSON) -> bool:
-    """Whether a document means to be a PromptPack: it has prompts, and says how their texts are filled in, or its schema."""
-    if not isinstance(value, dict) or not ("prompts" in value or "tools" in value):
-        return False
-    schema = value.get("$schema")
-    return "template_engine" in value or (isinstance(schema, str) and "promptpack" in schema.casefold())
 
 
 def read_promptpack(document: Document, files: Files | None = None) -> PromptPack:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from toolcrib.core.errors import Problem, did_you_mean
-from toolcrib.core.model import JSON, NOTHING
+from toolcrib.core.model import JSON
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.protocols import Files
 from toolcrib.formats.promptpack.reader.conversion import Turning
 from toolcrib.loading.documents.document import Document, parse_documents
 from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.formats import OverrideFile
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _OWN_SUFFIX: Final = re.compile(r"(?i)(?:\.pack)?\.(?:json|yaml|yml)$")
@@ -23,28 +24,12 @@ _OF_CONTRACT: Final = ("name", "description", "input_schema", "parameters")
 """What the contract says, and no binding changes."""
 
 
-class Bindings(NamedTuple):
-    """What binds the tools of a PromptPack.
-
-    Attributes:
-        source: The file; empty where there is none.
-        documents: One for each tool, to be laid over its contract.
-        problems: What is wrong with the file, placed.
-        strays: Name that is no tool of this PromptPack -> the problem of it, unless another one beside it has the tool.
-    """
-
-    source: str = ""
-    documents: tuple[Document, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    strays: Mapping[str, Problem] = NOTHING
-
-
 def is_bindings(source: str) -> bool:
     """Whether a file is called like one of bindings."""
     return _FILES.fullmatch(_name_of(source)) is not None
 
 
-def read_bindings(document: Document, tools: Collection[str], files: Files | None) -> Bindings:
+def read_bindings(document: Document, tools: Collection[str], files: Files | None) -> OverrideFile:
     """What lies beside a PromptPack and binds its tools.
 
     Args:
@@ -54,19 +39,19 @@ def read_bindings(document: Document, tools: Collection[str], files: Files | Non
     """
     source, content, problem = _found(document.source, files)
     if content is None:
-        return Bindings(source, problems=() if problem is None else (problem,))
+        return OverrideFile(source, problems=() if problem is None else (problem,))
     documents, problems = parse_documents(source, content, whole=True)
     problems = [each for each in problems if each.code != "empty_document"]
     if len(documents) > 1:
         message = "the file holds several documents, and bindings are one"
         problems.append(documents[1].place(Problem(code="several_documents", message=message)))
     if not documents:
-        return Bindings(source, problems=tuple(problems))
+        return OverrideFile(source, problems=tuple(problems))
     turning = Turning(documents[0])
     own = [*_bound(documents[0], turning)]
     known = [each for each in own if _tool_of(each) in tools]
     strays = {_tool_of(each): _stray(each, tools) for each in own if _tool_of(each) not in tools}
-    return Bindings(source, tuple(known), (*problems, *turning.placed()), strays)
+    return OverrideFile(source, tuple(known), (*problems, *turning.placed()), strays)
 
 
 def bound_parts(document: Document) -> list[Document]:
@@ -140,25 +125,3 @@ def _names(name: str) -> Iterator[str]:
 
 def _name_of(source: str) -> str:
     return re.split(r"[/\\]", source)[-1]
-
-
-class Strays:
-    """Names in bindings that are no tools of one PromptPack; those are wrong that are tools of no other one either."""
-
-    def __init__(self) -> None:
-        self._problems: dict[str, dict[str, Problem]] = {}
-
-    def add(self, bindings: Bindings) -> None:
-        """What one PromptPack finds in a file."""
-        if bindings.source:
-            before = self._problems.get(bindings.source)
-            left = (
-                bindings.strays
-                if before is None
-                else {k: v for k, v in before.items() if k in bindings.strays}
-            )
-            self._problems[bindings.source] = dict(left)
-
-    def problems(self) -> list[Problem]:
-        """What is wrong in all files."""
-        return [problem for strays in self._problems.values() for problem in strays.values()]

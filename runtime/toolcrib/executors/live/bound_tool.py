@@ -17,7 +17,7 @@ from toolcrib.executors.live.response import Read, Reading
 from toolcrib.executors.live.unused_keys import is_repeatable
 from toolcrib.http import ExchangeBounds
 from toolcrib.http.auth import Auth
-from toolcrib.http.messages import parse_origin, RequestDraft
+from toolcrib.http.messages import RequestDraft, parse_origin
 from toolcrib.schema.validation.json_values import DEPTH, is_large
 from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.secrets.redactor import one_call

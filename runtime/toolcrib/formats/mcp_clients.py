@@ -10,26 +10,22 @@ looked up in the environment, and what names the workspace is the folder that pa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
-import re
-from collections.abc import Iterator
-from toolcrib.core.errors import Problem
-from toolcrib.core.model import JSON
-from toolcrib.loading.documents.positions import clipped
-from toolcrib.loading.server_blocks import Spot
 import json
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
-from toolcrib.core.errors import Severity, did_you_mean
-from toolcrib.loading.server_blocks import Written
 import os
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from toolcrib.core.errors import Problem, Severity, did_you_mean
+from toolcrib.core.model import JSON
 from toolcrib.loading.documents.document import Document, first_bytes, parse_documents
 from toolcrib.loading.documents.inline_sources import only_document
 from toolcrib.loading.documents.json_text import without_comments
+from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.formats import ServerFile
-from toolcrib.loading.server_blocks import merged, whole_path
+from toolcrib.loading.server_blocks import Spot, Written, merged, whole_path
 
 SPELLINGS: Final[Mapping[str, str]] = {
     "command": "command",

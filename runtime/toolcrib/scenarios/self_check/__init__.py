@@ -22,7 +22,7 @@ from toolcrib.core.pointers import pointer_step, pointer_to
 from toolcrib.core.text import compact, truncate
 from toolcrib.core.virtual_clock import VirtualClock
 from toolcrib.engine.runtime import Runtime
-from toolcrib.formats.promptkit.hints import pointer_as_written
+from toolcrib.formats.promptkit.foreign_descriptors import pointer_as_written
 from toolcrib.loading.scenarios.scenario import mocked
 from toolcrib.loading.scenarios.scenario_links import placed
 from toolcrib.loading.scenarios.scenario_state import inheriting, misplaced

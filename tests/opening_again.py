@@ -19,7 +19,7 @@ def findings(folder: Path, *, index: bool) -> dict[str, Any]:
         for name in runtime.registry:
             result = runtime.call_sync(name)
             answers[name] = [result.outcome.value, result.value]
-        stock = runtime.stock
+        stock = runtime.engine.stock
         found = {
             "answers": answers,
             "cards": [list(card) for card in runtime.registry.cards.values()],

@@ -18,12 +18,13 @@ from drafting import tried
 from http_servers import answering_raw, serving
 from in_memory import MOCKS
 from served_models import in_chunks, message, speaking
-from toolcrib import Outcome, Runtime, VirtualClock
+from toolcrib import Outcome, VirtualClock
 from toolcrib.cli.arguments import plain_arguments, read_arguments
 from toolcrib.core.errors import ExpressionError, Problem
 from toolcrib.core.model import JSON
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.text import DuplicateKey, canonical, decode_json, escape_terminal
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors.live.media_types import json_in
 from toolcrib.executors.mcp.results import result_of
 from toolcrib.expressions import compile_expression, compile_text
@@ -43,7 +44,7 @@ from toolcrib.schema.validation.unusable_arguments import Misfit
 from toolcrib.security.egress import Guard
 from toolcrib.security.secrets import MissingSecret, Vault
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
-from toolcrib.servers.lock.lock_file import parse_servers, text_of
+from toolcrib.servers.lock import parse_servers, text_of
 from toolcrib.servers.mcp.failures import Asked, Garbled
 from toolcrib.servers.mcp.incoming_messages import messages_in
 from toolcrib.servers.mcp.stdio import Lines
@@ -113,7 +114,7 @@ def descriptors(data: bytes) -> str:
 
     async def called() -> str:
         outcomes = set()
-        async with Runtime.of(loaded, executors=MOCKS, clock=VirtualClock()) as runtime:
+        async with loaded_runtime(loaded, executors=MOCKS, clock=VirtualClock()) as runtime:
             for tool in loaded.tools[:5]:
                 given = [{}, *(dict(example.args) for example in tool.examples[:3])]
                 for arguments in given:

@@ -15,9 +15,9 @@ from toolcrib.loading.scenarios.agents import Agent
 from toolcrib.loading.scenarios.scenario import Scenario
 from toolcrib.provider.models.scripted import Scripted, scripted_replies
 from toolcrib.registry.namespaces import short_name
-from toolcrib.scenarios.client_stub import Fulfilling
-from toolcrib.scenarios.matrix import runs_of
+from toolcrib.scenarios.runs import runs_of
 from toolcrib.scenarios.tool_view import tools_for
+from toolcrib.scenarios.user_simulator import ClientStub
 from toolcrib.security.tool_policy import ToolPolicy
 
 
@@ -35,7 +35,7 @@ class Script(NamedTuple):
     provider: Scripted
     session: Session
     policy: ToolPolicy
-    client: Fulfilling
+    client: ClientStub
     lines: tuple[str, ...]
 
 
@@ -61,7 +61,7 @@ def script_of(runtime: Runtime, named: str) -> Script:
         named=lambda tool: short_name(namespace, tool),
     )
     session = runtime.session(id="chat", seed=scenario.seed, registry=tools_for(runtime, scenario))
-    client = Fulfilling(runtime, agent, told.copy)
+    client = ClientStub(runtime, agent, told.copy)
     return Script(provider, session, _policy(runtime, scenario, agent), client, _lines(agent, told))
 
 

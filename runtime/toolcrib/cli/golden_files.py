@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from toolcrib.cli.file_output import write_whole
 from toolcrib.loading.documents.document import BYTES
+from toolcrib.loading.scenarios.goldens import golden_text, place_of
 from toolcrib.scenarios import ScenarioReport
-from toolcrib.scenarios.goldens import GoldenChange, golden_text, place_of
+from toolcrib.scenarios.reports import GoldenChange
 
 
 class Updated(NamedTuple):

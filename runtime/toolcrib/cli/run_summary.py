@@ -15,7 +15,7 @@ from toolcrib.core.model import Result
 from toolcrib.core.text import truncate
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.scenarios import Failure, NotRun, ScenarioReport
+from toolcrib.scenarios import NotRun, ScenarioFailure, ScenarioReport
 from toolcrib.scenarios.reports import BRIEF, common_warnings
 
 
@@ -167,7 +167,7 @@ def warning_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
         yield f"{'' if place else chr(10)}warning: {name}: {warning.lines[0]} ({where})"
 
 
-def warnings_of(reports: Sequence[ScenarioReport]) -> Iterator[tuple[ScenarioReport, Failure]]:
+def warnings_of(reports: Sequence[ScenarioReport]) -> Iterator[tuple[ScenarioReport, ScenarioFailure]]:
     """What is odd about scenarios of which not all runs failed: only what is so in each of their runs."""
     runs: dict[tuple[str, int], list[ScenarioReport]] = {}
     for report in reports:

@@ -35,7 +35,7 @@ from toolcrib.loading.projects import (
 )
 from toolcrib.loading.reader import Loaded
 from toolcrib.loading.reload import Before, keep_last_good
-from toolcrib.loading.scenarios.scenario_links import in_namespace, link, tools_of
+from toolcrib.loading.scenarios.scenario_links import check_links, in_namespace, tools_of
 from toolcrib.loading.snapshot import Stock, in_order
 from toolcrib.loading.sources import Source, load
 from toolcrib.registry.catalog import Card, idle_globs, idle_toolset_globs
@@ -364,7 +364,7 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
         if unlisted and any(name not in registry and server_of(name, unlisted) for name in tools_of(full)):
             postponed.append(full)  # until it is known what the servers offer
             continue
-        faults = link(full, registry, kinds, loaded.refused, loaded.unread)
+        faults = check_links(full, registry, kinds, loaded.refused, loaded.unread)
         if full.agent is not None:
             from toolcrib.loading.scenarios.agent_checks import check_prompt  # noqa: PLC0415 -- most scenarios have none
 
@@ -376,7 +376,7 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
         else:
             scenarios.append(full)
     for scenario, _problem in loaded.refused_scenarios:
-        problems += link(
+        problems += check_links(
             in_namespace(scenario, registry.cards), registry, kinds, loaded.refused, loaded.unread
         )
     stock = (stock or Stock(registry))._replace(

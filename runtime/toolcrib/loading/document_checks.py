@@ -17,7 +17,7 @@ from toolcrib.core.subschemas import Path, SchemaIndex, Site
 from toolcrib.loading.documents.document import Document, restore_text
 from toolcrib.loading.documents.positions import pointer_of
 from toolcrib.schema.validation import Fault, Validator, check_schema
-from toolcrib.servers.lock.hidden_characters import Hidden, each_hidden, spelt, texts_in, visible
+from toolcrib.security.hidden_characters import Hidden, each_hidden, spelt, texts_in, visible
 
 MAX_PROBLEMS = 100
 """Problems of the shape of one document that are reported."""

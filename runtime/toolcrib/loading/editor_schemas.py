@@ -22,7 +22,7 @@ from toolcrib.loading.scenarios.assertions.kinds import (
     GUARDING,
     SPELLINGS,
     WRAPPER,
-    Alias,
+    KindAlias,
     is_list,
     kinds,
 )
@@ -378,7 +378,7 @@ def _assertions() -> dict[str, Any]:
         "guardrail": _unless_unsupported(_by_type(_names({*GUARDING, WRAPPER}), "type", "params")),
         "wrapped": _by_type(every, "eval_type", "eval_params"),
         "guarding": {"enum": [name for those in guarding.values() for name in those]},
-        **{f"params.{name}": _params(Alias(name)) for name in kinds()},
+        **{f"params.{name}": _params(KindAlias(name)) for name in kinds()},
         **{f"params.{name}": _params(alias) for name, alias in settled.items()},
         **{f"{_PARAMS}.{name}": renamed(part, f"{_FORM}.{_PARAMS}") for name, part in definitions.items()},
     }
@@ -410,7 +410,7 @@ def _by_type(names: Mapping[str, list[str]], key: str, holder: str) -> dict[str,
                 "if": {"properties": {key: {"enum": those}}, "required": [key]},
                 "then": {
                     "properties": {holder: _refer(f"params.{name}")},
-                    **({"required": [holder]} if _needs_params(ALIASES.get(name, Alias(name))) else {}),
+                    **({"required": [holder]} if _needs_params(ALIASES.get(name, KindAlias(name))) else {}),
                 },
             }
             for name, those in names.items()
@@ -418,11 +418,11 @@ def _by_type(names: Mapping[str, list[str]], key: str, holder: str) -> dict[str,
     }
 
 
-def _needs_params(alias: Alias) -> bool:
+def _needs_params(alias: KindAlias) -> bool:
     return not alias.params.keys() >= {*kinds()[alias.kind].get("required", ())}
 
 
-def _params(alias: Alias) -> dict[str, Any]:
+def _params(alias: KindAlias) -> dict[str, Any]:
     """What an assertion takes, under all names; of a list of texts also a text alone."""
     schema = kinds()[alias.kind]
     own = {

@@ -381,7 +381,7 @@ def _hindrance(tool: str, runtime: Runtime) -> Problem | None:
         near = registry.near(tool)
         hint = f"did you mean {' or '.join(f'`{each}`' for each in near)}?" if near else ""
         return Problem(code="unknown_tool", message=f"there is no tool `{shorten(tool)}`", hint=hint)
-    if runtime.reaches_out(registry[name]):
+    if runtime.engine.reaches_out(registry[name]):
         message = f"`{name}` is in mode `{registry[name].mode}`, and a replay does nothing real"
         hint = "put a mode in force that answers here, with a profile or in the descriptor"
         return Problem(code="reaches_out", message=message, hint=hint)

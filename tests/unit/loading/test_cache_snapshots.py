@@ -145,7 +145,7 @@ def test_a_stale_tool_is_not_kept(shelf):
     Path("descriptors/forecast.tool.yaml").write_text("name: [")
     report = asyncio.run(runtime.reload())
     assert "get_forecast" in report.stale
-    shelf.index.keep(shelf.key, runtime.stock, {}, profiles_of(runtime.stock))
+    shelf.index.keep(shelf.key, runtime.engine.stock, {}, profiles_of(runtime.engine.stock))
     assert shelf.recall() is None
 
 

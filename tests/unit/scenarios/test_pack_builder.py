@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from toolcrib.executors import Executors
 from toolcrib.loading.documents.archives import parse_archive
 from toolcrib.loading.sources import load
-from toolcrib.scenarios.pack_builder import read_parcel, save, zipped
+from toolcrib.scenarios.pack_builder import build_pack, save, zipped
 
 PACKS = Path(__file__).parents[3] / "packs"
 
@@ -48,7 +48,7 @@ def laid_out(tmp_path):
 
 
 def read(path, *also):
-    return asyncio.run(read_parcel(path, also))
+    return asyncio.run(build_pack(path, also))
 
 
 def codes(parcel, severity="error"):

@@ -7,7 +7,7 @@ import pytest
 from toolcrib.core.model import Origin
 from toolcrib.loading.scenarios.scenario import Scenario
 from toolcrib.scenarios import select
-from toolcrib.scenarios.selection import keyword_test
+from toolcrib.scenarios.runs import keyword_test
 
 
 def scenario(name, *tags, source="packs/x.yaml"):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolcrib.executors.mcp.remote_tool import BoundMcp
     from toolcrib.http.auth import Tokens
     from toolcrib.servers.environment import World
-    from toolcrib.servers.mcp.server_pool import Connections
+    from toolcrib.servers.mcp.supervisor import Connections
 
 __all__ = ["McpExecutor"]
 
@@ -93,7 +93,7 @@ class McpExecutor:
             raise DocumentError(problems)
         connections = self._connections()
         server = self._server(block["server"], connections, descriptor.origin.place("/mcp/server"))
-        from toolcrib.servers.mcp.startup_errors import check_ready  # noqa: PLC0415 -- as above
+        from toolcrib.servers.mcp.supervisor import check_ready  # noqa: PLC0415 -- as above
 
         check_ready(server, connections.world.vault)
         return BoundMcp(descriptor, server, block.get("tool", descriptor.name), overlay, connections)
@@ -140,7 +140,7 @@ class McpExecutor:
         current = self._in_use
         if current is not None and current.world is world:
             return current
-        from toolcrib.servers.mcp.server_pool import Connections  # noqa: PLC0415 -- as above
+        from toolcrib.servers.mcp.supervisor import Connections  # noqa: PLC0415 -- as above
 
         if current is not None:
             current.retire()

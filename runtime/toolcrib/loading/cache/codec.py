@@ -132,13 +132,13 @@ def from_plain(value: Any, kinds: Kinds | None = None) -> Any:
     cls = _LOADED.get(kind) or _class(kind)
     items = _items_from(value, kinds)
     if cls is Collection:
-        return _with_rows(Collection(*items))
+        return with_row_reader(Collection(*items))
     if issubclass(cls, tuple):
         return cls(*items)
     return cls(**dict(zip(cls.__dataclass_fields__, items, strict=True)))
 
 
-def _with_rows(collection: Collection) -> Collection:
+def with_row_reader(collection: Collection) -> Collection:
     """Let a collection whose rows lie in a file read them when a mock first asks for them."""
     if not collection.file or collection.fault:
         return collection

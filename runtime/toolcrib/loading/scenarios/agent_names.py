@@ -11,15 +11,15 @@ from toolcrib.core.model import Descriptor
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.subschemas import closed_names
 from toolcrib.expressions.matchers import compile_matcher
-from toolcrib.loading.scenarios.agents import Agent, Assertion, Reply
+from toolcrib.loading.scenarios.agents import Agent, AgentReply, Assertion
 from toolcrib.loading.scenarios.assertions.referenced_names import (
-    Named,
+    NameUse,
     named_arguments,
     named_states,
     named_tools,
 )
-from toolcrib.loading.scenarios.scenario import Scenario, mocked
-from toolcrib.loading.scenarios.scenario_state import in_sight
+from toolcrib.loading.scenarios.scenario import Scenario, with_mock
+from toolcrib.loading.scenarios.scenario_state import visible_state
 from toolcrib.registry.namespaces import short_name
 
 _MADE_ID: Final = re.compile(r"call_[1-9][0-9]*")
@@ -28,7 +28,7 @@ _MADE_ID: Final = re.compile(r"call_[1-9][0-9]*")
 _OF_LAST: Final = ("tool", "outcome", "code", "value", "text")
 
 
-class Known(NamedTuple):
+class KnownNames(NamedTuple):
     """What can be named.
 
     Attributes:
@@ -56,7 +56,7 @@ def check_names(
         others: Further names of tools that mean something.
     """
     namespace = scenario.origin.namespace
-    known = Known(
+    known = KnownNames(
         {short_name(namespace, name): tool for name, tool in tools.items()},
         {short_name(namespace, name) for name in others},
     )
@@ -69,7 +69,7 @@ def check_names(
     yield from _answers(agent, known, lambda name: short_name(namespace, name))
 
 
-def _assertion(assertion: Assertion, known: Known) -> Iterator[Problem]:
+def _assertion(assertion: Assertion, known: KnownNames) -> Iterator[Problem]:
     for name, pointer, _tool in named_tools(assertion):
         if not known.has(name):
             yield unknown_tool(name, pointer, known.tools)
@@ -90,10 +90,12 @@ def _states(
     scenario: Scenario, assertions: Iterable[Assertion], tools: Mapping[str, Descriptor]
 ) -> Iterator[Problem]:
     """States that no machine can have, where all machines say which they can have."""
-    named: list[Named] = [each for assertion in assertions for each in named_states(assertion)]
+    named: list[NameUse] = [each for assertion in assertions for each in named_states(assertion)]
     if not named:
         return
-    machines = in_sight(scenario, {name: mocked(tool, scenario) for name, tool in tools.items()}).fixture[1]
+    machines = visible_state(
+        scenario, {name: with_mock(tool, scenario) for name, tool in tools.items()}
+    ).fixture[1]
     if not machines or not all(machine.states for machine in machines.values()):
         return
     states = {state for machine in machines.values() for state in machine.states}
@@ -104,7 +106,7 @@ def _states(
             yield Problem(code="never_matches", message=message, pointer=pointer, hint=hint)
 
 
-def _when(reply: Reply, known: Known) -> Iterator[Problem]:
+def _when(reply: AgentReply, known: KnownNames) -> Iterator[Problem]:
     """Names in what a reply waits for."""
     pointer = f"{reply.pointer}/when"
     patterns = {key: matcher.expected() for key, matcher in reply.when.items()}
@@ -125,7 +127,7 @@ def _when(reply: Reply, known: Known) -> Iterator[Problem]:
             yield unknown_tool(name, f"{pointer}/results/{pointer_step(name)}", known.tools)
 
 
-def _answers(agent: Agent, known: Known, short: Callable[[str], str]) -> Iterator[Problem]:
+def _answers(agent: Agent, known: KnownNames, short: Callable[[str], str]) -> Iterator[Problem]:
     """Answers to what is neither a tool nor the id of a call."""
     ids = {call.id for call in agent.scripted_calls if call.id}
     for turn in agent.turns:

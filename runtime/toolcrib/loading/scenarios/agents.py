@@ -65,7 +65,7 @@ class ScriptedCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class AgentReply:
     """One answer of a scripted model.
 
     Attributes:
@@ -90,7 +90,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class AgentTurn:
     """What happens between two moments at which the agent is waited for.
 
     Attributes:
@@ -104,7 +104,7 @@ class Turn:
 
     user: Rendering | None = None
     answers: Mapping[str, Rendering] = field(default_factory=lambda: NOTHING)
-    script: tuple[Reply, ...] = ()
+    script: tuple[AgentReply, ...] = ()
     client: Mapping[str, Rendering] = field(default_factory=lambda: NOTHING)
     assertions: tuple[Assertion, ...] = ()
     pointer: str = ""
@@ -154,8 +154,8 @@ class Agent:
     policy_keys: frozenset[str] = frozenset()
     client: Mapping[str, Rendering] = field(default_factory=lambda: NOTHING)
     judge: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
-    script: tuple[Reply, ...] = ()
-    turns: tuple[Turn, ...]
+    script: tuple[AgentReply, ...] = ()
+    turns: tuple[AgentTurn, ...]
     guardrails: tuple[Mapping[str, Any], ...] = ()
     assertions: tuple[Assertion, ...] = ()
     unused_turns: str = "error"
@@ -163,7 +163,7 @@ class Agent:
     pointer: str = "/agent"
 
     @property
-    def replies(self) -> Iterator[Reply]:
+    def replies(self) -> Iterator[AgentReply]:
         """The replies of all scripts, as written."""
         for turn in self.turns:
             yield from turn.script
@@ -183,7 +183,7 @@ class Agent:
             yield from reply.calls
 
     @property
-    def _holders(self) -> tuple[Agent | Turn, ...]:
+    def _holders(self) -> tuple[Agent | AgentTurn, ...]:
         return (self, *self.turns)
 
     @property
@@ -221,7 +221,7 @@ GRANT = "grant"
 """How the caller fulfils a tool that answers as its mock does."""
 
 
-def _named(script: Iterable[Reply], full: Callable[[str], str]) -> tuple[Reply, ...]:
+def _named(script: Iterable[AgentReply], full: Callable[[str], str]) -> tuple[AgentReply, ...]:
     return tuple(
         replace(reply, calls=tuple(replace(call, tool=full(call.tool)) for call in reply.calls))
         for reply in script
@@ -268,7 +268,7 @@ _AS_WRITTEN = frozenset(
 
 def parse_script(
     entries: Sequence[Mapping[str, Any]], pointer: str, names: Names, problems: list[Problem]
-) -> tuple[Reply, ...]:
+) -> tuple[AgentReply, ...]:
     """Compile the replies of a scripted model; their shape is right.
 
     Args:
@@ -338,9 +338,9 @@ class _Reader:
         self._names = names
         self._problems = problems
 
-    def turn(self, entry: Mapping[str, Any], pointer: str) -> Turn:
+    def turn(self, entry: Mapping[str, Any], pointer: str) -> AgentTurn:
         """A turn, with its script."""
-        return Turn(
+        return AgentTurn(
             user=self.rendering(entry, "user", pointer),
             answers=self.renderings(entry, "answers", pointer),
             script=self.script(entry, pointer),
@@ -349,17 +349,17 @@ class _Reader:
             pointer=pointer,
         )
 
-    def script(self, entry: Mapping[str, Any], pointer: str) -> tuple[Reply, ...]:
+    def script(self, entry: Mapping[str, Any], pointer: str) -> tuple[AgentReply, ...]:
         """The replies under `script`."""
         replies = entry.get("script", ())
         return tuple(self.reply(reply, f"{pointer}/script/{index}") for index, reply in enumerate(replies))
 
-    def reply(self, entry: Mapping[str, Any], pointer: str) -> Reply:
+    def reply(self, entry: Mapping[str, Any], pointer: str) -> AgentReply:
         """A reply; one that says nothing and calls nothing, or calls in two ways, is told."""
         self._problems += _contradictions(entry, pointer)
         alone = [(entry, pointer)] if "call" in entry else []
         several = [(call, f"{pointer}/calls/{index}") for index, call in enumerate(entry.get("calls", ()))]
-        return Reply(
+        return AgentReply(
             when={key: self._when(key, pattern, pointer) for key, pattern in entry.get("when", {}).items()},
             reasoning=self.rendering(entry, "reasoning", pointer),
             say=self.rendering(entry, "say", pointer),
@@ -425,7 +425,7 @@ class _Reader:
         return check_assertions(entry["assertions"], f"{pointer}/assertions", self._problems, whole=whole)
 
 
-def taken(steps: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+def check_reserved_names(steps: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
     """A problem for each step that saves under a name which scripts have for something else."""
     for index, entry in enumerate(steps):
         inner = [

@@ -46,7 +46,7 @@ ANSWERED = Expectation()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class CallRule:
     """Calls that must or must not have been made.
 
     Attributes:
@@ -65,7 +65,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verify:
+class Verification:
     """What must be true when all steps are done.
 
     Attributes:
@@ -78,7 +78,7 @@ class Verify:
         stops: Why the agent's last turn ended: any of these; none for whatever reason.
     """
 
-    calls: tuple[Made, ...] = ()
+    calls: tuple[CallRule, ...] = ()
     order: tuple[Literal["exact", "subsequence", "any"], tuple[str, ...]] | None = None
     kept: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
     budget: Mapping[str, Matcher] = field(default_factory=lambda: NOTHING)
@@ -87,7 +87,7 @@ class Verify:
     stops: tuple[str, ...] = ()
 
 
-NO_RULES = Verify()
+NO_RULES = Verification()
 """Anything may have happened."""
 
 
@@ -191,7 +191,7 @@ def _number_for(pattern: JSON) -> str:
     return "such as `2` or `{$lt: 2}`"
 
 
-def parse_verification(entry: Mapping[str, Any], names: Names, problems: list[Problem]) -> Verify:
+def parse_verification(entry: Mapping[str, Any], names: Names, problems: list[Problem]) -> Verification:
     """Compile what must be true at the end; `names` is what came of all steps."""
     if not entry:
         return NO_RULES
@@ -211,7 +211,7 @@ def parse_verification(entry: Mapping[str, Any], names: Names, problems: list[Pr
         for part, pattern in entry.get("budget", {}).items()
     }
     stop = entry.get("stop", [])
-    return Verify(
+    return Verification(
         calls=(*required, *forbidden),
         order=order,
         kept=kept,
@@ -224,7 +224,7 @@ def parse_verification(entry: Mapping[str, Any], names: Names, problems: list[Pr
     )
 
 
-def _both_made_and_not(required: Sequence[Made], forbidden: Sequence[Made]) -> Iterator[Problem]:
+def _both_made_and_not(required: Sequence[CallRule], forbidden: Sequence[CallRule]) -> Iterator[Problem]:
     """Calls that must not have been made, and without which others that must have been made can't have been."""
     for never in forbidden:
         for made in required:
@@ -234,7 +234,7 @@ def _both_made_and_not(required: Sequence[Made], forbidden: Sequence[Made]) -> I
                 yield Problem(code="contradiction", message=message, pointer=never.pointer, hint=hint)
 
 
-def _covers(never: Made, made: Made) -> bool:
+def _covers(never: CallRule, made: CallRule) -> bool:
     """Whether each call that is counted by one is surely counted by the other too."""
     same = made.tool == never.tool or (not set(made.tool) & set("*?[") and fnmatchcase(made.tool, never.tool))
     ended = not never.outcomes or (made.outcomes and {*made.outcomes} <= {*never.outcomes})
@@ -242,9 +242,11 @@ def _covers(never: Made, made: Made) -> bool:
     return bool(same and ended and (never.args is None or equal))
 
 
-def _made(entry: Mapping[str, Any], pointer: str, times: JSON, names: Names, problems: list[Problem]) -> Made:
+def _made(
+    entry: Mapping[str, Any], pointer: str, times: JSON, names: Names, problems: list[Problem]
+) -> CallRule:
     args = _matcher("args", entry["args"], pointer, names, problems) if "args" in entry else None
-    return Made(
+    return CallRule(
         tool=entry["tool"],
         args=args,
         times=_matcher("times", times, pointer, names, problems),

@@ -104,7 +104,7 @@ def _texts(value: JSON, pointer: str) -> Iterator[tuple[str, str]]:
             yield from _texts(item, f"{pointer}/{pointer_step(key)}")
 
 
-def settled(faults: Iterable[Fault], scope: Mapping[str, JSON]) -> tuple[Fault, ...]:
+def resolve_faults(faults: Iterable[Fault], scope: Mapping[str, JSON]) -> tuple[Fault, ...]:
     """The faults of one run: texts that read `matrix` or `run` are worked out.
 
     Args:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from toolcrib.core.errors import ExpressionError, Problem
 from toolcrib.core.model import JSON
 from toolcrib.core.protocols import Files
 from toolcrib.expressions import Rendering
 from toolcrib.loading.documents.document import parse_json
+from toolcrib.loading.documents.files import DiskFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Golden:
+class GoldenFile:
     """What a golden file says.
 
     Attributes:
@@ -29,7 +33,7 @@ class Golden:
     fault: str = ""
 
 
-def read_golden(files: Files | None, name: str) -> Golden:
+def read_golden(files: Files | None, name: str) -> GoldenFile:
     """Read a golden file; that there is none is no error.
 
     Raises:
@@ -40,12 +44,12 @@ def read_golden(files: Files | None, name: str) -> Golden:
     except FileNotFoundError:
         content = None
     if content is None:
-        return Golden(name=name, missing=True)
+        return GoldenFile(name=name, missing=True)
     value, problems = parse_json(name, content)
     if problems:
         first = problems[0]
-        return Golden(name=name, fault=f"`{name}` holds no result: line {first.line}: {first.message}")
-    return Golden(name=name, value=value)
+        return GoldenFile(name=name, fault=f"`{name}` holds no result: line {first.line}: {first.message}")
+    return GoldenFile(name=name, value=value)
 
 
 def golden_name(golden: Rendering, scope: Mapping[str, JSON]) -> str:
@@ -58,6 +62,25 @@ def golden_name(golden: Rendering, scope: Mapping[str, JSON]) -> str:
     if isinstance(name, str) and name.strip():
         return name
     raise ExpressionError("the name of a golden file is a text that is not empty")
+
+
+def place_of(files: Files | None, name: str) -> Path:
+    """Where a golden file lies on disk, whether it is there or not.
+
+    Raises:
+        OSError: It lies in no folder (but in an archive, or in memory), or outside what the scenario may read.
+    """
+    if not isinstance(files, DiskFiles):
+        raise PermissionError(f"`{name}` can't be written: its scenario does not lie in a folder")
+    path = Path(os.path.realpath(files.folder / name))
+    if not path.is_relative_to(os.path.realpath(files.root)):
+        raise PermissionError(f"`{name}` can't be written: it lies outside {files.root}")
+    return path
+
+
+def golden_text(value: JSON) -> str:
+    """What a golden file says of a result: indented JSON, keys in the order of the result."""
+    return json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
 def check_golden(

@@ -16,10 +16,16 @@ from toolcrib.expressions import Rendering
 from toolcrib.expressions.matchers import compile_matcher
 from toolcrib.loading.document_checks import TOO_MANY, DocumentChecker, hidden_problems, valid_parts
 from toolcrib.loading.documents.document import Document
-from toolcrib.loading.scenarios.expectations import NO_RULES, Expectation, Names, Verify, parse_verification
+from toolcrib.loading.scenarios.expectations import (
+    NO_RULES,
+    Expectation,
+    Names,
+    Verification,
+    parse_verification,
+)
 from toolcrib.loading.scenarios.goldens import check_golden
 from toolcrib.loading.scenarios.matrices import combinations, parse_matrix
-from toolcrib.loading.scenarios.steps import AnyStep, Parallel, Step, StepReader
+from toolcrib.loading.scenarios.steps import AnyStep, CallStep, ParallelStep, StepReader
 from toolcrib.loading.stores import with_names
 
 if TYPE_CHECKING:
@@ -74,7 +80,7 @@ class Scenario:
     matrix: Mapping[str, tuple[JSON, ...]] = field(default_factory=lambda: NOTHING)
     repeat: int = 1
     steps: tuple[AnyStep, ...]
-    verify: Verify = NO_RULES
+    verify: Verification = NO_RULES
     agent: Agent | None = None
     trials: int = 1
     pass_threshold: float = 1.0
@@ -85,12 +91,12 @@ class Scenario:
     base: str = ""
 
     @property
-    def calls(self) -> Iterator[Step]:
+    def calls(self) -> Iterator[CallStep]:
         """The calls of all steps, in order of their beginning."""
         for step in self.steps:
-            if isinstance(step, Parallel):
+            if isinstance(step, ParallelStep):
                 yield from step.calls
-            elif isinstance(step, Step):
+            elif isinstance(step, CallStep):
                 yield step
 
 
@@ -196,9 +202,9 @@ def _agent(value: Mapping[str, Any], names: Names, problems: list[Problem]) -> A
         return None
     if value["agent"] is None:  # its shape is wrong
         return None
-    from toolcrib.loading.scenarios.agents import parse_agent, taken  # noqa: PLC0415 -- most scenarios have none
+    from toolcrib.loading.scenarios.agents import check_reserved_names, parse_agent  # noqa: PLC0415 -- most scenarios have none
 
-    problems += taken(value.get("steps", ()))
+    problems += check_reserved_names(value.get("steps", ()))
     return parse_agent(value["agent"], names, problems)
 
 
@@ -273,7 +279,7 @@ def examples_of(tool: Descriptor) -> Scenario | None:
     if not tool.examples:
         return None
     steps = tuple(
-        Step(
+        CallStep(
             call=tool.name,
             args=_data(dict(example.args)),
             number=index + 1,
@@ -290,7 +296,7 @@ def examples_of(tool: Descriptor) -> Scenario | None:
     return Scenario(name=f"{tool.name} examples", tags=("examples",), steps=steps, origin=tool.origin)
 
 
-def furnished(tool: Descriptor, scenario: Scenario) -> Descriptor:
+def with_scenario_state(tool: Descriptor, scenario: Scenario) -> Descriptor:
     """The tool with the scenario's collections and named states, and with what goes wrong with it there.
 
     Collections and states take the place of those of its pack that have their names.
@@ -307,9 +313,9 @@ def furnished(tool: Descriptor, scenario: Scenario) -> Descriptor:
     return tool
 
 
-def mocked(tool: Descriptor, scenario: Scenario) -> Descriptor:
+def with_mock(tool: Descriptor, scenario: Scenario) -> Descriptor:
     """The tool as a scenario sees it: furnished, and with the scenario's mock in place of its own binding."""
-    tool = furnished(tool, scenario)
+    tool = with_scenario_state(tool, scenario)
     if tool.name not in scenario.mocks:
         return tool
     place = f"/mocks/{pointer_step(tool.name)}"

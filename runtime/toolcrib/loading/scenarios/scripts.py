@@ -11,11 +11,11 @@ from toolcrib.core.model import JSON
 from toolcrib.core.schemas import envelope, without_told
 from toolcrib.expressions import Rendering
 from toolcrib.loading.document_checks import problem_of
-from toolcrib.loading.scenarios.agents import Turn, parse_script
+from toolcrib.loading.scenarios.agents import AgentTurn, parse_script
 from toolcrib.schema.validation import Validator
 
 
-def parse_turns(turns: Sequence[Sequence[Mapping[str, Any]]]) -> list[Turn]:
+def parse_turns(turns: Sequence[Sequence[Mapping[str, Any]]]) -> list[AgentTurn]:
     """Turns of which only the scripts are known.
 
     Args:
@@ -32,7 +32,7 @@ def parse_turns(turns: Sequence[Sequence[Mapping[str, Any]]]) -> list[Turn]:
     if problems:
         raise DocumentError(problems)
     read = [
-        Turn(user=_SAID, script=parse_script(replies, f"/{index}", {}, problems), pointer=f"/{index}")
+        AgentTurn(user=_SAID, script=parse_script(replies, f"/{index}", {}, problems), pointer=f"/{index}")
         for index, replies in enumerate(turns)
     ]
     if problems:

@@ -22,7 +22,7 @@ RESERVED = (*NAMES, "matrix")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class CallStep:
     """One call of a scenario.
 
     Attributes:
@@ -61,7 +61,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parallel:
+class ParallelStep:
     """Calls that begin at the same moment.
 
     Attributes:
@@ -71,14 +71,14 @@ class Parallel:
         pointer: Where it stands in the document.
     """
 
-    calls: tuple[Step, ...]
+    calls: tuple[CallStep, ...]
     number: int = 0
     name: str = ""
     pointer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advance:
+class AdvanceStep:
     """Time that passes between calls.
 
     Attributes:
@@ -94,7 +94,7 @@ class Advance:
     pointer: str = ""
 
 
-AnyStep: TypeAlias = Step | Parallel | Advance
+AnyStep: TypeAlias = CallStep | ParallelStep | AdvanceStep
 """Whatever may stand under `steps`."""
 
 
@@ -123,7 +123,7 @@ class StepReader:
                 yield self._call(entry, pointer, index + 1)
                 self._save(entry, pointer)
 
-    def _parallel(self, entry: Mapping[str, Any], pointer: str, number: int) -> Parallel:
+    def _parallel(self, entry: Mapping[str, Any], pointer: str, number: int) -> ParallelStep:
         inner = [(f"{pointer}/parallel/{place}", call) for place, call in enumerate(entry["parallel"])]
         siblings = {call["as"] for _pointer, call in inner if "as" in call} - self.names.keys()
         for place, call in inner:
@@ -138,19 +138,19 @@ class StepReader:
         self.names = outer
         for place, call in inner:
             self._save(call, place)
-        return Parallel(calls=calls, number=number, name=name, pointer=pointer)
+        return ParallelStep(calls=calls, number=number, name=name, pointer=pointer)
 
-    def _advance(self, entry: Mapping[str, Any], pointer: str, number: int) -> Advance:
+    def _advance(self, entry: Mapping[str, Any], pointer: str, number: int) -> AdvanceStep:
         if self._real:
             message = "the clock of this scenario is real, and nobody can move that on"
             hint = "leave `advance` out, or `clock.mode: real`"
             place = f"{pointer}/advance"
             self._problems.append(Problem(code="contradiction", message=message, pointer=place, hint=hint))
         seconds = parse_duration(entry["advance"])
-        return Advance(seconds=seconds, number=number, name=entry.get("name", ""), pointer=pointer)
+        return AdvanceStep(seconds=seconds, number=number, name=entry.get("name", ""), pointer=pointer)
 
-    def _call(self, entry: Mapping[str, Any], pointer: str, number: int) -> Step:
-        return Step(
+    def _call(self, entry: Mapping[str, Any], pointer: str, number: int) -> CallStep:
+        return CallStep(
             call=entry["call"],
             args=compile_value(entry.get("args", {}), self.names, self._problems, f"{pointer}/args"),
             number=number,

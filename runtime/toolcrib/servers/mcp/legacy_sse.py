@@ -21,8 +21,7 @@ from toolcrib.core.server_config import Server
 from toolcrib.http import HTTPError
 from toolcrib.http.messages import origin_of, parse_origin
 from toolcrib.http.streaming import Incoming
-from toolcrib.servers.mcp.http_endpoint import Caller, Failed
-from toolcrib.servers.mcp.http_status import trouble_of
+from toolcrib.servers.mcp.http_endpoint import Caller, Failed, trouble_of
 from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake
 from toolcrib.servers.mcp.streamable_http import Events
 from toolcrib.servers.mcp.transports import PASSAGE, StartFailed, Trouble

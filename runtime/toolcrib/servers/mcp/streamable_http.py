@@ -34,8 +34,7 @@ from toolcrib.http import Fault, HTTPError, Request
 from toolcrib.http.event_streams import EventStream
 from toolcrib.http.headers_wire import OF_THE_CONNECTION, SENDER_WRITES
 from toolcrib.http.streaming import Incoming
-from toolcrib.servers.mcp.http_endpoint import Caller, Failed
-from toolcrib.servers.mcp.http_status import session_is_over, trouble_of
+from toolcrib.servers.mcp.http_endpoint import Caller, Failed, session_is_over, trouble_of
 from toolcrib.servers.mcp.incoming_messages import check_keys
 from toolcrib.servers.mcp.transports import PASSAGE, Passage, Trouble
 

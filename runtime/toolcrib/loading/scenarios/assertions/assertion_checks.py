@@ -19,7 +19,7 @@ from toolcrib.loading.scenarios.assertions.kinds import (
     GUARDING,
     SPELLINGS,
     WRAPPER,
-    Alias,
+    KindAlias,
     is_list,
     kinds,
 )
@@ -51,7 +51,9 @@ def check_assertions(
         problems: Receives the faults.
         whole: Whether they are about the whole conversation anyway.
     """
-    return _checked(entries, pointer, problems, Checker(problems, form_of_entry(), kinds(), whole=whole))
+    return _checked(
+        entries, pointer, problems, AssertionChecker(problems, form_of_entry(), kinds(), whole=whole)
+    )
 
 
 def check_guardrails(entries: Any, pointer: str, problems: list[Problem]) -> tuple[Assertion, ...]:
@@ -60,7 +62,9 @@ def check_guardrails(entries: Any, pointer: str, problems: list[Problem]) -> tup
     `message` stands for what is wrong where one finds something.
     """
     known = {name: schema for name, schema in kinds().items() if name in GUARDING or name == WRAPPER}
-    return _checked(entries, pointer, problems, Checker(problems, form_of_guardrail(), known, whole=False))
+    return _checked(
+        entries, pointer, problems, AssertionChecker(problems, form_of_guardrail(), known, whole=False)
+    )
 
 
 @cache
@@ -77,7 +81,9 @@ def form_of_guardrail() -> dict[str, Any]:
     return {**form, "properties": {key: form["properties"][key] for key in _GUARDRAIL_KEYS}}
 
 
-def _checked(entries: Any, pointer: str, problems: list[Problem], checker: Checker) -> tuple[Assertion, ...]:
+def _checked(
+    entries: Any, pointer: str, problems: list[Problem], checker: AssertionChecker
+) -> tuple[Assertion, ...]:
     if not isinstance(entries, list):
         message = f"expected a list of assertions, got {type(entries).__name__}"
         problems.append(Problem(code="wrong_type", message=message, pointer=pointer))
@@ -86,7 +92,7 @@ def _checked(entries: Any, pointer: str, problems: list[Problem], checker: Check
     return tuple(assertion for assertion in found if assertion is not None)
 
 
-class Checker:
+class AssertionChecker:
     """Checks the entries of one list.
 
     Args:
@@ -154,9 +160,9 @@ class Checker:
 
     def _kind(
         self, name: str, params: dict[str, Any], pointer: str, key: str, holder: str
-    ) -> tuple[Alias, dict[str, Any]]:
+    ) -> tuple[KindAlias, dict[str, Any]]:
         """The kind of a name, and its parameters settled; the name stands at one key, they at another."""
-        alias = ALIASES.get(name) or Alias(name, whole=name.endswith("_session"))
+        alias = ALIASES.get(name) or KindAlias(name, whole=name.endswith("_session"))
         known = {*self._known, *(other for other, meant in ALIASES.items() if meant.kind in self._known)}
         if alias.kind not in self._known:
             hint = did_you_mean(name, known) or _ALL_TYPES
@@ -177,7 +183,7 @@ class Checker:
         return alias, settled
 
     def _settled(
-        self, alias: Alias, schema: Mapping[str, Any], params: dict[str, Any], place: str
+        self, alias: KindAlias, schema: Mapping[str, Any], params: dict[str, Any], place: str
     ) -> tuple[dict[str, Any], dict[str, str]]:
         """Parameters under their own names, and the names under which they are written."""
         spellings = SPELLINGS.get(alias.kind, {})
@@ -193,7 +199,9 @@ class Checker:
             settled[key], spelt[key] = ([value] if single else value), written
         return {**alias.params, **settled}, spelt
 
-    def _wrapped(self, alias: Alias, settled: dict[str, Any], place: str) -> tuple[Alias, dict[str, Any]]:
+    def _wrapped(
+        self, alias: KindAlias, settled: dict[str, Any], place: str
+    ) -> tuple[KindAlias, dict[str, Any]]:
         """The wrapper with the assertion that it holds settled as well."""
         held, params = self._kind(
             settled["eval_type"], settled.get("eval_params", {}), place, "eval_type", "eval_params"

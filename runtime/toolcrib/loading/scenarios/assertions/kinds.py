@@ -12,7 +12,7 @@ WRAPPER: Final = "assertion"
 """The kind that judges the score of another one."""
 
 
-class Alias(NamedTuple):
+class KindAlias(NamedTuple):
     """Another name of a kind.
 
     Attributes:
@@ -26,26 +26,26 @@ class Alias(NamedTuple):
     params: Mapping[str, Any] = {}
 
 
-ALIASES: Final[Mapping[str, Alias]] = {
-    "banned_words": Alias("content_excludes", params={"match_mode": "word_boundary"}),
-    "chain": Alias("tool_call_chain"),
-    "contains": Alias("content_includes"),
-    "contains_any": Alias("content_includes_any"),
-    "content_not_includes": Alias("content_excludes"),
-    "guardrail": Alias(WRAPPER),
-    "json_valid": Alias("is_valid_json"),
-    "length": Alias("max_length"),
-    "llm_judge_conversation": Alias("llm_judge_session", whole=True),
-    "max_sentences": Alias("sentence_count"),
-    "regex": Alias("content_matches"),
-    "required_fields": Alias("field_presence"),
-    "tool_args_excluded_session": Alias("tool_args_excluded", whole=True),
-    "tool_args_session": Alias("tool_args", whole=True),
-    "tool_called": Alias("tools_called"),
-    "tools_called_session": Alias("tools_called", whole=True),
-    "tools_not_called_session": Alias("tools_not_called", whole=True),
-    "tools_not_called_with_args": Alias("tool_args_excluded", whole=True),
-    "valid_json": Alias("is_valid_json"),
+ALIASES: Final[Mapping[str, KindAlias]] = {
+    "banned_words": KindAlias("content_excludes", params={"match_mode": "word_boundary"}),
+    "chain": KindAlias("tool_call_chain"),
+    "contains": KindAlias("content_includes"),
+    "contains_any": KindAlias("content_includes_any"),
+    "content_not_includes": KindAlias("content_excludes"),
+    "guardrail": KindAlias(WRAPPER),
+    "json_valid": KindAlias("is_valid_json"),
+    "length": KindAlias("max_length"),
+    "llm_judge_conversation": KindAlias("llm_judge_session", whole=True),
+    "max_sentences": KindAlias("sentence_count"),
+    "regex": KindAlias("content_matches"),
+    "required_fields": KindAlias("field_presence"),
+    "tool_args_excluded_session": KindAlias("tool_args_excluded", whole=True),
+    "tool_args_session": KindAlias("tool_args", whole=True),
+    "tool_called": KindAlias("tools_called"),
+    "tools_called_session": KindAlias("tools_called", whole=True),
+    "tools_not_called_session": KindAlias("tools_not_called", whole=True),
+    "tools_not_called_with_args": KindAlias("tool_args_excluded", whole=True),
+    "valid_json": KindAlias("is_valid_json"),
 }
 """What kinds are called elsewhere."""
 

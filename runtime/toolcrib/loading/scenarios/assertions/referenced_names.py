@@ -16,7 +16,7 @@ _OF_ARGUMENTS: Final = ("expected_args", "excluded_args", "forbidden_args", "arg
 """Parameters whose keys are arguments of the tool beside them."""
 
 
-class Named(NamedTuple):
+class NameUse(NamedTuple):
     """Something that is named.
 
     Attributes:
@@ -30,18 +30,18 @@ class Named(NamedTuple):
     tool: str = ""
 
 
-def named_tools(assertion: Assertion) -> Iterator[Named]:
+def named_tools(assertion: Assertion) -> Iterator[NameUse]:
     """The tools that an assertion names, in `when` as well."""
     for schema, params, pointer in _parts(assertion):
         yield from _tools(schema["$defs"], schema, params, pointer)
     when, pointer = assertion.when, f"{assertion.pointer}/when"
     if "tool_called" in when:
-        yield Named(when["tool_called"], f"{pointer}/tool_called")
+        yield NameUse(when["tool_called"], f"{pointer}/tool_called")
     if isinstance(any_of := when.get("any_tool_called"), list):
-        yield from (Named(name, f"{pointer}/any_tool_called/{index}") for index, name in enumerate(any_of))
+        yield from (NameUse(name, f"{pointer}/any_tool_called/{index}") for index, name in enumerate(any_of))
 
 
-def named_arguments(assertion: Assertion) -> Iterator[Named]:
+def named_arguments(assertion: Assertion) -> Iterator[NameUse]:
     """The arguments that an assertion names, where calls that were refused for theirs don't count."""
     for _schema, params, pointer in _parts(assertion):
         if params.get("ignore_validation"):
@@ -51,15 +51,15 @@ def named_arguments(assertion: Assertion) -> Iterator[Named]:
             tool = part.get("tool_name") or part.get("tool")
             for key in _OF_ARGUMENTS if isinstance(tool, str) else ():
                 yield from (
-                    Named(name, f"{place}/{key}/{pointer_step(name)}", tool) for name in part.get(key, ())
+                    NameUse(name, f"{place}/{key}/{pointer_step(name)}", tool) for name in part.get(key, ())
                 )
 
 
-def named_states(assertion: Assertion) -> Iterator[Named]:
+def named_states(assertion: Assertion) -> Iterator[NameUse]:
     """The states that an assertion names."""
     for _schema, params, pointer in _parts(assertion):
         for index, rule in enumerate(params.get("rules", ())):
-            yield Named(rule["state"], f"{pointer}/rules/{index}/state")
+            yield NameUse(rule["state"], f"{pointer}/rules/{index}/state")
 
 
 def _parts(assertion: Assertion) -> Iterable[tuple[dict[str, Any], Mapping[str, Any], str]]:
@@ -74,14 +74,14 @@ def _parts(assertion: Assertion) -> Iterable[tuple[dict[str, Any], Mapping[str, 
 
 def _tools(
     definitions: Mapping[str, Any], schema: Mapping[str, Any], value: Any, pointer: str
-) -> Iterator[Named]:
+) -> Iterator[NameUse]:
     """The names of tools in a value, by what its schema says of it."""
     reference = schema.get("$ref", "")
     if reference in _OF_TOOLS:
         if isinstance(value, str):
-            yield Named(value, pointer)
+            yield NameUse(value, pointer)
         else:
-            yield from (Named(name, f"{pointer}/{index}") for index, name in enumerate(value))
+            yield from (NameUse(name, f"{pointer}/{index}") for index, name in enumerate(value))
         return
     known = {**definitions.get(reference.removeprefix("#/$defs/"), {}), **schema}
     if isinstance(value, dict):

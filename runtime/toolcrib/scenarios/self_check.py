@@ -21,14 +21,14 @@ from toolcrib.core.model import JSON, Descriptor, Outcome, Result, Schema
 from toolcrib.core.pointers import pointer_step, pointer_to
 from toolcrib.core.text import compact, truncate
 from toolcrib.core.virtual_clock import VirtualClock
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import Runtime, Engine, runtime_on
 from toolcrib.formats.promptkit.foreign_descriptors import pointer_as_written
-from toolcrib.loading.scenarios.scenario import mocked
-from toolcrib.loading.scenarios.scenario_links import placed
-from toolcrib.loading.scenarios.scenario_state import inheriting, misplaced
+from toolcrib.formats.promptkit.source_nodes import placed
+from toolcrib.loading.scenarios.scenario_links import place_problem
+from toolcrib.loading.scenarios.scenario import with_mock
+from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state
 from toolcrib.registry.registry import Registry
-from toolcrib.scenarios.self_check.row_keys import RowSchemas
-from toolcrib.scenarios.self_check.store_arguments import Samples, find_arguments, forms_of
+from toolcrib.scenarios.store_analysis import RowSchemas, Samples, find_arguments, forms_of
 from toolcrib.schema.generation import Draw, arguments_for, generate, overlay
 from toolcrib.security.redaction import redact
 from toolcrib.simulation.store import FRESH, Version, store_of
@@ -146,10 +146,10 @@ def _mocks(runtime: Runtime) -> Iterator[_Mock]:
         if "mock" in tool.bindings:
             yield _Mock(tool=tool._replace(mode="mock"), place="/mock")
     for scenario in runtime.scenarios:
-        seen = inheriting(scenario, runtime.registry, [])
+        seen = with_inherited_state(scenario, runtime.registry, [])
         for name in scenario.mocks:
             place = f"/mocks/{pointer_step(name)}"
-            yield _Mock(tool=mocked(runtime.registry[name], seen), place=place)
+            yield _Mock(tool=with_mock(runtime.registry[name], seen), place=place)
 
 
 class _Proof:
@@ -188,9 +188,9 @@ class _Proof:
             for name, tool in self._runtime.registry.items()
         }
         for scenario in self._runtime.scenarios:
-            seen = inheriting(scenario, self._runtime.registry, [])
+            seen = with_inherited_state(scenario, self._runtime.registry, [])
             closed = replace(seen, fixture=self._schemas.furnish(seen.fixture, guessed=False))
-            yield from (placed(problem, scenario) for problem in misplaced(closed, tools))
+            yield from (place_problem(problem, scenario) for problem in check_state_names(closed, tools))
 
     async def _prove(self, mock: _Mock) -> list[Problem]:
         found = {problem.pointer: problem for problem in self._unknown_keys(mock, guessed=False)}
@@ -230,7 +230,7 @@ class _Proof:
             return
         fixture = self._schemas.furnish(mock.tool.fixture, guessed=guessed)
         tool = mock.tool._replace(fixture=fixture)
-        for told in self._runtime.executors.check_binding("mock", tool):
+        for told in self._runtime.engine.executors.check_binding("mock", tool):
             if told.code != UNKNOWN_ROW_KEY:
                 continue
             message, severity = told.message, told.severity
@@ -287,7 +287,8 @@ class _Proof:
 
     def _only(self, tools: Sequence[Descriptor]) -> Runtime:
         """A runtime with some tools, and nothing around them."""
-        return Runtime(Registry(tools), executors=self._runtime.executors, trust=self._runtime.trust)
+        engine = self._runtime.engine
+        return runtime_on(Engine(Registry(tools), executors=engine.executors, trust=engine.trust))
 
 
 def _arguments(mock: _Mock) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.servers.lock.hidden_characters import (
+from toolcrib.security.hidden_characters import (
     hidden_characters,
     hidden_in,
     is_ordinary_name,

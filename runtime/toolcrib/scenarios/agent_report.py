@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.text import compact, truncate
 from toolcrib.expressions import Rendering
-from toolcrib.loading.scenarios.steps import Step
+from toolcrib.loading.scenarios.steps import CallStep
 from toolcrib.provider import CallRecord, Message, Reasoning, Text, Tokens, ToolCall, ToolResult
-from toolcrib.scenarios.reports import Failure
+from toolcrib.scenarios.reports import ScenarioFailure
 
 SHOWN = 600
 """Bytes of one text that a report for people shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentCall(Step):
+class AgentCall(CallStep):
     """A call that an agent made, as a step of its own.
 
     Attributes:
@@ -74,7 +74,7 @@ def result_of(record: CallRecord) -> Result:
     return result.with_usage(record.attempts, record.duration)
 
 
-class Entry(NamedTuple):
+class TranscriptEntry(NamedTuple):
     """One thing that happened in a turn.
 
     Attributes:
@@ -113,7 +113,7 @@ class Entry(NamedTuple):
         return told
 
 
-class Judged(NamedTuple):
+class AssertionReport(NamedTuple):
     """What came of an assertion.
 
     Attributes:
@@ -149,10 +149,10 @@ class Judged(NamedTuple):
         return f"{self.type} ({self.message})" if self.message else self.type
 
     @property
-    def failure(self) -> Failure:
+    def failure(self) -> ScenarioFailure:
         """It does not hold."""
         lines = tuple(f"{self.named}: {self.found}".splitlines())
-        return Failure(what="assertion", lines=lines, pointer=self.pointer)
+        return ScenarioFailure(what="assertion", lines=lines, pointer=self.pointer)
 
     def as_json(self) -> dict[str, JSON]:
         """What came of it as an object."""
@@ -174,11 +174,11 @@ class TurnReport(NamedTuple):
 
     number: int
     pointer: str
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[TranscriptEntry, ...] = ()
     stop: str = ""
     detail: str = ""
-    failures: tuple[Failure, ...] = ()
-    judged: tuple[Judged, ...] = ()
+    failures: tuple[ScenarioFailure, ...] = ()
+    judged: tuple[AssertionReport, ...] = ()
 
     @property
     def said(self) -> str:
@@ -186,7 +186,7 @@ class TurnReport(NamedTuple):
         return next((entry.text for entry in self.entries if entry.kind == "user"), "")
 
     @property
-    def all_failures(self) -> tuple[Failure, ...]:
+    def all_failures(self) -> tuple[ScenarioFailure, ...]:
         """What was not as it must be, assertions included."""
         return (*self.failures, *(judged.failure for judged in self.judged if judged.failed))
 
@@ -230,14 +230,14 @@ class AgentReport(NamedTuple):
     provider: str
     model: str = ""
     turns: tuple[TurnReport, ...] = ()
-    judged: tuple[Judged, ...] = ()
-    guardrails: tuple[Judged, ...] = ()
+    judged: tuple[AssertionReport, ...] = ()
+    guardrails: tuple[AssertionReport, ...] = ()
     rounds: int = 0
     tokens: Tokens = Tokens()
     cost: float = 0.0
 
     @property
-    def assertions(self) -> tuple[Judged, ...]:
+    def assertions(self) -> tuple[AssertionReport, ...]:
         """All assertions: those of the turns, and those about all of it."""
         return (*(judged for turn in self.turns for judged in turn.judged), *self.judged)
 
@@ -257,7 +257,7 @@ class AgentReport(NamedTuple):
 
 def entries_of(
     messages: Sequence[Message], args: Mapping[str, JSON], hide: Callable[[str], str]
-) -> Iterator[Entry]:
+) -> Iterator[TranscriptEntry]:
     """What happened in some messages.
 
     Args:
@@ -269,12 +269,14 @@ def entries_of(
         for part in message.parts if message.role != "system" else ():
             match part:
                 case Text(text):
-                    yield Entry("user" if message.role == "user" else "says", hide(text))
+                    yield TranscriptEntry("user" if message.role == "user" else "says", hide(text))
                 case Reasoning(text) if text:
-                    yield Entry("thinks", hide(text))
+                    yield TranscriptEntry("thinks", hide(text))
                 case ToolCall():
                     known = part.id in args and part.arguments is not None
                     shown = args[part.id] if known else hide(part.written or compact(part.arguments))
-                    yield Entry("call", tool=part.name, args=shown)
+                    yield TranscriptEntry("call", tool=part.name, args=shown)
                 case ToolResult():
-                    yield Entry("told", hide(part.text), part.name, None, part.outcome.value, part.code)
+                    yield TranscriptEntry(
+                        "told", hide(part.text), part.name, None, part.outcome.value, part.code
+                    )

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 
-from toolcrib.serve.mcp.preencoded import Splices, splicing
+from toolcrib.serve.mcp.streamable_http import insert_pages
+from toolcrib.serve.mcp.tool_list import EncodedPages
 
 PAGE = b'{"name":"a"},{"name":"b"}'
 
 
-async def sent(splices: Splices, *messages: dict) -> list[dict]:
+async def sent(pages: EncodedPages, *messages: dict) -> list[dict]:
     out: list[dict] = []
 
     async def send(message):
         out.append(dict(message))
 
-    spliced = splicing(send, splices)
+    inserting = insert_pages(send, pages)
     for message in messages:
-        await spliced(message)
+        await inserting(message)
     return out
 
 
@@ -30,19 +31,19 @@ def body(data: bytes, more: bool = False) -> dict:
 
 
 def test_a_text_is_exchanged_once_and_only_as_a_whole_string():
-    splices = Splices()
-    token = splices.put(PAGE)
+    pages = EncodedPages()
+    token = pages.put(PAGE)
     data = json.dumps({"tools": [token], "like": f"x{token}"}).encode()
-    assert json.loads(splices.into(data)) == {"tools": [{"name": "a"}, {"name": "b"}], "like": f"x{token}"}
-    assert not splices
-    assert splices.into(data) == data
+    assert json.loads(pages.into(data)) == {"tools": [{"name": "a"}, {"name": "b"}], "like": f"x{token}"}
+    assert not pages
+    assert pages.into(data) == data
 
 
 async def test_the_length_of_a_body_is_told_anew():
-    splices = Splices()
-    data = json.dumps([splices.put(PAGE)]).encode()
+    pages = EncodedPages()
+    data = json.dumps([pages.put(PAGE)]).encode()
     length = (b"content-length", str(len(data)).encode())
-    first, second = await sent(splices, start((b"content-type", b"application/json"), length), body(data))
+    first, second = await sent(pages, start((b"content-type", b"application/json"), length), body(data))
     assert second["body"] == b"[" + PAGE + b"]"
     assert first["headers"] == [
         (b"content-type", b"application/json"),
@@ -51,10 +52,10 @@ async def test_the_length_of_a_body_is_told_anew():
 
 
 async def test_an_event_is_sent_when_it_comes():
-    splices = Splices()
-    token = splices.put(PAGE)
+    pages = EncodedPages()
+    token = pages.put(PAGE)
     out = await sent(
-        splices, start(), body(b": ping\n\n", True), body(f'data: ["{token}"]\n\n'.encode(), True), body(b"")
+        pages, start(), body(b": ping\n\n", True), body(f'data: ["{token}"]\n\n'.encode(), True), body(b"")
     )
     assert [message.get("body") for message in out] == [
         None,
@@ -66,4 +67,4 @@ async def test_an_event_is_sent_when_it_comes():
 
 async def test_without_a_page_everything_passes():
     messages = [start((b"content-length", b"2")), body(b"{}")]
-    assert await sent(Splices(), *messages) == messages
+    assert await sent(EncodedPages(), *messages) == messages

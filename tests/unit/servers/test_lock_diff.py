@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.servers.lock.comparison import compare
-from toolcrib.servers.lock.diff import MOST_LINES, differences, lines_of
+from toolcrib.servers.lock_diff import MOST_LINES, compare, differences, lines_of
 
 STRING = {"type": "string"}
 

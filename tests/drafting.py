@@ -8,8 +8,8 @@ from typing import Any
 from toolcrib import Descriptor, Problem
 from toolcrib.core.model import Origin
 from toolcrib.executors.live.request import CompiledRequest, compile_request
-from toolcrib.http import Request
-from toolcrib.http.request_builder import Draft
+from toolcrib.http import HTTPRequest
+from toolcrib.http.messages import RequestDraft
 from toolcrib.loading.documents.files import MemoryFiles
 from toolcrib.schema.validation.unusable_arguments import Misfit
 from toolcrib.security.secrets import Vault
@@ -63,12 +63,12 @@ def compiled(
     return request
 
 
-def drafted(block: dict[str, Any], arguments: dict[str, Any] | None = None, **options: Any) -> Draft:
+def drafted(block: dict[str, Any], arguments: dict[str, Any] | None = None, **options: Any) -> RequestDraft:
     """The draft of one call."""
     return compiled(block, **options).draft(arguments or {})
 
 
-def sent(block: dict[str, Any], arguments: dict[str, Any] | None = None, **options: Any) -> Request:
+def sent(block: dict[str, Any], arguments: dict[str, Any] | None = None, **options: Any) -> HTTPRequest:
     """The request of one call."""
     return drafted(block, arguments, **options).finished()
 

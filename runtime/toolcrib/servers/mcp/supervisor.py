@@ -29,7 +29,7 @@ from toolcrib.servers.mcp.server_requests import functions_of
 from toolcrib.servers.mcp.transports import Link, StartFailed, open_link
 
 if TYPE_CHECKING:
-    from toolcrib.http.auth import Tokens
+    from toolcrib.http.auth import TokenCache
     from toolcrib.servers.mcp.connection import Connection
 
 MISSING_EXTRA = "pip install 'toolcrib[mcp]'"
@@ -572,7 +572,7 @@ class Connections:
         changed: Told what a server lists first, and whenever it lists other tools than before.
     """
 
-    def __init__(self, world: World, tokens: Callable[[], Tokens], changed: Changed) -> None:
+    def __init__(self, world: World, tokens: Callable[[], TokenCache], changed: Changed) -> None:
         self.world = world
         self._tokens = tokens
         self._changed = changed

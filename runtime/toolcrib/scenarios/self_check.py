@@ -21,11 +21,10 @@ from toolcrib.core.model import JSON, Descriptor, Outcome, Result, Schema
 from toolcrib.core.pointers import pointer_step, pointer_to
 from toolcrib.core.text import compact, truncate
 from toolcrib.core.virtual_clock import VirtualClock
-from toolcrib.engine.runtime import Runtime, Engine, runtime_on
+from toolcrib.engine.runtime import Engine, Runtime, runtime_on
 from toolcrib.formats.promptkit.foreign_descriptors import pointer_as_written
-from toolcrib.formats.promptkit.source_nodes import placed
-from toolcrib.loading.scenarios.scenario_links import place_problem
 from toolcrib.loading.scenarios.scenario import with_mock
+from toolcrib.loading.scenarios.scenario_links import place_problem
 from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state
 from toolcrib.registry.registry import Registry
 from toolcrib.scenarios.store_analysis import RowSchemas, Samples, find_arguments, forms_of

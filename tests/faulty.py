@@ -7,6 +7,7 @@ from typing import Any
 
 from in_memory import MOCKS, loaded
 from toolcrib import Executors, Problem, Runtime, Scenario, VirtualClock
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.engine.session import Session
 from toolcrib.loading.scenarios.scenario_links import check_links
 from toolcrib.registry.registry import Registry
@@ -72,7 +73,7 @@ def failing(
 ) -> Session:
     """A session in which tools fail, on virtual time unless told otherwise; `more` are other keys of the scenario."""
     found, scenario = read(text, faults, executors=executors, more=more)
-    runtime = Runtime.of(found, executors=executors, **options)
+    runtime = loaded_runtime(found, executors=executors, **options)
     return runtime.session(
         **{"clock": VirtualClock(), "registry": faulty(runtime, scenario), **(session or {})}
     )

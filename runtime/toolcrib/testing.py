@@ -19,7 +19,7 @@ from typing import Any
 from toolcrib.core.clock import RealClock
 from toolcrib.core.model import JSON, NOTHING, Call, CallContext, Descriptor, Outcome, Result, Schema, Sound
 from toolcrib.core.protocols import BoundTool, Executor
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import Runtime, loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import parse
 from toolcrib.schema.validation import check_schema, json_fault
@@ -73,7 +73,7 @@ def runtime_for(
     }
     executors = Executors({case.mode: lambda: executor})
     loaded = parse("contract.json", document, executors)
-    return Runtime.of(loaded, executors=executors, trust=trust, **case.options)
+    return loaded_runtime(loaded, executors=executors, trust=trust, **case.options)
 
 
 class ExecutorContract:

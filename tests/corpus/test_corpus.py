@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import Runtime, loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mock import MockExecutor
@@ -28,7 +28,7 @@ LOADED = load(PATHS, KINDS)
 
 @pytest.fixture(scope="module")
 def runtime():
-    with Runtime.of(LOADED, executors=KINDS) as runtime:
+    with loaded_runtime(LOADED, executors=KINDS) as runtime:
         yield runtime
 
 

@@ -256,7 +256,7 @@ def _is_there(word: str) -> bool:
 
 
 def _provider(runtime: Runtime, said: Said) -> Provider:
-    world = reaching(runtime.world, said.base_url) if said.base_url else runtime.world
+    world = reaching(runtime.engine.world, said.base_url) if said.base_url else runtime.engine.world
     return open_provider(said.name, model=said.model, base_url=said.base_url, world=world)
 
 

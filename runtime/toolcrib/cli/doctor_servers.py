@@ -47,7 +47,7 @@ async def _answers(runtime: Runtime) -> dict[str, Catalogue | NotReady]:
         answers = await asyncio.gather(*map(one, runtime.servers))
         return dict(zip(runtime.servers, answers, strict=True))
     finally:
-        await runtime.executors.aclose()
+        await runtime.engine.executors.aclose()
 
 
 def _row(
@@ -69,7 +69,7 @@ def _row(
     if isinstance(answer, NotReady):
         findings.error(f"the server `{server.name}` can't be used: {answer.message}", answer.hint)
         return row | {"fault": answer.message}
-    verdict = runtime.world.judge(server, answer)
+    verdict = runtime.engine.world.judge(server, answer)
     told = [*dict.fromkeys(verdict.refused.values()), *verdict.warnings]
     for text in (*told, *answer.remarks, *(f"`{name}`: {why}" for name, why in answer.refused.items())):
         findings.warning(f"the server `{server.name}`: {text}")

@@ -151,8 +151,8 @@ def _files(runtime: Runtime, catalogue: Catalogue, prefix: str | None, folder: P
     """The files of the tools that the project's filters and its lock let through."""
     server = runtime.servers[catalogue.server]
     left_out = [tool for tool in catalogue.tools if not server.offers(tool)]
-    verdict = runtime.world.judge(server, catalogue)
-    files = files_of(server, catalogue, runtime.executors, prefix=prefix, schema=_schema_for(folder))
+    verdict = runtime.engine.world.judge(server, catalogue)
+    files = files_of(server, catalogue, runtime.engine.executors, prefix=prefix, schema=_schema_for(folder))
     locked = {
         file.tool: why
         for file in files.files

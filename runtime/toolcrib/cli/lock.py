@@ -21,9 +21,8 @@ from toolcrib.core.server_config import MODE, Server
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
 from toolcrib.servers.environment import accept_all
-from toolcrib.servers.lock import Lock, read_lock
-from toolcrib.servers.lock.locked_definitions import LockedServer
-from toolcrib.servers.lock.review import Review, review, review_endpoint
+from toolcrib.servers.lock import Lock, LockedServer, read_lock
+from toolcrib.servers.lock_diff import Review, review, review_endpoint
 
 
 class Found(NamedTuple):
@@ -115,7 +114,7 @@ def _chosen(runtime: Runtime, names: Sequence[str]) -> list[Server]:
 
 def _read(ctx: click.Context, runtime: Runtime, *, rewrites: bool) -> Lock:
     """The lock as it is. One that can't be used is told, and ends the command unless all of it is written anew."""
-    lock, problems = read_lock(runtime.lock_file)
+    lock, problems = read_lock(runtime.engine.lock_file)
     for problem in problems:
         click.echo(problem_text(problem), err=True)
     if problems and not rewrites:
@@ -128,11 +127,11 @@ async def _looked_at(
     runtime: Runtime, servers: Sequence[Server], lock: Lock, *, update: bool, forgotten: tuple[str, ...]
 ) -> Found:
     """Ask every server that may be started what it offers, all at once."""
-    executor: Any = runtime.executors.get(MODE)
+    executor: Any = runtime.engine.executors.get(MODE)
     if executor is None:
-        raise ConfigurationError(f"mode `{MODE}` {runtime.executors.missing(MODE)}")
+        raise ConfigurationError(f"mode `{MODE}` {runtime.engine.executors.missing(MODE)}")
     # The lock is about to be judged itself, so it does not judge whether a server may be started.
-    executor.world = runtime.world._replace(judge=accept_all)
+    executor.world = runtime.engine.world._replace(judge=accept_all)
     failures: dict[str, ToolcribError] = {}
 
     async def looked_at(server: Server) -> Review:

@@ -11,12 +11,9 @@ from toolcrib.cli.value_output import plural
 from toolcrib.core.errors import ToolcribError
 from toolcrib.core.pointers import keys_of, pointer_to
 from toolcrib.core.text import escape_terminal
-from toolcrib.servers.lock import Lock
-from toolcrib.servers.lock.comparison import Change, Kind
-from toolcrib.servers.lock.diff import ABSENT, Difference, Line, lines_of
-from toolcrib.servers.lock.hidden_characters import Hidden, spelt, visible
-from toolcrib.servers.lock.locked_definitions import LockedServer
-from toolcrib.servers.lock.review import Review
+from toolcrib.security.hidden_characters import Hidden, spelt, visible
+from toolcrib.servers.lock import Lock, LockedServer
+from toolcrib.servers.lock_diff import ABSENT, Change, Difference, Kind, Line, Review, lines_of
 
 _COLOURS: Mapping[Kind, str] = {"breaking": "red", "compatible": "green", "prompt-affecting": "yellow"}
 _SIGNS = {"-": "red", "+": "green", "~": "yellow"}

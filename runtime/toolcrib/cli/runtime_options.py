@@ -16,7 +16,7 @@ from toolcrib.cli.value_output import plural
 from toolcrib.core.errors import ToolcribError
 from toolcrib.core.model import NOTHING
 from toolcrib.core.text import escape_terminal
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import Runtime, read_runtime
 from toolcrib.engine.startup import Asked
 from toolcrib.loading.projects import Profile
 from toolcrib.registry.catalog import Card
@@ -61,7 +61,7 @@ def open_runtime(
     What nobody has agreed to is asked about at a terminal, once something needs it; but for what `consents` know.
     """
     asked = _asked_for(reading, paths)._replace(modes=modes)
-    return Runtime.reading(
+    return read_runtime(
         asked, seed=seed, passthrough=passthrough, ask=(consents or Consents()) if can_ask() else None
     )
 
@@ -89,13 +89,13 @@ def open_listed(reading: Reading, paths: Iterable[str] = (), *, remembers: bool 
         paths: The same, more closely.
         remembers: Whether what servers answered some time ago will do.
     """
-    return Runtime.reading(_asked_for(reading, paths)._replace(remembers=remembers))
+    return read_runtime(_asked_for(reading, paths)._replace(remembers=remembers))
 
 
 def tell_not_queried(runtime: Runtime) -> None:
     """Say on stderr of which servers it is not known what they offer, for verbs that ask none."""
-    names = runtime.undiscovered
-    for name, when in runtime.stock.remembered.items():
+    names = runtime.engine.undiscovered
+    for name, when in runtime.engine.stock.remembered.items():
         click.echo(f"server `{escape_terminal(name)}`: not queried; as it answered at {when}", err=True)
     for name in names:
         click.echo(f"server `{escape_terminal(name)}`: not queried", err=True)
@@ -114,7 +114,7 @@ def code_of_list(runtime: Runtime, *, empty: bool, strict: bool = False) -> int:
         strict: Whether the list must have tools, and be all there is.
     """
     errors = {problem.code for problem in runtime.problems if problem.severity == "error"}
-    incomplete = bool(empty or runtime.problems or runtime.undiscovered)
+    incomplete = bool(empty or runtime.problems or runtime.engine.undiscovered)
     wrong = "path_not_found" in errors or (empty and (errors or runtime.registry.why_closed))
     return exit_codes.PROBLEMS if wrong or (strict and incomplete) else exit_codes.OK
 
@@ -139,7 +139,7 @@ def open_and_ask(
         consents: What somebody has answered before, who is not asked again.
     """
     runtime = open_runtime(reading, paths, passthrough=passthrough, consents=consents)
-    names = tuple(runtime.servers) if everything else runtime.undiscovered
+    names = tuple(runtime.servers) if everything else runtime.engine.undiscovered
     if names:
         import asyncio  # noqa: PLC0415 -- few runtimes have servers
 
@@ -151,14 +151,14 @@ async def _ask(runtime: Runtime, names: Iterable[str]) -> None:
     try:
         await runtime.discover(*names)
     finally:
-        await runtime.executors.aclose()
+        await runtime.engine.executors.aclose()
 
 
 def agree_to_all(runtime: Runtime) -> None:
     """Let somebody agree to what the tools in force may touch, before a client or a model calls them."""
     from toolcrib.engine.workspaces import subject_of_tool  # noqa: PLC0415 -- few commands need it
 
-    trust, executors = runtime.trust, runtime.executors
+    trust, executors = runtime.engine.trust, runtime.engine.executors
     if not trust.policy.everything:
         reaching = [
             card
@@ -171,7 +171,7 @@ def agree_to_all(runtime: Runtime) -> None:
         for subject in subjects:
             with suppress(Untrusted):
                 trust.check(subject)
-        for name in runtime.undiscovered:
+        for name in runtime.engine.undiscovered:
             with suppress(Untrusted):
                 trust.check_server(runtime.servers[name])
     tell_denied(runtime)
@@ -198,11 +198,11 @@ def tell_idle_variable() -> None:
 
 def tell_denied(runtime: Runtime) -> bool:
     """Say on stderr, once for each workspace, what nobody has agreed to so far; whether there is such."""
-    refused = runtime.trust.refused
+    refused = runtime.engine.trust.refused
     if refused:
-        tell_untrusted(refused, runtime.trust.store.problems)
+        tell_untrusted(refused, runtime.engine.trust.store.problems)
         tell_idle_variable()
-    runtime.trust.told = True
+    runtime.engine.trust.told = True
     return bool(refused)
 
 

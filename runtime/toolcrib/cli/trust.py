@@ -87,7 +87,7 @@ def grant(
         for request in requests:
             for line in request_lines(request):
                 click.echo(line)
-        for problem in runtime.trust.store.problems:
+        for problem in runtime.engine.trust.store.problems:
             click.echo(escape_terminal(problem), err=True)
     agreed = [] if dry_run else [each for each in requests if _agrees(ctx, each, runtime, yes=yes)]
     for each in agreed:
@@ -126,7 +126,7 @@ def _whole(path: str) -> str:
 
 def _requests(runtime: Runtime) -> list[TrustRequest]:
     """What there is to agree to: what was named in any case, of what lies elsewhere only what needs something."""
-    requests = runtime.trust.requests()
+    requests = runtime.engine.trust.requests()
     return [*requests[:1], *(each for each in requests[1:] if each.needs or each.undeclared)]
 
 
@@ -136,7 +136,7 @@ def _agrees(ctx: click.Context, request: TrustRequest, runtime: Runtime, *, yes:
         told = f"nothing of {root} can be agreed to: what it needs is not declared"
         click.echo(told, err=True)
         return False
-    if yes or (not request.needs and not request.undeclared) or runtime.trust.grants(request):
+    if yes or (not request.needs and not request.undeclared) or runtime.engine.trust.grants(request):
         return True
     if not can_ask():
         click.echo("there is no terminal to ask at; `--yes` agrees to what `--dry-run` shows", err=True)
@@ -148,7 +148,7 @@ def _json_of(runtime: Runtime, request: TrustRequest, agreed: bool) -> dict[str,
     before = request.before
     return {
         **request.as_json(),
-        "trusted": agreed or runtime.trust.grants(request),
+        "trusted": agreed or runtime.engine.trust.grants(request),
         "decision": None
         if before is None
         else {"when": before.when, "who": before.who, "how": before.how, "hash": before.hash},

@@ -11,8 +11,8 @@ import click
 
 from toolcrib.cli.tables import columns_of, plural
 from toolcrib.core.text import escape_terminal, in_one_line
+from toolcrib.security.hidden_characters import visible
 from toolcrib.security.trust.check import Consent, TrustRequest, Untrusted
-from toolcrib.servers.lock.hidden_characters import visible
 
 if TYPE_CHECKING:
     from toolcrib.security.trust.needs import Need

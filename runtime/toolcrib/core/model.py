@@ -606,6 +606,13 @@ class Descriptor(NamedTuple):
     faults: tuple[Fault, ...] = ()
     origin: Origin = Origin()
 
+    def __repr__(self) -> str:
+        """Name, mode, arguments and origin: `Descriptor('get_forecast', mode='mock', arguments=['city', 'days'], ...)`."""
+        properties = self.input_schema.get("properties") if isinstance(self.input_schema, dict) else None
+        arguments = list(properties) if isinstance(properties, dict) else []
+        place = f"{self.origin.source}:{self.origin.line}"
+        return f"Descriptor({self.name!r}, mode={self.mode!r}, arguments={arguments!r}, origin={place!r})"
+
 
 Client: TypeAlias = "Callable[[ClientCall], Awaitable[JSON | Result]]"
 """Fulfils the calls of tools in mode `client`: a coroutine function that answers a value, or a Result."""

@@ -31,10 +31,13 @@ from toolcrib.engine.middleware.fast_path import MISSED, as_result
 from toolcrib.registry.catalog import Hidden
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import as_dict
-from toolcrib.schema.validation.sizes import is_large
+from toolcrib.schema.validation.json_values import is_large
 from toolcrib.security.redaction import redact
 
 if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
     from toolcrib.servers.environment import World
     from toolcrib.simulation.store import Store
 
@@ -233,6 +236,14 @@ class Session:
     async def aclose(self) -> None:
         """Give back what this session alone holds: the servers that were started for it."""
         await self._runtime.released(self.id)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     def call(
         self,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import Descriptor
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.loading.documents.archives import RATIO, RATIO_FROM, ArchiveFiles, open_archive, parse_archive
 from toolcrib.loading.documents.file_fingerprints import Trail
@@ -147,7 +147,7 @@ def _trail() -> Trail:
 async def _judged(source: str, below: str, loaded: Loaded, executors: Executors) -> PackArchive:
     """The pack below a path, with its own problems; what was read besides only helps it."""
     # What is proved of a pack is what it mocks.
-    async with Runtime.of(loaded, executors=executors, trust=Trust(UNTRUSTED)) as runtime:
+    async with loaded_runtime(loaded, executors=executors, trust=Trust(UNTRUSTED)) as runtime:
         problems = [*runtime.problems, *await prove(runtime)]
         scenarios = [entry.name for entry in runtime.scenarios if _is_below(entry.origin.source, below)]
     return PackArchive(

@@ -21,8 +21,8 @@ from toolcrib.core.model import JSON, Descriptor, Outcome, Result, Schema
 from toolcrib.core.pointers import pointer_step, pointer_to
 from toolcrib.core.text import compact, truncate
 from toolcrib.core.virtual_clock import VirtualClock
-from toolcrib.engine.runtime import Runtime
-from toolcrib.formats.promptkit.hints import pointer_as_written
+from toolcrib.engine.runtime import Engine, Runtime, runtime_on
+from toolcrib.formats.promptkit.foreign_descriptors import pointer_as_written
 from toolcrib.loading.scenarios.scenario import with_mock
 from toolcrib.loading.scenarios.scenario_links import place_problem
 from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state
@@ -229,7 +229,7 @@ class _Proof:
             return
         fixture = self._schemas.furnish(mock.tool.fixture, guessed=guessed)
         tool = mock.tool._replace(fixture=fixture)
-        for told in self._runtime.executors.check_binding("mock", tool):
+        for told in self._runtime.engine.executors.check_binding("mock", tool):
             if told.code != UNKNOWN_ROW_KEY:
                 continue
             message, severity = told.message, told.severity
@@ -286,7 +286,8 @@ class _Proof:
 
     def _only(self, tools: Sequence[Descriptor]) -> Runtime:
         """A runtime with some tools, and nothing around them."""
-        return Runtime(Registry(tools), executors=self._runtime.executors, trust=self._runtime.trust)
+        engine = self._runtime.engine
+        return runtime_on(Engine(Registry(tools), executors=engine.executors, trust=engine.trust))
 
 
 def _arguments(mock: _Mock) -> list[dict[str, Any]]:

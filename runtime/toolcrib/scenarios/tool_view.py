@@ -45,10 +45,10 @@ def tools_for(runtime: Runtime, scenario: Scenario) -> Registry:
 
     So a scenario of a pack from elsewhere calls no tool of a trusted project but its mocks.
     """
-    registry, trust = registry_for(runtime.registry, scenario), runtime.trust
+    registry, trust = registry_for(runtime.registry, scenario), runtime.engine.trust
     if trust.policy.everything:
         return registry
-    home, executors = trust.workspace_of(scenario.origin.source), runtime.executors
+    home, executors = trust.workspace_of(scenario.origin.source), runtime.engine.executors
     others = [
         card.name
         for card in registry.cards.values()
@@ -75,8 +75,12 @@ def trust_subjects(runtime: Runtime, scenario: Scenario) -> Iterator[TrustSubjec
     names = registry if scenario.agent is not None else tools_of(scenario)
     for name in names:
         tool = registry.get(name)
-        if tool is not None and tool.mode is not None and not runtime.executors.is_contained(tool.mode):
-            yield subject_of_tool(tool, runtime.executors, runtime.trust, tool.mode)
+        if (
+            tool is not None
+            and tool.mode is not None
+            and not runtime.engine.executors.is_contained(tool.mode)
+        ):
+            yield subject_of_tool(tool, runtime.engine.executors, runtime.engine.trust, tool.mode)
     yield from subjects_of_scenario(scenario)
 
 

@@ -69,7 +69,7 @@ class ClientStub:
     async def granted(self, call: ClientCall) -> Result:
         """What the tool's mock answers."""
         if call.tool not in self._mocks:
-            self._mocks[call.tool] = self._runtime.in_mode(call.call.tool, "mock")
+            self._mocks[call.tool] = self._runtime.engine.in_mode(call.call.tool, "mock")
         made = call.call._replace(tool=call.call.tool._replace(mode="mock"))
         return await self._mocks[call.tool].execute(made)
 
@@ -146,7 +146,7 @@ def open_conversation(
         Untrusted: The scenario names a model, and nobody has agreed to that.
     """
     for subject in subjects_of_scenario(replace(scenario, agent=agent)):
-        runtime.trust.check(subject)
+        runtime.engine.trust.check(subject)
     prompt = prompt_of(agent.prompt, runtime.packs, scenario.origin) if agent.prompt else None
     fulfilling = ClientStub(runtime, agent, names)
     make = _OWN.get(agent.provider, _opened)
@@ -216,7 +216,7 @@ def _open(
     """
     from toolcrib.provider.models.installed_providers import open_provider, reaching  # noqa: PLC0415 -- scripts need none of it
 
-    world = reaching(runtime.world, told["base_url"]) if permitted else runtime.world
+    world = reaching(runtime.engine.world, told["base_url"]) if permitted else runtime.engine.world
     return open_provider(**told, world=world, clock=session.clock, trusted=permitted)
 
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from toolcrib.core.model import Content, Outcome
 from toolcrib.core.server_config import Catalogue, Server
-from toolcrib.executors.mcp.results import result_of, weight
+from toolcrib.executors.mcp.results import result_of
 from toolcrib.servers.mcp.failures import Asked, Broken, Garbled, Refused, broken, refused
+from toolcrib.servers.mcp.tool_list import approximate_size
 from toolcrib.servers.mcp.transports import Trouble
 
 ASKED = Asked(Server("shop"), "buy", "shop__buy", repeatable=False)
@@ -319,8 +320,8 @@ JSON_VALUES = st.recursive(
 @given(JSON_VALUES)
 def test_a_value_weighs_about_what_its_json_does(value):
     written = len(json.dumps(value, ensure_ascii=False))
-    assert weight(value, 10**9) <= 4 * written + 8
-    assert written <= 40 * weight(value, 10**9)
+    assert approximate_size(value, 10**9) <= 4 * written + 8
+    assert written <= 40 * approximate_size(value, 10**9)
 
 
 @given(JSON_VALUES, JSON_VALUES)

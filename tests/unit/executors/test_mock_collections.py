@@ -9,6 +9,7 @@ from library import LIBRARY, tool
 from toolcrib import Executors, Outcome, Runtime, VirtualClock
 from toolcrib.core.model import Collection, Fault, Origin
 from toolcrib.executors.mock import MockExecutor
+from toolcrib.loading.cache.index import with_row_reader
 from toolcrib.registry.registry import Registry
 
 CONTENT = b'{"x": {"n": 1}}'
@@ -29,7 +30,9 @@ def asked(block, faults=()):
     """The result of a call beside a collection `far` whose file has changed, and what was read for it."""
     (known,) = loaded_with(tool(block), LIBRARY.replace("state:", "  far: []\nstate:", 1)).tools
     files = Noting()
-    far = Collection("far", "tests/far", file="far.json", digest="of other rows", origin=Origin(files=files))
+    far = with_row_reader(
+        Collection("far", "tests/far", file="far.json", digest="of other rows", origin=Origin(files=files))
+    )
     fixture = known.fixture._replace(collections={**known.fixture.collections, "far": far})
     registry = Registry([known._replace(fixture=fixture, faults=faults)])
     runtime = Runtime(registry, executors=Executors({"mock": MockExecutor}), clock=VirtualClock())

@@ -6,7 +6,7 @@ import pytest
 
 from in_memory import loaded
 from toolcrib.core.errors import Problem
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.mock import MockExecutor
@@ -63,7 +63,7 @@ KINDS = Executors({"mock": MockExecutor, "client": ClientExecutor})
 
 
 def linked(text):
-    return Runtime.of(loaded(TOOLS + text, executors=KINDS), executors=KINDS)
+    return loaded_runtime(loaded(TOOLS + text, executors=KINDS), executors=KINDS)
 
 
 def scenario_of(text):

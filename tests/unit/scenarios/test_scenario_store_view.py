@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from in_memory import MOCKS, loaded, runtime_of
-from toolcrib import Runtime
 from toolcrib.core.model import NO_FIXTURE, Collection, Fixture
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.expressions.matchers import compile_matcher
 from toolcrib.loading.scenarios.model import Verification
 from toolcrib.loading.scenarios.scenario import with_scenario_state
@@ -172,7 +172,7 @@ WRONG = [
 
 def problems_of(text):
     """Code and pointer of all that is wrong, with each other and by itself."""
-    problems = Runtime.of(loaded(text), executors=MOCKS).problems
+    problems = loaded_runtime(loaded(text), executors=MOCKS).problems
     return [(problem.code, problem.pointer) for problem in problems]
 
 
@@ -215,7 +215,7 @@ store: {{orders: {{rows: {{o1: {{status: open}}}}, schema: {schema}}}}}
 steps: [{{call: look}}]
 verify: {{store: {{orders: {{o1: {row}}}}}}}
 """
-    problems = Runtime.of(loaded(text), executors=MOCKS).problems
+    problems = loaded_runtime(loaded(text), executors=MOCKS).problems
     found = [(problem.code, problem.pointer) for problem in problems]
     assert found == ([("never_matches", f"/verify/store/orders/o1{place}")] if place else [])
     for problem in problems:

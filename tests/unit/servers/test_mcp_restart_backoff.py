@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcrib import RealClock, VirtualClock
-from toolcrib.servers.mcp.restart_backoff import FIRST, LONGEST, MOST, WINDOW, Starts, StartsByClock
+from toolcrib.servers.mcp.supervisor import FIRST, LONGEST, MOST, WINDOW, Starts, StartsByClock
 
 
 def test_the_first_start_waits_for_nothing():

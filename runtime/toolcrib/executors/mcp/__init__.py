@@ -17,9 +17,9 @@ from toolcrib.core.server_config import Catalogue, Server
 
 if TYPE_CHECKING:
     from toolcrib.executors.mcp.remote_tool import BoundMcp
-    from toolcrib.http.auth import Tokens
+    from toolcrib.http.auth import TokenCache
     from toolcrib.servers.environment import World
-    from toolcrib.servers.mcp.server_pool import Connections
+    from toolcrib.servers.mcp.supervisor import Connections
 
 __all__ = ["McpExecutor"]
 
@@ -46,7 +46,7 @@ class McpExecutor:
         self.changed: Callable[[str, Catalogue], None] | None = None
         self._in_use: Connections | None = None
         self._retired: list[Connections] = []
-        self._tokens: Tokens | None = None
+        self._tokens: TokenCache | None = None
 
     @property
     def keeps_nothing(self) -> bool:
@@ -93,7 +93,7 @@ class McpExecutor:
             raise DocumentError(problems)
         connections = self._connections()
         server = self._server(block["server"], connections, descriptor.origin.place("/mcp/server"))
-        from toolcrib.servers.mcp.startup_errors import check_ready  # noqa: PLC0415 -- as above
+        from toolcrib.servers.mcp.supervisor import check_ready  # noqa: PLC0415 -- as above
 
         check_ready(server, connections.world.vault)
         return BoundMcp(descriptor, server, block.get("tool", descriptor.name), overlay, connections)
@@ -140,7 +140,7 @@ class McpExecutor:
         current = self._in_use
         if current is not None and current.world is world:
             return current
-        from toolcrib.servers.mcp.server_pool import Connections  # noqa: PLC0415 -- as above
+        from toolcrib.servers.mcp.supervisor import Connections  # noqa: PLC0415 -- as above
 
         if current is not None:
             current.retire()
@@ -148,10 +148,10 @@ class McpExecutor:
         self._in_use = Connections(world, self._given_tokens, self._tell)
         return self._in_use
 
-    def _given_tokens(self) -> Tokens:
-        from toolcrib.http.auth import Tokens  # noqa: PLC0415 -- slow to import, and processes are given none
+    def _given_tokens(self) -> TokenCache:
+        from toolcrib.http.auth import TokenCache  # noqa: PLC0415 -- slow to import, and processes are given none
 
-        self._tokens = self._tokens or Tokens()
+        self._tokens = self._tokens or TokenCache()
         return self._tokens
 
     def _tell(self, server: str, catalogue: Catalogue) -> None:

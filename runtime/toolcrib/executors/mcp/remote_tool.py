@@ -12,15 +12,15 @@ from toolcrib.core.server_config import Server, Verdict
 from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import compact
 from toolcrib.executors.mcp.argument_overlay import Overlay
-from toolcrib.schema.validation.sizes import DEPTH, SMALL, is_large
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.json_values import DEPTH, SMALL, is_large
+from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.redaction import redact
 from toolcrib.security.secrets import Vault
 from toolcrib.security.secrets.result_redaction import masked
 from toolcrib.security.server_display import address_of
 from toolcrib.servers.mcp import failures
 from toolcrib.servers.mcp.failures import Asked, Broken, Down, Garbled, Refused, Silent
-from toolcrib.servers.mcp.server_pool import Connections
+from toolcrib.servers.mcp.supervisor import Connections
 
 if TYPE_CHECKING:
     from toolcrib.servers.mcp.connection import Connection
@@ -68,7 +68,7 @@ class BoundMcp:
             return self._filtered
         try:
             arguments = self._overlay.over(call.arguments)
-        except Misfit as misfit:
+        except UnusableArguments as misfit:
             return misfit.refused(call, "mcp")
         try:
             result = await self._called(call, arguments)
@@ -87,7 +87,7 @@ class BoundMcp:
             return self._filtered
         try:
             arguments = self._overlay.over(call.arguments)
-        except Misfit as misfit:
+        except UnusableArguments as misfit:
             return misfit.refused(call, "mcp")
         server = self._asked.server
         verdict = self._connections.world.judge(server, None)
@@ -132,14 +132,15 @@ class BoundMcp:
             raw = await connection.call(
                 asked.tool, arguments, progress=self._listener(call.context), trace=call.context.trace
             )
-            from toolcrib.executors.mcp.results import result_of, weight  # noqa: PLC0415 -- once a call came so far
+            from toolcrib.executors.mcp.results import result_of  # noqa: PLC0415 -- once a call came so far
+            from toolcrib.servers.mcp.tool_list import approximate_size  # noqa: PLC0415 -- as above
 
             hide = self._vault.hide_in_text
             most = self._tool.limits.output_size
             make = partial(
                 result_of, raw, asked, self._tool.output_schema, connection.catalogue, hide, most=most
             )
-            large = weight(raw, SMALL) > SMALL
+            large = approximate_size(raw, SMALL) > SMALL
             result = await run_in_thread(call.context.session.clock, make) if large else make()
         except Refused as error:
             result = failures.refused(asked, error, connection.catalogue.tools)

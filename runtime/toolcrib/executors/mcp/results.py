@@ -20,6 +20,7 @@ from toolcrib.core.subschemas import once_for_each
 from toolcrib.core.text import DuplicateKey, canonical, decode_json, format_size
 from toolcrib.schema.validation import Validator
 from toolcrib.servers.mcp.failures import Asked, Garbled, says_unknown, tool_error, unknown, unwrapped
+from toolcrib.servers.mcp.tool_list import approximate_size
 
 _LONGEST_KIND: Final = 40
 """Characters of a type that is told; it is told whole or not at all, for it may hold a secret."""
@@ -54,7 +55,7 @@ def result_of(
     Raises:
         Garbled: It is no answer of the protocol.
     """
-    if weight(raw, most) > most:
+    if approximate_size(raw, most) > most:
         return _too_large(asked, most)
     content = _content_of(raw)
     failed = raw.get("isError")
@@ -89,23 +90,6 @@ def _plain_text(part: Any) -> str | None:
     """The text of a part that is nothing else."""
     text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
     return text if isinstance(text, str) else None
-
-
-def weight(value: JSON, most: int) -> int:
-    """How many bytes a value takes, roughly; counted no further than a little beyond `most`."""
-    total = 0
-    waiting: list[Any] = [value]
-    while waiting and total <= most:
-        item = waiting.pop()
-        total += 4
-        if isinstance(item, str):
-            total += len(item)
-        elif isinstance(item, dict):
-            waiting.extend(item.values())
-            total += sum(map(len, item))
-        elif isinstance(item, list):
-            waiting.extend(item)
-    return total
 
 
 def _too_large(asked: Asked, most: int) -> Result:

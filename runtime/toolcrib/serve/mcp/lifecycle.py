@@ -25,8 +25,8 @@ def opening_line(runtime: Runtime, options: Options, where: str) -> str:
     parts = [f"serving {_many(len(cards), 'tool')}{f' ({told})' if told else ''} {where}"]
     if options.toolset:
         parts.append(f"toolset {options.toolset}")
-    if runtime.settings is not None and runtime.settings.profile:
-        parts.append(f"profile {runtime.settings.profile}")
+    if runtime.engine.settings is not None and runtime.engine.settings.profile:
+        parts.append(f"profile {runtime.engine.settings.profile}")
     if runtime.problems:
         parts.append(f"{_many(len(runtime.problems), 'problem')}: run `toolcrib validate`")
     return "; ".join(parts)

@@ -281,7 +281,7 @@ class ToolServer:
 
     def _may_appear(self, ctx: Context, name: str) -> bool:
         """Whether a tool may be that of a server which could not be asked yet; a call asks it again."""
-        return not self._toolset(ctx) and self._runtime.awaited(name) is not None
+        return not self._toolset(ctx) and self._runtime.engine.awaited(name) is not None
 
     def _input_schema(self, name: str) -> Mapping[str, JSON] | None:
         """The schema against which the SDK judges `Mcp-Param-*` headers (MCP 2026-07-28, transports)."""
@@ -378,7 +378,7 @@ async def notify_changes(
 ) -> AsyncIterator[None]:
     """Within the block clients are told of changes, and files are followed, if that is wanted."""
     changed = asyncio.Event()
-    unfollow = runtime.follow(changed.set)
+    unfollow = runtime.engine.follow(changed.set)
     tasks = [asyncio.create_task(_announced(changed, server))]
     if options.watch:
         tasks.append(asyncio.create_task(_followed(runtime, say)))

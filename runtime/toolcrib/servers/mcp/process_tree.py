@@ -1,6 +1,8 @@
-"""A process and all that came of it, found by its session and by a mark in the environment.
+"""A process and its descendants, found by their session and by a mark in the environment, and ended together.
 
-Started as a program (`orphan_reaper.py` does), it waits for the end of another process and then ends what that one left.
+Where our own process is killed, the orphan reaper ends them: a process of its own that waits for the end of ours. It runs
+as long as a child does, on Linux only, and knows the marks of children and nothing else of them. It is this file, run as a
+program by the interpreter that we run in, so this file imports nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 _PROC = Path("/proc")
 SEES_ALL = hasattr(os, "pidfd_open") and (_PROC / "self" / "environ").exists()
@@ -147,6 +150,87 @@ def _marks_in(told: bytes) -> set[str]:
     for line in told.decode("ascii").splitlines():
         (marks.add if line[0] == "+" else marks.discard)(line[1:])
     return marks
+
+
+class _Process(NamedTuple):
+    """The process: its number, a handle of it, and what it reads."""
+
+    pid: int
+    handle: int
+    stdin: int
+
+
+class OrphanReaper:
+    """The process that outlives ours for a moment. Where there can be none, all of this does nothing."""
+
+    def __init__(self) -> None:
+        self._process: _Process | None = None
+        self._owner = 0
+        self._marks: set[str] = set()
+
+    def add(self, mark: str) -> None:
+        """A child with this mark is about to be started."""
+        if self._owner != os.getpid():  # this process was forked: the other one's is not ours
+            self._process, self._owner, self._marks = None, os.getpid(), set()
+        self._marks.add(mark)
+        if self._process is None:
+            self._process = _started()
+        self._tell(f"+{mark}\n")
+
+    def remove(self, mark: str) -> None:
+        """The child with this mark has ended, and all that it started."""
+        if self._owner != os.getpid():
+            return
+        self._marks.discard(mark)
+        if self._marks:
+            self._tell(f"-{mark}\n")
+        else:
+            self.end()
+
+    def end(self) -> None:
+        """Nothing is left to watch."""
+        process = self._process
+        if process is None or self._owner != os.getpid():
+            return
+        self._process = None
+        self._marks.clear()
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(process.handle, signal.SIGKILL)
+        with suppress(ChildProcessError):  # somebody else waits for all children of this process
+            os.waitpid(process.pid, 0)
+        os.close(process.handle)
+        os.close(process.stdin)
+
+    def _tell(self, line: str) -> None:
+        if self._process is not None:
+            with suppress(OSError):  # somebody ended it
+                os.write(self._process.stdin, line.encode())
+
+
+def _started() -> _Process | None:
+    """The process; None where kin can't be seen, or where there is no interpreter to start, as in frozen programs."""
+    interpreted = bool(sys.executable) and not getattr(sys, "frozen", False) and Path(__file__).is_file()
+    if not SEES_ALL or not interpreted:
+        return None
+    reading, writing = os.pipe()
+    command = [sys.executable, "-I", "-S", __file__, str(os.getpid())]
+    files = [
+        (os.POSIX_SPAWN_DUP2, reading, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+    ]
+    try:
+        pid = os.posix_spawn(command[0], command, os.environ, file_actions=files, setsid=True)
+        return _Process(pid, os.pidfd_open(pid), writing)
+    except (OSError, NotImplementedError):
+        os.close(writing)
+        return None
+    finally:
+        os.close(reading)
+
+
+ORPHAN_REAPER = OrphanReaper()
+"""That of this process."""
 
 
 if __name__ == "__main__":

@@ -1,24 +1,269 @@
-"""Where the connection to one server lies: it is started once for all that wait, and again when it has died."""
+"""Starts servers when they are first needed, once for all callers that share them, and restarts those that died.
+
+A server that keeps dying is restarted later and later, and then left alone for a while.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextvars import Context
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
-from toolcrib.core.clock import format_duration
+from toolcrib.core.clock import RealClock, format_duration
+from toolcrib.core.errors import DocumentError, NotReady, ToolcribError
+from toolcrib.core.model import JSON, Outcome
+from toolcrib.core.pointers import keys_of
 from toolcrib.core.protocols import Clock
 from toolcrib.core.server_config import Catalogue, Server, Verdict
-from toolcrib.servers.environment import Judge
-from toolcrib.servers.mcp.failures import Down
-from toolcrib.servers.mcp.restart_backoff import StartsByClock
-from toolcrib.servers.mcp.startup_errors import down_of, is_foreseen, locked, of_group
-from toolcrib.servers.mcp.transports import Link
+from toolcrib.security.egress import EgressRefused
+from toolcrib.security.secrets import MissingSecret, Vault, variables_of
+from toolcrib.security.trust.check import Untrusted
+from toolcrib.servers.environment import Judge, World
+from toolcrib.servers.mcp.failures import Broken, Down, Garbled, Refused, told
+from toolcrib.servers.mcp.server_requests import functions_of
+from toolcrib.servers.mcp.transports import Link, StartFailed, open_link
 
 if TYPE_CHECKING:
+    from toolcrib.http.auth import TokenCache
     from toolcrib.servers.mcp.connection import Connection
+
+MISSING_EXTRA = "pip install 'toolcrib[mcp]'"
+"""The way out where the SDK is not installed."""
+
+_OF_THE_EXTRA = frozenset(("mcp", "mcp_types", "httpx2", "anyio", "pydantic"))
+"""The packages of the extra that are imported here."""
+
+_LAST_WORDS = 2000
+"""Characters that are told of what a server wrote to stderr."""
+
+
+def missing_extra() -> Down:
+    """The error where the SDK is not installed."""
+    message = "MCP servers need the package `mcp`, which is not installed"
+    return Down(message, code="missing_extra", hint=MISSING_EXTRA, retryable=False)
+
+
+def missing_secret(server: Server, error: MissingSecret) -> Down:
+    """The error of a server for which something is not there to be looked up."""
+    place = server.place(next(iter(keys_of(error.pointer)), ""))
+    where = f" ({place})" if place else ""
+    message = f"the server `{server.name}` can't be started: {error.message}{where}"
+    return Down(message, code=error.code, hint=error.hint, retryable=False)
+
+
+def locked(server: Server, verdict: Verdict) -> Down | None:
+    """The error of a server that a lock refuses as a whole; None where it does not."""
+    why = verdict.refused.get("*")
+    if why is None:
+        return None
+    return Down(
+        why,
+        code="definition_changed",
+        outcome=Outcome.DENIED,
+        details={"server": server.name},
+        retryable=False,
+    )
+
+
+def untrusted(error: Untrusted) -> Down:
+    """The error of a server whose start nobody has agreed to."""
+    details: dict[str, JSON] = {"workspace": error.request.workspace.root, "hash": error.request.hash}
+    return Down(
+        error.message,
+        code=error.code,
+        hint=error.hint,
+        outcome=Outcome.DENIED,
+        details=details,
+        retryable=False,
+    )
+
+
+def down_of(server: Server, failure: Exception, link: Link | None) -> Down:
+    """The error of a server that could not be started."""
+    if _is_of_the_extra(failure):
+        return missing_extra()
+    if isinstance(failure, MissingSecret):
+        return missing_secret(server, failure)
+    refusal = failure if isinstance(failure, EgressRefused) else None if link is None else link.refusal
+    if refusal is not None:
+        message = f"the server `{server.name}`: {refusal.message}"
+        return Down(message, code=refusal.code, hint=refusal.hint, outcome=Outcome.DENIED, retryable=False)
+    if isinstance(failure, Untrusted):
+        return untrusted(failure)
+    if isinstance(failure, NotReady | DocumentError):
+        return Down(failure.message, code=failure.code, hint=failure.hint, retryable=False)
+    if isinstance(failure, StartFailed):
+        return Down(failure.message, hint=failure.hint)
+    what, hint = _what(server, failure)
+    words = _last_words(link)
+    return Down(f"the server `{server.name}` could not be started: it {what}{words}", hint=hint)
+
+
+def of_group(error: Exception) -> Exception:
+    """The error that a group of one holds: task groups wrap up whatever ends them."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def is_foreseen(failure: Exception) -> bool:
+    """Whether a failure is one of those that a start may end with; any other one is a bug.
+
+    The SDK raises RuntimeError where no version of the protocol is shared, and ValueError for what is no answer.
+    """
+    return isinstance(failure, _FORESEEN) or _is_of_the_extra(failure)
+
+
+_FORESEEN = (ToolcribError, Broken, Refused, Garbled, EgressRefused, OSError, RuntimeError, ValueError)
+
+
+def _is_of_the_extra(failure: Exception) -> bool:
+    """Whether something of the extra is not there; what else can't be imported is a bug."""
+    name = (failure.name or "") if isinstance(failure, ImportError) else ""
+    return name.partition(".")[0] in _OF_THE_EXTRA
+
+
+def _what(server: Server, failure: Exception) -> tuple[str, str]:
+    """What it did instead, and the way out."""
+    if isinstance(failure, TimeoutError):
+        time = format_duration(server.start_timeout)
+        return (
+            f"did not answer within {time}",
+            "raise `timeouts: {start: ...}` of the server if it takes longer",
+        )
+    if isinstance(failure, Broken):
+        trouble = failure.trouble
+        return (
+            (failure.why or "closed the connection", "")
+            if trouble is None
+            else (f"did not answer: {trouble.message}", trouble.hint)
+        )
+    if isinstance(failure, Refused):
+        return f"answered with the error {failure.number}: {told(failure.message)}", ""
+    if isinstance(failure, Garbled):
+        return f"does not speak MCP: {failure.message}", ""
+    if is_foreseen(failure):
+        return "speaks no version of MCP that is known here", "`era` says which protocol it is asked for"
+    return f"ended with a bug ({type(failure).__name__}); the log of `toolcrib` has the trace", ""
+
+
+def _last_words(link: Link | None) -> str:
+    said = link.said().strip() if link is not None else ""
+    if not said:
+        return ""
+    cut = said if len(said) <= _LAST_WORDS else "..." + said[-_LAST_WORDS:]
+    return f"; its stderr ends with:\n{told(cut)}"
+
+
+def check_ready(server: Server, vault: Vault) -> None:
+    """Nothing, where all is there that a server needs to be started.
+
+    Raises:
+        NotReady: The extra is missing; or a hook; or something that `${...}` names, all of it at once.
+    """
+    if find_spec("mcp") is None:
+        raise missing_extra()
+    functions_of(server)
+    missing: dict[str, Down] = {}
+    for key in _WITH_VARIABLES:
+        written: Any = getattr(server, key)
+        for pointer, variable in variables_of(_plain(written), f"/{key}"):
+            try:
+                vault.look_up(variable, secret=False)
+            except MissingSecret as error:
+                down = missing_secret(server, error.at(pointer))
+                missing.setdefault(down.message, down)
+    if missing:
+        message = "; ".join(missing)
+        hints = "; ".join(dict.fromkeys(down.hint for down in missing.values() if down.hint))
+        raise Down(message, code=next(iter(missing.values())).code, hint=hints, retryable=False)
+
+
+_WITH_VARIABLES = ("command", "args", "env", "cwd", "url", "headers", "auth")
+
+
+def _plain(value: Any) -> JSON:
+    """A member of a server as JSON."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+MOST: Final = 5
+"""Starts within `WINDOW`."""
+
+WINDOW: Final = 60.0
+"""Seconds."""
+
+FIRST: Final = 0.2
+"""Seconds between the end of a server and its second start; doubles with each one that follows."""
+
+LONGEST: Final = 10.0
+"""Seconds, at most, between two starts."""
+
+_NEARLY: Final = 0.001
+"""Seconds that need not be waited for: sums of times are not exact, and clocks have a smallest step."""
+
+
+class Starts:
+    """The starts of one server within the last minute, on one clock."""
+
+    __slots__ = ("_began", "_ended")
+
+    def __init__(self) -> None:
+        self._began: deque[float] = deque()
+        self._ended = 0.0
+
+    def began(self, now: float) -> None:
+        """It is started."""
+        self._began.append(now)
+
+    def ended(self, now: float) -> None:
+        """It could not be started, or died."""
+        self._ended = now
+
+    def forgiven(self) -> None:
+        """Its end was wanted, or says nothing of it."""
+        if self._began:
+            self._began.pop()
+
+    def resting(self, now: float) -> float:
+        """Seconds until it is tried again at all; 0.0 where it may be."""
+        self._forget(now)
+        return self._began[0] + WINDOW - now if len(self._began) >= MOST else 0.0
+
+    def wait(self, now: float) -> float:
+        """Seconds to wait before it is started; 0.0 for none."""
+        self._forget(now)
+        if not self._began:
+            return 0.0
+        pause: float = min(LONGEST, FIRST * 2 ** (len(self._began) - 1))
+        left = self._ended + pause - now
+        return left if left > _NEARLY else 0.0
+
+    def _forget(self, now: float) -> None:
+        while self._began and self._began[0] <= now - WINDOW:
+            self._began.popleft()
+
+
+class StartsByClock:
+    """The starts of one server, for each clock: what waits on virtual time does not wait for others."""
+
+    def __init__(self) -> None:
+        self._real = Starts()
+        self._others: WeakKeyDictionary[Clock, Starts] = WeakKeyDictionary()
+
+    def on(self, clock: Clock) -> Starts:
+        """Those that count for a clock."""
+        if isinstance(clock, RealClock):  # each session has one of its own, and all tell the same time
+            return self._real
+        return self._others.setdefault(clock, Starts())
+
 
 _log = logging.getLogger("toolcrib")
 
@@ -310,3 +555,105 @@ class _Life:
             self.broke_off = self._berth.server.transport == "stdio"
         else:  # it still runs: nobody needs to wait until it has ended
             self._berth.say(down_of(self._berth.server, failure, link))
+
+
+_ORDER = ("up", "starting", "resting", "down", "idle")
+"""States; of several that one server has in several places, the first of these is told."""
+
+
+class Connections:
+    """The servers of one World, as this process uses them.
+
+    Each runs once for each event loop, and for each session where the server says so.
+
+    Args:
+        world: What may be reached.
+        tokens: Gives the tokens that servers over HTTP were given; they outlive the World.
+        changed: Told what a server lists first, and whenever it lists other tools than before.
+    """
+
+    def __init__(self, world: World, tokens: Callable[[], TokenCache], changed: Changed) -> None:
+        self.world = world
+        self._tokens = tokens
+        self._changed = changed
+        self._berths: dict[tuple[str, int, str], Berth] = {}
+        self._warned: set[str] = set()
+        self._retired = False
+
+    async def get(self, server: str, session_id: str, clock: Clock) -> Connection:
+        """The connection to a server, which is started if need be.
+
+        Args:
+            server: Its name; it is one of the World's.
+            session_id: Of the session that calls.
+            clock: Of the session; what waits between two starts goes by it.
+
+        Raises:
+            Down: It can't be started now, or may not be.
+        """
+        known = self.world.servers[server]
+        loop = asyncio.get_running_loop()
+        key = (server, id(loop), session_id if known.scope == "session" else "")
+        berth = self._berths.get(key)
+        if berth is None:
+            berth = self._made(key, loop)
+        connection = berth.connection
+        if connection is None or not connection.alive:
+            connection = await berth.started(clock)
+            if self._retired:
+                connection.leave()
+        return connection
+
+    def _made(self, key: tuple[str, int, str], loop: asyncio.AbstractEventLoop) -> Berth:
+        for other, berth in list(self._berths.items()):
+            if berth.loop.is_closed():  # what ran in it has ended with it
+                del self._berths[other]
+        world, tokens = self.world, self._tokens
+
+        def to(server: Server) -> Link:
+            return open_link(server, world, None if server.transport == "stdio" else tokens())
+
+        made = Berth(
+            world.servers[key[0]], world.judge, to, loop=loop, changed=self._changed, warned=self._warned
+        )
+        return self._berths.setdefault(key, made)
+
+    def states(self) -> Mapping[str, str]:
+        """Name of a server -> `idle`, `starting`, `up`, `down` or `resting`. Nothing is started to find out."""
+        found: dict[str, str] = dict.fromkeys(self.world.servers, "idle")
+        for berth in list(self._berths.values()):
+            name = berth.server.name
+            found[name] = min(found[name], berth.state, key=_ORDER.index)
+        return found
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to close."""
+        return not self._berths
+
+    async def release(self, session_id: str) -> None:
+        """End the servers that only this session had."""
+        await self._close([key for key in self._berths if key[2] and key[2] == session_id])
+
+    def retire(self) -> None:
+        """Another World is in force: end each server once its calls are over."""
+        self._retired = True
+        for berth in list(self._berths.values()):
+            if not berth.loop.is_closed():
+                berth.loop.call_soon_threadsafe(berth.leave)
+
+    async def aclose(self) -> None:
+        """End every server."""
+        await self._close(list(self._berths))
+
+    async def _close(self, keys: list[tuple[str, int, str]]) -> None:
+        berths = [self._berths.pop(key) for key in keys]
+        await asyncio.gather(*(_closed(berth) for berth in berths))
+
+
+async def _closed(berth: Berth) -> None:
+    """End a server where it lives, which may be the loop of another thread."""
+    if berth.loop is asyncio.get_running_loop():
+        await berth.end()
+    elif berth.loop.is_running():
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(berth.end(), berth.loop))

@@ -30,8 +30,8 @@ from toolcrib.executors.mcp.results import result_of
 from toolcrib.expressions import compile_expression, compile_text
 from toolcrib.expressions.jmespath_queries import compile_select
 from toolcrib.formats.promptkit.go_templates import translate
-from toolcrib.http import Bounds, HTTPError, Request, open_client
-from toolcrib.http.event_streams import EventStream
+from toolcrib.http import ExchangeBounds, HTTPError, HTTPRequest, open_client
+from toolcrib.http.event_stream import EventStream
 from toolcrib.loading.documents.archives import CONTENT_BYTES, parse_archive
 from toolcrib.loading.documents.document import parse_documents, parse_json
 from toolcrib.loading.documents.json_text import without_comments
@@ -40,7 +40,7 @@ from toolcrib.provider import ProviderError
 from toolcrib.provider.models.assembler import parse_written
 from toolcrib.schema.validation import as_json as plain
 from toolcrib.schema.validation import json_fault
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.egress import Guard
 from toolcrib.security.secrets import MissingSecret, Vault
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
@@ -205,13 +205,13 @@ def urls(data: bytes) -> str:
     block: dict[str, Any] = {"url": data.decode("utf-8", "replace")}
     try:
         request, problems = tried(block, vault=Vault({"HOST": "api.example.com"}))
-    except (MissingSecret, Misfit) as error:
+    except (MissingSecret, UnusableArguments) as error:
         return type(error).__name__
     if any(problem.severity == "error" for problem in problems):
         return _said(problems)
     shapes = set()
     for value in NASTY:
-        with suppress(Misfit, MissingSecret):
+        with suppress(UnusableArguments, MissingSecret):
             draft = request.draft({"a": value, "b": "b"})
             sent = draft.finished()
             assert sent.target.isascii()
@@ -221,7 +221,7 @@ def urls(data: bytes) -> str:
     return _said(problems)
 
 
-_TIGHT = Bounds(connect=2.0, read=2.0, body=20_000, headers=4_000)
+_TIGHT = ExchangeBounds(connect=2.0, read=2.0, body=20_000, headers=4_000)
 
 
 def http_answers(data: bytes) -> str:
@@ -230,7 +230,7 @@ def http_answers(data: bytes) -> str:
     async def asked() -> str:
         async with serving(answering_raw(data)) as server:
             sender = open_client(Guard([f"127.0.0.1:{server.port}"]))
-            request = Request("GET", "http", "127.0.0.1", server.port, "/")
+            request = HTTPRequest("GET", "http", "127.0.0.1", server.port, "/")
             try:
                 response = await sender.send(
                     request, _TIGHT, hosts=("127.0.0.1",), owner="any", repeatable=False

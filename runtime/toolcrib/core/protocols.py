@@ -156,7 +156,7 @@ class PromptTool(BoundTool, Protocol):
 class Reaching(BoundTool, Protocol):
     """A bound tool that reaches out: cache, limits, retry and breaker stand around it.
 
-    What it answers may have `meta["freshness"]`, as `http.caching.freshness` says it.
+    What it answers may have `meta["freshness"]`, as `http.freshness.freshness` says it.
 
     Attributes:
         origin: What its calls share with those of other tools: `https://api.example.com`.

@@ -16,7 +16,7 @@ from http_servers import Server as Served
 from http_servers import answering_by, raw_answer, serving
 from mcp_over_http import speaking
 from toolcrib.core.server_config import Server
-from toolcrib.http.auth import Tokens
+from toolcrib.http.auth import TokenCache
 from toolcrib.security.egress import Guard
 from toolcrib.security.secrets import MissingSecret, Vault
 from toolcrib.servers.environment import World
@@ -27,7 +27,7 @@ KEY = "canary-key-4b1f"
 
 @asynccontextmanager
 async def connected(
-    server: Served, auth: Any, *allow: str, tokens: Tokens | None = None
+    server: Served, auth: Any, *allow: str, tokens: TokenCache | None = None
 ) -> AsyncIterator[tuple[Client, World]]:
     there = World.ordinary()._replace(guard=Guard(allow), vault=Vault({"KEY": KEY}))
     named = Server("crm", transport="http", url=f"{server.origin}/mcp", auth=auth)
@@ -84,7 +84,7 @@ def oauth(server: Served) -> dict[str, str]:
 
 
 async def test_a_token_is_asked_for_once_and_shared():
-    tokens = Tokens()
+    tokens = TokenCache()
     async with (
         serving(giving("token-1")) as givers,
         serving(demanding("authorization", "Bearer token-1")) as server,

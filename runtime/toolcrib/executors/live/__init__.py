@@ -15,7 +15,7 @@ from toolcrib.executors.live.request import compile_request
 from toolcrib.executors.live.response import compile_reading
 from toolcrib.executors.live.unused_keys import needless_keys
 from toolcrib.http import open_client
-from toolcrib.http.auth import Tokens, compile_auth
+from toolcrib.http.auth import TokenCache, compile_auth
 from toolcrib.http.auth import schema as auth_schema
 from toolcrib.security.secrets import MissingSecret, Vault, variables_of
 from toolcrib.security.trust.check import Workspace
@@ -75,7 +75,7 @@ class LiveExecutor:
     def __init__(self) -> None:
         self.world: World | None = None
         self._clients: dict[int, tuple[World, HTTPClient]] = {}
-        self._tokens = Tokens()
+        self._tokens = TokenCache()
 
     @property
     def keeps_nothing(self) -> bool:
@@ -143,7 +143,7 @@ _ANNOTATIONS = {"GET": _READS, "HEAD": _READS, "OPTIONS": _READS, "PUT": _PUTS, 
 
 
 def _compiled(
-    tool: Descriptor, problems: list[Problem], vault: Vault | None, tokens: Tokens, folder: str = ""
+    tool: Descriptor, problems: list[Problem], vault: Vault | None, tokens: TokenCache, folder: str = ""
 ) -> Parts:
     block: Any = tool.bindings["live"]
     return Parts(

@@ -17,7 +17,7 @@ from toolcrib.core.server_config import Catalogue, Server
 
 if TYPE_CHECKING:
     from toolcrib.executors.mcp.remote_tool import BoundMcp
-    from toolcrib.http.auth import Tokens
+    from toolcrib.http.auth import TokenCache
     from toolcrib.servers.environment import World
     from toolcrib.servers.mcp.supervisor import ServerPool
 
@@ -46,7 +46,7 @@ class McpExecutor:
         self.changed: Callable[[str, Catalogue], None] | None = None
         self._in_use: ServerPool | None = None
         self._retired: list[ServerPool] = []
-        self._tokens: Tokens | None = None
+        self._tokens: TokenCache | None = None
 
     @property
     def keeps_nothing(self) -> bool:
@@ -148,10 +148,10 @@ class McpExecutor:
         self._in_use = ServerPool(world, self._given_tokens, self._tell)
         return self._in_use
 
-    def _given_tokens(self) -> Tokens:
-        from toolcrib.http.auth import Tokens  # noqa: PLC0415 -- slow to import, and processes are given none
+    def _given_tokens(self) -> TokenCache:
+        from toolcrib.http.auth import TokenCache  # noqa: PLC0415 -- slow to import, and processes are given none
 
-        self._tokens = self._tokens or Tokens()
+        self._tokens = self._tokens or TokenCache()
         return self._tokens
 
     def _tell(self, server: str, catalogue: Catalogue) -> None:

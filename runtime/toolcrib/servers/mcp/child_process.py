@@ -19,7 +19,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from toolcrib.http.socket_state import readable
+from toolcrib.http.connect import readable
 from toolcrib.servers.mcp.process_tree import ORPHAN_REAPER, find_processes, signal_processes
 
 MARK = "TOOLCRIB_CHILD"

@@ -11,11 +11,11 @@ from toolcrib import __version__
 from toolcrib.core.clock import RealClock
 from toolcrib.core.model import OUTPUT_SIZE
 from toolcrib.core.server_config import Server
-from toolcrib.http import Bounds, Fault, HTTPError, Request, open_client
-from toolcrib.http.auth import AuthFailed, RequestAuth, Tokens, Way, server_auth
+from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest, open_client
+from toolcrib.http.auth import AuthContext, AuthFailed, RequestAuth, TokenCache, server_auth
+from toolcrib.http.client import StreamedResponse, StreamingClient
 from toolcrib.http.headers import header_fault
 from toolcrib.http.messages import parse_origin
-from toolcrib.http.streaming import Incoming, Streamer
 from toolcrib.security.egress import EgressRefused, Guard, is_metadata, read_host
 from toolcrib.security.egress.hosts import place_of, shown
 from toolcrib.servers.environment import World, normal_origin
@@ -24,13 +24,13 @@ from toolcrib.servers.mcp.transports import ServerTexts, StartFailure, Trouble
 if TYPE_CHECKING:
     from toolcrib.http.client import HTTPClient
 
-BOUNDS = Bounds(body=OUTPUT_SIZE)
+BOUNDS = ExchangeBounds(body=OUTPUT_SIZE)
 """What an answer may take: 16 MiB, 64 KiB of headers, 5 s for the connection."""
 
 _HINTS = {
-    Fault.CONNECT_FAILED: "see whether it runs, and `url`",
-    Fault.CONNECT_TIMEOUT: "see whether it runs, and `url`",
-    Fault.TLS_FAILED: "see to its certificate, or name the one that signs it in SSL_CERT_FILE",
+    HTTPFailure.CONNECT_FAILED: "see whether it runs, and `url`",
+    HTTPFailure.CONNECT_TIMEOUT: "see whether it runs, and `url`",
+    HTTPFailure.TLS_FAILED: "see to its certificate, or name the one that signs it in SSL_CERT_FILE",
 }
 
 
@@ -101,13 +101,13 @@ class ServerEndpoint(NamedTuple):
 
     def request(
         self, method: str, headers: Sequence[tuple[str, str]] = (), body: bytes = b"", target: str = ""
-    ) -> Request:
+    ) -> HTTPRequest:
         """A request to the server; `headers` go before its own of the same name."""
         taken = {name.lower() for name, _ in headers}
         usual = [*self.headers, ("User-Agent", f"toolcrib/{__version__}")]
         own = [(name, value) for name, value in usual if name.lower() not in taken]
         lines = {name.lower(): (name, value) for name, value in reversed(own)}
-        return Request(
+        return HTTPRequest(
             method,
             self.scheme,
             self.host,
@@ -166,17 +166,17 @@ class EndpointClient:
         StartFailed: What is looked up makes no address, or no header.
     """
 
-    def __init__(self, server: Server, world: World, tokens: Tokens | None) -> None:
+    def __init__(self, server: Server, world: World, tokens: TokenCache | None) -> None:
         self.endpoint = resolve_endpoint(server, world)
-        self._streamer = Streamer(self.endpoint.guard)
+        self._streamer = StreamingClient(self.endpoint.guard)
         self._sender: HTTPClient = open_client(self.endpoint.guard)
-        way = Way(self._sender, RealClock(), [self.endpoint.request("GET").origin], _aim(world))
+        way = AuthContext(self._sender, RealClock(), [self.endpoint.request("GET").origin], _aim(world))
         self._auth: RequestAuth | None = server_auth(server, world.vault, way, tokens=tokens)
         self.proves = self._auth is not None
 
     async def send(
-        self, request: Request, *, silence: float | None, sending: Callable[[], None] | None = None
-    ) -> Incoming:
+        self, request: HTTPRequest, *, silence: float | None, sending: Callable[[], None] | None = None
+    ) -> StreamedResponse:
         """Send a request, and read the head of its answer.
 
         Args:
@@ -193,8 +193,8 @@ class EndpointClient:
             raise ExchangeFailure.by(error) from None
 
     async def _sent(
-        self, request: Request, silence: float | None, sending: Callable[[], None] | None
-    ) -> Incoming:
+        self, request: HTTPRequest, silence: float | None, sending: Callable[[], None] | None
+    ) -> StreamedResponse:
         hosts = (self.endpoint.host,)
         if self._auth is None:
             return await self._streamer.send(request, BOUNDS, hosts=hosts, silence=silence, sending=sending)
@@ -219,8 +219,8 @@ class EndpointClient:
         await self._sender.aclose()
 
 
-def _aim(world: World) -> Callable[[Request], Request]:
-    def aimed(request: Request) -> Request:
+def _aim(world: World) -> Callable[[HTTPRequest], HTTPRequest]:
+    def aimed(request: HTTPRequest) -> HTTPRequest:
         scheme, host, port = parse_origin(world.instead_of(request.origin))
         return request._replace(scheme=scheme, host=host, port=port)
 

@@ -19,8 +19,8 @@ from mcp_types import CONNECTION_CLOSED, JSONRPCRequest
 
 from toolcrib.core.server_config import Server
 from toolcrib.http import HTTPError
+from toolcrib.http.client import StreamedResponse
 from toolcrib.http.messages import origin_of, parse_origin
-from toolcrib.http.streaming import Incoming
 from toolcrib.servers.mcp.http_endpoint import EndpointClient, ExchangeFailure, trouble_in_status
 from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake
 from toolcrib.servers.mcp.streamable_http import EventStreamBody
@@ -112,7 +112,7 @@ class SseLink:
         stack.push_async_callback(events.aclose)
         return events, await self._target(incoming, events)
 
-    async def _opened(self) -> Incoming:
+    async def _opened(self) -> StreamedResponse:
         try:
             incoming = await self._caller.send(self._caller.endpoint.request("GET", _STREAM), silence=None)
         except ExchangeFailure as failed:
@@ -127,7 +127,7 @@ class SseLink:
             trouble = Trouble("http_status", "the server answered with something that is no stream of events")
         raise self._no_start(trouble.message.removeprefix("the server "), trouble.hint)
 
-    async def _target(self, incoming: Incoming, events: Stream) -> str:
+    async def _target(self, incoming: StreamedResponse, events: Stream) -> str:
         """Path and query that messages are posted to; another origin than the server's own is refused."""
         try:
             incoming.check_stream()

@@ -30,10 +30,10 @@ from mcp_types import (
 from toolcrib.core.clock import RealClock
 from toolcrib.core.model import OUTPUT_SIZE
 from toolcrib.core.text import DuplicateKey, format_size
-from toolcrib.http import Fault, HTTPError, Request
-from toolcrib.http.event_streams import EventStream
-from toolcrib.http.headers_wire import OF_THE_CONNECTION, SENDER_WRITES
-from toolcrib.http.streaming import Incoming
+from toolcrib.http import HTTPError, HTTPFailure, HTTPRequest
+from toolcrib.http.client import StreamedResponse
+from toolcrib.http.event_stream import EventStream
+from toolcrib.http.headers import OF_THE_CONNECTION, SENDER_WRITES
 from toolcrib.servers.mcp.http_endpoint import (
     EndpointClient,
     ExchangeFailure,
@@ -66,7 +66,7 @@ _ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 _JSON = {"content-type": "application/json"}
 _NOT_OURS = SENDER_WRITES | OF_THE_CONNECTION | {"accept-encoding", "user-agent", "cookie"}
-_GIVEN_UP = HTTPError(Fault.CONNECTION_BROKEN, "the call was given up", sent=True)
+_GIVEN_UP = HTTPError(HTTPFailure.CONNECTION_BROKEN, "the call was given up", sent=True)
 
 _MESSAGE: ContextVar[JSONRPCMessage | None] = ContextVar("the message that is being sent", default=None)
 """What the SDK sends in this context: it starts its own tasks for that."""
@@ -163,7 +163,7 @@ class PendingExchange:
         self.call_trace = call_trace
         self.scope = anyio.CancelScope()
         self.given_up = False
-        self.incoming: Incoming | None = None
+        self.incoming: StreamedResponse | None = None
         call_trace.trouble = None
 
     def give_up(self) -> None:
@@ -301,7 +301,7 @@ class LinkTransport(httpx2.AsyncBaseTransport):
         if self._under_way.get(exchange.number) is exchange:
             del self._under_way[exchange.number]
 
-    async def _ours(self, request: httpx2.Request) -> Request:
+    async def _ours(self, request: httpx2.Request) -> HTTPRequest:
         """The request in our own words: where it goes, the endpoint says; a redirect may name another path or port."""
         headers = [
             (name.decode("ascii"), value.decode("latin-1"))
@@ -325,7 +325,7 @@ class EventStreamBody(httpx2.AsyncByteStream):
 
     def __init__(
         self,
-        incoming: Incoming,
+        incoming: StreamedResponse,
         exchange: PendingExchange | None,
         settled: Callable[[PendingExchange], None] | None,
     ) -> None:
@@ -355,7 +355,7 @@ class EventStreamBody(httpx2.AsyncByteStream):
             return self._replaced(_ambiguous(error))
         if not chunk:
             message = "the stream ended before the answer came"
-            self._note(Trouble(Fault.CONNECTION_BROKEN.value, message))
+            self._note(Trouble(HTTPFailure.CONNECTION_BROKEN.value, message))
             raise StopAsyncIteration
         return chunk
 
@@ -375,14 +375,14 @@ class EventStreamBody(httpx2.AsyncByteStream):
         self._last = seen[rest:][-3:]
         if max(begun + first, self._size) > EVENT:
             message = f"the server sent an event larger than {format_size(EVENT)}"
-            raise HTTPError(Fault.RESPONSE_TOO_LARGE, message, sent=True)
+            raise HTTPError(HTTPFailure.RESPONSE_TOO_LARGE, message, sent=True)
 
     def _broken(self, error: HTTPError) -> bytes:
         self._over = True
         trouble = Trouble(error.fault.value, error.message)
         if self._exchange is not None and self._exchange.given_up:
             return _cut(self._exchange.error(error.message))
-        if error.fault is Fault.RESPONSE_TOO_LARGE:
+        if error.fault is HTTPFailure.RESPONSE_TOO_LARGE:
             return self._replaced(trouble)
         self._note(trouble)
         raise httpx2.ReadError(error.message) from None
@@ -411,13 +411,13 @@ def _ambiguous(error: DuplicateKey) -> Trouble:
     )
 
 
-def _is_stream(incoming: Incoming) -> bool:
+def _is_stream(incoming: StreamedResponse) -> bool:
     return 200 <= incoming.status < 300 and incoming.header("content-type").lower().startswith(
         "text/event-stream"
     )
 
 
-async def _whole(incoming: Incoming) -> httpx2.Response:
+async def _whole(incoming: StreamedResponse) -> httpx2.Response:
     try:
         body = await incoming.whole()
     finally:
@@ -425,7 +425,7 @@ async def _whole(incoming: Incoming) -> httpx2.Response:
     return _response(incoming, content=body)
 
 
-def _response(incoming: Incoming, **body: Any) -> httpx2.Response:
+def _response(incoming: StreamedResponse, **body: Any) -> httpx2.Response:
     # The coding is undone, and no cookie is kept.
     dropped = {"content-encoding", "content-length", "transfer-encoding", "set-cookie"}
     headers = [(name, value) for name, value in incoming.headers if name not in dropped]

@@ -35,7 +35,7 @@ from toolcrib.servers.mcp.server_requests import load_functions
 from toolcrib.servers.mcp.transports import Link, StartFailure, open_link
 
 if TYPE_CHECKING:
-    from toolcrib.http.auth import Tokens
+    from toolcrib.http.auth import TokenCache
     from toolcrib.servers.mcp.connection import ServerConnection
 
 MISSING_EXTRA = "pip install 'toolcrib[mcp]'"
@@ -591,7 +591,7 @@ class ServerPool:
         changed: Told what a server lists first, and whenever it lists other tools than before.
     """
 
-    def __init__(self, world: World, tokens: Callable[[], Tokens], changed: Changed) -> None:
+    def __init__(self, world: World, tokens: Callable[[], TokenCache], changed: Changed) -> None:
         self.world = world
         self._tokens = tokens
         self._changed = changed

@@ -23,7 +23,7 @@ from toolcrib.servers.environment import World
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
-    from toolcrib.http.auth import Tokens
+    from toolcrib.http.auth import TokenCache
     from toolcrib.security.egress import EgressRefused
 
 
@@ -37,7 +37,7 @@ class Trouble(NamedTuple):
     """Why an answer does not come, in words and as a code.
 
     Attributes:
-        code: Of HTTP: a `toolcrib.http.Fault`, a code of `EgressRefused`, `auth_failed`, `unauthorized` (status 401
+        code: Of HTTP: a `toolcrib.http.HTTPFailure`, a code of `EgressRefused`, `auth_failed`, `unauthorized` (status 401
             or 403), `session_over` (the server does not know the session) or `http_status` (any other that is no
             answer). Of a process: `protocol_violation` (what came is no valid answer) or `too_large`.
         message: What happened. No secret, and no text of the server but, of a redirect, where it leads, and a key that
@@ -124,7 +124,7 @@ class Link(Protocol):
         ...
 
 
-def open_link(server: Server, world: World, tokens: Tokens | None = None) -> Link:
+def open_link(server: Server, world: World, tokens: TokenCache | None = None) -> Link:
     """The link to a server; nothing is started before it is entered.
 
     Args:
@@ -146,7 +146,7 @@ def open_link(server: Server, world: World, tokens: Tokens | None = None) -> Lin
     return link
 
 
-def _link(server: Server, world: World, tokens: Tokens | None) -> Any:
+def _link(server: Server, world: World, tokens: TokenCache | None) -> Any:
     if server.transport == "stdio":
         from toolcrib.servers.mcp.stdio import StdioLink  # noqa: PLC0415 -- needs the extra
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from toolcrib.core.model import JSON
-from toolcrib.http.messages import Request, Response
+from toolcrib.http.messages import HTTPRequest, HTTPResponse
 
 _METHODS = frozenset({"GET", "HEAD"})
 _STATUSES = frozenset({200, 203, 204})
@@ -20,7 +20,7 @@ _LONGEST = 2**31
 _DIRECTIVE = re.compile(r'([!#$%&\'*+.^_`|~0-9A-Za-z-]+)\s*(?:=\s*("(?:[^"\\]|\\.)*"|[^,\s"]*))?[^,]*(?:,|$)')
 
 
-def freshness(request: Request, response: Response, now: datetime) -> dict[str, JSON] | None:
+def freshness(request: HTTPRequest, response: HTTPResponse, now: datetime) -> dict[str, JSON] | None:
     """How long an answer holds, and what asks whether it still does.
 
     Directives for shared caches are passed over, and where neither `max-age` nor `Expires` says so an answer does
@@ -72,19 +72,19 @@ def _seconds(values: list[str]) -> float:
     return float(min(int(value[:20]), _LONGEST))
 
 
-def _asks_for_nothing_kept(request: Request, asked: dict[str, list[str]]) -> bool:
+def _asks_for_nothing_kept(request: HTTPRequest, asked: dict[str, list[str]]) -> bool:
     """`Pragma: no-cache` of old clients, where there is no `Cache-Control` (section 5.4)."""
     return not asked and any(
         name.lower() == "pragma" and "no-cache" in value.lower() for name, value in request.headers
     )
 
 
-def _varies_by_anything(response: Response) -> bool:
+def _varies_by_anything(response: HTTPResponse) -> bool:
     """`Vary: *` (section 4.1). Other headers follow from the arguments and from who calls, by which answers are kept."""
     return any(name == "vary" and "*" in value for name, value in response.headers)
 
 
-def _lifetime(told: dict[str, list[str]], response: Response, now: datetime) -> float | None:
+def _lifetime(told: dict[str, list[str]], response: HTTPResponse, now: datetime) -> float | None:
     """Seconds for which the answer is fresh from its origin (section 4.2.1); None where nothing says so."""
     if "no-cache" in told:
         return 0.0
@@ -100,7 +100,7 @@ def _lifetime(told: dict[str, list[str]], response: Response, now: datetime) -> 
     return min(max((moments[0] - since).total_seconds(), 0.0), float(_LONGEST))
 
 
-def _age(response: Response, now: datetime) -> float:
+def _age(response: HTTPResponse, now: datetime) -> float:
     """Seconds that the answer was old when it came (section 4.2.3)."""
     sent = _moment(response.header("date"))
     apparent = 0.0 if sent is None else max((now - sent).total_seconds(), 0.0)
@@ -108,7 +108,7 @@ def _age(response: Response, now: datetime) -> float:
     return max(apparent, *ages) if ages else apparent
 
 
-def _numbers(response: Response) -> Iterator[float]:
+def _numbers(response: HTTPResponse) -> Iterator[float]:
     for name, value in response.headers:
         if name == "age" and re.fullmatch(r"[0-9]+", value.strip()):
             yield float(min(int(value.strip()[:20]), _LONGEST))
@@ -125,7 +125,7 @@ def _moment(text: str | None) -> datetime | None:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
-def _validators(response: Response) -> dict[str, JSON]:
+def _validators(response: HTTPResponse) -> dict[str, JSON]:
     """What a conditional request carries (section 4.3.1): the tag, and the date where it is one."""
     found: dict[str, JSON] = {}
     tag, changed = response.header("etag"), response.header("last-modified")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Sequence
 
-from toolcrib.http.messages import Fault, HTTPError
+from toolcrib.http.messages import ExchangeBounds, HTTPError, HTTPFailure, bad_response
 
 _GZIP = 31  # for zlib: the largest window, with the header and trailer of gzip and of nothing else
 _MAGIC = b"\x1f\x8b"
+_LENGTH = re.compile(r"[0-9]{1,18}")
+_NO_BODY = frozenset({204, 304})
 
 
-class Body:
+class ResponseBody:
     """Collects the body of one answer; never holds more than the bound.
 
     Args:
@@ -54,7 +57,7 @@ class Body:
                 coding its headers name.
         """
         if self._unzip is not None and self._taken and not self._unzip.eof:
-            raise HTTPError(Fault.BAD_RESPONSE, "the gzip coding of the answer is cut off", sent=True)
+            raise HTTPError(HTTPFailure.BAD_RESPONSE, "the gzip coding of the answer is cut off", sent=True)
         return b"".join(self._chunks)
 
     def _unfold(self, unzip: zlib._Decompress, chunk: bytes) -> None:
@@ -65,7 +68,7 @@ class Body:
             plain = unzip.decompress(chunk, self._most - self._held + 1)
         except zlib.error:
             raise HTTPError(
-                Fault.BAD_RESPONSE, "the gzip coding of the answer is broken", sent=True
+                HTTPFailure.BAD_RESPONSE, "the gzip coding of the answer is broken", sent=True
             ) from None
         self._held += len(plain)
         if self._held > self._most:
@@ -76,7 +79,7 @@ class Body:
 
     def _too_large(self, what: str) -> HTTPError:
         message = f"the answer {what}; at most {self._most} bytes are taken in"
-        return HTTPError(Fault.RESPONSE_TOO_LARGE, message, sent=True)
+        return HTTPError(HTTPFailure.RESPONSE_TOO_LARGE, message, sent=True)
 
 
 def _zipped(codings: Sequence[str]) -> bool:
@@ -87,12 +90,41 @@ def _zipped(codings: Sequence[str]) -> bool:
         return False
     if len(undone) > 1 or undone[0] not in ("gzip", "x-gzip"):
         message = "the answer has a content coding that is not undone here; gzip, once, is"
-        raise HTTPError(Fault.UNSUPPORTED_CODING, message, sent=True)
+        raise HTTPError(HTTPFailure.UNSUPPORTED_CODING, message, sent=True)
     return True
 
 
 def _surplus(rest: bytes) -> HTTPError:
     if rest.startswith(_MAGIC):
         message = "the answer holds several gzip members; one is undone here"
-        return HTTPError(Fault.UNSUPPORTED_CODING, message, sent=True)
-    return HTTPError(Fault.BAD_RESPONSE, "something stands behind the gzip coding of the answer", sent=True)
+        return HTTPError(HTTPFailure.UNSUPPORTED_CODING, message, sent=True)
+    return HTTPError(
+        HTTPFailure.BAD_RESPONSE, "something stands behind the gzip coding of the answer", sent=True
+    )
+
+
+def body_reader(
+    method: str, status: int, headers: Sequence[tuple[str, str]], bounds: ExchangeBounds
+) -> ResponseBody | None:
+    """What takes in the body of an answer; none where there can't be a body.
+
+    Raises:
+        HTTPError: The headers contradict each other (RFC 9112 section 6.3), announce more than the bound, or name a
+            content coding that is not undone here.
+    """
+    if not 200 <= status <= 599:
+        raise bad_response(f"the status {status} is none that ends an exchange")
+    values: dict[str, list[str]] = {}
+    for name, value in headers:
+        if name in ("content-length", "transfer-encoding", "content-encoding"):
+            values.setdefault(name, []).append(value)
+    lengths = {length.strip() for each in values.get("content-length", ()) for length in each.split(",")}
+    if len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
+        raise bad_response("its Content-Length is no length, or several that differ")
+    transfer = values.get("transfer-encoding")
+    if transfer is not None and (lengths or [each.lower() for each in transfer] != ["chunked"]):
+        raise bad_response("its Transfer-Encoding is not `chunked` alone")
+    if method == "HEAD" or status in _NO_BODY:
+        return None
+    length = int(lengths.pop()) if lengths else None
+    return ResponseBody(values.get("content-encoding", ()), bounds.body, length)

@@ -14,8 +14,8 @@ from toolcrib.loading.scenarios.agent_checks import prompt_of
 from toolcrib.loading.scenarios.model import Agent, Scenario
 from toolcrib.provider.models.scripted import Scripted, scripted_replies
 from toolcrib.registry.namespaces import short_name
+from toolcrib.scenarios.run_setup import tools_for
 from toolcrib.scenarios.runs import runs_of
-from toolcrib.scenarios.tool_view import tools_for
 from toolcrib.scenarios.user_simulator import ClientStub
 from toolcrib.security.tool_policy import ToolPolicy
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.projects import Project
     from toolcrib.loading.reader import Loaded
     from toolcrib.loading.reload import ReloadReport, ToolEvent
-    from toolcrib.loading.scenarios.scenario import Scenario
+    from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
     from toolcrib.registry.catalog import Hidden
     from toolcrib.security.trust.check import Consent, TrustRequest

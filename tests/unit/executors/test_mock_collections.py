@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from toolcrib.loading.cache.codec import with_row_reader
 
 from keeping import calls, loaded_with
 from library import LIBRARY, tool
 from toolcrib import Executors, Outcome, Runtime, VirtualClock
 from toolcrib.core.model import Collection, Fault, Origin
 from toolcrib.executors.mock import MockExecutor
+from toolcrib.loading.cache.index import with_row_reader
 from toolcrib.registry.registry import Registry
 
 CONTENT = b'{"x": {"n": 1}}'

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.cache.header import Modes
     from toolcrib.loading.documents.document import Document
     from toolcrib.loading.formats import Formats
-    from toolcrib.loading.scenarios.scenario import Scenario
+    from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
 
 CLASSES: Final = MappingProxyType(

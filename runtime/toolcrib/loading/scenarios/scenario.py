@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.clock import START
 from toolcrib.core.errors import Problem
-from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fault, Fixture, Origin
+from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fixture, InjectedFault, Origin
 from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.protocols import Files
 from toolcrib.expressions import Rendering
@@ -76,7 +76,7 @@ class Scenario:
     mocks: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     fixture: Fixture = NO_FIXTURE
     store: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[InjectedFault, ...] = ()
     matrix: Mapping[str, tuple[JSON, ...]] = field(default_factory=lambda: NOTHING)
     repeat: int = 1
     steps: tuple[AnyStep, ...]
@@ -218,7 +218,7 @@ def _fixture(value: Mapping[str, Any], origin: Origin, problems: list[Problem]) 
 
 def _faults(
     entries: Sequence[Mapping[str, Any]], origin: Origin, names: Names, problems: list[Problem]
-) -> tuple[Fault, ...]:
+) -> tuple[InjectedFault, ...]:
     if not entries:
         return ()
     from toolcrib.loading.scenarios.faults import parse_faults  # noqa: PLC0415 -- in most scenarios nothing goes wrong

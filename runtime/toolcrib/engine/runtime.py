@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.projects import Project
     from toolcrib.loading.reader import Loaded
     from toolcrib.loading.reload import ReloadReport, ToolEvent
-    from toolcrib.loading.scenarios.scenario import Scenario
+    from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
     from toolcrib.registry.catalog import Hidden
     from toolcrib.security.trust.check import Consent, TrustRequest
@@ -876,10 +876,10 @@ class Engine:
             return
         import asyncio  # noqa: PLC0415 -- few runtimes have servers
 
-        from toolcrib.servers.remembered_tools import remember  # noqa: PLC0415 -- as above
+        from toolcrib.servers.tool_list_cache import save_tool_list  # noqa: PLC0415 -- as above
 
         when = RealClock().now().isoformat(timespec="seconds")
-        await asyncio.to_thread(remember, server, catalogue, when)
+        await asyncio.to_thread(save_tool_list, server, catalogue, when)
 
     def follow(self, hear: Callable[[], None]) -> Callable[[], None]:
         """Have something called, in the event loop, each time that tools appear, change or go.

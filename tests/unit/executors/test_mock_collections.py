@@ -9,7 +9,7 @@ from library import LIBRARY, tool
 from toolcrib import Executors, Outcome, Runtime, VirtualClock
 from toolcrib.core.model import Collection, InjectedFault, Origin
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.cache.codec import with_row_reader
+from toolcrib.loading.cache.index import with_row_reader
 from toolcrib.registry.registry import Registry
 
 CONTENT = b'{"x": {"n": 1}}'

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from toolcrib.core.errors import ConfigurationError, did_you_mean
 from toolcrib.core.protocols import Clock
 from toolcrib.http.messages import parse_origin
-from toolcrib.loading.scenarios.provider_names import GROUP
+from toolcrib.loading.scenarios.agents import GROUP
 from toolcrib.provider.models.protocol import Provider
 from toolcrib.security.egress import is_loopback, is_metadata, read_host
 from toolcrib.security.egress.hosts import place_of

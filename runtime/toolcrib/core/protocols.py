@@ -170,7 +170,7 @@ class Reaching(BoundTool, Protocol):
 class Executor(Protocol):
     """A mode. One module and one entry point (group `toolcrib.executors`, name = the mode).
 
-    More members may be there: an attribute `world` is given what may be reached (`toolcrib.servers.environment.World`) before
+    More members may be there: an attribute `world` is given what may be reached (`toolcrib.servers.environment.NetworkEnvironment`) before
     each `bind`; a method `annotations(block)` says what a block means for the tool's annotations (`read_only`,
     `destructive`, `idempotent`, `open_world`), where the descriptor says nothing itself; a method `remote(name, block)`
     names the server and the tool that a block stands for, whose description, schemas and annotations are the

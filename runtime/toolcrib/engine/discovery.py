@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolcrib.executors import Executors
     from toolcrib.loading.snapshot import Stock
     from toolcrib.registry.registry import Registry
-    from toolcrib.servers.environment import Judge
+    from toolcrib.servers.environment import LockJudge
 
 
 class Owner(Protocol):
@@ -148,7 +148,7 @@ class Discovery:
         file = self._owner.stock.lock_file
         return read_lock(file)[0] if file else Lock()
 
-    def judge(self) -> Judge:
+    def judge(self) -> LockJudge:
         """What the lock says of the servers, as the profile wants it answered."""
         return self.lock().judge(self._owner.lock_policy)
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.settings import Settings
     from toolcrib.registry.catalog import Hidden
     from toolcrib.security.trust.check import Consent, TrustRequest
-    from toolcrib.servers.environment import World
+    from toolcrib.servers.environment import NetworkEnvironment
 
 T = TypeVar("T")
 
@@ -513,7 +513,7 @@ class Engine:
         self._reach = (egress if isinstance(egress, str) else tuple(egress), dict(origins))
         if any(self._reach):
             _world_of(*self._reach)
-        self._world: World | None = None
+        self._world: NetworkEnvironment | None = None
         self._settled = False  # whether what the project lets tools reach may be in force
         self._shelf = Shelf(registry)
         self._session_ids = itertools.count(1)
@@ -647,7 +647,7 @@ class Engine:
         return Unavailable(why, code=code, outcome=outcome)
 
     @property
-    def world(self) -> World:
+    def world(self) -> NetworkEnvironment:
         """What the modes may reach, as the project, its profile and the caller put it in force.
 
         Nobody reaches anything as a project wants it that nobody trusts, not even a model that somebody named.
@@ -1035,12 +1035,12 @@ def _loop_is_running() -> bool:
     return True
 
 
-def _world_of(egress: Iterable[str], origins: Mapping[str, str]) -> World:
-    from toolcrib.servers.environment import World  # noqa: PLC0415 -- a mock reaches nothing
+def _world_of(egress: Iterable[str], origins: Mapping[str, str]) -> NetworkEnvironment:
+    from toolcrib.servers.environment import NetworkEnvironment  # noqa: PLC0415 -- a mock reaches nothing
 
     if isinstance(egress, str):
         raise ConfigurationError("`egress` is a list of entries", hint=f'write `egress=["{egress}"]`')
     try:
-        return World.of(egress, origins)
+        return NetworkEnvironment.of(egress, origins)
     except ValueError as error:
         raise ConfigurationError(str(error)) from None

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from toolcrib.servers.environment import World
+    from toolcrib.servers.environment import NetworkEnvironment
     from toolcrib.simulation.store import Store
 
 T = TypeVar("T")
@@ -148,7 +148,7 @@ class Owner(Protocol):
         ...
 
     @property
-    def world(self) -> World:
+    def world(self) -> NetworkEnvironment:
         """What may be reached."""
         ...
 
@@ -215,7 +215,7 @@ class Session:
         return self._context.correlation
 
     @property
-    def world(self) -> World:
+    def world(self) -> NetworkEnvironment:
         """What the modes may reach."""
         return self._runtime.world
 

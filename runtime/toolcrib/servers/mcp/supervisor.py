@@ -23,7 +23,7 @@ from toolcrib.core.server_config import Catalogue, Server, Verdict
 from toolcrib.security.egress import EgressRefused
 from toolcrib.security.secrets import MissingSecret, Vault, variables_of
 from toolcrib.security.trust.check import Untrusted
-from toolcrib.servers.environment import Judge, World
+from toolcrib.servers.environment import LockJudge, NetworkEnvironment
 from toolcrib.servers.mcp.failures import (
     ConnectionLoss,
     InvalidAnswer,
@@ -301,7 +301,7 @@ class Supervisor:
     def __init__(
         self,
         server: Server,
-        judge: Judge,
+        judge: LockJudge,
         link_to: Callable[[Server], Link],
         *,
         loop: asyncio.AbstractEventLoop,
@@ -591,7 +591,7 @@ class ServerPool:
         changed: Told what a server lists first, and whenever it lists other tools than before.
     """
 
-    def __init__(self, world: World, tokens: Callable[[], TokenCache], changed: Changed) -> None:
+    def __init__(self, world: NetworkEnvironment, tokens: Callable[[], TokenCache], changed: Changed) -> None:
         self.world = world
         self._tokens = tokens
         self._changed = changed

@@ -18,7 +18,7 @@ from toolcrib.core.server_config import Server
 from toolcrib.security.redaction import is_secret_name, secret_part
 from toolcrib.security.secrets import MissingSecret, Variable, Vault, pieces_of, plain
 from toolcrib.security.server_display import written_secrets
-from toolcrib.servers.environment import World
+from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -124,7 +124,7 @@ class Link(Protocol):
         ...
 
 
-def open_link(server: Server, world: World, tokens: TokenCache | None = None) -> Link:
+def open_link(server: Server, world: NetworkEnvironment, tokens: TokenCache | None = None) -> Link:
     """The link to a server; nothing is started before it is entered.
 
     Args:
@@ -146,7 +146,7 @@ def open_link(server: Server, world: World, tokens: TokenCache | None = None) ->
     return link
 
 
-def _link(server: Server, world: World, tokens: TokenCache | None) -> Any:
+def _link(server: Server, world: NetworkEnvironment, tokens: TokenCache | None) -> Any:
     if server.transport == "stdio":
         from toolcrib.servers.mcp.stdio import StdioLink  # noqa: PLC0415 -- needs the extra
 

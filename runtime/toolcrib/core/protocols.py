@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from toolcrib.core.errors import Problem
-from toolcrib.core.model import JSON, Call, Descriptor, Result, Schema, Sound
+from toolcrib.core.model import JSON, Call, Descriptor, Result, Schema, TrustedAnswer
 
 if TYPE_CHECKING:
     from toolcrib.security.trust.check import Workspace
@@ -80,7 +80,7 @@ class Files(Protocol):
         ...
 
 
-class Session(Protocol):
+class CallSession(Protocol):
     """An isolated memory: mock state, counters, clock and seed."""
 
     @property
@@ -149,7 +149,7 @@ class PromptTool(BoundTool, Protocol):
             and nothing is remembered; None for other tools. It may raise anything: then `answer_now` is asked.
     """
 
-    answer_now: Callable[[Call], Result | Sound] | None
+    answer_now: Callable[[Call], Result | TrustedAnswer] | None
     value_of: Callable[[dict[str, JSON]], JSON] | None
 
 

@@ -14,7 +14,7 @@ from toolcrib.engine.server_tools import server_of
 from toolcrib.servers.lock import Lock, read_lock
 
 if TYPE_CHECKING:
-    from toolcrib.core.async_lock import Turn
+    from toolcrib.core.clock import CrossLoopLock
     from toolcrib.executors import Executors
     from toolcrib.loading.snapshot import Stock
     from toolcrib.registry.registry import Registry
@@ -47,7 +47,7 @@ class Owner(Protocol):
         ...
 
     @property
-    def changing(self) -> Turn:
+    def changing(self) -> CrossLoopLock:
         """Held by whoever puts other tools in force."""
         ...
 

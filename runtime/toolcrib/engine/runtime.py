@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from threading import Lock
 
-    from toolcrib.core.async_lock import Turn
+    from toolcrib.core.clock import CrossLoopLock
     from toolcrib.engine.discovery import Discovery
     from toolcrib.loading.documents.file_fingerprints import Seen
     from toolcrib.loading.packs import Pack
@@ -775,11 +775,11 @@ class Engine:
         return report
 
     @cached_property
-    def changing(self) -> Turn:
+    def changing(self) -> CrossLoopLock:
         """Held by whoever puts other tools in force."""
-        from toolcrib.core.async_lock import Turn  # noqa: PLC0415 -- few runtimes change
+        from toolcrib.core.clock import CrossLoopLock  # noqa: PLC0415 -- few runtimes change
 
-        return Turn()
+        return CrossLoopLock()
 
     async def read_again(self) -> Sequence[ToolEvent]:
         """Read everything again, and put it in force all at once."""

@@ -19,7 +19,7 @@ from toolcrib.core.model import (
     Partial,
     Progress,
     Result,
-    Sound,
+    TrustedAnswer,
     Usage,
     ok_result,
 )
@@ -405,7 +405,7 @@ class Session:
         try:
             if chain.direct is not None:  # what never waits needs no account of who works
                 answer = chain.direct(call)
-                if type(answer) is Sound:
+                if type(answer) is TrustedAnswer:
                     return ok_result(answer[0], 1, self._monotonic() - started, answer[1])
                 result = await self._run(chain, call) if answer is None else as_result(answer)
             else:

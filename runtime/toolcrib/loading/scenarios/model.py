@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from toolcrib.core.clock import START
-from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Fault, Fixture, Origin, Outcome
+from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Fixture, InjectedFault, Origin, Outcome
 from toolcrib.core.pointers import pointer_step
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy, renamed
 
@@ -442,7 +442,7 @@ class Scenario:
     mocks: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     fixture: Fixture = NO_FIXTURE
     store: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[InjectedFault, ...] = ()
     matrix: Mapping[str, tuple[JSON, ...]] = field(default_factory=lambda: NOTHING)
     repeat: int = 1
     steps: tuple[AnyStep, ...]

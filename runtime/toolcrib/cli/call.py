@@ -20,7 +20,7 @@ from toolcrib.cli.value_output import outline, tell_failure
 from toolcrib.core.model import JSON, Outcome, Partial, Progress, Result
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.security.trust.check import Untrusted
+from toolcrib.security.trust import Untrusted
 
 
 @click.command("call")

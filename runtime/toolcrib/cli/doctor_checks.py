@@ -37,7 +37,7 @@ from toolcrib.loading.projects import Project, SourceEntry, settings_of
 from toolcrib.loading.settings import PROFILE_VARIABLE, Settings, chosen_profile
 from toolcrib.loading.snapshot import Stock
 from toolcrib.registry.registry import Registry
-from toolcrib.security.trust.check import VARIABLE, Trust, Untrusted
+from toolcrib.security.trust import VARIABLE, Trust, Untrusted
 
 VARIABLES: Mapping[str, str] = {
     PROFILE_VARIABLE: "names the profile",

@@ -12,7 +12,7 @@ from toolcrib.core.errors import NotReady
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.engine.runtime import Runtime
 from toolcrib.security.server_display import address_of
-from toolcrib.security.trust.check import Untrusted
+from toolcrib.security.trust import Untrusted
 
 
 class Asked(NamedTuple):

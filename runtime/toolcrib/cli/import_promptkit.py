@@ -18,7 +18,7 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.text import escape_terminal
 from toolcrib.formats.promptkit.arena_files import ArenaFile, ArenaFiles, files_of_arena, sorted_by_severity
 from toolcrib.loading.documents.file_fingerprints import Trail
-from toolcrib.security.trust.check import UNTRUSTED, Trust
+from toolcrib.security.trust import UNTRUSTED, Trust
 
 
 class Imported(NamedTuple):

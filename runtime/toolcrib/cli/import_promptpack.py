@@ -20,7 +20,7 @@ from toolcrib.loading.documents.file_fingerprints import Trail
 from toolcrib.loading.documents.files import PACK_FILES
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.sources import Loaded, load
-from toolcrib.security.trust.check import UNTRUSTED, Trust
+from toolcrib.security.trust import UNTRUSTED, Trust
 
 
 class Written(NamedTuple):

@@ -37,7 +37,7 @@ from toolcrib.loading.documents.file_fingerprints import Seen
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import MOST_RUNS
 from toolcrib.scenarios import NotRun, ScenarioReport
-from toolcrib.security.trust.check import Untrusted
+from toolcrib.security.trust import Untrusted
 
 if TYPE_CHECKING:
     from toolcrib.cli.golden_files import Updated

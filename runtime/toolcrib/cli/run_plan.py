@@ -19,7 +19,7 @@ from toolcrib.loading.scenarios.scenario import examples_of
 from toolcrib.loading.scenarios.scenario_links import tools_of
 from toolcrib.scenarios import NotRun, runs_of, select
 from toolcrib.scenarios.tool_view import trust_subjects
-from toolcrib.security.trust.check import Untrusted
+from toolcrib.security.trust import Untrusted
 
 
 class Speaker(NamedTuple):

@@ -20,7 +20,7 @@ from toolcrib.engine.runtime import Runtime, read_runtime
 from toolcrib.engine.startup import Asked
 from toolcrib.loading.projects import Profile
 from toolcrib.registry.catalog import Card
-from toolcrib.security.trust.check import VARIABLE, Consent, TrustPolicy, TrustRequest, Untrusted, hashes_in
+from toolcrib.security.trust import VARIABLE, Consent, TrustPolicy, TrustRequest, Untrusted, hashes_in
 
 MOST_REMARKS = 5
 """So much is told of what is wrong with the tools of servers, by verbs that go on without them."""

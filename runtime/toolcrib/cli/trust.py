@@ -16,8 +16,8 @@ from toolcrib.cli.value_output import json_text, plural, table
 from toolcrib.core.text import escape_terminal
 from toolcrib.core.user_folders import working_folder
 from toolcrib.engine.runtime import Runtime
-from toolcrib.security.trust.check import TrustRequest
-from toolcrib.security.trust.decisions import DecisionStore, default_store
+from toolcrib.security.trust import TrustRequest
+from toolcrib.security.trust_decisions import DecisionStore, default_store
 
 _USAGE = "[PATH] [--dry-run] [--yes] [--json]"
 

@@ -12,10 +12,10 @@ import click
 from toolcrib.cli.tables import columns_of, plural
 from toolcrib.core.text import escape_terminal, in_one_line
 from toolcrib.security.hidden_characters import visible
-from toolcrib.security.trust.check import Consent, TrustRequest, Untrusted
+from toolcrib.security.trust import Consent, TrustRequest, Untrusted
 
 if TYPE_CHECKING:
-    from toolcrib.security.trust.needs import Need
+    from toolcrib.security.trust_needs import Need
 
 _VERBS = {
     "start": "start",
@@ -146,7 +146,7 @@ def keep(request: TrustRequest, how: str) -> None:
         click.ClickException: It can't be stored, or would not be believed.
     """
     from toolcrib.core.clock import RealClock  # noqa: PLC0415 -- few commands decide
-    from toolcrib.security.trust.decisions import Decision, default_store  # noqa: PLC0415 -- as above
+    from toolcrib.security.trust_decisions import Decision, default_store  # noqa: PLC0415 -- as above
 
     workspace, store = request.workspace, default_store()
     if store.folder and workspace.holds(os.path.realpath(store.folder)):

@@ -15,7 +15,7 @@ from http_servers import (
     serving,
 )
 from toolcrib.http import HTTPError, HTTPFailure, open_client
-from toolcrib.security.egress import Guard
+from toolcrib.security.egress import EgressGuard
 
 
 async def test_a_cancelled_exchange_closes_its_connection_at_once():
@@ -142,10 +142,10 @@ def test_a_level_that_somebody_gave_the_librarys_log_stays():
     before = logger.level
     try:
         logger.setLevel(logging.ERROR)
-        open_client(Guard())
+        open_client(EgressGuard())
         assert logger.level == logging.ERROR
         logger.setLevel(logging.NOTSET)
-        open_client(Guard())
+        open_client(EgressGuard())
         assert logger.level == logging.WARNING
     finally:
         logger.setLevel(before)

@@ -8,7 +8,7 @@ from serving_mcp import connected, quiet_sdk, texts, write
 from toolcrib.cli.options import Reading
 from toolcrib.cli.run_plan import Plan
 from toolcrib.core.model import Outcome, Result
-from toolcrib.serve.mcp.results import OUTCOME, wire_result
+from toolcrib.serve.mcp.messages import OUTCOME, wire_result
 
 pytestmark = [quiet_sdk]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcp_types.methods import serialize_server_result
 
 from toolcrib.core.model import Content, Outcome, Result
-from toolcrib.serve.mcp.results import OUTCOME, wire_result
+from toolcrib.serve.mcp.messages import OUTCOME, wire_result
 
 OLD, LAST_OF_HANDSHAKE, MODERN = "2025-03-26", "2025-11-25", "2026-07-28"
 

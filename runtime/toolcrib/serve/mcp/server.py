@@ -31,8 +31,8 @@ from toolcrib import __version__
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, NOTHING, Outcome, Partial, Progress, Result
 from toolcrib.engine.session import Session
+from toolcrib.serve.mcp.messages import COMPLETE, wire_result
 from toolcrib.serve.mcp.options import Options, Say
-from toolcrib.serve.mcp.results import COMPLETE, wire_result
 from toolcrib.serve.mcp.tool_list import PAGES, EncodedPages, ListingCache, ToolListing
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from toolcrib.servers.lock_diff import (
     LockDifference,
     ServerReview,
     ToolChange,
-    lines_of,
+    render_lines,
 )
 
 _COLOURS: Mapping[Kind, str] = {"breaking": "red", "compatible": "green", "prompt-affecting": "yellow"}
@@ -61,7 +61,7 @@ def _reached(server: LockedServer) -> str:
 
 def lines_of_review(found: ServerReview) -> Iterator[str]:
     """What changed of a server, indented below its line."""
-    yield from (f"  {_line(line)}" for line in lines_of(found.endpoint))
+    yield from (f"  {_line(line)}" for line in render_lines(found.endpoint))
     if found.is_new:
         return
     for name in found.added:
@@ -70,7 +70,7 @@ def lines_of_review(found: ServerReview) -> Iterator[str]:
         yield f"  {click.style('-', fg='red')} {visible(name)}: no longer offered"
     for name, change in found.changed.items():
         yield f"  {visible(name)}: {_verdicts(change)}"
-        yield from (f"    {_line(line)}" for line in lines_of(change.differences))
+        yield from (f"    {_line(line)}" for line in render_lines(change.differences))
         for breach in change.breaches:
             yield f"    {click.style('breaking', fg='red')}: {visible(str(breach))}"
 

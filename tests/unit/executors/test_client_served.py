@@ -8,7 +8,7 @@ from serving_mcp import connected, quiet_sdk, texts, write
 from toolcrib.cli.options import Reading
 from toolcrib.cli.run_plan import Plan
 from toolcrib.core.model import Outcome, Result
-from toolcrib.serve.mcp.messages import OUTCOME, wire_result
+from toolcrib.serve.mcp.messages import OUTCOME, render_result
 
 pytestmark = [quiet_sdk]
 
@@ -55,7 +55,7 @@ def test_a_no_over_mcp_keeps_its_reason_to_itself(retryable, text):
         details={"reason": "private"},
         retryable=retryable,
     )
-    told = wire_result("locate", no, revision="2026-07-28", declared=False)
+    told = render_result("locate", no, revision="2026-07-28", declared=False)
     assert (told["isError"], told["content"]) == (True, [{"type": "text", "text": text}])
     assert "private" not in str(told)
 

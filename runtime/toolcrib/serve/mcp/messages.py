@@ -134,7 +134,7 @@ _HIDDEN_DETAILS: Final = frozenset({"violations"})
 """Of these only where they are about what the caller sent."""
 
 
-def wire_result(name: str, result: Result, *, revision: str, declared: bool) -> dict[str, Any]:
+def render_result(name: str, result: Result, *, revision: str, declared: bool) -> dict[str, Any]:
     """A result of `tools/call`.
 
     The text form of the value comes first, then the tool's own parts; a part that only repeats the value is left

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.cli.schema_table import parameter_rows, type_of
-from toolcrib.cli.value_output import (
+from toolcrib.cli.output import (
     columns_of,
     cut,
     first_sentence,
@@ -22,6 +21,7 @@ from toolcrib.cli.value_output import (
     table,
     tell_failure,
 )
+from toolcrib.cli.show import parameter_rows, type_of
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import Content, Outcome, Result
 from toolcrib.core.text import escape_terminal

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from toolcrib.cli.output import (
     columns_of,
     cut,
-    first_sentence,
     json_text,
     outline,
     part_line,
@@ -24,7 +23,7 @@ from toolcrib.cli.output import (
 from toolcrib.cli.show import parameter_rows, type_of
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import Content, Outcome, Result
-from toolcrib.core.text import escape_terminal
+from toolcrib.core.text import escape_terminal, first_sentence
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -18,6 +18,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from rounds import Round, Row, interleaved, line
 
 from toolcrib import Executors, Runtime, parse_registry, run_scenario
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.expressions import compile_value
 from toolcrib.loading.sources import parse
 
@@ -181,7 +182,7 @@ def scenarios(loop: asyncio.AbstractEventLoop, rounds: int = 5) -> Row:
     """Scenarios of ten calls beside a bare loop of the same calls."""
     kinds = Executors.installed()
     loaded = parse("benchmark.json", [weather(), SCENARIO], kinds)
-    tools = Runtime.of(loaded, executors=kinds)
+    tools = loaded_runtime(loaded, executors=kinds)
     (scenario,) = tools.scenarios
     assert loop.run_until_complete(run_scenario(tools, scenario)).passed
 

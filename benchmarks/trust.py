@@ -22,6 +22,7 @@ import startup
 from rounds import Row, interleaved, line
 
 import toolcrib
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import load
 from toolcrib.security.trust.decisions import Decision, DecisionStore, default_store
@@ -64,10 +65,10 @@ def call_rows(rounds: int) -> Iterator[Row]:
         os.chdir(folder)
         try:
             trusted = toolcrib.Runtime.open(index=False)
-            (request,) = trusted.trust.requests()
+            (request,) = trusted.engine.trust.requests()
             agree(request.workspace.root, request.needs)
             executors = Executors.installed()
-            own = toolcrib.Runtime.of(load(["descriptors"], executors), executors=executors)
+            own = loaded_runtime(load(["descriptors"], executors), executors=executors)
             times = interleaved({"trusted": partial(calls, trusted), "own": partial(calls, own)}, rounds)
         finally:
             os.chdir(before)

@@ -20,7 +20,7 @@ from toolcrib.cli.group import cli
 from toolcrib.core.errors import error_for
 from toolcrib.core.model import Outcome
 from toolcrib.core.schemas import envelope
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.expressions.functions import FUNCTIONS, Function
 from toolcrib.loading.sources import parse
@@ -278,7 +278,7 @@ def value_of(example: str) -> Any:
     """What an example gives in a mock's answer, with seed 0."""
     text = json.dumps({"name": "example", "mock": {"result": f"{{{{ {example} }}}}"}})
     executors = Executors.installed()
-    with Runtime.of(parse("example.json", text, executors), executors=executors) as runtime:
+    with loaded_runtime(parse("example.json", text, executors), executors=executors) as runtime:
         return runtime.call_sync("example").raise_for_outcome().value
 
 

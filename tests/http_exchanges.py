@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from http_servers import Server
-from toolcrib.http import Bounds, Request, Response, open_client
+from toolcrib.http import ExchangeBounds, HTTPRequest, HTTPResponse, open_client
 from toolcrib.http.client import HTTPClient
 from toolcrib.security.egress import Guard
 
-DEFAULT = Bounds()
+DEFAULT = ExchangeBounds()
 ASKED: Any = {"method": "GET", "target": "/", "headers": (), "body": b""}
 
 
@@ -25,16 +25,21 @@ class Sending:
         self._server = server
         self._host = host
 
-    def request(self, **asked: Any) -> Request:
+    def request(self, **asked: Any) -> HTTPRequest:
         """A request to the server, `GET /` unless something else is asked."""
         known = {"host": self._host}
         if self._server is not None:
             known |= {"scheme": self._server.scheme, "port": self._server.port}
-        return Request(**(ASKED | known | asked))
+        return HTTPRequest(**(ASKED | known | asked))
 
     async def __call__(
-        self, *, bounds: Bounds = DEFAULT, owner: str = "owner", repeatable: bool = False, **asked: Any
-    ) -> Response:
+        self,
+        *,
+        bounds: ExchangeBounds = DEFAULT,
+        owner: str = "owner",
+        repeatable: bool = False,
+        **asked: Any,
+    ) -> HTTPResponse:
         request = self.request(**asked)
         hosts = (request.host,)
         return await self.sender.send(request, bounds, hosts=hosts, owner=owner, repeatable=repeatable)

@@ -7,6 +7,7 @@ from textwrap import dedent
 from typing import Any
 
 from toolcrib import Call, Executors, Result, Runtime, VirtualClock
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.documents.files import MemoryFiles
 from toolcrib.loading.sources import Loaded, parse
@@ -31,7 +32,7 @@ def runtime_of(
     """A runtime over YAML documents that are without error; on virtual time unless told otherwise."""
     found = loaded(text, files, executors)
     assert [str(problem) for problem in found.problems if problem.severity == "error"] == []
-    return Runtime.of(found, executors=executors, **{"clock": VirtualClock(), **options})
+    return loaded_runtime(found, executors=executors, **{"clock": VirtualClock(), **options})
 
 
 def problems_of(text: str, files: Mapping[str, str | bytes] | None = None) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from in_memory import MOCKS
 from toolcrib import Executors, Result, Runtime, VirtualClock
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.engine.session import Session
 from toolcrib.loading.sources import Loaded, parse_files
 from toolcrib.simulation.store import store_of
@@ -60,7 +61,7 @@ def keeping(text: str, store: str = ACCOUNTS, *, executors: Executors = MOCKS, *
     """A runtime over tools beside a store, all without error; on virtual time unless told otherwise."""
     found = loaded_with(text, store, executors)
     assert [str(problem) for problem in found.problems if problem.severity == "error"] == []
-    return Runtime.of(found, executors=executors, **{"clock": VirtualClock(), **options})
+    return loaded_runtime(found, executors=executors, **{"clock": VirtualClock(), **options})
 
 
 def session_of(text: str, store: str = ACCOUNTS, **options: Any) -> Session:

@@ -12,8 +12,9 @@ from typing import Any, Self
 
 import mcp_sdk_server
 from mcp_sdk_server import address_of, listening_on, web_server
-from toolcrib import Executors, RealClock, Runtime
+from toolcrib import Executors, RealClock
 from toolcrib.core.server_config import Catalogue, Server
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors.mcp import McpExecutor
 from toolcrib.loading.sources import parse
 
@@ -38,10 +39,10 @@ class Calling:
         loaded = parse("tools.json", documents, executors)
         assert [str(problem) for problem in loaded.problems if problem.severity == "error"] == []
         options = {"clock": RealClock(), "servers": {server.name: server}, **options}
-        self.runtime = Runtime.of(loaded, executors=executors, **options)
+        self.runtime = loaded_runtime(loaded, executors=executors, **options)
         others = {"judge": judge, "vault": vault}
         given = {name: value for name, value in others.items() if value is not None}
-        self.runtime._world = self.executor.world = self.runtime.world._replace(**given)
+        self.runtime.engine._world = self.executor.world = self.runtime.engine.world._replace(**given)
         self.call = self.runtime.call
 
     async def __aenter__(self) -> Self:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from toolcrib import Runtime
-from toolcrib.loading.cache import default_index, key_of
+from toolcrib.loading.cache.header import key_of
+from toolcrib.loading.cache.index import default_index
 
 
 def findings(folder: Path, *, index: bool) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def findings(folder: Path, *, index: bool) -> dict[str, Any]:
         for name in runtime.registry:
             result = runtime.call_sync(name)
             answers[name] = [result.outcome.value, result.value]
-        stock = runtime.stock
+        stock = runtime.engine.stock
         found = {
             "answers": answers,
             "cards": [list(card) for card in runtime.registry.cards.values()],

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from in_memory import loaded
 from toolcrib import Call, Executors, Result, Runtime, Scenario
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.scenarios import runs_of
 from toolcrib.testing import FunctionExecutor
@@ -48,7 +49,7 @@ class Documents(NamedTuple):
             os._exit(7)
         text = self.text.replace("scenario: ", "scenario: not_") if self.changed and elsewhere else self.text
         executors = Executors({"mock": MockExecutor, "fatal": lambda: FunctionExecutor(_end)})
-        runtime = Runtime.of(loaded(TOOLS + text, executors=executors), executors=executors)
+        runtime = loaded_runtime(loaded(TOOLS + text, executors=executors), executors=executors)
         assert [str(problem) for problem in runtime.problems] == []
         return runtime, [run for scenario in runtime.scenarios for run in runs_of(scenario)]
 

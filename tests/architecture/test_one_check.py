@@ -34,13 +34,13 @@ def calls(name: str) -> dict[str, list[ast.Call]]:
     ("name", "where"),
     [
         ("bind", {"engine/binder.py", "testing.py"}),  # the binder asks before; the contract suite binds its own tool
-        ("open_link", {"servers/mcp/server_pool.py"}),
+        ("open_link", {"servers/mcp/supervisor.py"}),
         ("load_hook", {"http/auth/python_hook.py", "servers/mcp/server_requests.py"}),  # of tools that are bound, of servers whose link was opened
         ("speaking_for", {"scenarios/agent_runner.py"}),  # asks for the models that scenarios name
         ("read_anywhere", {"loading/stores.py"}),  # of paths that the trail permits
         ("look_up", {
             "executors/live/__init__.py", "executors/live/templates.py",  # of tools that are bound
-            "http/auth/credentials.py", "servers/mcp/startup_errors.py", "servers/mcp/server_env.py",  # of servers that were checked
+            "http/auth/credentials.py", "servers/mcp/supervisor.py", "servers/mcp/transports.py",  # of servers that were checked
             "provider/models/http_client.py",  # of models: of the command line, or of scenarios, which were checked
             "security/secrets/__init__.py",
         }),

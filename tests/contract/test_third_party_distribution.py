@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from toolcrib import ConfigurationError, Executors, Outcome, Runtime
+from toolcrib import ConfigurationError, Executors, Outcome
 from toolcrib.core.schemas import with_blocks
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.loading.sources import parse
 from toolcrib.schema.validation import Validator
 
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("echo_installed")
 
 def opened(text=DOCUMENT, **options):
     executors = Executors.installed()
-    return Runtime.of(parse("say.tool.yaml", text, executors), executors=executors, **options)
+    return loaded_runtime(parse("say.tool.yaml", text, executors), executors=executors, **options)
 
 
 def call(runtime, text="hi"):
@@ -85,7 +86,7 @@ def test_its_block_stands_in_the_schema_that_editors_are_given():
 
 def test_it_is_closed_with_the_runtime():
     runtime = opened()
-    executor = runtime.executors.get("echo")
+    executor = runtime.engine.executors.get("echo")
     call(runtime)
     assert executor.closed == 1
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import Runtime, loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.scenarios.scenario import Scenario, examples_of
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.scenario import examples_of
 from toolcrib.loading.sources import load, parse
 from toolcrib.scenarios import run_scenario, runs_of
 
@@ -27,7 +28,7 @@ LOADED = load(PATHS, KINDS)
 
 @pytest.fixture(scope="module")
 def runtime():
-    with Runtime.of(LOADED, executors=KINDS) as runtime:
+    with loaded_runtime(LOADED, executors=KINDS) as runtime:
         yield runtime
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from toolcrib import provider
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.http import Fault
+from toolcrib.http import HTTPFailure
 from toolcrib.provider import Message
 from toolcrib.provider.conversations import Stop
 from toolcrib.provider.loop import timeline
@@ -117,7 +117,7 @@ def test_codes_of_calls():
 
 def test_codes_of_providers():
     guarded = set(re.findall("`(\\w+)`", guard.EgressRefused.__doc__.partition("code:")[2]))
-    fixed = codes("ProviderError", "error") | {fault.value for fault in Fault} | guarded
+    fixed = codes("ProviderError", "error") | {fault.value for fault in HTTPFailure} | guarded
     answered = {code for code, _ in (*BY_STATUS.values(), *BY_KIND.values())}
     assert first(section("Errors of providers")) == fixed | answered | {"missing_secret"}
 

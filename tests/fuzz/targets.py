@@ -18,19 +18,20 @@ from drafting import tried
 from http_servers import answering_raw, serving
 from in_memory import MOCKS
 from served_models import in_chunks, message, speaking
-from toolcrib import Outcome, Runtime, VirtualClock
+from toolcrib import Outcome, VirtualClock
 from toolcrib.cli.arguments import plain_arguments, read_arguments
 from toolcrib.core.errors import ExpressionError, Problem
 from toolcrib.core.model import JSON
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.text import DuplicateKey, canonical, decode_json, escape_terminal
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors.live.media_types import json_in
 from toolcrib.executors.mcp.results import result_of
 from toolcrib.expressions import compile_expression, compile_text
 from toolcrib.expressions.jmespath_queries import compile_select
 from toolcrib.formats.promptkit.go_templates import translate
-from toolcrib.http import Bounds, HTTPError, Request, open_client
-from toolcrib.http.event_streams import EventStream
+from toolcrib.http import ExchangeBounds, HTTPError, HTTPRequest, open_client
+from toolcrib.http.event_stream import EventStream
 from toolcrib.loading.documents.archives import CONTENT_BYTES, parse_archive
 from toolcrib.loading.documents.document import parse_documents, parse_json
 from toolcrib.loading.documents.json_text import without_comments
@@ -39,14 +40,14 @@ from toolcrib.provider import ProviderError
 from toolcrib.provider.models.assembler import parse_written
 from toolcrib.schema.validation import as_json as plain
 from toolcrib.schema.validation import json_fault
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.egress import Guard
 from toolcrib.security.secrets import MissingSecret, Vault
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
-from toolcrib.servers.lock.lock_file import parse_servers, text_of
-from toolcrib.servers.mcp.failures import Asked, Garbled
-from toolcrib.servers.mcp.incoming_messages import messages_in
-from toolcrib.servers.mcp.stdio import Lines
+from toolcrib.servers.lock import parse_servers, text_of
+from toolcrib.servers.mcp.failures import CallTarget, InvalidAnswer
+from toolcrib.servers.mcp.incoming_messages import parse_messages
+from toolcrib.servers.mcp.stdio import LineSplitter
 
 
 class Target(NamedTuple):
@@ -113,7 +114,7 @@ def descriptors(data: bytes) -> str:
 
     async def called() -> str:
         outcomes = set()
-        async with Runtime.of(loaded, executors=MOCKS, clock=VirtualClock()) as runtime:
+        async with loaded_runtime(loaded, executors=MOCKS, clock=VirtualClock()) as runtime:
             for tool in loaded.tools[:5]:
                 given = [{}, *(dict(example.args) for example in tool.examples[:3])]
                 for arguments in given:
@@ -204,13 +205,13 @@ def urls(data: bytes) -> str:
     block: dict[str, Any] = {"url": data.decode("utf-8", "replace")}
     try:
         request, problems = tried(block, vault=Vault({"HOST": "api.example.com"}))
-    except (MissingSecret, Misfit) as error:
+    except (MissingSecret, UnusableArguments) as error:
         return type(error).__name__
     if any(problem.severity == "error" for problem in problems):
         return _said(problems)
     shapes = set()
     for value in NASTY:
-        with suppress(Misfit, MissingSecret):
+        with suppress(UnusableArguments, MissingSecret):
             draft = request.draft({"a": value, "b": "b"})
             sent = draft.finished()
             assert sent.target.isascii()
@@ -220,7 +221,7 @@ def urls(data: bytes) -> str:
     return _said(problems)
 
 
-_TIGHT = Bounds(connect=2.0, read=2.0, body=20_000, headers=4_000)
+_TIGHT = ExchangeBounds(connect=2.0, read=2.0, body=20_000, headers=4_000)
 
 
 def http_answers(data: bytes) -> str:
@@ -229,7 +230,7 @@ def http_answers(data: bytes) -> str:
     async def asked() -> str:
         async with serving(answering_raw(data)) as server:
             sender = open_client(Guard([f"127.0.0.1:{server.port}"]))
-            request = Request("GET", "http", "127.0.0.1", server.port, "/")
+            request = HTTPRequest("GET", "http", "127.0.0.1", server.port, "/")
             try:
                 response = await sender.send(
                     request, _TIGHT, hosts=("127.0.0.1",), owner="any", repeatable=False
@@ -257,18 +258,18 @@ def event_streams(data: bytes) -> str:
     return " ".join(sorted({event.type[:10] for event in whole})) or "none"
 
 
-_ASKED = Asked(Server("shop"), "buy", "shop__buy", repeatable=False)
+_ASKED = CallTarget(Server("shop"), "buy", "shop__buy", repeatable=False)
 _CATALOGUE = Catalogue("shop", {"buy": {"name": "buy"}})
 
 
 def mcp_lines(data: bytes) -> str:
     """Lines of an MCP server: messages, and results of what they answer; and the same lines to our own server."""
-    cut = Lines(10_000)
+    cut = LineSplitter(10_000)
     lines = [line for at in range(0, len(data), 7) for line in cut.add(data[at : at + 7])]
     assert lines == data.split(b"\n")[:-1]
     said = set()
     for line in [*lines, data]:
-        for told in messages_in(line.decode("utf-8", "replace")):
+        for told in parse_messages(line.decode("utf-8", "replace")):
             said.add(type(told).__name__)
             if isinstance(told, JSONRPCResponse):
                 said.add(_of_result(told.result))
@@ -284,7 +285,7 @@ def mcp_lines(data: bytes) -> str:
 def _of_result(raw: dict[str, Any]) -> str:
     try:
         result = result_of(raw, _ASKED, {"type": "object"}, _CATALOGUE, str)
-    except Garbled as error:
+    except InvalidAnswer as error:
         return error.message[:20]
     assert isinstance(result.outcome, Outcome)
     return result.outcome.value

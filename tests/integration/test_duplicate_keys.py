@@ -32,7 +32,7 @@ from toolcrib.core.clock import RealClock
 from toolcrib.core.model import Content, Result
 from toolcrib.core.server_config import Server
 from toolcrib.executors.live.dry_run import request_lines
-from toolcrib.http import Request as HTTPRequest
+from toolcrib.http import HTTPRequest
 from toolcrib.provider import ProviderError
 from toolcrib.provider.redaction import Discretion
 from toolcrib.security.secrets import Vault

@@ -18,6 +18,7 @@ from in_memory import MOCKS, loaded
 from live_tools import API, calling, live_tool
 from mcp_calling import Calling, http_server, over_http
 from toolcrib import RealClock, Runtime, VirtualClock
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.engine.session import Session
 
 
@@ -75,7 +76,7 @@ TABLE: dict[str, tuple[str, Way, Way]] = {
 @asynccontextmanager
 async def mock(faults: str, *, repeatable: bool) -> AsyncIterator[tuple[Session, Callable[[], int]]]:
     text = ordered(more=REPEATABLE if repeatable else "")
-    session = made(Runtime.of(loaded(text), executors=MOCKS), faults)
+    session = made(loaded_runtime(loaded(text), executors=MOCKS), faults)
     yield session, lambda: acted(session)
 
 

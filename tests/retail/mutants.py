@@ -15,6 +15,7 @@ import pytest
 from retail.playing import PACK
 from retail.reading import COLLECTIONS, Store
 from toolcrib import Executors, Runtime
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.documents.document import parse_documents
 from toolcrib.loading.sources import Loaded, parse_files
@@ -84,7 +85,7 @@ def runtime_over(store: Store, *changed: dict[str, Any], alone: bool = False) ->
         changed = (_without_all(document, unused),)
         loaded = _loaded(store, {**tools, document["name"]: changed[0]})
     assert [str(problem) for problem in loaded.problems if problem.severity == "error"] == []
-    return Runtime.of(loaded, executors=KINDS)
+    return loaded_runtime(loaded, executors=KINDS)
 
 
 def _loaded(store: Store, tools: Mapping[str, Mapping[str, Any]]) -> Loaded:

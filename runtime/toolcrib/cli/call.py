@@ -118,7 +118,7 @@ async def _answer(
             if dry_run:
                 return planned
         result = await _called(runtime, name, arguments)
-        if result.outcome is Outcome.NOT_FOUND and runtime.undiscovered:
+        if result.outcome is Outcome.NOT_FOUND and runtime.engine.undiscovered:
             await runtime.discover()  # so that near misses are told
             result = await _called(runtime, name, arguments)
         return result

@@ -34,8 +34,7 @@ from toolcrib.engine.session import Session
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.prompts import Guardrail, Prompt, find_prompt, parse_policy
 from toolcrib.loading.scenarios.agent_checks import prompt_of
-from toolcrib.loading.scenarios.agents import Agent
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.model import Agent, Scenario
 from toolcrib.provider import (
     Answer,
     Config,
@@ -52,9 +51,9 @@ from toolcrib.provider.conversations import SinkFailed
 from toolcrib.provider.models.installed_providers import open_provider, reaching
 from toolcrib.provider.models.scripted import Scripted, scripted_replies
 from toolcrib.registry.namespaces import short_name
-from toolcrib.scenarios.client_stub import Fulfilling
-from toolcrib.scenarios.matrix import runs_of
+from toolcrib.scenarios.runs import runs_of
 from toolcrib.scenarios.tool_view import tools_for
+from toolcrib.scenarios.user_simulator import ClientStub
 from toolcrib.security.tool_policy import NO_POLICY
 
 SCRIPTED = "scripted"
@@ -285,7 +284,7 @@ def _is_there(word: str) -> bool:
 
 
 def _provider(runtime: Runtime, said: ChatOptions) -> Provider:
-    world = reaching(runtime.world, said.base_url) if said.base_url else runtime.world
+    world = reaching(runtime.engine.world, said.base_url) if said.base_url else runtime.engine.world
     return open_provider(said.name, model=said.model, base_url=said.base_url, world=world)
 
 
@@ -546,7 +545,7 @@ class Script(NamedTuple):
     provider: Scripted
     session: Session
     policy: ToolPolicy
-    client: Fulfilling
+    client: ClientStub
     lines: tuple[str, ...]
 
 
@@ -572,7 +571,7 @@ def script_of(runtime: Runtime, named: str) -> Script:
         named=lambda tool: short_name(namespace, tool),
     )
     session = runtime.session(id="chat", seed=scenario.seed, registry=tools_for(runtime, scenario))
-    client = Fulfilling(runtime, agent, told.copy)
+    client = ClientStub(runtime, agent, told.copy)
     return Script(provider, session, _script_policy(runtime, scenario, agent), client, _lines(agent, told))
 
 

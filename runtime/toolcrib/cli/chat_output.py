@@ -303,7 +303,7 @@ class ApprovalPrompt:
             return answer
         if call.tool not in self._granted:
             return call.defer()
-        bound = self._runtime.in_mode(call.call.tool, "mock")
+        bound = self._runtime.engine.in_mode(call.call.tool, "mock")
         return await bound.execute(call.call._replace(tool=call.call.tool._replace(mode="mock")))
 
     def answers(self, pending: Iterable[Pending]) -> dict[str, Answer]:

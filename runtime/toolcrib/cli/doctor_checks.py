@@ -29,12 +29,12 @@ from toolcrib.core.user_folders import CACHE_VARIABLE, STATE_VARIABLE, working_f
 from toolcrib.engine.middleware import GROUP as LAYERS
 from toolcrib.engine.open_project import read_stock
 from toolcrib.engine.profiles import in_force
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import Engine, Runtime, runtime_on
 from toolcrib.engine.workspaces import contents_of
 from toolcrib.executors import GROUP as MODES
 from toolcrib.executors import Executors
-from toolcrib.loading.cache import default_index, key_of
-from toolcrib.loading.cache.header import SWITCH
+from toolcrib.loading.cache.header import SWITCH, key_of
+from toolcrib.loading.cache.index import default_index
 from toolcrib.loading.documents.files import ARCHIVE, pack_file
 from toolcrib.loading.packs import InstalledPack, installed_packs
 from toolcrib.loading.project_discovery import places_to_look
@@ -189,9 +189,9 @@ class Checkup:
         return stock
 
     def _runtime_of(self, registry: Registry) -> Runtime:
-        runtime = Runtime(registry, executors=self.executors, stock=self.stock, trust=self.trust)
-        runtime.settings = self.settings
-        return runtime
+        engine = Engine(registry, executors=self.executors, stock=self.stock, trust=self.trust)
+        engine.settings = self.settings
+        return runtime_on(engine)
 
     def _block(self, error: ToolcribError) -> None:
         self.findings.error(error.message, error.hint)
@@ -301,7 +301,7 @@ class Checkup:
             tool.name: why
             for tool in registry.values()
             if tool.name not in hidden
-            and (why := self.runtime.unavailable(tool) or self.runtime.not_ready(tool))
+            and (why := self.runtime.engine.unavailable(tool) or self.runtime.engine.not_ready(tool))
         }
         called = [
             tool for tool in registry.values() if tool.name not in hidden and tool.name not in unavailable
@@ -586,7 +586,7 @@ async def _answers(runtime: Runtime) -> dict[str, Catalogue | NotReady]:
         answers = await asyncio.gather(*map(one, runtime.servers))
         return dict(zip(runtime.servers, answers, strict=True))
     finally:
-        await runtime.executors.aclose()
+        await runtime.engine.executors.aclose()
 
 
 def _row(
@@ -608,7 +608,7 @@ def _row(
     if isinstance(answer, NotReady):
         findings.error(f"the server `{server.name}` can't be used: {answer.message}", answer.hint)
         return row | {"fault": answer.message}
-    verdict = runtime.world.judge(server, answer)
+    verdict = runtime.engine.world.judge(server, answer)
     told = [*dict.fromkeys(verdict.refused.values()), *verdict.warnings]
     for text in (*told, *answer.remarks, *(f"`{name}`: {why}" for name, why in answer.refused.items())):
         findings.warning(f"the server `{server.name}`: {text}")

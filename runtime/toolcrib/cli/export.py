@@ -13,7 +13,7 @@ from toolcrib.cli.options import ReadOptions, open_listed, read_options, tell_no
 from toolcrib.cli.output import write_whole
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.formats.promptpack.writer import export_promptpack
+from toolcrib.formats.promptpack.pack_writer import export_promptpack
 
 
 @click.group("export")

@@ -36,11 +36,11 @@ def list_tools(words: Sequence[str]) -> int | None:
     options = said[2]
     from toolcrib.cli.output import terminal_width  # noqa: PLC0415 -- `toolcrib call` needs none of these
     from toolcrib.cli.tools_table import listed_lines  # noqa: PLC0415
-    from toolcrib.loading.cache.header import Uncollected, find_listing  # noqa: PLC0415
+    from toolcrib.loading.cache.header import GarbageCollectionPause, find_listing  # noqa: PLC0415
 
     profile = _only(options, "--profile")
     asked = profile if profile is not None else os.environ.get(PROFILE_VARIABLE) or None
-    with Uncollected():
+    with GarbageCollectionPause():
         found = find_listing(options.get("--pack", []), asked, insists=profile is not None)
         if found is None:
             return None
@@ -62,7 +62,7 @@ def call(words: Sequence[str]) -> int | None:
         return None
     from toolcrib.cli.arguments import plain_arguments  # noqa: PLC0415 -- `toolcrib list` needs none of these
     from toolcrib.core.errors import ToolcribError  # noqa: PLC0415
-    from toolcrib.engine.runtime import Runtime  # noqa: PLC0415
+    from toolcrib.engine.runtime import read_runtime  # noqa: PLC0415
     from toolcrib.engine.startup import Asked  # noqa: PLC0415
     from toolcrib.security.trust.check import TrustPolicy  # noqa: PLC0415
 
@@ -77,15 +77,15 @@ def call(words: Sequence[str]) -> int | None:
         trust=TrustPolicy().with_environment(),
     )
     try:
-        runtime = Runtime.reading(asked, seed=int(seed))
+        runtime = read_runtime(asked, seed=int(seed))
     except ToolcribError:
         return None
     if any(problem.severity == "error" for problem in runtime.problems):
         return None
     tool = runtime.registry.get(name)
-    if tool is not None and tool.mode is not None and not runtime.executors.is_contained(tool.mode):
+    if tool is not None and tool.mode is not None and not runtime.engine.executors.is_contained(tool.mode):
         return None  # it waits, and whether it may be bound is asked once, by the command
-    result = runtime.call_at_once(name, arguments)
+    result = runtime.engine.default_session.call_at_once(name, arguments)
     if result is None:
         return None
     runtime.close()

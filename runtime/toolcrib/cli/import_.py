@@ -30,8 +30,8 @@ from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
 from toolcrib.formats.mcp_files import DescriptorFile, DescriptorFiles, files_of
-from toolcrib.formats.promptkit.own_files import OwnFile, OwnFiles, own_files, reported
-from toolcrib.formats.promptpack.writer import PackFiles, files_of_promptpack
+from toolcrib.formats.promptkit.arena_files import ArenaFile, ArenaFiles, files_of_arena, sorted_by_severity
+from toolcrib.formats.promptpack.pack_files import PackFiles, files_of_promptpack
 from toolcrib.loading.documents.file_fingerprints import Trail
 from toolcrib.loading.documents.files import PACK_FILES
 from toolcrib.loading.packs import Pack
@@ -159,8 +159,8 @@ def _files(runtime: Runtime, catalogue: Catalogue, prefix: str | None, folder: P
     """The files of the tools that the project's filters and its lock let through."""
     server = runtime.servers[catalogue.server]
     left_out = [tool for tool in catalogue.tools if not server.offers(tool)]
-    verdict = runtime.world.judge(server, catalogue)
-    files = files_of(server, catalogue, runtime.executors, prefix=prefix, schema=_schema_for(folder))
+    verdict = runtime.engine.world.judge(server, catalogue)
+    files = files_of(server, catalogue, runtime.engine.executors, prefix=prefix, schema=_schema_for(folder))
     locked = {
         file.tool: why
         for file in files.files
@@ -245,8 +245,8 @@ class ArenaImport(NamedTuple):
         problems: What was said when it was read.
     """
 
-    written: Mapping[Path, OwnFile]
-    existing: Mapping[Path, OwnFile]
+    written: Mapping[Path, ArenaFile]
+    existing: Mapping[Path, ArenaFile]
     refused: Mapping[str, str]
     problems: Sequence[Problem]
 
@@ -281,10 +281,10 @@ def import_promptkit(ctx: click.Context, *, path: str, folder: Path, force: bool
     ctx.exit(exit_codes.PROBLEMS if failed else exit_codes.OK)
 
 
-def _arena_files(path: str, folder: Path) -> tuple[OwnFiles, Sequence[Problem]]:
+def _arena_files(path: str, folder: Path) -> tuple[ArenaFiles, Sequence[Problem]]:
     """What is to be written to `folder`, which may lie in `path` and hold what was written there before."""
     from toolcrib.engine.open_project import link_all  # noqa: PLC0415 -- this verb alone reads arenas
-    from toolcrib.formats.promptkit.arena_discovery import arenas_in  # noqa: PLC0415 -- as above
+    from toolcrib.formats.promptkit.arenas import arenas_in  # noqa: PLC0415 -- as above
 
     arenas = arenas_in(Path(path), but=folder)
     if not arenas:
@@ -296,11 +296,11 @@ def _arena_files(path: str, folder: Path) -> tuple[OwnFiles, Sequence[Problem]]:
     stock = link_all(load([source], kinds, Trail(permits=Trust(UNTRUSTED).permits_data)), kinds)
     servers = {name: entry for arena in arenas for name, entry in arena.servers.items()}
     tools = [stock.registry[name] for name in stock.registry]
-    files = own_files(arenas[0].name, tools, stock.scenarios, servers)
-    return files, reported(stock.problems)
+    files = files_of_arena(arenas[0].name, tools, stock.scenarios, servers)
+    return files, sorted_by_severity(stock.problems)
 
 
-def _write_arena(files: OwnFiles, problems: Sequence[Problem], folder: Path, *, force: bool) -> ArenaImport:
+def _write_arena(files: ArenaFiles, problems: Sequence[Problem], folder: Path, *, force: bool) -> ArenaImport:
     wanted = {folder / file.file: file for file in files.files}
     done = write_new({path: file.content for path, file in wanted.items()}, force=force)
     written = {path: file for path, file in wanted.items() if path in done}
@@ -317,7 +317,7 @@ def _arena_document(imported: ArenaImport) -> dict[str, Any]:
     }
 
 
-def _arena_entries(files: Mapping[Path, OwnFile]) -> Iterator[dict[str, str]]:
+def _arena_entries(files: Mapping[Path, ArenaFile]) -> Iterator[dict[str, str]]:
     for path, file in files.items():
         yield {"kind": file.kind, "name": file.name, "file": str(path)}
 

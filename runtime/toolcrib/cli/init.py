@@ -58,7 +58,7 @@ def command(ctx: click.Context, *, folder: str, force: bool) -> None:
 
 def _trust(folder: str) -> None:
     """Trust the project that was written: it needs nothing. What is there besides is somebody else's to agree to."""
-    request = open_listed(ReadOptions(), (folder,)).trust.requests()[0]
+    request = open_listed(ReadOptions(), (folder,)).engine.trust.requests()[0]
     if request.needs:
         click.echo(
             f"not trusted: {escape_terminal(request.workspace.root)} holds more than was written", err=True

@@ -89,7 +89,7 @@ def command(
             click.echo(line)
         left = len(everything) - len(cards)
         exist = bool(cards or registry.query())
-        unasked = len(runtime.undiscovered)
+        unasked = len(runtime.engine.undiscovered)
         click.echo(count_line(cards, unable(runtime), exist=exist, hidden=left, unasked=unasked))
     tell_closed(runtime)
     if registry and not everything:
@@ -99,7 +99,7 @@ def command(
 
 def _servers(runtime: Runtime) -> list[dict[str, Any]]:
     """Of each server, whether its tools are known: from the lock, or from what it answered some time ago."""
-    unasked, remembered = {*runtime.undiscovered}, runtime.stock.remembered
+    unasked, remembered = {*runtime.engine.undiscovered}, runtime.engine.stock.remembered
     return [
         {
             "name": name,
@@ -112,7 +112,7 @@ def _servers(runtime: Runtime) -> list[dict[str, Any]]:
 
 def unable(runtime: Runtime) -> Any:
     """From a card to why the tool can't run as things are; empty if it can."""
-    executors = runtime.executors
+    executors = runtime.engine.executors
     return lambda card: why_unable(card, executors.modes, executors.missing)
 
 
@@ -128,7 +128,7 @@ def entry(runtime: Runtime, card: Card) -> dict[str, Any]:
 
 def mode_of(runtime: Runtime, tool: Descriptor) -> str:
     """The mode in force, as a person reads it: with `unbound` and `unavailable` where calls can't run."""
-    return mode_text(tool.mode, runtime.unavailable(tool))
+    return mode_text(tool.mode, runtime.engine.unavailable(tool))
 
 
 def modes_line(runtime: Runtime, tools: list[Descriptor]) -> str:

@@ -25,13 +25,20 @@ from toolcrib.core.pointers import keys_of, pointer_to
 from toolcrib.core.server_config import MODE, Server
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
+from toolcrib.security.hidden_characters import HiddenCharacter, spelt, visible
 from toolcrib.servers.environment import accept_all
-from toolcrib.servers.lock import Lock, read_lock
-from toolcrib.servers.lock.comparison import Change, Kind
-from toolcrib.servers.lock.diff import ABSENT, Difference, Line, lines_of
-from toolcrib.servers.lock.hidden_characters import Hidden, spelt, visible
-from toolcrib.servers.lock.locked_definitions import LockedServer
-from toolcrib.servers.lock.review import Review, review, review_endpoint
+from toolcrib.servers.lock import Lock, LockedServer, read_lock
+from toolcrib.servers.lock_diff import (
+    ABSENT,
+    DiffLine,
+    Kind,
+    LockDifference,
+    ServerReview,
+    ToolChange,
+    lines_of,
+    review,
+    review_endpoint,
+)
 
 
 class LockFindings(NamedTuple):
@@ -43,7 +50,7 @@ class LockFindings(NamedTuple):
         forgotten: Servers that are locked and named nowhere any longer.
     """
 
-    reviews: tuple[Review, ...]
+    reviews: tuple[ServerReview, ...]
     failures: Mapping[str, ToolcribError]
     forgotten: tuple[str, ...]
 
@@ -123,7 +130,7 @@ def _chosen(runtime: Runtime, names: Sequence[str]) -> list[Server]:
 
 def _read(ctx: click.Context, runtime: Runtime, *, rewrites: bool) -> Lock:
     """The lock as it is. One that can't be used is told, and ends the command unless all of it is written anew."""
-    lock, problems = read_lock(runtime.lock_file)
+    lock, problems = read_lock(runtime.engine.lock_file)
     for problem in problems:
         click.echo(problem_text(problem), err=True)
     if problems and not rewrites:
@@ -136,14 +143,14 @@ async def _looked_at(
     runtime: Runtime, servers: Sequence[Server], lock: Lock, *, update: bool, forgotten: tuple[str, ...]
 ) -> LockFindings:
     """Ask every server that may be started what it offers, all at once."""
-    executor: Any = runtime.executors.get(MODE)
+    executor: Any = runtime.engine.executors.get(MODE)
     if executor is None:
-        raise ConfigurationError(f"mode `{MODE}` {runtime.executors.missing(MODE)}")
+        raise ConfigurationError(f"mode `{MODE}` {runtime.engine.executors.missing(MODE)}")
     # The lock is about to be judged itself, so it does not judge whether a server may be started.
-    executor.world = runtime.world._replace(judge=accept_all)
+    executor.world = runtime.engine.world._replace(judge=accept_all)
     failures: dict[str, ToolcribError] = {}
 
-    async def looked_at(server: Server) -> Review:
+    async def looked_at(server: Server) -> ServerReview:
         before = lock.servers.get(server.name)
         outside = review_endpoint(before, server)
         if outside.endpoint and not update:
@@ -217,7 +224,7 @@ _SHOWN = 5
 """Hidden characters that are told one by one of a tool."""
 
 
-def heading(found: Review, failure: ToolcribError | None) -> Iterator[str]:
+def heading(found: ServerReview, failure: ToolcribError | None) -> Iterator[str]:
     """The line of a server: `time: 2 tools, unchanged`."""
     name = click.style(visible(found.name), bold=True)
     if found.now is None and failure is None:
@@ -247,7 +254,7 @@ def _reached(server: LockedServer) -> str:
     return visible(" ".join(str(word) for word in words))
 
 
-def lines_of_review(found: Review) -> Iterator[str]:
+def lines_of_review(found: ServerReview) -> Iterator[str]:
     """What changed of a server, indented below its line."""
     yield from (f"  {_line(line)}" for line in lines_of(found.endpoint))
     if found.is_new:
@@ -263,17 +270,17 @@ def lines_of_review(found: Review) -> Iterator[str]:
             yield f"    {click.style('breaking', fg='red')}: {visible(str(breach))}"
 
 
-def _verdicts(change: Change) -> str:
+def _verdicts(change: ToolChange) -> str:
     return ", ".join(click.style(kind, fg=_COLOURS[kind], bold=True) for kind in change.verdicts)
 
 
-def _line(line: Line) -> str:
+def _line(line: DiffLine) -> str:
     colour = _SIGNS.get(line.sign)
     text = f"{line.sign} {line.text}"
     return text if colour is None else click.style(text, fg=colour)
 
 
-def warnings_of(found: Review) -> Iterator[str]:
+def warnings_of(found: ServerReview) -> Iterator[str]:
     """What somebody should look at before trusting the server."""
     lead = click.style("warning", fg="yellow")
     server = visible(found.name)
@@ -293,13 +300,13 @@ def warnings_of(found: Review) -> Iterator[str]:
         yield f"{lead}: the tool `{visible(tool)}` of `{server}` can't be locked: {visible(why)}"
 
 
-def _place(each: Hidden) -> str:
+def _place(each: HiddenCharacter) -> str:
     part, *rest = keys_of(each.where) or [""]
     place = visible(f"{part} {pointer_to(rest)}" if rest else part)
     return f"the key {place}" if each.in_key else place
 
 
-def summary(lock: Lock, reviews: Sequence[Review], *, written: bool, check: bool, waits: bool) -> str:
+def summary(lock: Lock, reviews: Sequence[ServerReview], *, written: bool, check: bool, waits: bool) -> str:
     """The last line: what was written, and what is to be done."""
     place = escape_terminal(lock.source)
     if written:
@@ -315,7 +322,7 @@ def summary(lock: Lock, reviews: Sequence[Review], *, written: bool, check: bool
 
 def json_of(
     source: str,
-    reviews: Sequence[Review],
+    reviews: Sequence[ServerReview],
     failures: Mapping[str, ToolcribError],
     forgotten: Sequence[str],
     *,
@@ -330,7 +337,7 @@ def json_of(
     }
 
 
-def _json_of_server(found: Review, failure: ToolcribError | None) -> dict[str, Any]:
+def _json_of_server(found: ServerReview, failure: ToolcribError | None) -> dict[str, Any]:
     now = found.now
     state = "new" if found.is_new else "changed" if found.differs else "unchanged"
     return {
@@ -347,7 +354,7 @@ def _json_of_server(found: Review, failure: ToolcribError | None) -> dict[str, A
     }
 
 
-def _json_of_change(change: Change) -> dict[str, Any]:
+def _json_of_change(change: ToolChange) -> dict[str, Any]:
     return {
         "verdicts": [*change.verdicts],
         "differences": [_json_of_difference(each) for each in change.differences],
@@ -355,7 +362,7 @@ def _json_of_change(change: Change) -> dict[str, Any]:
     }
 
 
-def _json_of_difference(each: Difference) -> dict[str, Any]:
+def _json_of_difference(each: LockDifference) -> dict[str, Any]:
     values = {"before": each.before, "after": each.after}
     return {
         "pointer": pointer_to(each.path),

@@ -290,10 +290,10 @@ def open_runtime(
     What nobody has agreed to is asked about at a terminal, once something needs it; but for what `consents` know.
     """
     from toolcrib.cli.trust import Consents, can_ask  # noqa: PLC0415 -- `--help` and completions need none of these
-    from toolcrib.engine.runtime import Runtime  # noqa: PLC0415 -- as above
+    from toolcrib.engine.runtime import read_runtime  # noqa: PLC0415 -- as above
 
     asked = _asked_for(reading, paths)._replace(modes=modes)
-    return Runtime.reading(
+    return read_runtime(
         asked, seed=seed, passthrough=passthrough, ask=(consents or Consents()) if can_ask() else None
     )
 
@@ -319,15 +319,15 @@ def open_listed(reading: ReadOptions, paths: Iterable[str] = (), *, remembers: b
         paths: The same, more closely.
         remembers: Whether what servers answered some time ago will do.
     """
-    from toolcrib.engine.runtime import Runtime  # noqa: PLC0415 -- as above
+    from toolcrib.engine.runtime import read_runtime  # noqa: PLC0415 -- as above
 
-    return Runtime.reading(_asked_for(reading, paths)._replace(remembers=remembers))
+    return read_runtime(_asked_for(reading, paths)._replace(remembers=remembers))
 
 
 def tell_not_queried(runtime: Runtime) -> None:
     """Say on stderr of which servers it is not known what they offer, for verbs that ask none."""
-    names = runtime.undiscovered
-    for name, when in runtime.stock.remembered.items():
+    names = runtime.engine.undiscovered
+    for name, when in runtime.engine.stock.remembered.items():
         click.echo(f"server `{escape_terminal(name)}`: not queried; as it answered at {when}", err=True)
     for name in names:
         click.echo(f"server `{escape_terminal(name)}`: not queried", err=True)
@@ -346,7 +346,7 @@ def code_of_list(runtime: Runtime, *, empty: bool, strict: bool = False) -> int:
         strict: Whether the list must have tools, and be all there is.
     """
     errors = {problem.code for problem in runtime.problems if problem.severity == "error"}
-    incomplete = bool(empty or runtime.problems or runtime.undiscovered)
+    incomplete = bool(empty or runtime.problems or runtime.engine.undiscovered)
     wrong = "path_not_found" in errors or (empty and (errors or runtime.registry.why_closed))
     return exit_codes.PROBLEMS if wrong or (strict and incomplete) else exit_codes.OK
 
@@ -371,7 +371,7 @@ def open_and_ask(
         consents: What somebody has answered before, who is not asked again.
     """
     runtime = open_runtime(reading, paths, passthrough=passthrough, consents=consents)
-    names = tuple(runtime.servers) if everything else runtime.undiscovered
+    names = tuple(runtime.servers) if everything else runtime.engine.undiscovered
     if names:
         import asyncio  # noqa: PLC0415 -- few runtimes have servers
 
@@ -383,7 +383,7 @@ async def _ask(runtime: Runtime, names: Iterable[str]) -> None:
     try:
         await runtime.discover(*names)
     finally:
-        await runtime.executors.aclose()
+        await runtime.engine.executors.aclose()
 
 
 def known_tools(reading: ReadOptions, *, hidden: bool = False) -> list[Card]:

@@ -45,7 +45,7 @@ def case_of(name: str, checkup: Checkup) -> dict[str, Any]:
     tool = registry[known]
     hidden = registry.hidden(known)
     runtime = checkup.runtime
-    reason = runtime.unavailable(tool) or checkup.blocked or runtime.not_ready(tool)
+    reason = runtime.engine.unavailable(tool) or checkup.blocked or runtime.engine.not_ready(tool)
     return {
         "healthy": not reason,
         "name": known,
@@ -64,7 +64,7 @@ def case_of(name: str, checkup: Checkup) -> dict[str, Any]:
 
 
 def _why_not(checkup: Checkup, tool: Descriptor, mode: str) -> str | None:
-    return checkup.executors.missing(mode) or checkup.runtime.not_ready(tool) or None
+    return checkup.executors.missing(mode) or checkup.runtime.engine.not_ready(tool) or None
 
 
 def _values(tool: Descriptor) -> Iterator[dict[str, str]]:

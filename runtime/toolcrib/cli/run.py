@@ -35,8 +35,8 @@ from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.documents.file_fingerprints import Seen
-from toolcrib.loading.scenarios.matrices import MOST_RUNS
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.scenario import MOST_RUNS
 from toolcrib.scenarios import NotRun, ScenarioReport
 from toolcrib.security.trust.check import Untrusted
 
@@ -289,11 +289,11 @@ def _is_denied(runtime: Runtime, report: ScenarioReport) -> bool:
         error = step.result.error if step.result is not None else None
         if error is not None and error.code == Untrusted.code and (agent or step.failures):
             return True
-    if not agent or runtime.trust.policy.everything:
+    if not agent or runtime.engine.trust.policy.everything:
         return False
     from toolcrib.engine.workspaces import subjects_of_scenario  # noqa: PLC0415 -- few scenarios speak with a model
 
-    return not all(map(runtime.trust.is_trusted, subjects_of_scenario(report.scenario)))
+    return not all(map(runtime.engine.trust.is_trusted, subjects_of_scenario(report.scenario)))
 
 
 def one_round(plan: RunPlan, options: _Options) -> Round:
@@ -324,7 +324,7 @@ def one_round(plan: RunPlan, options: _Options) -> Round:
         click.echo(line)
     if not scenarios and not any(each.kind == "scenario" for each in not_run):
         _tell_nothing(runtime, filtered=plan.filtered)
-    return Round(run.code, runtime.stock.seen)
+    return Round(run.code, runtime.engine.stock.seen)
 
 
 def _update_goldens(reports: Sequence[ScenarioReport]) -> Sequence[GoldenUpdate]:
@@ -342,7 +342,7 @@ def _tell_nothing(runtime: Runtime, *, filtered: bool) -> None:
     if runtime.registry.why_closed:
         click.echo(f"nothing to run: {escape_terminal(runtime.registry.why_closed)}", err=True)
         return
-    places = ", ".join(runtime.stock.sources)
+    places = ", ".join(runtime.engine.stock.sources)
     what = "no scenario or example fits" if filtered else "there are no scenarios and no examples"
     click.echo(f"nothing to run: {what} in {escape_terminal(places)}", err=True)
 

@@ -21,10 +21,10 @@ from toolcrib.core.model import JSON, Result
 from toolcrib.core.text import compact, truncate
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.documents.document import BYTES
-from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.scenarios import Failure, NotRun, ScenarioReport
-from toolcrib.scenarios.goldens import GoldenChange, golden_text, place_of
-from toolcrib.scenarios.reports import BRIEF, common_warnings
+from toolcrib.loading.scenarios.expectations import golden_text, place_of
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.scenarios import NotRun, ScenarioFailure, ScenarioReport
+from toolcrib.scenarios.reports import BRIEF, GoldenChange, common_warnings
 
 
 def results_of(reports: Sequence[ScenarioReport]) -> list[tuple[str, Result]]:
@@ -175,7 +175,7 @@ def warning_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
         yield f"{'' if place else chr(10)}warning: {name}: {warning.lines[0]} ({where})"
 
 
-def warnings_of(reports: Sequence[ScenarioReport]) -> Iterator[tuple[ScenarioReport, Failure]]:
+def warnings_of(reports: Sequence[ScenarioReport]) -> Iterator[tuple[ScenarioReport, ScenarioFailure]]:
     """What is odd about scenarios of which not all runs failed: only what is so in each of their runs."""
     runs: dict[tuple[str, int], list[ScenarioReport]] = {}
     for report in reports:

@@ -21,10 +21,11 @@ from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.documents.file_fingerprints import Seen
 from toolcrib.loading.reload import changes
-from toolcrib.loading.scenarios.scenario import Scenario, examples_of
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.scenario import examples_of
 from toolcrib.loading.scenarios.scenario_links import tools_of
 from toolcrib.scenarios import NotRun, ScenarioReport, run_scenario, runs_of, select
-from toolcrib.scenarios.tool_view import needed_by
+from toolcrib.scenarios.tool_view import trust_subjects
 from toolcrib.security.trust.check import Untrusted
 
 
@@ -113,7 +114,7 @@ class RunPlan(NamedTuple):
             scenario
             for tool in runtime.registry.values()
             if (scenario := examples_of(tool)) is not None
-            and not (runtime.unavailable(tool) or runtime.reaches_out(tool))
+            and not (runtime.engine.unavailable(tool) or runtime.engine.reaches_out(tool))
         ]
         there = sorted([*runtime.scenarios, *examples], key=_place)
         chosen = self._chosen(run for scenario in there for run in self._runs_of(scenario))
@@ -139,9 +140,9 @@ class RunPlan(NamedTuple):
 
     def _unreached(self, runtime: Runtime) -> Iterator[NotRun]:
         """Scenarios that call a tool of a server that could not be asked."""
-        for scenario in self._chosen(runtime.stock.postponed):
+        for scenario in self._chosen(runtime.engine.stock.postponed):
             origin = scenario.origin
-            ends = [runtime.not_found(name, runtime.registry) for name in tools_of(scenario)]
+            ends = [runtime.engine.not_found(name, runtime.registry) for name in tools_of(scenario)]
             why = next((end for end in ends if end.outcome is not Outcome.NOT_FOUND), ends[0])
             code = why.error.code if why.error is not None else why.outcome.value
             outcome = Outcome.DENIED if why.outcome is Outcome.DENIED else Outcome.UNAVAILABLE
@@ -155,12 +156,12 @@ class RunPlan(NamedTuple):
             if examples is None or not self._chosen([examples]):
                 continue
             source, line = tool.origin.source, tool.origin.line
-            hidden, unavailable = runtime.registry.why_hidden(tool.name), runtime.unavailable(tool)
+            hidden, unavailable = runtime.registry.why_hidden(tool.name), runtime.engine.unavailable(tool)
             if hidden:
                 yield NotRun("examples", tool.name, source, line, "hidden", hidden, None)
             elif unavailable:
                 yield NotRun("examples", tool.name, source, line, "unavailable", unavailable)
-            elif runtime.reaches_out(tool):
+            elif runtime.engine.reaches_out(tool):
                 reason = f"the mode `{tool.mode}` reaches out"
                 yield NotRun("examples", tool.name, source, line, "reaches_out", reason, None)
 
@@ -170,11 +171,11 @@ class RunPlan(NamedTuple):
         Returns:
             The plan with what was agreed to, for the processes that run it.
         """
-        subjects = {each.user: each for scenario in scenarios for each in needed_by(runtime, scenario)}
+        subjects = {each.user: each for scenario in scenarios for each in trust_subjects(runtime, scenario)}
         for subject in subjects.values():
             with suppress(Untrusted):  # a call that needs it ends `denied`
-                runtime.trust.check(subject)
-        granted = (*self.reading.granted, *runtime.trust.granted)
+                runtime.engine.trust.check(subject)
+        granted = (*self.reading.granted, *runtime.engine.trust.granted)
         return self._replace(reading=self.reading._replace(granted=granted))
 
     def _runs_of(self, scenario: Scenario) -> list[Scenario]:
@@ -189,7 +190,7 @@ _FILES_OF_PACK = ("/tools/", "/scenarios/")
 
 def _unread(runtime: Runtime) -> Iterator[NotRun]:
     """Scenarios, tools and files with errors, and files that are left out. Of each document with errors, one at least."""
-    stock = runtime.stock
+    stock = runtime.engine.stock
     packs = {pack.origin.source for pack in runtime.packs}
     found = [_refused("scenario", name, problem) for name, problem in stock.refused_scenarios]
     found += [_refused("tool", name, problem) for name, problem in stock.refused.items()]

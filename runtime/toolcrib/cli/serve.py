@@ -23,7 +23,7 @@ from toolcrib.cli.trust import agree_to_all
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import NOTHING
 from toolcrib.core.text import escape_terminal
-from toolcrib.serve.mcp import Address, CertificateFiles, Options, StdoutError, serve_http, serve_stdio
+from toolcrib.serve.mcp import CertificateFiles, ListenAddress, Options, StdoutError, serve_http, serve_stdio
 from toolcrib.serve.mcp.options import NEW_TOKEN
 
 
@@ -146,7 +146,7 @@ def serve_mcp(
         _refuse_options_of_http(context)
     options = Options(toolset, inline_refs, not no_watch, page_size, drain)
     tls = _certificate_files(tls_cert, tls_key)
-    address = Address(host, port, _token(token_env, token_file), hosts, origins, tls=tls)
+    address = ListenAddress(host, port, _token(token_env, token_file), hosts, origins, tls=tls)
     modes: Mapping[str, str] = NOTHING if mode is None else {"*": mode}
     if transport == "http":
         address.checked()

@@ -42,7 +42,7 @@ def command(ctx: click.Context, *, name: str, as_json: bool, reading: ReadOption
     tell_not_queried(runtime)
     tool = runtime.registry.get(runtime.registry.named_by_alias(name) or name)
     if tool is None:
-        result = runtime.not_found(name, runtime.registry)
+        result = runtime.engine.not_found(name, runtime.registry)
         if as_json:
             click.echo(json_text(result.as_json()))
         else:
@@ -57,7 +57,7 @@ def command(ctx: click.Context, *, name: str, as_json: bool, reading: ReadOption
 
 def _availability(runtime: Runtime, tool: Descriptor) -> dict[str, str]:
     """Each mode that the tool has a block for -> why it can't run in it; empty where it can."""
-    return {mode: runtime.unavailable(tool._replace(mode=mode)) for mode in tool.bindings}
+    return {mode: runtime.engine.unavailable(tool._replace(mode=mode)) for mode in tool.bindings}
 
 
 def _document(runtime: Runtime, tool: Descriptor) -> dict[str, Any]:
@@ -75,13 +75,13 @@ def _document(runtime: Runtime, tool: Descriptor) -> dict[str, Any]:
         )
     }
     return document | {
-        "timeout": runtime.timeout_of(tool),
+        "timeout": runtime.engine.timeout_of(tool),
         "alias": runtime.registry.alias_of(tool.name),
         "tags": list(tool.tags),
         "labels": dict(tool.labels),
         "annotations": tool.annotations._asdict(),
         "icons": [icon.as_json() for icon in tool.icons],
-        "unavailable": runtime.unavailable(tool) or None,
+        "unavailable": runtime.engine.unavailable(tool) or None,
         "modes": {mode: {"unavailable": why or None} for mode, why in _availability(runtime, tool).items()},
         "input_schema": tool.input_schema,
         "output_schema": tool.output_schema,
@@ -169,7 +169,7 @@ def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:
         "invalid result": tool.on_invalid_result + _set_by(tool, "on_invalid_result"),
     }
     yield from ((key, value) for key, value in facts.items() if value)
-    reasons = [*availability.values(), "" if tool.mode in availability else runtime.unavailable(tool)]
+    reasons = [*availability.values(), "" if tool.mode in availability else runtime.engine.unavailable(tool)]
     for why in filter(None, dict.fromkeys(reasons)):
         yield "unavailable", why
 
@@ -189,7 +189,7 @@ def _request(tool: Descriptor) -> str:
 
 def _timeout(runtime: Runtime, tool: Descriptor) -> str:
     """How long a call may take, and who says so where it is not the tool's document."""
-    seconds = runtime.timeout_of(tool)
+    seconds = runtime.engine.timeout_of(tool)
     return format_duration(seconds) + (_set_by(tool, "timeout") if seconds == tool.timeout else "")
 
 

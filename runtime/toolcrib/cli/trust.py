@@ -18,9 +18,9 @@ from toolcrib.cli.output import columns_of, json_text, plural, table
 from toolcrib.core.text import escape_terminal, in_one_line
 from toolcrib.core.user_folders import working_folder
 from toolcrib.engine.runtime import Runtime
+from toolcrib.security.hidden_characters import visible
 from toolcrib.security.trust.check import VARIABLE, Consent, TrustPolicy, TrustRequest, Untrusted, hashes_in
 from toolcrib.security.trust.decisions import Decision, DecisionStore, default_store
-from toolcrib.servers.lock.hidden_characters import visible
 
 if TYPE_CHECKING:
     from toolcrib.security.trust.needs import Need
@@ -93,7 +93,7 @@ def grant(
         for request in requests:
             for line in request_lines(request):
                 click.echo(line)
-        for problem in runtime.trust.store.problems:
+        for problem in runtime.engine.trust.store.problems:
             click.echo(escape_terminal(problem), err=True)
     agreed = [] if dry_run else [each for each in requests if _agrees(ctx, each, runtime, yes=yes)]
     for each in agreed:
@@ -132,7 +132,7 @@ def _whole(path: str) -> str:
 
 def _requests(runtime: Runtime) -> list[TrustRequest]:
     """What there is to agree to: what was named in any case, of what lies elsewhere only what needs something."""
-    requests = runtime.trust.requests()
+    requests = runtime.engine.trust.requests()
     return [*requests[:1], *(each for each in requests[1:] if each.needs or each.undeclared)]
 
 
@@ -142,7 +142,7 @@ def _agrees(ctx: click.Context, request: TrustRequest, runtime: Runtime, *, yes:
         told = f"nothing of {root} can be agreed to: what it needs is not declared"
         click.echo(told, err=True)
         return False
-    if yes or (not request.needs and not request.undeclared) or runtime.trust.grants(request):
+    if yes or (not request.needs and not request.undeclared) or runtime.engine.trust.grants(request):
         return True
     if not can_ask():
         click.echo("there is no terminal to ask at; `--yes` agrees to what `--dry-run` shows", err=True)
@@ -154,7 +154,7 @@ def _json_of(runtime: Runtime, request: TrustRequest, agreed: bool) -> dict[str,
     before = request.before
     return {
         **request.as_json(),
-        "trusted": agreed or runtime.trust.grants(request),
+        "trusted": agreed or runtime.engine.trust.grants(request),
         "decision": None
         if before is None
         else {"when": before.when, "who": before.who, "how": before.how, "hash": before.hash},
@@ -434,7 +434,7 @@ def agree_to_all(runtime: Runtime) -> None:
     """Let somebody agree to what the tools in force may touch, before a client or a model calls them."""
     from toolcrib.engine.workspaces import subject_of_tool  # noqa: PLC0415 -- few commands need it
 
-    trust, executors = runtime.trust, runtime.executors
+    trust, executors = runtime.engine.trust, runtime.engine.executors
     if not trust.policy.everything:
         reaching = [
             card
@@ -447,7 +447,7 @@ def agree_to_all(runtime: Runtime) -> None:
         for subject in subjects:
             with suppress(Untrusted):
                 trust.check(subject)
-        for name in runtime.undiscovered:
+        for name in runtime.engine.undiscovered:
             with suppress(Untrusted):
                 trust.check_server(runtime.servers[name])
     tell_denied(runtime)
@@ -474,9 +474,9 @@ def tell_idle_variable() -> None:
 
 def tell_denied(runtime: Runtime) -> bool:
     """Say on stderr, once for each workspace, what nobody has agreed to so far; whether there is such."""
-    refused = runtime.trust.refused
+    refused = runtime.engine.trust.refused
     if refused:
-        tell_untrusted(refused, runtime.trust.store.problems)
+        tell_untrusted(refused, runtime.engine.trust.store.problems)
         tell_idle_variable()
-    runtime.trust.told = True
+    runtime.engine.trust.told = True
     return bool(refused)

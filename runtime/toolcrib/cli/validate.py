@@ -56,15 +56,15 @@ def command(
     if as_json and form == "github":
         raise click.UsageError("`--json` and `--format github` ask for two forms; leave one of them out")
     runtime = open_and_ask(reading, paths, everything=True)
-    runtime.trust.told = True  # among the problems
+    runtime.engine.trust.told = True  # among the problems
     told = [
         *runtime.problems,
-        *check_offer(runtime.registry, runtime.stock),
+        *check_offer(runtime.registry, runtime.engine.stock),
         *(asyncio.run(_proved(runtime)) if deep else ()),
     ]
     problems = [
         *(each for each in told if each.code != Untrusted.code),
-        *_untrusted(told, runtime.trust.refused),
+        *_untrusted(told, runtime.engine.trust.refused),
     ]
     if strict:
         problems = [problem._replace(severity="error") for problem in problems]
@@ -140,7 +140,7 @@ def _count(problems: Sequence[Problem]) -> Counter[str]:
 
 def _summary(problems: Sequence[Problem], runtime: Runtime) -> str:
     if not problems and not _is_something(runtime):
-        places = escape_terminal(", ".join(runtime.stock.sources))
+        places = escape_terminal(", ".join(runtime.engine.stock.sources))
         return f"nothing to validate: there are no tools, packs or scenarios in {places}"
     if not problems:
         there = (

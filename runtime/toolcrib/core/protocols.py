@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from toolcrib.core.errors import Problem
-from toolcrib.core.model import JSON, Call, Descriptor, Result, Schema, Sound
+from toolcrib.core.model import JSON, Call, Descriptor, Result, Schema, TrustedAnswer
 
 if TYPE_CHECKING:
     from toolcrib.security.trust.check import Workspace
@@ -80,7 +80,7 @@ class Files(Protocol):
         ...
 
 
-class Session(Protocol):
+class CallSession(Protocol):
     """An isolated memory: mock state, counters, clock and seed."""
 
     @property
@@ -149,14 +149,14 @@ class PromptTool(BoundTool, Protocol):
             and nothing is remembered; None for other tools. It may raise anything: then `answer_now` is asked.
     """
 
-    answer_now: Callable[[Call], Result | Sound] | None
+    answer_now: Callable[[Call], Result | TrustedAnswer] | None
     value_of: Callable[[dict[str, JSON]], JSON] | None
 
 
 class Reaching(BoundTool, Protocol):
     """A bound tool that reaches out: cache, limits, retry and breaker stand around it.
 
-    What it answers may have `meta["freshness"]`, as `http.caching.freshness` says it.
+    What it answers may have `meta["freshness"]`, as `http.freshness.freshness` says it.
 
     Attributes:
         origin: What its calls share with those of other tools: `https://api.example.com`.
@@ -170,7 +170,7 @@ class Reaching(BoundTool, Protocol):
 class Executor(Protocol):
     """A mode. One module and one entry point (group `toolcrib.executors`, name = the mode).
 
-    More members may be there: an attribute `world` is given what may be reached (`toolcrib.servers.environment.World`) before
+    More members may be there: an attribute `world` is given what may be reached (`toolcrib.servers.environment.NetworkEnvironment`) before
     each `bind`; a method `annotations(block)` says what a block means for the tool's annotations (`read_only`,
     `destructive`, `idempotent`, `open_world`), where the descriptor says nothing itself; a method `remote(name, block)`
     names the server and the tool that a block stands for, whose description, schemas and annotations are the
@@ -222,7 +222,11 @@ class Remote(NamedTuple):
 
 
 class Kinds(Protocol):
-    """What loading has to know of modes; the engine supplies it."""
+    """What loading has to know of modes; the engine supplies it.
+
+    One member more may be there: `formats` (`toolcrib.loading.formats.Formats`), the formats of other systems that are
+    read. Without it, only toolcrib's own documents are.
+    """
 
     @property
     def modes(self) -> Sequence[str]:

@@ -40,31 +40,30 @@ if TYPE_CHECKING:
     from pathlib import Path
     from threading import Lock
 
-    from toolcrib.core.async_lock import Turn
+    from toolcrib.core.clock import CrossLoopLock
     from toolcrib.engine.discovery import Discovery
     from toolcrib.loading.documents.file_fingerprints import Seen
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
     from toolcrib.loading.reader import Loaded
     from toolcrib.loading.reload import ReloadReport, ToolEvent
-    from toolcrib.loading.scenarios.scenario import Scenario
+    from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
     from toolcrib.registry.catalog import Hidden
     from toolcrib.security.trust.check import Consent, TrustRequest
-    from toolcrib.servers.environment import World
+    from toolcrib.servers.environment import NetworkEnvironment
 
 T = TypeVar("T")
 
 
 class Runtime:
-    """Tools that can be called.
+    """Tools that can be called: `async with Runtime.open("descriptors") as tools: await tools.call(...)`.
 
     Attributes:
-        executors: The modes.
-        settings: What the project and its profile put in force; None outside projects.
-        closed: Whether `aclose` was called.
-        passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
+        engine: What it runs on; for toolcrib's own rooms, without promises.
     """
+
+    __slots__ = ("__weakref__", "_main", "engine")
 
     def __init__(
         self,
@@ -75,13 +74,11 @@ class Runtime:
         observer: Observer | None = None,
         clock: Clock | None = None,
         seed: int = 0,
-        stock: Stock | None = None,
         egress: Iterable[str] = (),
         origins: Mapping[str, str] = NOTHING,
         servers: Mapping[str, Server] = NOTHING,
         passthrough: bool = False,
         client: Client | None = None,
-        trust: Trust | None = None,
     ) -> None:
         """Hold a registry; `Runtime.open` reads one from files.
 
@@ -94,44 +91,35 @@ class Runtime:
             observer: Receives `CallStarted` and `CallFinished` of every call, and what a reload changes.
             clock: Time of the default session; the machine's unless given.
             seed: Seeds what mocks generate in the default session.
-            stock: What was read, where the registry came from files.
             egress: `host:port` that tools may reach although the address is private, loopback or otherwise
                 special, besides what the project allows.
             origins: Origin as descriptors write it -> the one that is called instead; before those of the project.
             servers: MCP servers that descriptors may name, and whose tools may be imported, by name.
             passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
             client: Fulfils calls of tools in mode `client`, in every session that has none of its own.
-            trust: Decides what files may start, contact and read; tools that a program gives itself may all of it.
 
         Raises:
             ConfigurationError: An entry of `egress` or `origins` is none, or `client` is no function.
         """
-        self.executors = executors or Executors.installed()
-        self.settings: Settings | None = None
-        self.closed = False
-        self.passthrough = passthrough
-        self.call_numbers = itertools.count(1)
-        self._client = client
-        self._given = (stock or Stock(registry))._replace(registry=registry)
-        if servers:
-            registry, stock = start_over(self._given, servers, self.executors)
-        self._stock = Stock(registry) if stock is None else stock
-        self._asked: Asked | None = None
-        layers = tuple(middleware_named(item) if isinstance(item, str) else item for item in middleware)
-        self.trust = Trust() if trust is None else trust
-        self._binder = Binder(self.executors, layers, observer, self._equip, self._check_trust)
-        self._observer = observer
-        self._reach = (egress if isinstance(egress, str) else tuple(egress), dict(origins))
-        if any(self._reach):
-            _world_of(*self._reach)
-        self._world: World | None = None
-        self._settled = False  # whether what the project lets tools reach may be in force
-        self._shelf = Shelf(registry)
-        self._session_ids = itertools.count(1)
-        self._runner: asyncio.Runner | None = None
-        self._watcher: asyncio.Task[None] | None = None
-        self._followers: list[Callable[[], None]] = []
-        self._main = self.session(id="main", clock=clock, seed=seed)
+        self._run_on(
+            Engine(
+                registry,
+                executors=executors,
+                middleware=middleware,
+                observer=observer,
+                clock=clock,
+                seed=seed,
+                egress=egress,
+                origins=origins,
+                servers=servers,
+                passthrough=passthrough,
+                client=client,
+            )
+        )
+
+    def _run_on(self, engine: Engine) -> None:
+        self.engine = engine
+        self._main = engine.default_session
 
     @classmethod
     def open(
@@ -209,7 +197,7 @@ class Runtime:
             servers=servers,
             trust=_policy_of(trust, [str(path) for path in paths]),
         )
-        runtime = cls.reading(
+        runtime = read_runtime(
             asked,
             executors=executors,
             middleware=middleware,
@@ -233,98 +221,48 @@ class Runtime:
             log_problems(runtime.problems)
         return runtime
 
-    @classmethod
-    def reading(
-        cls,
-        asked: Asked,
-        *,
-        executors: Executors | None = None,
-        ask: Callable[[TrustRequest], Consent] | None = None,
-        **options: Any,
-    ) -> Runtime:
-        """`open` for a caller who tells the problems: nothing is logged, and none of them raises.
-
-        Args:
-            asked: What to read, and what to put in force.
-            executors: The modes; the installed ones unless given.
-            ask: Is asked to trust what nobody has agreed to yet; None where there is nobody to ask.
-            options: Those of the constructor.
-        """
-        trust = Trust(asked.trust, ask=ask)
-        started = start(asked, executors, trust)
-        runtime = cls(
-            started.registry, executors=started.executors, stock=started.stock, trust=trust, **options
-        )
-        runtime._asked, runtime.settings = asked, started.settings
-        return runtime
-
-    @classmethod
-    def of(
-        cls,
-        loaded: Loaded,
-        *,
-        modes: Mapping[str, str] = NOTHING,
-        executors: Executors | None = None,
-        **options: Any,
-    ) -> Runtime:
-        """A runtime over what was read, from disk or memory; `options` are those of the constructor.
-
-        Raises:
-            UnknownMode: A glob of `modes` asks for a mode that is neither installed nor written anywhere.
-        """
-        from toolcrib.engine.open_project import link_all  # noqa: PLC0415 -- as above
-        from toolcrib.loading.settings import NO_SETTINGS  # noqa: PLC0415 -- a call from an index reads nothing
-
-        executors = executors or Executors.installed()
-        stock = link_all(loaded, executors)
-        registry = in_force(stock, NO_SETTINGS, modes, executors)
-        return cls(registry, executors=executors, stock=stock, **options)
-
-    @property
-    def stock(self) -> Stock:
-        """What was read, before the profile: packs, project, sources, what was looked at."""
-        return self._stock
-
-    @property
-    def packs(self) -> tuple[Pack, ...]:
-        """The packs that the tools came in."""
-        return tuple(self._stock.packs)
-
-    @property
-    def scenarios(self) -> tuple[Scenario, ...]:
-        """The scenarios that were found beside the tools."""
-        return tuple(self._stock.scenarios)
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with the documents, whose tools are not in the registry; and servers that can't be asked."""
-        told = self._discovery.problems() if self.servers else ()
-        return (*self._stock.problems, *told) if told else self._stock.problems
-
-    @property
-    def servers(self) -> Mapping[str, Server]:
-        """The MCP servers, by name."""
-        return self._stock.servers
-
-    @property
-    def lock_file(self) -> str:
-        """Where it stands what the servers offered when they were locked; empty where there are none."""
-        return self._stock.lock_file
-
-    @property
-    def project(self) -> Project | None:
-        """The project that the tools belong to."""
-        return self._stock.project
+    def __repr__(self) -> str:
+        """What it holds: `Runtime(78 tools, 3 packs, 87 scenarios, project 'shop')`."""
+        parts = [_count(len(self.registry), "tool")]
+        parts += [
+            _count(len(found), noun)
+            for found, noun in ((self.packs, "pack"), (self.scenarios, "scenario"))
+            if found
+        ]
+        parts += [_count(len(self.servers), "server")] if self.servers else []
+        parts += [f"project {self.project.name!r}"] if self.project is not None else []
+        parts += ["closed"] if self.engine.closed else []
+        return f"Runtime({', '.join(parts)})"
 
     @property
     def registry(self) -> Registry:
         """The tools, as they are now."""
-        return self._shelf.registry
+        return self.engine.registry
 
     @property
-    def default_session(self) -> Session:
-        """The session of calls that name none."""
-        return self._main
+    def packs(self) -> tuple[Pack, ...]:
+        """The packs that the tools came in."""
+        return tuple(self.engine.stock.packs)
+
+    @property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """The scenarios that were found beside the tools."""
+        return tuple(self.engine.stock.scenarios)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The problems of the documents, whose tools are not in the registry; and servers that can't be asked."""
+        return self.engine.problems
+
+    @property
+    def project(self) -> Project | None:
+        """The project that the tools belong to."""
+        return self.engine.stock.project
+
+    @property
+    def servers(self) -> Mapping[str, Server]:
+        """The MCP servers, by name."""
+        return self.engine.stock.servers
 
     def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Coroutine[Any, Any, Result]:
         """Call a tool in the default session. See `Session.call`."""
@@ -348,32 +286,7 @@ class Runtime:
             ClosedRuntime: The runtime was closed.
             ConfigurationError: There is a running event loop: `await call(...)` there.
         """
-        if _loop_is_running():
-            raise ConfigurationError(
-                "`call_sync` was called inside a running event loop",
-                hint="write `await runtime.call(...)` there",
-            )
-        result = self.call_at_once(name, arguments)
-        return self._run(self.call(name, arguments)) if result is None else result
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something in the event loop that is kept for code without one; of several threads one at a time."""
-        with self._running:
-            if self._runner is None:
-                from asyncio import Runner  # noqa: PLC0415 -- a call that never waits needs none of it
-
-                self._runner = Runner()
-            return self._runner.run(work)
-
-    @cached_property
-    def _running(self) -> Lock:
-        from threading import Lock  # noqa: PLC0415 -- as above
-
-        return Lock()
-
-    def call_at_once(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result | None:
-        """Call a tool that never waits in the default session. See `Session.call_at_once`."""
-        return self._main.call_at_once(name, arguments)
+        return self.engine.call_sync(name, arguments)
 
     def session(
         self,
@@ -404,6 +317,290 @@ class Runtime:
         Raises:
             ConfigurationError: There is no such toolset, or `client` is no function.
         """
+        return self.engine.session(
+            id=id,
+            seed=seed,
+            clock=clock,
+            registry=registry,
+            toolset=toolset,
+            user=user,
+            caller=caller,
+            correlation=correlation,
+            client=client,
+        )
+
+    async def reload(self) -> ReloadReport:
+        """Read everything again and put it in force, all at once.
+
+        A file that is broken now keeps its last good version, marked stale. Calls that have begun end on the
+        version they began with. The observer receives the tools that appear, change and go.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: The runtime was not opened from files; or what is in force now can't be set up
+                (then everything stays as it was).
+        """
+        return await self.engine.reload()
+
+    def watch(self, *, poll: float = 1.0) -> AsyncGenerator[ReloadReport, None]:
+        """Reload whenever files change, and report each time: `async for report in runtime.watch()`.
+
+        Args:
+            poll: Seconds between looks, where no file events wake the watch earlier; more than 0.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: The runtime was not opened from files that can be followed, or `poll` is no time.
+        """
+        return self.engine.watch(poll=poll)
+
+    async def discover(self, *names: str) -> tuple[Problem, ...]:
+        """Ask MCP servers what they offer, and put it in force. The observer receives the tools that appear.
+
+        `async with` and a call that needs it do so by themselves; what is locked needs no asking.
+
+        Args:
+            names: The servers, which are asked if they were not before; all that must be, where none is named.
+
+        Returns:
+            An error for each server that could not be asked.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: There is no such server.
+        """
+        return await self.engine.discover(*names)
+
+    async def catalogue(self, server: str) -> Catalogue:
+        """What an MCP server offers; it is started if it does not run.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: There is no such server, or no installed mode speaks to servers.
+            ServerDown: It can't be started or reached.
+            NotReady: A prerequisite is missing: the extra `mcp`, a secret.
+        """
+        return await self.engine.catalogue(server)
+
+    async def aclose(self) -> None:
+        """Give back what the executors hold. A later call raises ClosedRuntime."""
+        await self.engine.aclose()
+
+    def close(self) -> None:
+        """`aclose` for code without an event loop."""
+        self.engine.close()
+
+    async def __aenter__(self) -> Self:
+        await self.engine.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        self.engine.start_sync()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def runtime_on(engine: Engine) -> Runtime:
+    """The runtime of an engine."""
+    runtime = Runtime.__new__(Runtime)
+    runtime._run_on(engine)  # noqa: SLF001 -- no second constructor is offered
+    return runtime
+
+
+def read_runtime(
+    asked: Asked,
+    *,
+    executors: Executors | None = None,
+    ask: Callable[[TrustRequest], Consent] | None = None,
+    **options: Any,
+) -> Runtime:
+    """`Runtime.open` for a caller who reports the problems: nothing is logged, and none of them raises.
+
+    Args:
+        asked: What to read, and what to put in force.
+        executors: The modes; the installed ones unless given.
+        ask: Is asked to trust what nobody has agreed to yet; None where there is nobody to ask.
+        options: Those of `Engine`.
+    """
+    trust = Trust(asked.trust, ask=ask)
+    started = start(asked, executors, trust)
+    engine = Engine(
+        started.registry, executors=started.executors, stock=started.stock, trust=trust, **options
+    )
+    engine.read_from(asked, started.settings)
+    return runtime_on(engine)
+
+
+def loaded_runtime(
+    loaded: Loaded,
+    *,
+    modes: Mapping[str, str] = NOTHING,
+    executors: Executors | None = None,
+    **options: Any,
+) -> Runtime:
+    """A runtime over what was read, from disk or memory; `options` are those of `Engine`.
+
+    Raises:
+        UnknownMode: A glob of `modes` asks for a mode that is neither installed nor written anywhere.
+    """
+    from toolcrib.engine.open_project import link_all  # noqa: PLC0415 -- as above
+    from toolcrib.loading.settings import NO_SETTINGS  # noqa: PLC0415 -- a call from an index reads nothing
+
+    executors = executors or Executors.installed()
+    stock = link_all(loaded, executors)
+    registry = in_force(stock, NO_SETTINGS, modes, executors)
+    return runtime_on(Engine(registry, executors=executors, stock=stock, **options))
+
+
+class Engine:
+    """What a runtime runs on: the registry in force, bound tools, servers, what was read and what may be reached.
+
+    Rooms of toolcrib use it where they need more than callers do (`Runtime.engine`); no promise is made about it.
+
+    Attributes:
+        executors: The modes.
+        settings: What the project and its profile put in force; None outside projects.
+        closed: Whether `aclose` was called.
+        passthrough: Whether mocks that say so may hand calls on to another binding of their tools.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        executors: Executors | None = None,
+        middleware: Sequence[Middleware | str] = (),
+        observer: Observer | None = None,
+        clock: Clock | None = None,
+        seed: int = 0,
+        stock: Stock | None = None,
+        egress: Iterable[str] = (),
+        origins: Mapping[str, str] = NOTHING,
+        servers: Mapping[str, Server] = NOTHING,
+        passthrough: bool = False,
+        client: Client | None = None,
+        trust: Trust | None = None,
+    ) -> None:
+        """Hold a registry; the parameters are those of `Runtime`, besides `stock` (what was read) and `trust` (who decides).
+
+        Raises:
+            ConfigurationError: As `Runtime`.
+        """
+        self.executors = executors or Executors.installed()
+        self.settings: Settings | None = None
+        self.closed = False
+        self.passthrough = passthrough
+        self.call_numbers = itertools.count(1)
+        self._client = client
+        self._given = (stock or Stock(registry))._replace(registry=registry)
+        if servers:
+            registry, stock = start_over(self._given, servers, self.executors)
+        self._stock = Stock(registry) if stock is None else stock
+        self._asked: Asked | None = None
+        layers = tuple(middleware_named(item) if isinstance(item, str) else item for item in middleware)
+        self.trust = Trust() if trust is None else trust
+        self._binder = Binder(self.executors, layers, observer, self._equip, self._check_trust)
+        self._observer = observer
+        self._reach = (egress if isinstance(egress, str) else tuple(egress), dict(origins))
+        if any(self._reach):
+            _world_of(*self._reach)
+        self._world: NetworkEnvironment | None = None
+        self._settled = False  # whether what the project lets tools reach may be in force
+        self._shelf = Shelf(registry)
+        self._session_ids = itertools.count(1)
+        self._runner: asyncio.Runner | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._followers: list[Callable[[], None]] = []
+        self._main = self.session(id="main", clock=clock, seed=seed)
+
+    def read_from(self, asked: Asked, settings: Settings | None) -> None:
+        """Remember what was read from disk, so that a reload can read it again."""
+        self._asked, self.settings = asked, settings
+
+    @property
+    def stock(self) -> Stock:
+        """What was read, before the profile: packs, project, sources, what was looked at."""
+        return self._stock
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the documents, whose tools are not in the registry; and servers that can't be asked."""
+        told = self._discovery.problems() if self.servers else ()
+        return (*self._stock.problems, *told) if told else self._stock.problems
+
+    @property
+    def servers(self) -> Mapping[str, Server]:
+        """The MCP servers, by name."""
+        return self._stock.servers
+
+    @property
+    def lock_file(self) -> str:
+        """Where it stands what the servers offered when they were locked; empty where there are none."""
+        return self._stock.lock_file
+
+    @property
+    def registry(self) -> Registry:
+        """The tools, as they are now."""
+        return self._shelf.registry
+
+    @property
+    def default_session(self) -> Session:
+        """The session of calls that name none."""
+        return self._main
+
+    def call_sync(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
+        """`call` for code without an event loop.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: There is a running event loop: `await call(...)` there.
+        """
+        if _loop_is_running():
+            raise ConfigurationError(
+                "`call_sync` was called inside a running event loop",
+                hint="write `await runtime.call(...)` there",
+            )
+        result = self._main.call_at_once(name, arguments)
+        return self._run(self._main.call(name, arguments)) if result is None else result
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something in the event loop that is kept for code without one; of several threads one at a time."""
+        with self._running:
+            if self._runner is None:
+                from asyncio import Runner  # noqa: PLC0415 -- a call that never waits needs none of it
+
+                self._runner = Runner()
+            return self._runner.run(work)
+
+    @cached_property
+    def _running(self) -> Lock:
+        from threading import Lock  # noqa: PLC0415 -- as above
+
+        return Lock()
+
+    def session(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002 -- the session's own name for it
+        seed: int = 0,
+        clock: Clock | None = None,
+        registry: Registry | None = None,
+        toolset: str | None = None,
+        user: str = "",
+        caller: str = "",
+        correlation: str = "",
+        client: Client | None = None,
+    ) -> Session:
+        """An isolated session; see `Runtime.session`."""
         if toolset is not None:
             registry = (self.registry if registry is None else registry).within(toolset)
         return Session(
@@ -450,7 +647,7 @@ class Runtime:
         return Unavailable(why, code=code, outcome=outcome)
 
     @property
-    def world(self) -> World:
+    def world(self) -> NetworkEnvironment:
         """What the modes may reach, as the project, its profile and the caller put it in force.
 
         Nobody reaches anything as a project wants it that nobody trusts, not even a model that somebody named.
@@ -578,11 +775,11 @@ class Runtime:
         return report
 
     @cached_property
-    def changing(self) -> Turn:
+    def changing(self) -> CrossLoopLock:
         """Held by whoever puts other tools in force."""
-        from toolcrib.core.async_lock import Turn  # noqa: PLC0415 -- few runtimes change
+        from toolcrib.core.clock import CrossLoopLock  # noqa: PLC0415 -- few runtimes change
 
-        return Turn()
+        return CrossLoopLock()
 
     async def read_again(self) -> Sequence[ToolEvent]:
         """Read everything again, and put it in force all at once."""
@@ -679,10 +876,10 @@ class Runtime:
             return
         import asyncio  # noqa: PLC0415 -- few runtimes have servers
 
-        from toolcrib.servers.remembered_tools import remember  # noqa: PLC0415 -- as above
+        from toolcrib.servers.tool_list_cache import save_tool_list  # noqa: PLC0415 -- as above
 
         when = RealClock().now().isoformat(timespec="seconds")
-        await asyncio.to_thread(remember, server, catalogue, when)
+        await asyncio.to_thread(save_tool_list, server, catalogue, when)
 
     def follow(self, hear: Callable[[], None]) -> Callable[[], None]:
         """Have something called, in the event loop, each time that tools appear, change or go.
@@ -772,7 +969,8 @@ class Runtime:
             runner.run(self.aclose())
         self._runner = None
 
-    async def __aenter__(self) -> Self:
+    async def start(self) -> None:
+        """Ask the servers that must be asked, and watch the files if that was asked for."""
         unasked = self._unasked
         if unasked:
             self._log_down(await self.discover(*unasked))
@@ -780,7 +978,12 @@ class Runtime:
             import asyncio  # noqa: PLC0415 -- as above
 
             self._watcher = asyncio.create_task(self._keep_watching())
-        return self
+
+    def start_sync(self) -> None:
+        """`start` for code without an event loop."""
+        unasked = self._unasked
+        if unasked:
+            self._log_down(self._run(self.discover(*unasked)))
 
     @property
     def _unasked(self) -> tuple[str, ...]:
@@ -793,21 +996,9 @@ class Runtime:
             if problem.code != Untrusted.code or not self.trust.told:
                 _log().warning("%s", problem)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
-    def __enter__(self) -> Self:
-        unasked = self._unasked
-        if unasked:
-            self._log_down(self._run(self.discover(*unasked)))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _log() -> logging.Logger:
@@ -844,12 +1035,12 @@ def _loop_is_running() -> bool:
     return True
 
 
-def _world_of(egress: Iterable[str], origins: Mapping[str, str]) -> World:
-    from toolcrib.servers.environment import World  # noqa: PLC0415 -- a mock reaches nothing
+def _world_of(egress: Iterable[str], origins: Mapping[str, str]) -> NetworkEnvironment:
+    from toolcrib.servers.environment import NetworkEnvironment  # noqa: PLC0415 -- a mock reaches nothing
 
     if isinstance(egress, str):
         raise ConfigurationError("`egress` is a list of entries", hint=f'write `egress=["{egress}"]`')
     try:
-        return World.of(egress, origins)
+        return NetworkEnvironment.of(egress, origins)
     except ValueError as error:
         raise ConfigurationError(str(error)) from None

@@ -19,7 +19,7 @@ from toolcrib.core.model import (
     Partial,
     Progress,
     Result,
-    Sound,
+    TrustedAnswer,
     Usage,
     ok_result,
 )
@@ -31,11 +31,14 @@ from toolcrib.engine.middleware.fast_path import MISSED, as_result
 from toolcrib.registry.catalog import Hidden
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import as_dict
-from toolcrib.schema.validation.sizes import is_large
+from toolcrib.schema.validation.json_values import is_large
 from toolcrib.security.redaction import redact
 
 if TYPE_CHECKING:
-    from toolcrib.servers.environment import World
+    from types import TracebackType
+    from typing import Self
+
+    from toolcrib.servers.environment import NetworkEnvironment
     from toolcrib.simulation.store import Store
 
 T = TypeVar("T")
@@ -145,7 +148,7 @@ class Owner(Protocol):
         ...
 
     @property
-    def world(self) -> World:
+    def world(self) -> NetworkEnvironment:
         """What may be reached."""
         ...
 
@@ -212,7 +215,7 @@ class Session:
         return self._context.correlation
 
     @property
-    def world(self) -> World:
+    def world(self) -> NetworkEnvironment:
         """What the modes may reach."""
         return self._runtime.world
 
@@ -233,6 +236,14 @@ class Session:
     async def aclose(self) -> None:
         """Give back what this session alone holds: the servers that were started for it."""
         await self._runtime.released(self.id)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     def call(
         self,
@@ -394,7 +405,7 @@ class Session:
         try:
             if chain.direct is not None:  # what never waits needs no account of who works
                 answer = chain.direct(call)
-                if type(answer) is Sound:
+                if type(answer) is TrustedAnswer:
                     return ok_result(answer[0], 1, self._monotonic() - started, answer[1])
                 result = await self._run(chain, call) if answer is None else as_result(answer)
             else:

@@ -7,7 +7,7 @@ a mode's name decides what runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from toolcrib.core.model import JSON, Descriptor, Schema
 from toolcrib.core.protocols import Executor, Remote
 
 if TYPE_CHECKING:
+    from toolcrib.loading.formats import Formats
     from toolcrib.security.trust.check import Workspace
     from toolcrib.security.trust.needs import Need
 
@@ -83,6 +84,13 @@ class Executors:
         executors = cls({mode: _maker(target) for mode, target in targets.items()})
         executors.targets = dict(targets)
         return executors
+
+    @cached_property
+    def formats(self) -> Formats:
+        """The formats of other systems in which documents are read besides toolcrib's own."""
+        from toolcrib.formats.table import FORMATS  # noqa: PLC0415 -- a start from an index reads no documents
+
+        return FORMATS
 
     @property
     def modes(self) -> tuple[str, ...]:

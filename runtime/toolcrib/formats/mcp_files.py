@@ -17,7 +17,7 @@ from toolcrib.formats.yaml_writer import yaml_of
 from toolcrib.loading.descriptors import parse_descriptor
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import parse_documents
-from toolcrib.servers.lock.hidden_characters import hidden_in
+from toolcrib.security.hidden_characters import hidden_in
 
 _ORDER: Final = (
     "name",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from toolcrib.core.model import JSON
-from toolcrib.servers.lock.hidden_characters import hidden_characters
+from toolcrib.security.hidden_characters import hidden_characters
 
 WIDTH: Final = 100
 """Columns that a line has at most, where it can be helped."""

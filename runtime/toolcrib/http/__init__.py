@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from toolcrib.http.messages import Bounds, Fault, HTTPError, Request, Response
+from toolcrib.http.messages import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest, HTTPResponse
 
 if TYPE_CHECKING:
     from toolcrib.http.client import HTTPClient
     from toolcrib.security.egress import Guard
 
-__all__ = ["Bounds", "Fault", "HTTPError", "Request", "Response", "open_client"]
+__all__ = ["ExchangeBounds", "HTTPError", "HTTPFailure", "HTTPRequest", "HTTPResponse", "open_client"]
 
 
 def open_client(guard: Guard) -> HTTPClient:

@@ -14,6 +14,7 @@ from toolcrib.loading.descriptors import Given, parse_descriptors
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import Document
 from toolcrib.loading.documents.files import KeptFiles
+from toolcrib.loading.formats import Rewording
 from toolcrib.loading.overrides import kept_files
 from toolcrib.loading.packs import Pack
 from toolcrib.registry.namespaces import full_name
@@ -30,7 +31,7 @@ class Home:
         tools: Whether tools are taken from there.
         scenarios: Whether scenarios are taken from there.
         outside: What the store of tools outside packs begins with.
-        only: The file whose scenarios alone are taken from an arena of PromptKit; empty for those of all files.
+        only: The file whose scenarios alone are taken from a foreign document that names several; empty for all.
     """
 
     files: Files | None = None
@@ -63,8 +64,8 @@ class Draft:
     Attributes:
         document: The document.
         where: Where it lies.
-        before: What was found wrong already with the document as it was `written`.
-        written: The document in the form of somebody else's; None where it had our own.
+        before: What was found wrong already with the document as it was written.
+        reword: Tells the problems in the words of the system that the document comes from; None where it is our own.
         tool: The tool; None before it is parsed, and where it is refused.
         problems: What is wrong with it.
     """
@@ -72,7 +73,7 @@ class Draft:
     document: Document
     where: Home
     before: Sequence[Problem] = ()
-    written: Document | None = None
+    reword: Rewording | None = None
     tool: Descriptor | None = None
     problems: list[Problem] = field(default_factory=list)
 

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, Origin
 from toolcrib.core.protocols import Files, Kinds
-from toolcrib.formats.promptkit.foreign_descriptors import normalise
-from toolcrib.formats.promptpack.reader import parts_of
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.archives import ArchiveFiles, open_archive
 from toolcrib.loading.documents.document import Document, first_bytes, parse_documents, recalled_document
 from toolcrib.loading.documents.files import ARCHIVE, DiskFiles, KeptFiles, MemoryFiles
+from toolcrib.loading.formats import Formats
 from toolcrib.loading.overrides import LaidFiles, LaidOver, lay_over
-from toolcrib.loading.scenarios.scenario import Scenario, parse_scenario
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.scenario import parse_scenario
 from toolcrib.loading.scenarios.scenario_links import in_namespace
 
 Plain: TypeAlias = Any
@@ -151,9 +151,9 @@ def _opened(archive: str) -> ArchiveFiles:
     return opened
 
 
-def locator(plain: Plain) -> Callable[[str], tuple[int, int]]:
+def locator(plain: Plain, formats: Formats) -> Callable[[str], tuple[int, int]]:
     """From JSON Pointers to lines and columns; (0, 0) where the text is no longer there."""
-    document = document_from(plain)
+    document = document_from(plain, formats)
     return _nowhere if document is None else document.position
 
 
@@ -161,19 +161,17 @@ def _nowhere(_pointer: str) -> tuple[int, int]:
     return (0, 0)
 
 
-def document_from(plain: Plain) -> Document | None:
+def document_from(plain: Plain, formats: Formats) -> Document | None:
     """A document, read again; None where it is no longer there."""
     if plain[0] == LAID:
-        upper, lower = document_from(plain[1]), document_from(plain[2])
+        upper, lower = document_from(plain[1], formats), document_from(plain[2], formats)
         return lay_over(upper, lower) if upper is not None and lower is not None else upper
     _kind, source, index, name, beside = plain
     files = files_from(beside)
     document = _documents(source, files).get(index)
     if document is None:
         return None
-    normalised = normalise(document, files)
-    parts = parts_of(document) or (normalised[0] if normalised is not None else ())
-    return next((own for own in parts if _called(own) == name), document)
+    return next((own for own in formats.documents(document, files) if _called(own) == name), document)
 
 
 def _documents(source: str, files: Files | None) -> Mapping[int, Document]:

@@ -21,6 +21,7 @@ from toolcrib.loading.document_checks import DocumentChecker, hidden_problems, v
 from toolcrib.loading.documents.document import Document
 from toolcrib.loading.documents.inline_sources import Content, documents_of, log_problems, only_document
 from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.formats import NO_FORMATS, Formats, formats_of
 from toolcrib.loading.packs import check_range
 from toolcrib.loading.project_discovery import find_project, other_project_files, places_to_look, project_file
 from toolcrib.loading.settings import (
@@ -357,7 +358,9 @@ class Project:
         Raises:
             DocumentError: There is an error in it. Warnings are logged.
         """
-        project, problems = one_project(name, *documents_of(name, content), DocumentChecker("project", kinds))
+        project, problems = one_project(
+            name, *documents_of(name, content), DocumentChecker("project", kinds), formats=formats_of(kinds)
+        )
         problems += project.faults
         if any(problem.severity == "error" for problem in problems):
             raise DocumentError(problems)
@@ -381,6 +384,7 @@ def one_project(
     note: Callable[[str], None] = lambda _path: None,
     *,
     files: Files | None = None,
+    formats: Formats = NO_FORMATS,
 ) -> tuple[Project, list[Problem]]:
     """The project that one file describes, as far as the file is sound, and everything that is wrong with it.
 
@@ -393,9 +397,12 @@ def one_project(
         shape: The project schema, compiled.
         note: Is told of each file that the project names servers from, before it is read.
         files: The files that it names; None for a lone text from memory.
+        formats: Those whose files may name servers.
     """
     document, told = only_document(source, documents, problems, "project", "write `project: my-project`")
-    project, faults = parse_project(document, shape, note, files) if document is not None else (None, [])
+    project, faults = None, list[Problem]()
+    if document is not None:
+        project, faults = parse_project(document, shape, note, files, formats)
     if project is None:
         project = Project(name="", root=_folder_of(source), sources=(), origin=Origin(source=source))
     told += faults
@@ -412,6 +419,7 @@ def parse_project(
     shape: DocumentChecker,
     note: Callable[[str], None] = lambda _path: None,
     files: Files | None = None,
+    formats: Formats = NO_FORMATS,
 ) -> tuple[Project | None, list[Problem]]:
     """Read `toolcrib.yaml`, and the files that it names servers from.
 
@@ -432,7 +440,7 @@ def parse_project(
     if "servers" in kept or "servers_from" in kept:
         from toolcrib.loading.servers import servers_of_project  # noqa: PLC0415 -- many projects have none
 
-        servers, named, faults = servers_of_project(kept, document, project.root, note)
+        servers, named, faults = servers_of_project(kept, document, project.root, note, formats)
         project, problems = replace(project, servers=servers, servers_from=named), [*problems, *faults]
     return project, [document.place(problem) for problem in problems]
 

@@ -8,19 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import NO_FIXTURE, Descriptor, Fixture
 from toolcrib.core.protocols import Files, Kinds
-from toolcrib.formats.promptkit.foreign_descriptors import is_arena, normalise
-from toolcrib.formats.promptkit.hints import in_their_words
-from toolcrib.formats.promptpack.reader import is_promptpack
-from toolcrib.formats.promptpack.reader.bindings import Strays
 from toolcrib.loading.builder import Draft, Home, parse_drafts
 from toolcrib.loading.descriptors import is_descriptor
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import Document
+from toolcrib.loading.formats import Format, NamedFile, OverrideFile, formats_of
 from toolcrib.loading.overrides import (
     each_changed_once,
     files_of,
@@ -29,13 +26,11 @@ from toolcrib.loading.overrides import (
     nothing_below,
     overrides_of,
 )
-from toolcrib.loading.packs import Pack, duplicate_pack, fits, one_pack, readable_part
-from toolcrib.loading.scenarios.scenario import Scenario, is_scenario, parse_scenario
+from toolcrib.loading.packs import Pack, duplicate_pack, fits, one_pack, parse_pack, readable_part, sound_pack
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.scenario import is_scenario, parse_scenario
 from toolcrib.loading.unrelated_files import TOOL_SUFFIXES, lacking, unrecognised
 from toolcrib.registry.namespaces import full_name, short_name
-
-if TYPE_CHECKING:
-    from toolcrib.formats.promptkit.arena_documents import NamedFile
 
 REFUSED_PACK = "refused_pack"
 """Code of what is said of the tools of a pack whose own file is refused, and of packs that need it."""
@@ -108,6 +103,7 @@ class Reader:
     """Collects what is read. A file is known by its key (its path with links resolved), and read once.
 
     Attributes:
+        formats: Those of other systems that are read.
         touched: Keys of the files that documents name as data.
         stored: Keys of the files that hold rows of packs and of the project, which are no documents.
         ignored: Files that were passed over.
@@ -116,12 +112,13 @@ class Reader:
 
     def __init__(self, kinds: Kinds, fixture: Fixture = NO_FIXTURE) -> None:
         self._kinds = kinds
+        self.formats = formats_of(kinds)
         self.fixture = fixture
         self._tools: list[Descriptor] = []
         self._written: dict[str, _Written] = {}
         self._overrides: list[tuple[str, _Written]] = []
         self._packs: list[Pack] = []
-        self._strays = Strays()
+        self._strays: dict[str, dict[str, Problem]] = {}
         self._scenarios: list[Scenario] = []
         self._refused_scenarios: list[tuple[Scenario, Problem]] = []
         self._hindered_scenarios: list[tuple[str, Problem]] = []
@@ -156,7 +153,8 @@ class Reader:
         tools = self._overridden()
         data = self.touched & self._fruitless
         problems = [problem for key, told in self._problems.items() if key not in data for problem in told]
-        problems += [*self._idle_globs(), *self._strays.problems()]
+        strays = (problem for those in self._strays.values() for problem in those.values())
+        problems += [*self._idle_globs(), *strays]
         counted, faulty = set(problems), {problem.source for problem in problems}
         return Loaded(
             tools=tuple(tools),
@@ -307,15 +305,9 @@ class Reader:
             if counts:
                 self._overrides.append((file.key, _Written(document, where)))
             return _Find(document, fruits=int(counts))
-        if is_promptpack(document.value):
-            return self._joined(document, file)
-        if is_arena(document.value):
-            return self._arena(document, where)
-        normalised = normalise(document, where.files)
-        if normalised is not None:
-            documents, problems = normalised
-            drafts = [Draft(own, where, problems, document) for own in documents if where.tools]
-            return _Find(document, told=problems, drafts=drafts)
+        foreign = self.formats.of(document.value)
+        if foreign is not None:
+            return self._converted(document, file, foreign)
         if is_scenario(document.value):
             before = len(self._scenarios)
             told = self._add_scenario(document, where)
@@ -324,41 +316,56 @@ class Reader:
             return _Find(document, known=False)
         return _Find(document, drafts=[Draft(document, where)] if where.tools else [])
 
-    def _joined(self, document: Document, file: _File) -> _Find:
-        """A PromptPack, which is a pack with all of its tools."""
-        if not file.where.tools or self._refusal(file.where.pack) is not None:
+    def _converted(self, document: Document, file: _File, foreign: Format) -> _Find:
+        """What a document of another system describes, in our own form."""
+        where = file.where
+        if foreign.is_pack and (not where.tools or self._refusal(where.pack) is not None):
             return _Find(document)
-        from toolcrib.formats.promptpack.reader.pack_documents import join_promptpack  # noqa: PLC0415 -- few folders have one
-
-        read = join_promptpack(document, file.where, self._pack_shape)
-        first = next((known for known in self._packs if known.name == read.pack.name), None)
-        if first is None:
-            self._packs.append(read.pack)
-        else:
-            duplicate = duplicate_pack(first, read.pack)._replace(pointer="/id")
-            self._refused_packs[read.pack.origin.source] = read.pack.name, duplicate
-            read.problems.append(duplicate)
-        self._strays.add(read.bindings)
-        bound = read.bindings.documents if first is None else ()
-        self._overrides += [(file.key, _Written(each, read.home)) for each in bound]
-        return _Find(document, told=read.problems, fruits=int(first is None), drafts=read.drafts)
-
-    def _arena(self, document: Document, where: Home) -> _Find:
-        """An arena of PromptKit, with everything that it names."""
-        from toolcrib.formats.promptkit.arena_documents import join_arena, once  # noqa: PLC0415 -- few folders have one
-
-        joined = join_arena(document, where)
+        read = foreign.convert(document, where)
+        told, fruits = [*read.problems], 0
+        if read.pack is not None:
+            pack, problems = self._foreign_pack(read.pack, where)
+            first = next((known for known in self._packs if known.name == pack.name), None)
+            told = [*read.pack_problems, *problems, *told]
+            where, fruits = replace(where, pack=pack), int(first is None)
+            if first is None:
+                self._packs.append(pack)
+                bound = read.overrides.documents
+                self._overrides += [(file.key, _Written(each, where)) for each in bound]
+            else:
+                told.append(duplicate_pack(first, pack)._replace(pointer="/id"))
+                self._refused_packs[pack.origin.source] = pack.name, told[-1]
+            self._note_strays(read.overrides)
         before = len(self._scenarios)
-        told = [*joined.problems]
-        for scenario in joined.scenarios:
+        for scenario in read.scenarios:
             told += self._add_scenario(scenario, where)
-        fruits = len(self._scenarios) - before
-        self._scenarios, left_out = once(self._scenarios)
-        self._named += joined.files
-        return _Find(document, told=[*told, *left_out], fruits=fruits, drafts=joined.drafts)
+        fruits += len(self._scenarios) - before
+        if foreign.without_repeats is not None:
+            self._scenarios, left_out = foreign.without_repeats(self._scenarios)
+            told += left_out
+        self._named += read.files
+        drafts = [
+            Draft(tool.document, where, tool.problems, tool.reword) for tool in read.tools if where.tools
+        ]
+        return _Find(document, told=told, fruits=fruits, drafts=drafts)
+
+    def _foreign_pack(self, document: Document, where: Home) -> tuple[Pack, list[Problem]]:
+        """The pack that a foreign document is, as far as it is sound, and everything that is wrong with it."""
+        pack, problems = parse_pack(document, self._pack_shape, where.files)
+        pack = pack or sound_pack(document, self._pack_shape)
+        return replace(pack, namespace=where.namespace, fixture=where.fixture), problems
+
+    def _note_strays(self, overrides: OverrideFile) -> None:
+        """Names in a file of overrides are wrong that are tools of no pack beside it."""
+        if not overrides.source:
+            return
+        before = self._strays.get(overrides.source, overrides.strays)
+        self._strays[overrides.source] = {
+            name: problem for name, problem in before.items() if name in overrides.strays
+        }
 
     def _read_named(self) -> None:
-        """Read the tools that an arena names and that lie in no folder which was given."""
+        """Read the files of tools that a foreign document names and that lie in no folder which was given."""
         named, self._named = self._named, []
         for file in named:
             if not self.knows(file.key) and not self.knows(file.own_key):
@@ -387,8 +394,8 @@ class Reader:
 
     def _add_tool(self, draft: Draft) -> bool:
         """Add a tool. Returns whether it is good."""
-        if draft.written is not None:
-            draft.problems = in_their_words(draft.written, draft.problems)
+        if draft.reword is not None:
+            draft.problems = draft.reword(draft.problems)
         told = (*draft.before, *draft.problems)
         error = next((problem for problem in told if problem.severity == "error"), None)
         error = error or self._refusal(draft.where.pack)

@@ -10,14 +10,9 @@ from typing import Any
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import NOTHING
 from toolcrib.core.server_config import Server
-from toolcrib.formats.mcp_clients.server_files import (
-    ClientFile,
-    is_servers_file,
-    looks_like_servers_file,
-    read_client_file,
-)
 from toolcrib.loading.documents.document import Document
 from toolcrib.loading.documents.positions import clipped
+from toolcrib.loading.formats import Formats, ServerFile, ServerFiles
 from toolcrib.loading.server_blocks import (
     Locate,
     Spot,
@@ -30,14 +25,6 @@ from toolcrib.loading.server_blocks import (
     server_of,
     written_at,
 )
-
-__all__ = [
-    "is_servers_file",
-    "looks_like_servers_file",
-    "parse_servers",
-    "read_servers_file",
-    "servers_of_project",
-]
 
 
 def _no_line(_pointer: str, *, key: bool = False) -> tuple[int, int]:  # noqa: ARG001 -- a `Locate`
@@ -85,14 +72,31 @@ def parse_servers(
     return servers, [*problems, *faults]
 
 
-def read_servers_file(path: str) -> tuple[dict[str, Server], list[Problem]]:
+def is_servers_file(path: str, formats: Formats) -> bool:
+    """Whether a path is a file of another program that names MCP servers."""
+    return any(files.is_servers_file(path) for files in formats.server_files())
+
+
+def read_servers_file(path: str, formats: Formats) -> tuple[dict[str, Server], list[Problem]]:
     """The servers that the file of some client names, and everything that is wrong with it. All are imported.
 
     What has no meaning here is told as a notice. A server that is switched off there is left out.
     """
-    file = read_client_file(path)
+    file = _read_file(path, None, formats)
     servers, faults = _sound(file.servers)
     return servers, [*file.problems, *faults]
+
+
+def _read_file(path: str, named: Spot | None, formats: Formats) -> ServerFile:
+    """Read a file by the format that recognises it, else by the first one that has such files."""
+    several = [*formats.server_files()]
+    if not several:
+        spot = named or Spot(path, "", _no_line)
+        message = f"nothing here reads `{clipped(path)}`, which another program has written"
+        return ServerFile([spot.problem("no_servers", message)], unread=True)
+    recognised = (files for files in several[1:] if files.is_servers_file(path))
+    reader: ServerFiles = next(recognised, several[0]) if len(several) > 1 else several[0]
+    return reader.read_servers_file(path, named)
 
 
 def _sound(written: Mapping[str, Written]) -> tuple[dict[str, Server], list[Problem]]:
@@ -107,7 +111,7 @@ def _sound(written: Mapping[str, Written]) -> tuple[dict[str, Server], list[Prob
 
 
 def servers_of_project(
-    said: Mapping[str, Any], document: Document, folder: str, note: Callable[[str], None]
+    said: Mapping[str, Any], document: Document, folder: str, note: Callable[[str], None], formats: Formats
 ) -> tuple[Mapping[str, Server], tuple[str, ...], list[Problem]]:
     """The servers of a project, the files that it names for them, and everything that is wrong with either.
 
@@ -116,13 +120,14 @@ def servers_of_project(
         document: The project's file.
         folder: The folder of the project, as it was named.
         note: Is told of each file before it is read.
+        formats: Those whose files may name servers.
     """
     named = said.get("servers_from", ())
     spot = Spot(document.source, "/servers_from", document.position)
     spots = (
         {named: spot} if isinstance(named, str) else {name: spot.below(at) for at, name in enumerate(named)}
     )
-    files, problems = dict[str, ClientFile](), list[Problem]()
+    files, problems = dict[str, ServerFile](), list[Problem]()
     for name, place in spots.items():
         fault = _fault_of_path(name)
         if fault is not None:
@@ -130,7 +135,7 @@ def servers_of_project(
             continue
         path = os.path.normpath(os.path.join(folder, os.path.expanduser(name)))
         note(path)
-        files[path] = read_client_file(path, place)
+        files[path] = _read_file(path, place, formats)
         problems += files[path].problems
     below, faults = merged(file.servers for file in files.values())
     servers, others = parse_servers(

@@ -10,9 +10,10 @@ from typing import Final
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import JSON
 from toolcrib.loading.documents import json_text, yaml_text
-from toolcrib.loading.documents.document import Document, first_bytes, parse_documents
+from toolcrib.loading.documents.document import Document, first_bytes
 from toolcrib.loading.documents.files import PACK_FILES, SUFFIXES
 from toolcrib.loading.documents.positions import Place, roots
+from toolcrib.loading.formats import Formats
 
 TOOL_SUFFIXES: Final = tuple(f".tool{suffix}" for suffix in SUFFIXES)
 """A file that is called this says that it holds a descriptor."""
@@ -22,11 +23,6 @@ _OUR_KEYS: Final = frozenset({"name", "scenario", "function"})
 
 _OUR_NAMES: Final = re.compile(r".*\.(?:tool|scenario)\.[a-z]+")
 
-_SERVERS: Final = frozenset({"mcpServers", "servers", "mcp", "context_servers"})
-"""Keys under which files of MCP clients name servers."""
-
-_SERVERS_IN_JSON: Final = re.compile(r'"(?:mcpServers|servers|context_servers)"\s*:')
-
 # Behind a fault of the syntax there are no marks, so there the text itself is looked at.
 _IN_YAML: Final = re.compile(r"""^["']?(?:name|scenario|function)["']?\s*:|^kind:\s*Tool\b""", re.MULTILINE)
 _IN_JSON: Final = re.compile(r'"(?:name|scenario|function)"\s*:|"kind"\s*:\s*"Tool"')
@@ -35,8 +31,8 @@ _ALWAYS_ERRORS: Final = frozenset({"too_large", "file_unreadable", "file_vanishe
 """What says nothing of the content."""
 
 
-def stranger_in(
-    path: Path, source: str, documents: Sequence[Document], problems: Sequence[Problem]
+def unrelated_file(
+    path: Path, source: str, documents: Sequence[Document], problems: Sequence[Problem], formats: Formats
 ) -> Problem | None:
     """The one notice for a file that was found in a folder and is not ours; None where it is to be read on.
 
@@ -45,45 +41,31 @@ def stranger_in(
         source: What it is called in problems.
         documents: What was read of it.
         problems: What is wrong with its text.
+        formats: Those of other systems.
     """
-    if len(documents) == 1 and _may_name_servers(documents[0].value):
-        from toolcrib.formats.mcp_clients.server_files import looks_like_servers_file, notice_of  # noqa: PLC0415 -- rarely met
+    if len(documents) == 1 and _may_name_servers(documents[0].value, formats):
+        for files in formats.server_files():
+            if files.looks_like_servers_file(documents[0].value):
+                return files.notice_of(source)
+    return foreign(path, source, problems, formats) if problems else None
 
-        if looks_like_servers_file(documents[0].value):
-            return notice_of(source)
-    return foreign(path, source, problems) if problems else None
 
-
-def responses_alone(
-    path: Path, source: str, documents: Sequence[Document], problems: Sequence[Problem]
+def lone_file(
+    path: Path, source: str, documents: Sequence[Document], problems: Sequence[Problem], formats: Formats
 ) -> Problem | None:
-    """What is said of PromptKit's mock responses where they are given without their arena; None for another file.
+    """What is reported of a file that was given by itself and means nothing by itself; None for another file.
 
     Args:
         path: The file.
         source: What it is called in problems.
         documents: What was read of it.
-        problems: What is wrong with its text; keys that are numbers are right in mock responses.
+        problems: What is wrong with its text.
+        formats: Those of other systems.
     """
-    if any(problem.code == "non_string_key" for problem in problems):
-        try:
-            text = first_bytes(path)
-        except OSError:
-            return None
-        documents, problems = parse_documents(source, text, whole=True, number_keys=True)
-    if problems or len(documents) != 1 or not _are_responses(documents[0].value):
-        return None
-    message = "these are mock responses of PromptKit, which say nothing without the scenarios of their arena"
-    hint = f"name the folder of the arena, or one of its scenarios, such as `toolcrib run {path.parent}`"
-    problem = Problem(code="unrecognised_file", message=message, hint=hint, severity="warning")
-    return documents[0].place(problem)
-
-
-def _are_responses(value: JSON) -> bool:
-    return isinstance(value, dict) and bool(value) and value.keys() <= _OF_RESPONSES
-
-
-_OF_RESPONSES: Final = frozenset(("defaultResponse", "default_response", "judges", "scenarios", "selfplay"))
+    notices = (
+        each.notice(path, source, documents, problems) for each in formats.table if each.notice is not None
+    )
+    return next((notice for notice in notices if notice is not None), None)
 
 
 def lacking(value: JSON) -> str:
@@ -100,17 +82,22 @@ def unrecognised(message: str, source: str) -> Problem:
     return Problem(code="unrecognised_file", message=message, hint=hint, severity=severity)
 
 
-def _may_name_servers(value: JSON) -> bool:
-    return isinstance(value, dict) and "name" not in value and not _SERVERS.isdisjoint(value)
+def _may_name_servers(value: JSON, formats: Formats) -> bool:
+    return isinstance(value, dict) and "name" not in value and not formats.server_keys.isdisjoint(value)
 
 
-def foreign(path: Path, source: str, problems: Sequence[Problem]) -> Problem | None:
+def _may_name_servers_in_json(text: str, formats: Formats) -> bool:
+    return any(re.search(rf'"{re.escape(key)}"\s*:', text) for key in sorted(formats.server_keys))
+
+
+def foreign(path: Path, source: str, problems: Sequence[Problem], formats: Formats) -> Problem | None:
     """The one notice that stands for all that is wrong with the text of a file that does not look like ours.
 
     Args:
         path: The file.
         source: What it is called in problems.
         problems: What is wrong with its text.
+        formats: Those of other systems.
 
     Returns:
         None where nothing is wrong, or where the errors are to be told: by its name or its top-level keys the
@@ -124,11 +111,10 @@ def foreign(path: Path, source: str, problems: Sequence[Problem]) -> Problem | N
     except OSError:
         return None
     as_json = source.lower().endswith(".json")
-    if as_json and _SERVERS_IN_JSON.search(text):
-        from toolcrib.formats.mcp_clients.server_files import is_servers_file, notice_of  # noqa: PLC0415 -- as above
-
-        if is_servers_file(str(path)):
-            return notice_of(source)
+    if as_json and _may_name_servers_in_json(text, formats):
+        for files in formats.server_files():
+            if files.is_servers_file(str(path)):
+                return files.notice_of(source)
     if _looks_like_ours(text, as_json=as_json):
         return None
     message = f"this is no descriptor, scenario or pack, and it can't be read: {first.code}: {first.message}"

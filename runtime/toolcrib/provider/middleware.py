@@ -67,9 +67,9 @@ class ProviderMiddleware:
             ConfigurationError: Something is wrong with the policy (all of that at once), there is no such toolset,
                 or a value of `config` is none.
         """
-        session = runtime.default_session if isinstance(runtime, Runtime) else runtime
+        session = runtime.engine.default_session if isinstance(runtime, Runtime) else runtime
         registry = _within(session.registry, config.toolset)
-        self._is_known = not (isinstance(runtime, Runtime) and runtime.undiscovered)
+        self._is_known = not (isinstance(runtime, Runtime) and runtime.engine.undiscovered)
         check_setup(provider, policy, config, registry if self._is_known else None)
         self._provider = provider
         self._session = session

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_SHOWN = 5
+"""Names of tools that the `repr` of a registry holds."""
+
 _MOST_DERIVATIVES = 64
 """Derived registries that one remembers."""
 
@@ -113,7 +116,10 @@ class Registry(Mapping[str, Descriptor]):
         return len(self._tools)
 
     def __repr__(self) -> str:
-        return f"Registry({len(self)} tools, revision {self.revision})"
+        """Its size, and the first names: `Registry(78 tools: cancel_order, get_forecast, get_order, ...)`."""
+        names = [*islice(self, _SHOWN), *(["..."] if len(self) > _SHOWN else [])]
+        size = f"{len(self)} tool{'' if len(self) == 1 else 's'}"
+        return f"Registry({size}: {', '.join(names)})" if names else f"Registry({size})"
 
     # Other tools.
 

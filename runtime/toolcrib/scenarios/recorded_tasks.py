@@ -19,7 +19,7 @@ from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
 from toolcrib.expressions.matchers import MatchDifference, differ, shown
 from toolcrib.loading.documents.document import parse_json
-from toolcrib.schema.validation import Fault, Validator
+from toolcrib.schema.validation import Validator, Violation
 from toolcrib.schema.validation.violations import shorten
 from toolcrib.security.redaction import SeenSecrets, redact
 from toolcrib.simulation.store import store_of
@@ -339,7 +339,7 @@ def parse_tasks(source: str, lines: Iterable[bytes]) -> tuple[list[RecordedTask]
     return tasks, problems
 
 
-def _shape_problem(fault: Fault, source: str) -> Problem:
+def _shape_problem(fault: Violation, source: str) -> Problem:
     code = _CODES[fault.keyword]
     message = f"expected {fault.expected}, got {fault.got}"
     if code == "unknown_key":
@@ -381,7 +381,7 @@ def _hindrance(tool: str, runtime: Runtime) -> Problem | None:
         near = registry.near(tool)
         hint = f"did you mean {' or '.join(f'`{each}`' for each in near)}?" if near else ""
         return Problem(code="unknown_tool", message=f"there is no tool `{shorten(tool)}`", hint=hint)
-    if runtime.reaches_out(registry[name]):
+    if runtime.engine.reaches_out(registry[name]):
         message = f"`{name}` is in mode `{registry[name].mode}`, and a replay does nothing real"
         hint = "put a mode in force that answers here, with a profile or in the descriptor"
         return Problem(code="reaches_out", message=message, hint=hint)

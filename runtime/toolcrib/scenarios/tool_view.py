@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from toolcrib.core.model import NO_FIXTURE, Descriptor
 from toolcrib.engine.profiles import with_modes
 from toolcrib.engine.workspaces import subject_of_tool, subjects_of_scenario
-from toolcrib.loading.scenarios.scenario import Scenario, furnished, mocked
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.scenario import with_mock, with_scenario_state
 from toolcrib.loading.scenarios.scenario_links import tools_of
-from toolcrib.loading.scenarios.scenario_state import inheriting
+from toolcrib.loading.scenarios.scenario_state import with_inherited_state
 from toolcrib.registry.registry import Registry
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ def registry_for(registry: Registry, scenario: Scenario) -> Registry:
     told = _settled(scenario) if scenario.faults else scenario
 
     def derive() -> Registry:
-        run = inheriting(told, registry, [])
+        run = with_inherited_state(told, registry, [])
         moded = with_modes(registry, run.modes)
         if furnishes:
-            moded = moded.changed(tool=lambda tool: furnished(tool, run))
-        return moded.with_tools(mocked(moded[name], run) for name in run.mocks)
+            moded = moded.changed(tool=lambda tool: with_scenario_state(tool, run))
+        return moded.with_tools(with_mock(moded[name], run) for name in run.mocks)
 
     return registry.derived_once((told.modes, told.mocks, told.fixture, told.faults, told.origin), derive)
 
@@ -44,10 +45,10 @@ def tools_for(runtime: Runtime, scenario: Scenario) -> Registry:
 
     So a scenario of a pack from elsewhere calls no tool of a trusted project but its mocks.
     """
-    registry, trust = registry_for(runtime.registry, scenario), runtime.trust
+    registry, trust = registry_for(runtime.registry, scenario), runtime.engine.trust
     if trust.policy.everything:
         return registry
-    home, executors = trust.workspace_of(scenario.origin.source), runtime.executors
+    home, executors = trust.workspace_of(scenario.origin.source), runtime.engine.executors
     others = [
         card.name
         for card in registry.cards.values()
@@ -65,7 +66,7 @@ def _also_written_in(tool: Descriptor, place: str) -> Descriptor:
     return tool._replace(origin=tool.origin._replace(overrides=(*tool.origin.overrides, place)))
 
 
-def needed_by(runtime: Runtime, scenario: Scenario) -> Iterator[TrustSubject]:
+def trust_subjects(runtime: Runtime, scenario: Scenario) -> Iterator[TrustSubject]:
     """What a run of a scenario needs outside of this process: tools that it may call, and the models of its agent.
 
     An agent may call any tool that there is.
@@ -74,14 +75,18 @@ def needed_by(runtime: Runtime, scenario: Scenario) -> Iterator[TrustSubject]:
     names = registry if scenario.agent is not None else tools_of(scenario)
     for name in names:
         tool = registry.get(name)
-        if tool is not None and tool.mode is not None and not runtime.executors.is_contained(tool.mode):
-            yield subject_of_tool(tool, runtime.executors, runtime.trust, tool.mode)
+        if (
+            tool is not None
+            and tool.mode is not None
+            and not runtime.engine.executors.is_contained(tool.mode)
+        ):
+            yield subject_of_tool(tool, runtime.engine.executors, runtime.engine.trust, tool.mode)
     yield from subjects_of_scenario(scenario)
 
 
 def _settled(scenario: Scenario) -> Scenario:
     """The scenario with the faults of this run of it; the scenario itself where they are those of every run."""
-    from toolcrib.loading.scenarios.faults import settled  # noqa: PLC0415 -- in most scenarios nothing goes wrong
+    from toolcrib.loading.scenarios.faults import resolve_faults  # noqa: PLC0415 -- in most scenarios nothing goes wrong
 
-    faults = settled(scenario.faults, {"matrix": dict(scenario.values), "run": scenario.run})
+    faults = resolve_faults(scenario.faults, {"matrix": dict(scenario.values), "run": scenario.run})
     return scenario if faults == scenario.faults else replace(scenario, faults=faults)

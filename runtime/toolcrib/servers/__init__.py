@@ -1,1 +1,4 @@
-"""Servers of remote tools: how they are configured, locked, reached."""
+"""Remote tool servers that toolcrib connects to: how they are reached, what they list, and what a lock has against them.
+
+This room may import `expressions` and the rooms below it.
+"""

@@ -14,7 +14,7 @@ from in_memory import fake, loaded, mocked, runtime_of
 from live_tools import API, calling, live_executors, live_tool
 from toolcrib import Outcome, RealClock, Result
 from toolcrib.core.text import compact, format_size, parse_size
-from toolcrib.schema.validation.sizes import elements, excess
+from toolcrib.schema.validation.json_values import elements, excess
 
 MIB = 1024 * 1024
 ECHO = 'result: "{{ args.x }}"'
@@ -158,9 +158,11 @@ def test_the_event_loop_goes_on_while_large_arguments_are_judged(x):
 
 def test_small_arguments_are_judged_at_once():
     runtime = echo("{}", LARGE)
-    assert runtime.call_at_once("tool", {"x": [1]}).value == [1]
-    assert runtime.call_at_once("tool", {"x": ["x"]}).outcome is Outcome.INVALID_ARGUMENTS
-    assert runtime.call_at_once("tool", {"x": [1] * 50_000}) is None
+    assert runtime.engine.default_session.call_at_once("tool", {"x": [1]}).value == [1]
+    assert (
+        runtime.engine.default_session.call_at_once("tool", {"x": ["x"]}).outcome is Outcome.INVALID_ARGUMENTS
+    )
+    assert runtime.engine.default_session.call_at_once("tool", {"x": [1] * 50_000}) is None
 
 
 def test_a_call_whose_large_arguments_are_judged_can_be_cancelled():

@@ -21,6 +21,7 @@ from toolcrib import (
     Runtime,
     UnknownMode,
 )
+from toolcrib.engine.runtime import loaded_runtime
 
 GREET = """
     name: greet
@@ -121,7 +122,7 @@ def test_duplicates_over_two_files_keep_the_first_and_name_both(folder):
 def test_a_scenario_that_does_not_fit_the_tools_is_left_out_and_told_of():
     text = "scenario: {0}\nsteps: [{{call: {1}}}]\n"
     found = loaded("\n---\n".join([dedent(GREET), text.format("good", "greet"), text.format("bad", "gret")]))
-    runtime = Runtime.of(found, executors=MOCKS)
+    runtime = loaded_runtime(found, executors=MOCKS)
     assert [scenario.name for scenario in runtime.scenarios] == ["good"]
     assert [(problem.code, problem.pointer) for problem in runtime.problems] == [
         ("unknown_tool", "/steps/0/call")
@@ -175,7 +176,7 @@ def test_a_misspelt_mode_is_refused_with_the_near_miss():
     with pytest.raises(UnknownMode, match="the modes are: `live`, `mock`"):
         modes_with(modes={"*": "zzz"})
     with pytest.raises(UnknownMode, match="the modes are: none"):
-        Runtime.of(loaded("", executors=Executors({})), executors=Executors({}), modes={"*": "zzz"})
+        loaded_runtime(loaded("", executors=Executors({})), executors=Executors({}), modes={"*": "zzz"})
 
 
 def test_arguments_may_be_left_out_or_any_mapping(folder):
@@ -279,7 +280,7 @@ def test_a_call_to_nothing_near_says_how_many_tools_there_are():
 
 def test_a_call_to_a_tool_whose_document_was_refused_says_so():
     found = loaded("name: greet\nmock: {resutl: 1}\n")
-    runtime = Runtime.of(found, executors=MOCKS)
+    runtime = loaded_runtime(found, executors=MOCKS)
     message = refusal(runtime, "greet").message
     assert "there is no tool `greet`: its document was refused, tools.yaml:2" in message
     assert "did you mean `result`?" in message
@@ -417,7 +418,7 @@ def test_origins_are_known_in_every_spelling():
         "http://[::0001]:8080": "http://127.0.0.1:1",
         "https://b\u00fccher.example": "http://127.0.0.1:2",
     }
-    world = runtime_of(GREET, origins=origins).world
+    world = runtime_of(GREET, origins=origins).engine.world
     assert world.instead_of("https://api.example.com") == "http://[::1]"
     assert world.instead_of("http://[::1]:8080") == "http://127.0.0.1:1"
     assert world.instead_of("https://xn--bcher-kva.example") == "http://127.0.0.1:2"

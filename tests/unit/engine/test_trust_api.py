@@ -13,7 +13,7 @@ import toolcrib
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import Outcome, Result
 from toolcrib.core.protocols import Remote
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import loaded_runtime, read_runtime
 from toolcrib.engine.startup import Asked
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import parse
@@ -59,11 +59,11 @@ DENIED = ("denied", "untrusted_workspace")
 
 def the_hash(**how):
     runtime = toolcrib.Runtime.open(trust=False, **how)
-    return runtime.trust.requests()[0].hash
+    return runtime.engine.trust.requests()[0].hash
 
 
 def agree(runtime):
-    for request in runtime.trust.requests():
+    for request in runtime.engine.trust.requests():
         workspace = request.workspace
         made = Decision.of(workspace.root, workspace.kind, request.needs, when=datetime.now(UTC), how="test")
         default_store().add(made)
@@ -125,7 +125,7 @@ def test_every_way_of_calling_is_denied(project):
             async for item in runtime.stream("send", {}):
                 if isinstance(item, Result):
                     yield item
-            yield await runtime.in_mode(tool, "live").execute(None)
+            yield await runtime.engine.in_mode(tool, "live").execute(None)
 
     async def outcomes():
         return [result.outcome async for result in all_of_them(toolcrib.Runtime.open(trust=False))]
@@ -183,7 +183,7 @@ def test_where_the_program_goes_later_changes_nothing(project, tmp_path, monkeyp
 
 
 def test_tools_that_a_program_writes_itself_are_its_own():
-    assert sent(toolcrib.Runtime.of(parse("x.yaml", TOOLS, Executors.installed()))) == BOUND
+    assert sent(loaded_runtime(parse("x.yaml", TOOLS, Executors.installed()))) == BOUND
 
 
 def test_a_mode_that_says_that_it_needs_nothing_is_asked_for_all_the_same():
@@ -196,7 +196,7 @@ def test_a_mode_that_says_that_it_needs_nothing_is_asked_for_all_the_same():
 
     executors = Executors({"own": lambda: Forgetful(answer)})
     loaded = parse("x.yaml", {"name": "t", "own": {"secret": "${KEY}"}}, executors)
-    assert sent(toolcrib.Runtime.of(loaded, executors=executors, trust=Trust(UNTRUSTED)), "t") == DENIED
+    assert sent(loaded_runtime(loaded, executors=executors, trust=Trust(UNTRUSTED)), "t") == DENIED
 
 
 def test_a_mode_that_calls_a_server_that_nobody_names_is_asked_for_all_of_its_block():
@@ -209,12 +209,12 @@ def test_a_mode_that_calls_a_server_that_nobody_names_is_asked_for_all_of_its_bl
 
     executors = Executors({"own": lambda: Forwarding(answer)})
     loaded = parse("x.yaml", {"name": "t", "input_schema": {}, "own": {"secret": "${KEY}"}}, executors)
-    assert sent(toolcrib.Runtime.of(loaded, executors=executors, trust=Trust(UNTRUSTED)), "t") == DENIED
+    assert sent(loaded_runtime(loaded, executors=executors, trust=Trust(UNTRUSTED)), "t") == DENIED
 
 
 def test_a_folder_that_is_the_same_under_another_path_is_the_same_only_with_the_same_hash(project):
     runtime = toolcrib.Runtime.open()
-    (request,) = runtime.trust.requests()
+    (request,) = runtime.engine.trust.requests()
     other = f"{request.workspace.root}/descriptors/.."
     default_store().add(Decision.of(other, "project", request.needs, when=datetime.now(UTC), how="test"))
     assert sent(runtime) == BOUND
@@ -227,14 +227,12 @@ def test_a_folder_that_is_the_same_under_another_path_is_the_same_only_with_the_
 def test_a_part_of_a_trusted_project_is_trusted_with_it(project):
     agree(toolcrib.Runtime.open())
     policy = TrustPolicy()
-    runtime = toolcrib.Runtime.reading(
-        toolcrib.engine.startup.Asked(paths=("descriptors/t.tool.yaml",), trust=policy)
-    )
+    runtime = read_runtime(toolcrib.engine.startup.Asked(paths=("descriptors/t.tool.yaml",), trust=policy))
     assert sent(runtime) == BOUND
 
 
 def test_requests_are_told_as_json(project):
-    (request,) = toolcrib.Runtime.open().trust.requests()
+    (request,) = toolcrib.Runtime.open().engine.trust.requests()
     told = json.loads(json.dumps(request.as_json()))
     assert told["workspace"] == str(project.resolve())
     assert [each["what"] for each in told["needs"]] == ["http://127.0.0.1:9", "${MISSING_KEY}"]
@@ -253,11 +251,11 @@ def test_what_an_untrusted_project_puts_in_place_of_others_is_not_in_force(proje
         'project: p\negress: {allow: ["127.0.0.1:9"]}\norigins: {"https://api.openai.com": "http://127.0.0.1:9"}\n'
     )
     with toolcrib.Runtime.open(origins={"https://mine.example": "https://other.example"}) as runtime:
-        assert runtime.world.origins == {"https://mine.example": "https://other.example"}
-        assert runtime.world is runtime.world
+        assert runtime.engine.world.origins == {"https://mine.example": "https://other.example"}
+        assert runtime.engine.world is runtime.engine.world
         agree(runtime)
-        assert runtime.world.origins["https://api.openai.com"] == "http://127.0.0.1:9"
-        assert runtime.world is runtime.world
+        assert runtime.engine.world.origins["https://api.openai.com"] == "http://127.0.0.1:9"
+        assert runtime.engine.world is runtime.engine.world
 
 
 DRIVE = "name: drive\nmode: mcp\nmcp: {server: program, tool: x}\ninput_schema: {type: object}\n"
@@ -303,10 +301,10 @@ def test_a_decision_on_a_folder_above_trusts_no_pack_below(project, tmp_path, mo
         file.writestr("descriptors/t.tool.yaml", TOOLS.replace(', headers: {X: "${MISSING_KEY}"}', ""))
     monkeypatch.chdir(tmp_path)
     agree(toolcrib.Runtime.open("project", trust=False))
-    runtime = Runtime.reading(Asked(paths=(str(archive),), trust=TrustPolicy()))
-    (request,) = runtime.trust.requests()
+    runtime = read_runtime(Asked(paths=(str(archive),), trust=TrustPolicy()))
+    (request,) = runtime.engine.trust.requests()
     assert (request.workspace.kind, request.workspace.root) == ("pack", str(archive.resolve()))
     assert sent(runtime) == DENIED
     monkeypatch.chdir(tmp_path / "state" if (tmp_path / "state").is_dir() else tmp_path)
-    beside = Runtime.reading(Asked(also=(str(archive),), trust=TrustPolicy()))
-    assert "pack" in {each.workspace.kind for each in beside.trust.requests()}
+    beside = read_runtime(Asked(also=(str(archive),), trust=TrustPolicy()))
+    assert "pack" in {each.workspace.kind for each in beside.engine.trust.requests()}

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from toolcrib import Executors, Runtime
+from toolcrib import Executors
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.sources import parse
@@ -100,9 +101,9 @@ async def test_a_manifest_is_a_tool_with_two_blocks():
     (tool,) = found.tools
     assert (tool.mode, tool.timeout, tool.on_invalid_result) == ("client", 5.0, "error")
     assert tool.bindings["client"] == {"consent": consent, "categories": ["location"], "timeout": "90000ms"}
-    async with Runtime.of(found, executors=KINDS, modes={"*": "mock"}) as runtime:
+    async with loaded_runtime(found, executors=KINDS, modes={"*": "mock"}) as runtime:
         assert (await runtime.call("locate", {})).value == {"lat": 1}
-    async with Runtime.of(found, executors=KINDS) as runtime:
+    async with loaded_runtime(found, executors=KINDS) as runtime:
         assert (await runtime.call("locate", {})).error.details == {
             "consent": True,
             "message": "Allow?",
@@ -115,7 +116,7 @@ async def test_a_manifest_whose_answers_need_not_fit_passes_them():
     async def client(_call):
         return {"north": True}
 
-    async with Runtime.of(manifest(validate_output=False), executors=KINDS, client=client) as runtime:
+    async with loaded_runtime(manifest(validate_output=False), executors=KINDS, client=client) as runtime:
         assert (await runtime.call("locate", {})).value == {"north": True}
 
 

@@ -14,7 +14,7 @@ import pytest
 from authentication import applied, failed, fetching, ready, shown, tried
 from http_servers import answering_each, answering_json, serving
 from toolcrib import VirtualClock
-from toolcrib.http.auth import Tokens
+from toolcrib.http.auth import TokenCache
 from toolcrib.security.secrets import MissingSecret, Vault
 
 CANARY = 'c4n/ry+"{}\\é&=='
@@ -114,7 +114,7 @@ async def test_nothing_that_is_told_holds_a_secret(lines):
     for index in range(8):
         async with serving(answering_each(*answers)) as server, fetching(server) as fetch:
             vault = Vault(ASCII)
-            auth = ready(schemes(server)[index], vault, tokens=Tokens())
+            auth = ready(schemes(server)[index], vault, tokens=TokenCache())
             told += [repr(vault), inside(auth), str(shown(auth)), repr(shown(auth).headers)]
             if index < 5:
                 made = await applied(auth, clock, fetch)

@@ -15,7 +15,7 @@ from http_servers import answering_json, raw_answer
 from live_tools import API, calling, live_tool
 from toolcrib import Outcome, VirtualClock
 from toolcrib.core.errors import NotReady
-from toolcrib.http.auth import Outgoing
+from toolcrib.http.auth import HookRequest
 from toolcrib.security.secrets import Vault
 
 _numbers = itertools.count()
@@ -93,7 +93,7 @@ async def test_a_hook_is_asked_for_each_request_and_shows_nothing(hook):
 
 
 def test_what_a_hook_sees_can_not_be_changed():
-    view = Outgoing("GET", "https://api.example.com/", (), b"")
+    view = HookRequest("GET", "https://api.example.com/", (), b"")
     with pytest.raises(AttributeError):
         view.url = "https://evil.example.com/"
 
@@ -230,4 +230,4 @@ async def test_what_a_function_returned_is_hidden_in_each_of_many_calls_at_once(
     async with calling(text, echo) as (tools, _server):
         results = await asyncio.gather(*(tools.call("tool") for _ in range(100)))
         assert [result.value for result in results] == [{"seen": "*** ***"}] * 100
-        assert tools.world.vault.known == frozenset()
+        assert tools.engine.world.vault.known == frozenset()

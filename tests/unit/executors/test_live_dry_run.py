@@ -28,8 +28,8 @@ from toolcrib.executors.live.dry_run import (
     response_lines,
     shown,
 )
-from toolcrib.http import Request, Response
-from toolcrib.http.request_builder import Draft
+from toolcrib.http import HTTPRequest, HTTPResponse
+from toolcrib.http.messages import RequestDraft
 from toolcrib.security.secrets import Vault
 
 SECRET = "s3cret/value+1="
@@ -42,7 +42,7 @@ CURL = shutil.which("curl")
 
 def request(target="/v1/x", *headers, method="GET", body=b"", port=443):
     scheme = "https" if port == 443 else "http"
-    return Request(method, scheme, "api.example.com", port, target, headers, body)
+    return HTTPRequest(method, scheme, "api.example.com", port, target, headers, body)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_what_the_vault_knows_is_shown_nowhere_however_it_is_written(written, va
         f"/p/{written}?q={written}", ("X-Odd", f"a {written} b"), method="POST", body=written.encode()
     )
     binary = made._replace(body=b"\xff\x00" + written.encode() + b"\xff")
-    answer = Response(200, (("x-odd", written),), written.encode())
+    answer = HTTPResponse(200, (("x-odd", written),), written.encode())
     told = [json.dumps(shown(each, vault)) + curl(each, vault) for each in (made, binary)]
     told += ["\n".join(exchange_lines(each, answer, vault)) for each in (made, binary)]
     for text in told:
@@ -115,7 +115,9 @@ def test_what_the_vault_knows_is_shown_nowhere_however_it_is_written(written, va
 )
 def test_headers_named_like_a_secret_are_masked_by_name_alone(name, value, seen):
     assert shown(request("/", (name, value)), Vault({}))["headers"] == [[name, seen]]
-    assert f"< {name}: {seen}" in exchange_lines(request(), Response(200, ((name, value),), b""), Vault({}))
+    assert f"< {name}: {seen}" in exchange_lines(
+        request(), HTTPResponse(200, ((name, value),), b""), Vault({})
+    )
 
 
 @pytest.mark.parametrize(
@@ -332,7 +334,7 @@ def test_an_exchange_is_told_line_by_line():
     made = request(
         "/x?a=1", ("Accept", "application/json"), JSON_TYPE, method="POST", body=b'{"a": 1}', port=81
     )
-    answer = Response(404, (("content-type", "text/plain"), ("x-a", "b")), b"no\nsuch thing\n")
+    answer = HTTPResponse(404, (("content-type", "text/plain"), ("x-a", "b")), b"no\nsuch thing\n")
     assert list(exchange_lines(made, answer, Vault({}))) == [
         "> POST /x?a=1 HTTP/1.1",
         "> Host: api.example.com:81",
@@ -351,17 +353,19 @@ def test_an_exchange_is_told_line_by_line():
 
 def test_long_and_binary_bodies_are_shortened_after_secrets_are_hidden(vault):
     long = "x" * (SHORT - 5) + SECRET + "y" * 50
-    *_, shown_part, more = exchange_lines(request(), Response(200, (), long.encode()), vault)
+    *_, shown_part, more = exchange_lines(request(), HTTPResponse(200, (), long.encode()), vault)
     assert shown_part == "< " + "x" * (SHORT - 5) + "***" + "yy"
     assert more == "< [48 more characters]"
-    *_, binary = exchange_lines(request(), Response(200, (("content-type", "image/png"),), b"\x89\0"), vault)
+    *_, binary = exchange_lines(
+        request(), HTTPResponse(200, (("content-type", "image/png"),), b"\x89\0"), vault
+    )
     assert binary == "< [image/png, 2 bytes]"
-    *_, untyped = exchange_lines(request(), Response(200, (), b"\x89\0"), vault)
+    *_, untyped = exchange_lines(request(), HTTPResponse(200, (), b"\x89\0"), vault)
     assert untyped == "< [of no type, 2 bytes]"
 
 
 def test_the_repr_of_requests_shows_nothing_that_may_be_secret():
-    made = Draft(
+    made = RequestDraft(
         "POST",
         "https",
         "api.example.com",
@@ -372,14 +376,14 @@ def test_the_repr_of_requests_shows_nothing_that_may_be_secret():
         ["c=hunter2"],
         b"hunter2",
     )
-    assert repr(made) == "Draft(POST https://api.example.com/a)"
-    assert repr(made.finished()) == f"{made.finished()}" == "Request(POST https://api.example.com/a)"
+    assert repr(made) == "RequestDraft(POST https://api.example.com/a)"
+    assert repr(made.finished()) == f"{made.finished()}" == "HTTPRequest(POST https://api.example.com/a)"
 
 
 def test_a_host_that_is_a_secret_is_hidden_though_it_has_lost_its_case():
     masks = Vault({})
     masks.register("Kq7mZ2xWv9TbLp")
-    lines = [*request_lines(Request("GET", "http", "kq7mz2xwv9tblp.example", 80, "/"), masks)]
+    lines = [*request_lines(HTTPRequest("GET", "http", "kq7mz2xwv9tblp.example", 80, "/"), masks)]
     assert lines == ["> GET / HTTP/1.1", "> Host: ***.example"]
 
 

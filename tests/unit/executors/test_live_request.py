@@ -8,7 +8,7 @@ import toolcrib
 from drafting import URL, closed, compiled, drafted, misfit, sent, tried
 from toolcrib.executors.live.request import Part
 from toolcrib.executors.live.scalars import kind_of, scalar_text
-from toolcrib.http import Request
+from toolcrib.http import HTTPRequest
 from toolcrib.security.secrets import MissingSecret, Vault
 
 BLOCK = {
@@ -23,7 +23,7 @@ BLOCK = {
 
 def test_a_request_has_all_its_parts_in_order():
     arguments = {"city": "Ål", "units": "metric", "q": "a b", "lang": "nb", "theme": "dark", "name": "x"}
-    assert sent(BLOCK, arguments, environment={"TEAM": "blue", "SESSION": "s%3A1"}) == Request(
+    assert sent(BLOCK, arguments, environment={"TEAM": "blue", "SESSION": "s%3A1"}) == HTTPRequest(
         "POST",
         "https",
         "api.example.com",

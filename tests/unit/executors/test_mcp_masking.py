@@ -17,8 +17,7 @@ from toolcrib import Outcome
 from toolcrib.core.errors import NotReady
 from toolcrib.core.server_config import Server
 from toolcrib.security.secrets import Vault
-from toolcrib.servers.mcp.tool_definitions import without_secrets
-from toolcrib.servers.mcp.tool_list import list_tools
+from toolcrib.servers.mcp.tool_list import list_tools, without_secrets
 
 SCRIPT = str(Path(__file__).parents[2] / "echoing_server.py")
 SECRETS = {"KEY": 'CaNarY-key-"7f3a+b&c', "API_TOKEN": "CaNarY-t0ken/5e1f~2d", "PIN_CODE": "84615273"}

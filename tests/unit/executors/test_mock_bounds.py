@@ -13,6 +13,7 @@ from keeping import calls, loaded_with
 from library import tool
 from toolcrib import Outcome, Runtime
 from toolcrib.core.model import Collection, Fixture
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors.mock.store_paths import write
 from toolcrib.executors.mock.unit_of_work import Work
 from toolcrib.expressions.budget import MOST_STEPS, CountedScope, StepBudget
@@ -109,7 +110,7 @@ def over_many_rows(reply: str) -> Runtime:
     files = {"big.json": json.dumps(ROWS)}
     found = loaded_with(tool(reply), "store: {big: big.json}", MOCKS, files)
     assert [str(problem) for problem in found.problems] == []
-    return Runtime.of(found, executors=MOCKS)
+    return loaded_runtime(found, executors=MOCKS)
 
 
 @pytest.mark.parametrize("reply", TOO_MUCH.values(), ids=TOO_MUCH)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sampling import examples
 from toolcrib import Executors, Runtime
 from toolcrib.core.model import Annotations, Icon
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.expressions import as_written, compile_value
 from toolcrib.formats.promptkit.foreign_descriptors import normalise
 from toolcrib.loading.documents.document import parse_documents
@@ -51,7 +52,7 @@ def codes(loaded):
 def call(text, arguments=None, name="tools.json"):
     loaded = read(text, name)
     assert [problem for problem in loaded.problems if problem.severity == "error"] == []
-    with Runtime.of(loaded) as runtime:
+    with loaded_runtime(loaded) as runtime:
         return runtime.call_sync(loaded.tools[0].name, arguments)
 
 
@@ -143,7 +144,7 @@ def test_mock_parts_become_content(tmp_path):
 """
     text = MANIFEST + parts.replace(', mime_type: image/png}}\n"""', "}}")
     (tmp_path / "tools" / "a.tool.yaml").write_text(text.replace('a.png", mime_type: image/png}', 'a.png"}'))
-    with Runtime.of(load([tmp_path], Executors.installed())) as runtime:
+    with loaded_runtime(load([tmp_path], Executors.installed())) as runtime:
         assert [str(problem) for problem in runtime.problems if problem.severity != "notice"] == []
         result = runtime.call_sync("lookup", {"id": "1"})
     assert [(part.type, part.text, part.data, part.title) for part in result.content] == [
@@ -258,7 +259,7 @@ def test_a_template_that_is_no_text_or_not_there_is_refused(flat, expected):
 def test_a_go_template_file_is_translated():
     flat = {"name": "a", "mock_template_file": "a.tmpl", "inputSchema": {"type": "object"}}
     loaded = parse_files({"a.json": json.dumps(flat), "a.tmpl": "Hi {{ .who }}"}, Executors.installed())
-    with Runtime.of(loaded) as runtime:
+    with loaded_runtime(loaded) as runtime:
         assert runtime.call_sync("a", {"who": "Ada"}).value == "Hi Ada"
 
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolcrib import Executors, Outcome, Runtime
-from toolcrib.loading.cache.codec import from_plain, to_plain
+from toolcrib.engine.runtime import loaded_runtime
+from toolcrib.loading.cache.index import from_plain, to_plain
 from toolcrib.loading.prompts import Guardrail, PromptVariable
 from toolcrib.loading.sources import load, parse
 from toolcrib.security.tool_policy import ToolPolicy
@@ -106,7 +107,7 @@ def test_its_tools_are_contracts_that_nothing_binds():
     assert (weather.input_schema, weather.output_schema) == (WEATHER["parameters"], None)
     assert (weather.mode, weather.bindings, weather.origin.pack) == (None, {}, "weather-desk")
     assert ping.input_schema == {"type": "object", "additionalProperties": False}
-    assert answer(Runtime.of(loaded), "ping").outcome is Outcome.UNAVAILABLE
+    assert answer(loaded_runtime(loaded), "ping").outcome is Outcome.UNAVAILABLE
 
 
 def test_content_decides_and_yaml_will_do():
@@ -499,7 +500,7 @@ def test_what_an_index_keeps_is_the_same(tmp_path):
         (loaded.tools[1], "/description"),
         (loaded.packs[0], "/prompts/assistant/system"),
     ):
-        back = from_plain(to_plain(value))
+        back = from_plain(to_plain(value), KINDS)
         assert back == value
         assert back.origin.place(pointer) == value.origin.place(pointer)
     lines = (tmp_path / "x.pack.json").read_text().splitlines()

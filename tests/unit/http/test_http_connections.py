@@ -18,11 +18,11 @@ from http_servers import (
     raw_answer,
     serving,
 )
-from toolcrib.http import Bounds, Fault, HTTPError, Request
+from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest
 from toolcrib.http.client import HTTPClient
 from toolcrib.security.egress import EgressRefused, Guard
 
-PRESSED = Bounds(connect=0.1, read=0.1)
+PRESSED = ExchangeBounds(connect=0.1, read=0.1)
 
 
 async def test_connections_are_used_again():
@@ -46,7 +46,7 @@ async def test_other_hosts_mean_other_connections():
     async with serving(answering(200)) as server, sending(server) as send:
         request = send.request()
         for hosts in (("127.0.0.1",), ("*",), ("127.0.0.1",)):
-            await send.sender.send(request, Bounds(), hosts=hosts, owner="owner", repeatable=False)
+            await send.sender.send(request, ExchangeBounds(), hosts=hosts, owner="owner", repeatable=False)
         assert [head.connection for head in server.requests] == [1, 2, 1]
 
 
@@ -110,10 +110,10 @@ async def test_a_flood_over_a_kept_connection_ends_it():
 async def test_a_kept_connection_without_work_is_closed():
     async with serving(answering(200)) as server:
         sender = HTTPClient(Guard([f"127.0.0.1:{server.port}"]), idle=0.01)
-        request = Request("GET", "http", "127.0.0.1", server.port, "/")
-        await sender.send(request, Bounds(), hosts=("127.0.0.1",), owner="owner", repeatable=False)
+        request = HTTPRequest("GET", "http", "127.0.0.1", server.port, "/")
+        await sender.send(request, ExchangeBounds(), hosts=("127.0.0.1",), owner="owner", repeatable=False)
         await server.all_closed()
-        await sender.send(request, Bounds(), hosts=("127.0.0.1",), owner="owner", repeatable=False)
+        await sender.send(request, ExchangeBounds(), hosts=("127.0.0.1",), owner="owner", repeatable=False)
         assert server.accepted == 2
         await sender.aclose()
 
@@ -143,7 +143,7 @@ async def test_a_closed_sender_sends_nothing():
         await send.sender.aclose()
         with pytest.raises(HTTPError, match="the runtime is closed") as caught:
             await send(repeatable=True)
-        assert (caught.value.fault, caught.value.sent) == (Fault.CONNECT_FAILED, False)
+        assert (caught.value.fault, caught.value.sent) == (HTTPFailure.CONNECT_FAILED, False)
         assert server.accepted == 1
 
 
@@ -193,7 +193,7 @@ async def test_a_request_under_way_when_the_sender_is_closed_is_not_sent_again()
         await send.sender.aclose()
         with pytest.raises(HTTPError) as caught:
             await under_way
-        assert (caught.value.fault, caught.value.sent) == (Fault.CONNECTION_BROKEN, True)
+        assert (caught.value.fault, caught.value.sent) == (HTTPFailure.CONNECTION_BROKEN, True)
         assert len(server.requests) == 2
 
 
@@ -231,7 +231,7 @@ async def test_a_request_that_may_have_acted_is_not_sent_again(method):
         await send()
         with pytest.raises(HTTPError) as caught:
             await send(method=method)
-        assert (caught.value.fault, caught.value.sent) == (Fault.CONNECTION_BROKEN, True)
+        assert (caught.value.fault, caught.value.sent) == (HTTPFailure.CONNECTION_BROKEN, True)
         assert len(seen) == 2
 
 
@@ -241,7 +241,7 @@ async def test_a_new_connection_that_breaks_is_not_tried_again():
         await send()
         with pytest.raises(HTTPError) as caught:
             await send(repeatable=True)
-        assert (caught.value.fault, caught.value.sent) == (Fault.CONNECTION_BROKEN, True)
+        assert (caught.value.fault, caught.value.sent) == (HTTPFailure.CONNECTION_BROKEN, True)
         assert [head.connection for head in server.requests] == [1, 1, 2]
 
 
@@ -280,7 +280,7 @@ async def test_a_server_that_takes_nothing_of_a_request_is_given_up():
     async with serving(busy, reads=False) as server, sending(server) as send:
         with pytest.raises(HTTPError) as caught:
             await send(method="POST", body=LARGE, bounds=PRESSED)
-        assert (caught.value.fault, caught.value.sent) == (Fault.READ_TIMEOUT, True)
+        assert (caught.value.fault, caught.value.sent) == (HTTPFailure.READ_TIMEOUT, True)
         assert "took nothing of the request for 0.1 s" in caught.value.message
         await server.stop()
 
@@ -293,7 +293,7 @@ async def test_a_connection_that_breaks_while_a_request_is_sent():
     async with serving(breaks, reads=False) as server, sending(server) as send:
         with pytest.raises(HTTPError) as caught:
             await send(method="POST", body=LARGE)
-        assert caught.value.fault in {Fault.WRITE_FAILED, Fault.CONNECTION_BROKEN}
+        assert caught.value.fault in {HTTPFailure.WRITE_FAILED, HTTPFailure.CONNECTION_BROKEN}
         assert caught.value.sent
 
 
@@ -303,14 +303,14 @@ async def test_a_refused_connection():
     async with sending(allow=[f"127.0.0.1:{server.port}"]) as send:
         with pytest.raises(HTTPError, match="no connection to") as caught:
             await send(scheme="http", port=server.port)
-        assert (caught.value.fault, caught.value.sent) == (Fault.CONNECT_FAILED, False)
+        assert (caught.value.fault, caught.value.sent) == (HTTPFailure.CONNECT_FAILED, False)
 
 
 async def test_a_name_without_an_address():
     async with sending(host="nowhere.test", resolve=resolving()) as send:
         with pytest.raises(HTTPError, match=r"no address was found for the name `nowhere\.test`") as caught:
             await send(scheme="http", port=80)
-        assert (caught.value.fault, caught.value.sent) == (Fault.CONNECT_FAILED, False)
+        assert (caught.value.fault, caught.value.sent) == (HTTPFailure.CONNECT_FAILED, False)
 
 
 async def test_a_connection_that_does_not_come_about_in_time():
@@ -320,7 +320,7 @@ async def test_a_connection_that_does_not_come_about_in_time():
     async with sending(allow=["127.0.0.1:80"], dial=never) as send:
         with pytest.raises(HTTPError, match=r"no connection to `127.0.0.1` within 0.1 s") as caught:
             await send(scheme="http", port=80, bounds=PRESSED)
-        assert (caught.value.fault, caught.value.sent) == (Fault.CONNECT_TIMEOUT, False)
+        assert (caught.value.fault, caught.value.sent) == (HTTPFailure.CONNECT_TIMEOUT, False)
 
 
 async def test_a_look_up_counts_as_connecting():
@@ -330,7 +330,7 @@ async def test_a_look_up_counts_as_connecting():
     async with sending(host="slow.test", resolve=never) as send:
         with pytest.raises(HTTPError) as caught:
             await send(scheme="http", port=80, bounds=PRESSED)
-        assert caught.value.fault is Fault.CONNECT_TIMEOUT
+        assert caught.value.fault is HTTPFailure.CONNECT_TIMEOUT
 
 
 async def test_the_guard_is_asked_for_every_connection():

@@ -11,7 +11,7 @@ from http_servers import (
     answering_json,
     serving,
 )
-from toolcrib.http import Fault, HTTPError
+from toolcrib.http import HTTPError, HTTPFailure
 
 
 def headers_of(head: Head) -> list[tuple[str, str]]:
@@ -132,7 +132,7 @@ async def test_what_would_not_stay_in_its_place_is_refused_and_not_shown(asked):
     async with serving(answering(200)) as server, sending(server) as send:
         with pytest.raises(HTTPError) as caught:
             await send(**asked)
-        assert (caught.value.fault, caught.value.sent) == (Fault.BAD_REQUEST, False)
+        assert (caught.value.fault, caught.value.sent) == (HTTPFailure.BAD_REQUEST, False)
         assert "canary" not in str(caught.value).replace("`canary `", "")
         assert server.accepted == 0
 

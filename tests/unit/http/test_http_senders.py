@@ -14,7 +14,7 @@ from http_servers import (
     answering,
     serving,
 )
-from toolcrib.http import Fault, HTTPError, open_client
+from toolcrib.http import HTTPError, HTTPFailure, open_client
 from toolcrib.security.egress import Guard
 
 
@@ -64,7 +64,7 @@ async def test_closing_ends_what_is_under_way():
         await send.sender.aclose()
         with pytest.raises(HTTPError) as caught:
             await task
-        assert caught.value.fault is Fault.CONNECTION_BROKEN
+        assert caught.value.fault is HTTPFailure.CONNECTION_BROKEN
 
 
 async def test_a_sender_may_be_closed_twice():
@@ -78,7 +78,7 @@ IN_TWO_LOOPS = """
 import asyncio, gc, sys, threading
 from http_servers import answering, serving
 from toolcrib.security.egress import Guard
-from toolcrib.http import Bounds, Request, open_client
+from toolcrib.http import ExchangeBounds, HTTPRequest, open_client
 
 ready, port, end = threading.Event(), [], []
 
@@ -97,11 +97,11 @@ thread = threading.Thread(target=run)
 thread.start()
 ready.wait()
 sender = open_client(Guard([f"127.0.0.1:{port[0]}"]))
-request = Request("GET", "http", "127.0.0.1", port[0], "/")
+request = HTTPRequest("GET", "http", "127.0.0.1", port[0], "/")
 
 async def ask():
     for _ in range(2):
-        await sender.send(request, Bounds(), hosts=("127.0.0.1",), owner="owner", repeatable=False)
+        await sender.send(request, ExchangeBounds(), hosts=("127.0.0.1",), owner="owner", repeatable=False)
 
 for _ in range(3):
     asyncio.run(ask())

@@ -11,7 +11,7 @@ import trustme
 
 from http_exchanges import resolving, sending
 from http_servers import answering, answering_raw, raw_answer, serving
-from toolcrib.http import Bounds, Fault, HTTPError
+from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure
 
 RESOLVE = resolving(api_test="127.0.0.1", other_test="127.0.0.1")
 
@@ -78,7 +78,7 @@ async def test_certificates_of_a_named_folder_are_believed(authority, tmp_path, 
     ):
         with pytest.raises(HTTPError) as caught:
             await send()
-        assert caught.value.fault is Fault.TLS_FAILED
+        assert caught.value.fault is HTTPFailure.TLS_FAILED
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ async def test_a_certificate_that_does_not_do(authority, trust, names, more, sai
     ):
         with pytest.raises(HTTPError) as caught:
             await send()
-        assert (caught.value.fault, caught.value.sent) == (Fault.TLS_FAILED, False)
+        assert (caught.value.fault, caught.value.sent) == (HTTPFailure.TLS_FAILED, False)
         assert caught.value.message == f"the certificate of `api.test` {said}"
         assert server.requests == []
 
@@ -127,7 +127,7 @@ async def test_a_server_that_speaks_no_tls():
                 HTTPError, match=r"`127\.0\.0\.1` and toolcrib could not agree on TLS"
             ) as caught:
                 await send()
-            assert caught.value.fault is Fault.TLS_FAILED
+            assert caught.value.fault is HTTPFailure.TLS_FAILED
 
 
 @pytest.mark.usefixtures("trusted")
@@ -140,7 +140,7 @@ async def test_a_server_that_hangs_up_instead_of_speaking_tls():
         async with sending(server) as send:
             with pytest.raises(HTTPError) as caught:
                 await send()
-            assert (caught.value.fault, caught.value.sent) == (Fault.CONNECT_FAILED, False)
+            assert (caught.value.fault, caught.value.sent) == (HTTPFailure.CONNECT_FAILED, False)
 
 
 @pytest.mark.usefixtures("trusted")
@@ -152,8 +152,8 @@ async def test_a_handshake_counts_as_connecting():
         server.scheme = "https"
         async with sending(server) as send:
             with pytest.raises(HTTPError) as caught:
-                await send(bounds=Bounds(connect=0.1))
-            assert (caught.value.fault, caught.value.sent) == (Fault.CONNECT_TIMEOUT, False)
+                await send(bounds=ExchangeBounds(connect=0.1))
+            assert (caught.value.fault, caught.value.sent) == (HTTPFailure.CONNECT_TIMEOUT, False)
             await server.stop()
 
 
@@ -208,5 +208,5 @@ async def test_a_named_file_that_can_not_be_read(authority, content, tmp_path, m
     ):
         with pytest.raises(HTTPError) as caught:
             await send()
-        assert (caught.value.fault, caught.value.sent) == (Fault.TLS_FAILED, False)
+        assert (caught.value.fault, caught.value.sent) == (HTTPFailure.TLS_FAILED, False)
         assert caught.value.message == f"the certificates that SSL_CERT_FILE ({file}) names can't be read"

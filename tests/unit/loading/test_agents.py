@@ -6,12 +6,12 @@ import pytest
 
 from in_memory import loaded
 from toolcrib.core.errors import Problem
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.prompts import parse_policy
-from toolcrib.loading.scenarios.provider_names import BUILT_IN
+from toolcrib.loading.scenarios.agents import BUILT_IN
 from toolcrib.provider.models import installed_providers
 from toolcrib.provider.models.scripted import scripted_replies
 from toolcrib.security.tool_policy import ToolPolicy
@@ -63,7 +63,7 @@ KINDS = Executors({"mock": MockExecutor, "client": ClientExecutor})
 
 
 def linked(text):
-    return Runtime.of(loaded(TOOLS + text, executors=KINDS), executors=KINDS)
+    return loaded_runtime(loaded(TOOLS + text, executors=KINDS), executors=KINDS)
 
 
 def scenario_of(text):

@@ -10,8 +10,7 @@ import pytest
 
 from kept import Shelf, assert_same, write_project
 from toolcrib import Runtime
-from toolcrib.loading.cache import profiles_of
-from toolcrib.loading.cache.codec import to_plain
+from toolcrib.loading.cache.index import profiles_of, to_plain
 from toolcrib.loading.cache_codec import Unkept
 from toolcrib.loading.projects import settings_of
 from toolcrib.loading.settings import PROFILE_VARIABLE
@@ -145,7 +144,7 @@ def test_a_stale_tool_is_not_kept(shelf):
     Path("descriptors/forecast.tool.yaml").write_text("name: [")
     report = asyncio.run(runtime.reload())
     assert "get_forecast" in report.stale
-    shelf.index.keep(shelf.key, runtime.stock, {}, profiles_of(runtime.stock))
+    shelf.index.keep(shelf.key, runtime.engine.stock, {}, profiles_of(runtime.engine.stock))
     assert shelf.recall() is None
 
 

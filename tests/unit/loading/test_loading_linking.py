@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import Runtime, loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.sources import parse, parse_files
@@ -27,7 +27,7 @@ mock: {result: 2}
 def linked(scenario, tools=TOOLS):
     """(code, pointer, line) of everything that is wrong with a scenario, and the scenarios that fit."""
     found = parse_files({"tools.yaml": tools, "x.scenario.yaml": scenario}, KINDS)
-    runtime = Runtime.of(found, executors=KINDS)
+    runtime = loaded_runtime(found, executors=KINDS)
     problems = [problem for problem in runtime.problems if problem.source == "x.scenario.yaml"]
     return problems, [entry.name for entry in runtime.scenarios]
 
@@ -186,7 +186,7 @@ def test_a_second_tool_of_the_name_that_is_good_is_enough():
 
 def test_a_scenario_from_memory_is_placed():
     found = parse("x", {"scenario": "s", "steps": [{"call": "nobody"}]}, KINDS)
-    runtime = Runtime.of(found, executors=KINDS)
+    runtime = loaded_runtime(found, executors=KINDS)
     assert [(problem.source, problem.line, problem.column) for problem in runtime.problems] == [("x", 1, 1)]
 
 

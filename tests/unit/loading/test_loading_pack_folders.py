@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.sources import load, parse_files
@@ -152,7 +152,7 @@ def test_what_can_be_read_of_a_broken_pack_says_which_files_are_its_own(folder):
     for found in (load([folder(files)], KINDS), parse_files(files, KINDS)):
         assert (names(found), codes(found)) == ([], ["unknown_key", "out_of_range"])
         assert sorted(found.refused) == ["a", "ns__a"]
-    with Runtime.of(found, executors=KINDS) as runtime:
+    with loaded_runtime(found, executors=KINDS) as runtime:
         for name in ("ns__a", "a"):
             error = runtime.call_sync(name).error
             assert error is not None
@@ -184,7 +184,7 @@ def test_a_pack_may_live_in_memory():
     assert (names(found), found.problems) == (["a", "b"], ())
     assert ([pack.name for pack in found.packs], found.tools[0].origin.pack) == (["shop"], "shop")
     assert found.tools[0].origin.source == "tools/a.tool.yaml"
-    with Runtime.of(found, executors=KINDS) as runtime:
+    with loaded_runtime(found, executors=KINDS) as runtime:
         assert runtime.call_sync("a").value == {"n": 1}
         assert [part.type for part in runtime.call_sync("b").content] == ["image"]
 

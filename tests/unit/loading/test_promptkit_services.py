@@ -6,7 +6,7 @@ import pytest
 
 from arenas import KINDS, agent_of, arena_files, own, put, read, told
 from http_servers import answering_json, serving
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.engine.workspaces import subjects_of_scenario
 from toolcrib.scenarios import run_scenario, runs_of
 
@@ -204,7 +204,7 @@ async def test_a_conversation_goes_to_the_resource_and_to_nobody_else(tmp_path, 
         monkeypatch.setenv(name, value)
     found = asked(tmp_path, f"type: openai\nmodel: gpt\n{AZURE}}}{more}")
     async with serving(HI) as resource, serving(HI) as vendor:
-        runtime = Runtime.of(
+        runtime = loaded_runtime(
             found,
             executors=KINDS,
             egress=[f"127.0.0.1:{resource.port}", f"127.0.0.1:{vendor.port}"],

@@ -38,7 +38,7 @@ def test_a_registry_is_a_mapping():
     assert len(registry) == 2
     assert registry
     assert not Registry()
-    assert repr(registry) == "Registry(2 tools, revision 1)"
+    assert repr(registry) == "Registry(2 tools: a, b)"
 
 
 def test_nothing_in_a_registry_can_be_replaced():

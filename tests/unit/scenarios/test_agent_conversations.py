@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from in_memory import loaded
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.registry.namespaces import in_namespace
+from toolcrib.loading.scenarios.scenario_links import in_namespace
 from toolcrib.scenarios import run_scenario, runs_of
-from toolcrib.scenarios.report_transfer import packed, unpacked
+from toolcrib.scenarios.workers import pack_report, unpack_report
 
 TOOLS = """
 name: get_order
@@ -58,11 +58,11 @@ KINDS = Executors({"mock": MockExecutor, "client": ClientExecutor})
 
 def run(text, mocks=""):
     """The report of a scenario, which is the same after a journey from one process to another."""
-    runtime = Runtime.of(loaded(TOOLS + HEAD + mocks + text, executors=KINDS), executors=KINDS)
+    runtime = loaded_runtime(loaded(TOOLS + HEAD + mocks + text, executors=KINDS), executors=KINDS)
     assert [str(problem) for problem in runtime.problems if problem.severity == "error"] == []
     (scenario,) = runs_of(runtime.scenarios[0])
     report = asyncio.run(run_scenario(runtime, scenario))
-    travelled = unpacked(pickle.loads(pickle.dumps(packed(report))), scenario)
+    travelled = unpack_report(pickle.loads(pickle.dumps(pack_report(report))), scenario)
     assert str(travelled) == str(report)
     assert travelled.as_json() == report.as_json()
     return report
@@ -422,7 +422,7 @@ def test_a_text_that_can_not_be_worked_out_is_told():
 
 
 def test_a_namespace_is_not_seen_by_the_script():
-    scenario = Runtime.of(loaded(TOOLS + HEAD + TALK, executors=KINDS), executors=KINDS).scenarios[0]
+    scenario = loaded_runtime(loaded(TOOLS + HEAD + TALK, executors=KINDS), executors=KINDS).scenarios[0]
     inside = replace(scenario, origin=scenario.origin._replace(namespace="shop"))
     agent = in_namespace(inside, {"shop__get_order", "shop__refund_order"}).agent
     assert [call.tool for call in agent.scripted_calls] == [

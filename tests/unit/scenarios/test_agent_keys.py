@@ -7,7 +7,7 @@ import pytest
 from http_servers import Server, answering_json, serving
 from in_memory import loaded
 from toolcrib.cli.run_plan import ModelOverride
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.scenarios import run_scenario, runs_of
@@ -28,7 +28,7 @@ def environment(monkeypatch):
 async def reported(server: Server, agent: str, speaker: ModelOverride = NOBODY) -> str:
     text = f"scenario: s\nagent: {{provider: openai, model: m, {agent}turns: [{{user: hi}}]}}\n"
     places = {"https://api.openai.com": server.origin, ELSEWHERE: server.origin}
-    runtime = Runtime.of(
+    runtime = loaded_runtime(
         loaded(text, executors=KINDS),
         executors=KINDS,
         egress=[f"127.0.0.1:{server.port}"],

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from in_memory import MOCKS, loaded, problems_of
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.loading.documents.files import DiskFiles, MemoryFiles
+from toolcrib.loading.scenarios.expectations import golden_text, place_of
 from toolcrib.scenarios import run_scenario, runs_of
-from toolcrib.scenarios.goldens import GoldenChange, golden_text, place_of
+from toolcrib.scenarios.reports import GoldenChange
 
 ECHO = """
 name: echo
@@ -37,7 +38,7 @@ def step(args, expect="golden: goldens/a.json"):
 
 def report_of(text, files=None, **options):
     found = loaded(ECHO + dedent(text), files)
-    runtime = Runtime.of(found, executors=MOCKS)
+    runtime = loaded_runtime(found, executors=MOCKS)
     (scenario,) = runtime.scenarios
     return asyncio.run(run_scenario(runtime, scenario, **options))
 
@@ -159,7 +160,7 @@ def test_each_run_of_a_matrix_has_a_file_of_its_own():
     assert [(problem.code, problem.pointer) for problem in found.problems] == [
         ("invalid_golden", "/steps/0/expect/golden")
     ]
-    runtime = Runtime.of(found, executors=MOCKS)
+    runtime = loaded_runtime(found, executors=MOCKS)
     reports = [asyncio.run(run_scenario(runtime, run)) for run in runs_of(runtime.scenarios[0])]
     assert [report.passed for report in reports] == [True, False, False, False]
     assert "there is no `g/Paris-2.json`" in str(reports[3])
@@ -185,7 +186,7 @@ def test_what_is_written_wrong_is_told_with_its_place(expect, problem):
 def test_a_name_that_can_not_be_worked_out_in_a_run_is_a_failure():
     text = "scenario: s\nsteps: [{call: echo, expect: {golden: \"{{ ['a', ' '][run - 1] }}\"}}]\n"
     found = loaded(ECHO + text, {})
-    runtime = Runtime.of(found, executors=MOCKS)
+    runtime = loaded_runtime(found, executors=MOCKS)
     _first, second = runs_of(runtime.scenarios[0], repeat=2)
     ((what, lines),) = failures(asyncio.run(run_scenario(runtime, second)))
     assert (what, lines) == ("golden", ("the name of a golden file is a text that is not empty",))
@@ -195,7 +196,7 @@ def test_a_file_that_became_unreadable_is_a_failure(tmp_path):
     files = DiskFiles(tmp_path, tmp_path)
     (tmp_path / "goldens").mkdir()
     found = loaded(ECHO + step("{a: 1}"))
-    runtime = Runtime.of(found, executors=MOCKS)
+    runtime = loaded_runtime(found, executors=MOCKS)
     scenario = runtime.scenarios[0]
     scenario = replace(scenario, origin=scenario.origin._replace(files=files))
     (tmp_path / "goldens" / "a.json").symlink_to("/etc/hostname")

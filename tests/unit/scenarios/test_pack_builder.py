@@ -20,7 +20,7 @@ from toolcrib.cli.output import write_file
 from toolcrib.executors import Executors
 from toolcrib.loading.documents.archives import parse_archive
 from toolcrib.loading.sources import load
-from toolcrib.scenarios.pack_builder import read_parcel, zipped
+from toolcrib.scenarios.pack_builder import build_pack, zipped
 
 PACKS = Path(__file__).parents[3] / "packs"
 
@@ -49,7 +49,7 @@ def laid_out(tmp_path):
 
 
 def read(path, *also):
-    return asyncio.run(read_parcel(path, also))
+    return asyncio.run(build_pack(path, also))
 
 
 def codes(parcel, severity="error"):

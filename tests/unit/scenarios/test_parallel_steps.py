@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from in_memory import MOCKS, loaded, problems_of
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.scenarios import run_scenario
 
 TOOLS = """
@@ -32,7 +32,7 @@ mock: {result: "{{ args }}"}
 
 
 def runtime_over(text):
-    runtime = Runtime.of(loaded(f"{TOOLS}---\n{dedent(text)}"), executors=MOCKS)
+    runtime = loaded_runtime(loaded(f"{TOOLS}---\n{dedent(text)}"), executors=MOCKS)
     assert [str(problem) for problem in runtime.problems] == []
     return runtime
 
@@ -208,5 +208,5 @@ def test_a_parallel_step_that_is_written_wrong_is_told_with_its_place(step, code
 
 def test_a_tool_that_does_not_exist_is_told_with_its_place():
     text = f"{TOOLS}---\nscenario: s\nsteps: [{{parallel: [{{call: echo}}, {{call: nobody}}]}}]\n"
-    (problem,) = Runtime.of(loaded(text), executors=MOCKS).problems
+    (problem,) = loaded_runtime(loaded(text), executors=MOCKS).problems
     assert (problem.code, problem.pointer) == ("unknown_tool", "/steps/0/parallel/1/call")

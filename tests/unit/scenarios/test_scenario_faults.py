@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from in_memory import MOCKS, loaded, runtime_of
-from toolcrib import Runtime
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.scenarios import run_scenario, runs_of
 from toolcrib.scenarios.tool_view import registry_for
 
@@ -153,5 +153,5 @@ def test_the_tools_are_derived_once_for_runs_in_which_the_same_goes_wrong():
 
 def test_a_fault_for_a_tool_that_is_not_there_is_found_at_load():
     text = TOOLS + LOST.replace("tool: send, inject", "tool: sent, inject")
-    problems = Runtime.of(loaded(text), executors=MOCKS).problems
+    problems = loaded_runtime(loaded(text), executors=MOCKS).problems
     assert [(problem.code, problem.pointer) for problem in problems] == [("unknown_tool", "/faults/0/tool")]

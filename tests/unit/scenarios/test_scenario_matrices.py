@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from in_memory import MOCKS, loaded, problems_of
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.engine.runtime import Runtime
-from toolcrib.loading.scenarios.matrices import combinations
+from toolcrib.engine.runtime import loaded_runtime
+from toolcrib.loading.scenarios.scenario import combinations
 from toolcrib.scenarios import run_scenario, runs_of, select
 
 ECHO = """
@@ -28,7 +28,7 @@ mock: {generate: true}
 
 
 def scenario_of(text):
-    runtime = Runtime.of(loaded(f"{ECHO}---\n{dedent(text)}"), executors=MOCKS)
+    runtime = loaded_runtime(loaded(f"{ECHO}---\n{dedent(text)}"), executors=MOCKS)
     assert [str(each) for each in runtime.problems if each.code != "hidden_character"] == []
     return runtime, runtime.scenarios[0]
 

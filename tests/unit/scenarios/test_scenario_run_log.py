@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from in_memory import MOCKS, loaded
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.scenarios import run_scenario
 
 SECRET = "hunter2-is-secret"
@@ -19,7 +19,7 @@ mock: {{result: {{user: "{{{{ args.user }}}}", said: "the code is {SECRET}"}}}}
 
 def report_of(steps, more=""):
     text = f"{TOOLS}---\nscenario: s\nsteps:\n{steps}{more}"
-    runtime = Runtime.of(loaded(text), executors=MOCKS)
+    runtime = loaded_runtime(loaded(text), executors=MOCKS)
     assert [str(problem) for problem in runtime.problems if problem.severity == "error"] == []
     return asyncio.run(run_scenario(runtime, runtime.scenarios[0]))
 

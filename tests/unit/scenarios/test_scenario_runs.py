@@ -8,7 +8,7 @@ import pytest
 
 from in_memory import MOCKS, fake, loaded
 from toolcrib.core.model import Content, Outcome, Result, Usage
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.scenarios import run_scenario
 
 ORDERS = """
@@ -47,7 +47,7 @@ live: {}
 
 
 def runtime_over(*scenarios):
-    runtime = Runtime.of(
+    runtime = loaded_runtime(
         loaded("---\n".join([ORDERS, *(f"\n{text}\n" for text in scenarios)])), executors=MOCKS
     )
     assert [str(problem) for problem in runtime.problems if problem.severity == "error"] == []

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from in_memory import MOCKS, loaded
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.scenarios import run_scenario
 
 TOOLS = """
@@ -45,7 +45,7 @@ MADE = "get_order, get_user, get_order, pay"
 
 def verified(rules):
     """The lines of everything that `verify` found; four calls were made."""
-    runtime = Runtime.of(loaded(f"{TOOLS}---{CALLS}  {rules}\n"), executors=MOCKS)
+    runtime = loaded_runtime(loaded(f"{TOOLS}---{CALLS}  {rules}\n"), executors=MOCKS)
     assert [str(problem) for problem in runtime.problems] == []
     report = asyncio.run(run_scenario(runtime, runtime.scenarios[0]))
     assert [step.failures for step in report.steps] == [()] * 6
@@ -165,13 +165,13 @@ def test_all_rules_that_do_not_hold_are_told():
 
 def test_a_run_without_calls_says_so():
     text = f"{TOOLS}---\nscenario: s\nsteps: [{{call: nobody, expect: {{outcome: not_found}}}}]\nverify: {{order: {{any: [pay]}}}}\n"
-    runtime = Runtime.of(loaded(text), executors=MOCKS)
+    runtime = loaded_runtime(loaded(text), executors=MOCKS)
     report = asyncio.run(run_scenario(runtime, runtime.scenarios[0]))
     assert report.failures[0].lines == ("expected these calls in any order: pay", "the calls were: none")
 
 
 def ran(text):
-    runtime = Runtime.of(loaded(text, MOCKS), executors=MOCKS)
+    runtime = loaded_runtime(loaded(text, MOCKS), executors=MOCKS)
     assert [str(problem) for problem in runtime.problems] == []
     return asyncio.run(run_scenario(runtime, runtime.scenarios[0]))
 

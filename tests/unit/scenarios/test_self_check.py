@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from toolcrib.core.model import Descriptor
-from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.loading.sources import parse, parse_files
 from toolcrib.scenarios.self_check import fitting, prove, second_opinion
@@ -26,7 +26,7 @@ output_schema: {type: object, required: [days], properties: {days: {type: intege
 
 def problems_of(text):
     executors = Executors.installed()
-    runtime = Runtime.of(parse("tool.yaml", text, executors), executors=executors)
+    runtime = loaded_runtime(parse("tool.yaml", text, executors), executors=executors)
     assert [problem for problem in runtime.problems if problem.severity == "error"] == []
     return asyncio.run(prove(runtime))
 
@@ -65,7 +65,7 @@ def test_rows_with_a_fault_are_told_where_they_stand_and_not_again_for_each_tool
         "bad.tool.yaml": tool.format("bad", "b.y"),
     }
     executors = Executors.installed()
-    runtime = Runtime.of(parse_files(files, executors), executors=executors)
+    runtime = loaded_runtime(parse_files(files, executors), executors=executors)
     assert [(problem.code, problem.source) for problem in runtime.problems] == [("invalid_json", "a.json")]
     told = asyncio.run(prove(runtime))
     assert [(problem.code, problem.source) for problem in told] == [("reply_fails", "bad.tool.yaml")]

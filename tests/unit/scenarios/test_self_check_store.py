@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from keeping import loaded_with
-from toolcrib import Result, Runtime
+from toolcrib import Result
+from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.scenarios.self_check import MOST_WATCHED, prove
-from toolcrib.scenarios.self_check.store_arguments import Samples, find_arguments
+from toolcrib.scenarios.store_analysis import Samples, find_arguments
 from toolcrib.simulation.store import FRESH
 
 STORE = """
@@ -43,7 +44,7 @@ mock:
 
 def problems_of(text, store=STORE, files=None):
     executors = Executors.installed()
-    runtime = Runtime.of(loaded_with(text, store, executors, files), executors=executors)
+    runtime = loaded_runtime(loaded_with(text, store, executors, files), executors=executors)
     assert [str(problem) for problem in runtime.problems] == []
     return asyncio.run(prove(runtime))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.core.server_config import Catalogue, Server
-from toolcrib.servers.lock.locked_definitions import (
+from toolcrib.servers.lock import (
     HASHED,
     LockedServer,
     endpoint_of,

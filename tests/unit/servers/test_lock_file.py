@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.core.server_config import Catalogue, Server
-from toolcrib.servers.lock import Lock, read_lock
-from toolcrib.servers.lock.lock_file import parse_servers
-from toolcrib.servers.lock.locked_definitions import LockedServer
+from toolcrib.servers.lock import Lock, LockedServer, parse_servers, read_lock
 
 NOW = {"name": "now", "description": "The time: ü.", "inputSchema": {"type": "object"}}
 SET = {

@@ -7,8 +7,7 @@ import json
 import pytest
 
 from toolcrib.core.server_config import Catalogue, Server, Verdict
-from toolcrib.servers.lock import Lock, read_lock
-from toolcrib.servers.lock.locked_definitions import LockedServer
+from toolcrib.servers.lock import Lock, LockedServer, read_lock
 
 NOW = {"name": "now", "description": "The time.", "inputSchema": {"type": "object"}}
 SET = {"name": "set", "description": "Sets it.", "inputSchema": {"type": "object"}}

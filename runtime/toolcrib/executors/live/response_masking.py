@@ -6,13 +6,13 @@ from typing import Final
 
 from toolcrib.executors.live.media_types import media_type
 from toolcrib.executors.live.response import Read
-from toolcrib.http import Response
+from toolcrib.http import HTTPResponse
 from toolcrib.security.secrets import Vault
 
 _UTF8: Final = frozenset({"", "utf-8", "utf8", "ascii", "us-ascii"})
 
 
-def may_tell(vault: Vault, response: Response) -> bool:
+def may_tell(vault: Vault, response: HTTPResponse) -> bool:
     """Whether an answer may hold a secret: a quick look, which may spare a long one."""
     charset = media_type(response.header("content-type") or "").charset
     if charset not in _UTF8 or vault.knows(response.body):

@@ -22,7 +22,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 
 
-class Fields:
+class AuthFields:
     """The keys of one scheme.
 
     Attributes:

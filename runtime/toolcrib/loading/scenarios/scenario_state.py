@@ -11,14 +11,15 @@ from toolcrib.core.model import JSON, Collection, Descriptor, Fixture, Machine, 
 from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.text import canonical, compact
 from toolcrib.expressions.matchers import impossible
-from toolcrib.loading.scenarios.scenario import OWN, Scenario, mocked
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.scenario import OWN, with_mock
 from toolcrib.loading.stores import parse_store
 from toolcrib.schema.validation import check_schema
 
 T = TypeVar("T", Collection, Machine)
 
 
-class Sight(NamedTuple):
+class VisibleState(NamedTuple):
     """What a scenario calls `store` and `state`.
 
     Attributes:
@@ -30,7 +31,7 @@ class Sight(NamedTuple):
     unclear: frozenset[str] = frozenset()
 
 
-def in_sight(scenario: Scenario, tools: Mapping[str, Descriptor]) -> Sight:
+def visible_state(scenario: Scenario, tools: Mapping[str, Descriptor]) -> VisibleState:
     """What a scenario can see.
 
     Args:
@@ -40,7 +41,7 @@ def in_sight(scenario: Scenario, tools: Mapping[str, Descriptor]) -> Sight:
     fixtures = [*_fixtures(scenario, tools), scenario.fixture]
     collections, unclear = _merged(fixture.collections for fixture in fixtures)
     machines, others = _merged(fixture.machines for fixture in fixtures)
-    return Sight(Fixture(collections, machines), unclear | others)
+    return VisibleState(Fixture(collections, machines), unclear | others)
 
 
 def _fixtures(scenario: Scenario, tools: Mapping[str, Descriptor]) -> list[Fixture]:
@@ -72,7 +73,9 @@ def _merged(named: Iterable[Mapping[str, T]]) -> tuple[dict[str, T], frozenset[s
     return {name: kept for name, kept in found.items() if name not in unclear}, frozenset(unclear)
 
 
-def inheriting(scenario: Scenario, tools: Mapping[str, Descriptor], problems: list[Problem]) -> Scenario:
+def with_inherited_state(
+    scenario: Scenario, tools: Mapping[str, Descriptor], problems: list[Problem]
+) -> Scenario:
     """The scenario whose collections and machines have what it does not say of them from those of their names.
 
     A collection has `key` and `schema` of that in the packs of the tools which the scenario calls or mocks, a machine
@@ -144,13 +147,13 @@ def _states_of(own: Machine, fixtures: Sequence[Fixture], problems: list[Problem
     return own._replace(states=states)
 
 
-def misplaced(scenario: Scenario, tools: Mapping[str, Descriptor]) -> Iterator[Problem]:
+def check_state_names(scenario: Scenario, tools: Mapping[str, Descriptor]) -> Iterator[Problem]:
     """What `verify` wants of collections and machines that there are not, or of states that a machine never has."""
     wanted = {part: matcher.expected() for part, matcher in scenario.verify.kept.items()}
     if not wanted:
         return
-    seen = {name: mocked(tools[name], scenario) for name in _names(scenario, tools) if name in tools}
-    (collections, machines), unclear = in_sight(scenario, seen)
+    seen = {name: with_mock(tools[name], scenario) for name in _names(scenario, tools) if name in tools}
+    (collections, machines), unclear = visible_state(scenario, seen)
     for name, pointer in _names_in(wanted.get("store"), "/verify/store"):
         if name not in collections:
             message = f"there is no collection `{name}`; {_those(collections)}"

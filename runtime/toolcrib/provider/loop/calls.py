@@ -152,7 +152,7 @@ class ResultReader:
 
     def call(self, arguments: Mapping[str, Any], spilled: Mapping[str, str]) -> Awaitable[Result]:
         """Read a piece: its text, with a note that says where it goes on."""
-        session = self._runtime.default_session
+        session = self._runtime.engine.default_session
         return session.call(self.tool.name, arguments, client=self._from(spilled))
 
     def _from(self, spilled: Mapping[str, str]) -> Callable[[Any], Awaitable[Result]]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, Content, Outcome
-from toolcrib.http.event_streams import StreamEvent
+from toolcrib.http.event_stream import StreamEvent
 from toolcrib.provider.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from toolcrib.provider.models.http_client import (
     IMAGES,

@@ -25,21 +25,18 @@ from toolcrib.core.model import JSON, NOTHING, Content
 from toolcrib.core.protocols import Clock
 from toolcrib.core.text import DuplicateKey, compact, decode_json
 from toolcrib.formats.providers import Declaration
-from toolcrib.http import Bounds, Fault, HTTPError
-from toolcrib.http import Request as HTTPRequest
-from toolcrib.http.event_streams import EventStream, StreamEvent
-from toolcrib.http.headers import fault_of_name, header_fault
+from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest
+from toolcrib.http.client import PerLoop, StreamedResponse, StreamingClient
+from toolcrib.http.event_stream import EventStream, StreamEvent
+from toolcrib.http.headers import fault_of_name, header_fault, seconds_to_wait
 from toolcrib.http.messages import parse_origin
-from toolcrib.http.per_loop import PerLoop
-from toolcrib.http.retry_after import seconds_to_wait
-from toolcrib.http.streaming import Incoming, Streamer
 from toolcrib.provider.messages import ToolCall
 from toolcrib.provider.models.assembler import parse_written
 from toolcrib.provider.models.protocol import Delta, Finish, ProviderError, Request
 from toolcrib.security.egress import EgressRefused, is_loopback
 from toolcrib.security.redaction import is_secret_name
 from toolcrib.security.secrets import MissingSecret, Variable, Vault, pieces_of
-from toolcrib.servers.environment import World, normal_origin
+from toolcrib.servers.environment import NetworkEnvironment, normal_origin
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -122,20 +119,20 @@ OPINIONS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 LASTING: Final = frozenset(
     {
-        Fault.BAD_REQUEST,
-        Fault.TLS_FAILED,
-        Fault.UNSUPPORTED_CODING,
-        Fault.RESPONSE_TOO_LARGE,
-        Fault.HEADERS_TOO_LARGE,
+        HTTPFailure.BAD_REQUEST,
+        HTTPFailure.TLS_FAILED,
+        HTTPFailure.UNSUPPORTED_CODING,
+        HTTPFailure.RESPONSE_TOO_LARGE,
+        HTTPFailure.HEADERS_TOO_LARGE,
     }
 )
 """What the same request meets again."""
 
-HINTS: Final[Mapping[Fault, str]] = {
-    Fault.CONNECT_FAILED: "see whether it runs, and `base_url`",
-    Fault.CONNECT_TIMEOUT: "see whether it runs, and `base_url`",
-    Fault.TLS_FAILED: "see to its certificate, or name the one that signs it in SSL_CERT_FILE",
-    Fault.READ_TIMEOUT: "give it a longer `timeout`",
+HINTS: Final[Mapping[HTTPFailure, str]] = {
+    HTTPFailure.CONNECT_FAILED: "see whether it runs, and `base_url`",
+    HTTPFailure.CONNECT_TIMEOUT: "see whether it runs, and `base_url`",
+    HTTPFailure.TLS_FAILED: "see to its certificate, or name the one that signs it in SSL_CERT_FILE",
+    HTTPFailure.READ_TIMEOUT: "give it a longer `timeout`",
 }
 
 
@@ -162,7 +159,7 @@ def hint_of(seconds: int | None) -> str:
     return f"retry after {format_duration(seconds)}" if seconds else ""
 
 
-BOUNDS: Final = Bounds(connect=10.0, body=64 * 1024 * 1024)
+BOUNDS: Final = ExchangeBounds(connect=10.0, body=64 * 1024 * 1024)
 """What an answer may take, in pieces or whole."""
 
 LONGEST_WAIT: Final = 60.0
@@ -223,7 +220,7 @@ class ServiceClient:
         timeout: float = 600.0,
         attempts: int = 3,
     ) -> None:
-        self.world = World.ordinary()
+        self.world = NetworkEnvironment.ordinary()
         self._service = service
         self._at = parse_base_url(base_url or service.base_url)
         self._api_key = api_key
@@ -232,9 +229,9 @@ class ServiceClient:
         self._headers = _checked(headers)
         self._timeout = timeout
         self._attempts = attempts
-        self._pools: list[tuple[World, PerLoop[Streamer]]] = []
+        self._pools: list[tuple[NetworkEnvironment, PerLoop[StreamingClient]]] = []
 
-    def within(self, world: World) -> ServiceClient:
+    def within(self, world: NetworkEnvironment) -> ServiceClient:
         """The same in another world; connections are those of both."""
         wire = copy(self)
         wire.world = world
@@ -261,7 +258,7 @@ class ServiceClient:
         except HTTPError as error:
             raise self.failed(error) from None
         with self.outside():  # also between attempts: nobody's virtual time makes a service ready
-            incoming: Incoming = await attempts(self._sent, streamer, request)
+            incoming: StreamedResponse = await attempts(self._sent, streamer, request)
         return ServiceAnswer(incoming, self)
 
     async def aclose(self) -> None:
@@ -351,7 +348,7 @@ class ServiceClient:
         except (ValueError, TypeError) as error:
             raise self.error(f"the request can't be sent: {error}", code="request_refused") from None
 
-    async def _sent(self, streamer: Streamer, request: HTTPRequest) -> Incoming:
+    async def _sent(self, streamer: StreamingClient, request: HTTPRequest) -> StreamedResponse:
         """One attempt; an answer that is an error is one."""
         try:
             incoming = await streamer.send(request, BOUNDS, hosts=(request.host,), silence=self._timeout)
@@ -364,16 +361,16 @@ class ServiceClient:
         finally:
             await incoming.aclose()
 
-    def _pool(self) -> PerLoop[Streamer]:
+    def _pool(self) -> PerLoop[StreamingClient]:
         """Connections that the guard of this world dials."""
         world = self.world
         found = next((pool for of, pool in self._pools if of.guard is world.guard), None)
         if found is None:
-            found = PerLoop(lambda: Streamer(world.guard))
+            found = PerLoop(lambda: StreamingClient(world.guard))
             self._pools.append((world, found))
         return found
 
-    async def _refusal(self, incoming: Incoming) -> ProviderError:
+    async def _refusal(self, incoming: StreamedResponse) -> ProviderError:
         status = incoming.status
         try:
             raw = await incoming.whole()
@@ -422,7 +419,7 @@ class ServiceClient:
 class ServiceAnswer:
     """An answer whose head was read: it is none that is an error."""
 
-    def __init__(self, incoming: Incoming, wire: ServiceClient) -> None:
+    def __init__(self, incoming: StreamedResponse, wire: ServiceClient) -> None:
         self._incoming = incoming
         self._wire = wire
 
@@ -479,7 +476,7 @@ class ServiceAnswer:
             return await self._incoming.chunk()
 
     def _too_large(self, why: str) -> ProviderError:
-        return self._wire.error(why, code=Fault.RESPONSE_TOO_LARGE.value)
+        return self._wire.error(why, code=HTTPFailure.RESPONSE_TOO_LARGE.value)
 
     def read(self, raw: bytes | str, what: str) -> dict[str, Any]:
         """The JSON object that a text is.
@@ -528,7 +525,9 @@ def _checked(headers: Mapping[str, str]) -> dict[str, str]:
 
 def _may_pass(error: BaseException) -> bool:
     """Whether a further attempt may end better. After a silence, nobody has the patience."""
-    return isinstance(error, ProviderError) and error.retryable and error.code != Fault.READ_TIMEOUT.value
+    return (
+        isinstance(error, ProviderError) and error.retryable and error.code != HTTPFailure.READ_TIMEOUT.value
+    )
 
 
 def _told_by(state: RetryCallState) -> float | None:
@@ -589,7 +588,7 @@ class ServedModel(ABC):
         model: str,
         base_url: str = "",
         api_key: str | None = None,
-        world: World | None = None,
+        world: NetworkEnvironment | None = None,
         clock: Clock | None = None,
         headers: Mapping[str, str] = NOTHING,
         timeout: float = 600.0,

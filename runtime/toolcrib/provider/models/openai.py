@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, quote
 
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, Content
-from toolcrib.http.event_streams import StreamEvent
+from toolcrib.http.event_stream import StreamEvent
 from toolcrib.provider.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from toolcrib.provider.models.assembler import whole_characters
 from toolcrib.provider.models.http_client import (

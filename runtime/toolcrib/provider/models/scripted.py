@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON, Outcome
 from toolcrib.core.text import JSON_DECODER, compact, truncate
-from toolcrib.loading.scenarios.agents import Reply, ScriptedCall, Turn
+from toolcrib.loading.scenarios.model import AgentReply, AgentTurn, ScriptedCall
 from toolcrib.provider.messages import Message, ToolResult
 from toolcrib.provider.models.protocol import (
     CallDelta,
@@ -136,13 +136,15 @@ class ScriptedReply(NamedTuple):
         last: The last one.
     """
 
-    reply: Reply
+    reply: AgentReply
     turn: int = 0
     first: int = 0
     last: float = ANY
 
 
-def scripted_replies(turns: Iterable[Turn], script: Iterable[Reply] = ()) -> tuple[ScriptedReply, ...]:
+def scripted_replies(
+    turns: Iterable[AgentTurn], script: Iterable[AgentReply] = ()
+) -> tuple[ScriptedReply, ...]:
     """The script of a whole conversation.
 
     A reply in the script of a turn belongs to this turn. Without a `when` of its own it stands behind those before
@@ -242,7 +244,7 @@ class Scripted:
         Raises:
             DocumentError: Something is wrong with a reply.
         """
-        from toolcrib.loading.scenarios.scripts import parse_turns  # noqa: PLC0415 -- documents are read another way
+        from toolcrib.loading.scenarios.agents import parse_turns  # noqa: PLC0415 -- documents are read another way
 
         return cls(scripted_replies(parse_turns(turns)))
 
@@ -284,7 +286,7 @@ class Scripted:
         """The calls that were asked for, of which something is expected, and nothing was told."""
         return [awaited.call for awaited in self._awaited]
 
-    def unused(self) -> list[Reply]:
+    def unused(self) -> list[AgentReply]:
         """The replies that were never given, and had to be."""
         pairs = zip(self._script, self._used, strict=True)
         return [line.reply for line, times in pairs if not times and not line.reply.optional]
@@ -317,7 +319,7 @@ class Scripted:
                 return number
         return None
 
-    def _deltas(self, reply: Reply, request: Request, names: Mapping[str, JSON]) -> list[Delta]:
+    def _deltas(self, reply: AgentReply, request: Request, names: Mapping[str, JSON]) -> list[Delta]:
         """What the reply comes to; all of it is worked out before any of it is said."""
         declared = {declaration.tool: declaration.name for declaration in request.tools}
         deltas: list[Delta] = [] if self._speaks else [_UNSAID]

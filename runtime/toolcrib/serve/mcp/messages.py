@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 from mcp.types import INVALID_REQUEST, PARSE_ERROR
 
 from toolcrib.core.model import JSON
 from toolcrib.core.text import DuplicateKey, decode_json
 from toolcrib.schema.validation import json_fault
-from toolcrib.serve.mcp.options import MOST_BODY
-from toolcrib.serve.mcp.preencoded import Message
-
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
 
 _DEPTH: Final = 200
 
@@ -58,25 +52,3 @@ def _request_in(text: bytes) -> str | int | None:
         return None
     number = value.get("id") if isinstance(value, dict) else None
     return number if isinstance(number, str | int) and json_fault(number) is None else None
-
-
-async def read_body(receive: Receive) -> tuple[bytes | None, Receive]:
-    """The body of an HTTP request, and what gives the request again from its beginning.
-
-    None in place of a body that is longer than messages may be, or that breaks off: it is left to who reads it next.
-    """
-    heard: deque[Message] = deque()
-    size, whole = 0, False
-    while not whole and size <= MOST_BODY:
-        message = await receive()
-        heard.append(message)
-        if message["type"] != "http.request":
-            break
-        size += len(message.get("body", b""))
-        whole = not message.get("more_body")
-    body = b"".join(each.get("body", b"") for each in heard) if whole and size <= MOST_BODY else None
-
-    async def again() -> Message:
-        return heard.popleft() if heard else await receive()
-
-    return body, again

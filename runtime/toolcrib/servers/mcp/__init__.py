@@ -1,1 +1,1 @@
-"""Connections to MCP servers."""
+"""MCP servers as a client sees them: child processes and HTTP endpoints, sessions, tool lists and restarts."""

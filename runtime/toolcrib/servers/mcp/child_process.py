@@ -1,12 +1,12 @@
-"""Servers as processes of ours: started without a shell, heard, and ended with all that they started.
+"""Child processes: started without a shell, read, written to, and ended with all that they started.
 
-A server is the leader of a session of its own. It and whatever it starts carry a mark in their environment, so that
+A child is the leader of a session of its own. It and whatever it starts carry a mark in their environment, so that
 strays which made sessions of their own, daemons among them, are found again (in `/proc`, on Linux; elsewhere only its
 group is ended, and a stray that also empties its environment gets away everywhere).
 
-What ends a server: leaving its link; being cancelled while leaving it; the end of the interpreter, for those that were
-never left. Where our own process is killed its stdin closes, which ends every server that keeps to the protocol
-(2025-11-25, basic/lifecycle, "Shutdown"); on Linux a process that watches ours ends the others.
+What ends a child: `end`; being cancelled while ending; the end of the interpreter, for those that were never ended. Where
+our own process is killed its stdin closes, which ends every MCP server that keeps to the protocol (2025-11-25,
+basic/lifecycle, "Shutdown"); on Linux the orphan reaper ends the others.
 """
 
 from __future__ import annotations
@@ -16,19 +16,17 @@ import atexit
 import os
 import secrets
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from toolcrib.http.socket_state import readable
-from toolcrib.servers.mcp.commands import Command, find_program, not_started
-from toolcrib.servers.mcp.orphan_reaper import WATCHER
-from toolcrib.servers.mcp.process_tree import kin_of, send_to
+from toolcrib.http.connect import readable
+from toolcrib.servers.mcp.process_tree import ORPHAN_REAPER, find_processes, signal_processes
 
 MARK = "TOOLCRIB_CHILD"
-"""Name of the variable that marks a server and what it starts; the value names those above it too."""
+"""Name of the variable that marks a child and what it starts; the value names those above it too."""
 
 GRACE = 2.0
-"""Seconds that a server has to end by itself once its stdin is closed, and again once it was sent SIGTERM."""
+"""Seconds that a child has to end by itself once its stdin is closed, and again once it was sent SIGTERM."""
 
 _LOOK_AGAIN = 0.05
 _AFTER_KILL = 0.5
@@ -38,8 +36,8 @@ SAID = 64 * 1024
 """Bytes of stderr that are told."""
 
 
-class Child(asyncio.SubprocessProtocol):
-    """One server and what it started.
+class ChildProcess(asyncio.SubprocessProtocol):
+    """One program and what it started.
 
     Args:
         heard: Called with what comes on its stdout.
@@ -69,33 +67,32 @@ class Child(asyncio.SubprocessProtocol):
         self.deaf = False
         self.stderr = b""
 
-    async def start(self, command: Command) -> None:
+    async def start(self, program: str, args: Sequence[str], *, env: Mapping[str, str], cwd: str) -> None:
         """Start the process.
 
+        Args:
+            program: Path of the program.
+            args: Its arguments.
+            env: Its environment; the mark is added.
+            cwd: Its working directory.
+
         Raises:
-            StartFailed: It can't be; the message names the command and says what to do.
+            OSError: The system does not start it.
+            ValueError: An argument holds a NUL character.
         """
-        program = find_program(command)
         above = os.environ.get(MARK)
-        env = {**command.env, MARK: f"{above}.{self.mark}" if above else self.mark}
+        env = {**env, MARK: f"{above}.{self.mark}" if above else self.mark}
         loop = asyncio.get_running_loop()
         self._exited, self._lost, self._hurry = (loop.create_future() for _ in range(3))
-        WATCHER.add(self.mark)
+        ORPHAN_REAPER.add(self.mark)
         try:
-            await loop.subprocess_exec(
-                lambda: self,
-                program,
-                *command.argv[1:],
-                env=env,
-                cwd=command.cwd,
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as error:
-            WATCHER.remove(self.mark)
-            raise not_started(command, program, error) from None
+            await loop.subprocess_exec(lambda: self, program, *args, env=env, cwd=cwd, start_new_session=True)
+        except (OSError, ValueError):
+            ORPHAN_REAPER.remove(self.mark)
+            raise
         except asyncio.CancelledError:
             self.kill()  # asyncio has ended the process; it may have started others
-            WATCHER.remove(self.mark)
+            ORPHAN_REAPER.remove(self.mark)
             raise
 
     def write(self, data: bytes) -> None:
@@ -153,7 +150,7 @@ class Child(asyncio.SubprocessProtocol):
             self._transport.close()
         await asyncio.wait({self._lost}, timeout=_AFTER_KILL)
         _LIVE.pop(self.mark, None)
-        WATCHER.remove(self.mark)
+        ORPHAN_REAPER.remove(self.mark)
 
     def hurry(self) -> None:
         """Give no more time to end by itself."""
@@ -214,7 +211,7 @@ class Child(asyncio.SubprocessProtocol):
 
     def _send(self, number: int) -> bool:
         """Send a signal to all that is left; whether there was anything."""
-        return send_to(self.pid, self.mark, number, running=self.code is None)
+        return signal_processes(self.pid, self.mark, number, running=self.code is None)
 
     async def _wound_down(self) -> None:
         stdin = self._pipe(0)
@@ -234,7 +231,9 @@ class Child(asyncio.SubprocessProtocol):
         """Wait for the end of all of it, so long at most; what others started can only be looked for."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        while (left := deadline - loop.time()) > 0 and (self.code is None or kin_of(self.pid, self.mark)):
+        while (left := deadline - loop.time()) > 0 and (
+            self.code is None or find_processes(self.pid, self.mark)
+        ):
             watched = self._exited if self.code is None else loop.create_future()
             await asyncio.wait({watched}, timeout=min(left, _LOOK_AGAIN))
             if self._hurry.done() and seconds == GRACE:
@@ -242,13 +241,13 @@ class Child(asyncio.SubprocessProtocol):
 
 
 _LIVE: dict[str, tuple[int, int]] = {}
-"""Mark -> the process that started a server, and the server."""
+"""Mark -> the process that started a child, and the child."""
 
 
 @atexit.register
 def _end_what_is_left() -> None:
-    """Servers whose links were never left; those of a process that forked this one are not its to end."""
+    """Children that were never ended; those of a process that forked this one are not its to end."""
     for mark, (owner, pid) in list(_LIVE.items()):
         if owner == os.getpid():
-            send_to(pid, mark, signal.SIGKILL, running=True)
-    WATCHER.end()
+            signal_processes(pid, mark, signal.SIGKILL, running=True)
+    ORPHAN_REAPER.end()

@@ -1,22 +1,24 @@
 """One server that was started: a session of the SDK over a link, from its start to its end in one task.
 
-What is sent as `tools/call` is written here and not by the SDK's session, and what comes back is taken as it is: other
-layers judge it, and a schema that the SDK can't read hides no tool. All else (the handshake, what the server asks,
-subscriptions) is the session's.
+`tools/call` is written here and not by the SDK's session, and the answer is taken as it is: other layers judge it, and a
+schema that the SDK can't read hides no tool. Everything else (the handshake, what the server asks, subscriptions) is left
+to the session. Which protocol is spoken is negotiated where that is left open (MCP 2026-07-28, versioning).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, Literal
 
 import anyio
 from mcp import types
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.subscriptions import SubscriptionLost, listen
-from mcp.shared.dispatcher import CallOptions
+from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
@@ -27,8 +29,14 @@ from mcp.shared.inbound import (
     mcp_param_headers,
     x_mcp_header_map,
 )
-from mcp.types import CLIENT_CAPABILITIES_META_KEY, CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
-from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+)
+from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 import toolcrib
@@ -39,16 +47,177 @@ from toolcrib.servers.mcp.failures import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
     METHOD_NOT_FOUND,
-    Broken,
-    Garbled,
-    Refused,
-    told,
+    ConnectionLoss,
+    IdleTimeout,
+    InvalidAnswer,
+    ProtocolError,
+    clean_text,
 )
-from toolcrib.servers.mcp.idle_timeout import Patience
-from toolcrib.servers.mcp.server_requests import Hooks
+from toolcrib.servers.mcp.server_requests import ServerRequestHooks
 from toolcrib.servers.mcp.tool_list import list_tools
-from toolcrib.servers.mcp.transports import Link, Passage, one_passage
-from toolcrib.servers.mcp.version_negotiation import Wire, agree
+from toolcrib.servers.mcp.transports import CallTrace, Link, trace_call
+
+Era = Literal["auto", "handshake", "modern"]
+
+_PROBE_SHARE: Final = 3
+"""The part of the time to start in which a server must have answered which protocol it speaks."""
+
+
+class McpDispatcher(JSONRPCDispatcher[Any]):
+    """The SDK's dispatcher, which says what this client can do, and when it is over.
+
+    Args:
+        read: What comes.
+        write: What is sent.
+        capabilities: What the server is told that it may ask.
+        over: Set when nothing more comes.
+        patience: Seconds in which the server must have begun to speak.
+    """
+
+    def __init__(
+        self, read: Any, write: Any, *, capabilities: dict[str, Any], over: anyio.Event, patience: float
+    ) -> None:
+        super().__init__(read, write)
+        self._capabilities = capabilities
+        self._over = over
+        self._patience = patience
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Hear until nothing more comes."""
+        try:
+            await super().run(on_request, on_notify, on_notify_intercept, task_status=task_status)
+        finally:
+            self._over.set()
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """Ask. The SDK's session claims capabilities by which callbacks there are; ours are always there."""
+        if method == "tools/call":
+            return await super().send_raw_request(method, params, opts, **more)
+        if method == "initialize":
+            params = {**(params or {}), "capabilities": self._capabilities}
+        else:
+            params = self._stamped(params)
+        if method != "server/discover":
+            return await super().send_raw_request(method, params, opts, **more)
+        options: CallOptions = {**(opts or {}), "timeout": self._patience / _PROBE_SHARE}
+        answer = await super().send_raw_request(method, params, options, **more)
+        answer.setdefault("resultType", "complete")  # as of a result that does not say, 2026-07-28 basic
+        return answer
+
+    def _stamped(self, params: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        meta = (params or {}).get("_meta")
+        if not isinstance(meta, dict) or CLIENT_CAPABILITIES_META_KEY not in meta:
+            return params
+        return {**(params or {}), "_meta": {**meta, CLIENT_CAPABILITIES_META_KEY: self._capabilities}}
+
+
+async def negotiate_version(session: ClientSession, era: Era, over: anyio.Event) -> None:
+    """Come to terms with a server.
+
+    Raises:
+        MCPError: It refused; or the connection ended, or it did not answer in time.
+        RuntimeError: It speaks no protocol that is known here.
+        pydantic.ValidationError: What it answered is no answer.
+    """
+    if era == "handshake":
+        await session.initialize()
+        return
+    try:
+        await session.discover()
+    except (MCPError, RuntimeError, ValidationError) as error:
+        # Whatever else it says, it may be a server of before; one that is gone is none.
+        if era == "modern" or over.is_set() or _speaks_other_modern(error):
+            raise
+        await _shake_hands(session)
+
+
+async def _shake_hands(session: ClientSession) -> None:
+    try:
+        await session.initialize()
+    except MCPError as error:
+        if error.code != UNSUPPORTED_PROTOCOL_VERSION:
+            raise
+        await session.discover()  # it took its time to say that it is a modern one
+
+
+def _speaks_other_modern(error: Exception) -> bool:
+    """Whether a server says that it speaks modern protocols alone, and none that is known here."""
+    if not isinstance(error, MCPError) or error.code != UNSUPPORTED_PROTOCOL_VERSION:
+        return False
+    supported = error.data.get("supported") if isinstance(error.data, dict) else None
+    return isinstance(supported, list) and not any(each in HANDSHAKE_PROTOCOL_VERSIONS for each in supported)
+
+
+class IdleTimer:
+    """How long a server may be silent within a call; it is not silent while it waits for an answer of ours.
+
+    Args:
+        seconds: How long; 0 for any time.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._timers: set[asyncio.Timeout] = set()
+        self._quiet = 0
+
+    async def bear(
+        self, exchange: Callable[[Callable[[], None] | None], Awaitable[dict[str, Any]]]
+    ) -> dict[str, Any]:
+        """Wait for an exchange, which is given what to call whenever something is heard.
+
+        Raises:
+            Silent: Nothing was heard for too long.
+        """
+        if not self._seconds:
+            return await exchange(None)
+        timer = asyncio.timeout(self._seconds)
+        try:
+            async with timer:
+                self._timers.add(timer)
+                answer = await exchange(lambda: self._wind(timer))
+        except TimeoutError:
+            if timer.expired():
+                raise IdleTimeout from None
+            raise
+        finally:
+            self._timers.discard(timer)
+        return answer
+
+    def quiet(self) -> _Pause:
+        """Within, it is us who let the server wait."""
+        return _Pause(self)
+
+    def hold(self, by: int) -> None:
+        """More or fewer answers are waited for."""
+        self._quiet += by
+        for timer in self._timers:
+            self._wind(timer)
+
+    def _wind(self, timer: asyncio.Timeout) -> None:
+        with suppress(RuntimeError):  # it has expired, or is over
+            when = None if self._quiet else asyncio.get_running_loop().time() + self._seconds
+            timer.reschedule(when)
+
+
+class _Pause:
+    def __init__(self, timer: IdleTimer) -> None:
+        self._timer = timer
+
+    def __enter__(self) -> None:
+        self._timer.hold(1)
+
+    def __exit__(self, *_error: object) -> None:
+        self._timer.hold(-1)
+
 
 _log = logging.getLogger("toolcrib")
 
@@ -67,7 +236,7 @@ _RENEWED_AT_MOST: Final = 10.0
 OnProgress = Callable[[Progress], None]
 
 
-class Connection:
+class ServerConnection:
     """A server that runs, or can be reached.
 
     Attributes:
@@ -82,7 +251,7 @@ class Connection:
         self,
         server: Server,
         link: Link,
-        hooks: Hooks,
+        hooks: ServerRequestHooks,
         judge: Callable[[Catalogue], Verdict],
         listed: Callable[[Catalogue], None],
     ) -> None:
@@ -109,8 +278,8 @@ class Connection:
         self._doubt: anyio.Event | None = None
         self._doubted = anyio.Event()
         self._leaving = False
-        self._patience = Patience(server.idle_timeout)
-        self._wire: Wire
+        self._idle_timer = IdleTimer(server.idle_timeout)
+        self._wire: McpDispatcher
         self._asking: ClientSession
         self._headers: dict[str, str] = {}
         self._meta: dict[str, Any] = {}
@@ -133,7 +302,7 @@ class Connection:
         """
         try:
             async with self._link as (read, write):
-                self._wire = Wire(
+                self._wire = McpDispatcher(
                     read,
                     write,
                     capabilities=self._hooks.capabilities,
@@ -187,13 +356,13 @@ class Connection:
             self._hooks.unanswered.clear()
         self.calls += 1
         try:
-            with one_passage() as passage:
+            with trace_call() as call_trace:
                 try:
-                    return await self._patience.bear(
+                    return await self._idle_timer.bear(
                         lambda heard: self._exchange(tool, arguments, _told(progress, heard), trace)
                     )
                 except MCPError as error:
-                    raise self._failure(error, passage) from None
+                    raise self._failure(error, call_trace) from None
         finally:
             self.calls -= 1
             if self._leaving and not self.calls:
@@ -215,7 +384,7 @@ class Connection:
             await self.trusted()
 
     def _session(self) -> ClientSession:
-        hooks, quiet = self._hooks, self._patience.quiet
+        hooks, quiet = self._hooks, self._idle_timer.quiet
         info = types.Implementation(name="toolcrib", version=toolcrib.__version__)
 
         async def elicit(context: Any, params: Any) -> Any:
@@ -237,15 +406,15 @@ class Connection:
 
     async def _started(self, session: ClientSession, era: Any) -> Exception | None:
         """Come to terms, and list the tools; what went wrong is returned, so that no group of the SDK wraps it up."""
-        with one_passage() as passage:
+        with trace_call() as call_trace:
             try:
                 with anyio.fail_after(self._server.start_timeout):
-                    await agree(session, era, self._over)
+                    await negotiate_version(session, era, self._over)
                     self._know(session)
                     self._put_in_force(await self._listed(session))
             except MCPError as error:
-                return self._failure(error, passage)
-            except (TimeoutError, RuntimeError, ValidationError, Garbled) as error:
+                return self._failure(error, call_trace)
+            except (TimeoutError, RuntimeError, ValidationError, InvalidAnswer) as error:
                 return error
         return None
 
@@ -285,7 +454,7 @@ class Connection:
         while answer.get("resultType") == "input_required" and self.modern:
             rounds += 1
             if rounds > _MOST_ROUNDS:
-                raise Garbled(f"it asked back more than {_MOST_ROUNDS} times", answer)
+                raise InvalidAnswer(f"it asked back more than {_MOST_ROUNDS} times", answer)
             more = await self._input(answer)
             rest = {
                 key: value for key, value in params.items() if key not in {"inputResponses", "requestState"}
@@ -321,7 +490,7 @@ class Connection:
         try:
             asked = types.InputRequiredResult.model_validate(answer, by_name=False)
         except ValidationError:
-            raise Garbled("what it asks back is not understood", answer) from None
+            raise InvalidAnswer("what it asks back is not understood", answer) from None
         responses: dict[str, Any] = {}
         for key, request in (asked.input_requests or {}).items():
             context = ClientRequestContext(session=self._asking, request_id=key)
@@ -334,17 +503,17 @@ class Connection:
         state = {} if asked.request_state is None else {"requestState": asked.request_state}
         return {**({"inputResponses": responses} if responses else {}), **state}
 
-    def _failure(self, error: MCPError, passage: Passage) -> Exception:
+    def _failure(self, error: MCPError, call_trace: CallTrace) -> Exception:
         """What an error of the SDK comes to; it also tells so of what never came from the server."""
         vault = self._link.vault
-        if passage.trouble is None and error.code != CONNECTION_CLOSED:
-            return Refused(error.code, vault.hide_in_text(error.message), vault.hide_in(error.data))
-        trouble = passage.trouble
+        if call_trace.trouble is None and error.code != CONNECTION_CLOSED:
+            return ProtocolError(error.code, vault.hide_in_text(error.message), vault.hide_in(error.data))
+        trouble = call_trace.trouble
         if trouble is not None:  # of a redirect it tells where it leads
             trouble = trouble._replace(message=vault.hide_in_text(trouble.message))
         over = trouble is not None and trouble.code == "session_over"
         # A server that does not know the session does nothing, and a new one is begun (2025-11-25, basic/transports).
-        return Broken(self._link.ended, begun=passage.begun and not over, trouble=trouble)
+        return ConnectionLoss(self._link.ended, begun=call_trace.begun and not over, trouble=trouble)
 
     async def _listed(self, session: ClientSession) -> Catalogue:
         """The tools as they are now."""
@@ -395,8 +564,8 @@ class Connection:
             self._doubted = anyio.Event()
             try:
                 self._put_in_force(await self._listed(session))
-            except (MCPError, Garbled) as error:
-                name, why = self._server.name, told(self._link.vault.hide_in_text(str(error)))
+            except (MCPError, InvalidAnswer) as error:
+                name, why = self._server.name, clean_text(self._link.vault.hide_in_text(str(error)))
                 _log.warning("the tools of the server `%s` could not be listed again: %s", name, why)
             # Whoever waited has a list from after the change; a server that changes without end holds nobody for ever.
             self._settle()

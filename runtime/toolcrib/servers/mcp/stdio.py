@@ -1,29 +1,184 @@
-"""A server as a process of ours: one JSON-RPC message a line, over its stdin and stdout (2025-11-25, basic/transports)."""
+"""A server as a child process: one JSON-RPC message a line, over its stdin and stdout (2025-11-25, basic/transports).
+
+Its command and its environment are looked up first.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import shutil
 import signal
+from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, JSONRPCRequest
 
+from toolcrib.core.errors import did_you_mean
 from toolcrib.core.model import OUTPUT_SIZE
 from toolcrib.core.server_config import Server
 from toolcrib.core.text import format_size
-from toolcrib.servers.environment import World
-from toolcrib.servers.mcp.child_process import SAID, Child
-from toolcrib.servers.mcp.commands import command_of
-from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, Waiting
-from toolcrib.servers.mcp.transports import Trouble
+from toolcrib.security.secrets import Vault
+from toolcrib.servers.environment import NetworkEnvironment
+from toolcrib.servers.mcp.child_process import SAID, ChildProcess
+from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, PendingRequests
+from toolcrib.servers.mcp.transports import ServerTexts, StartFailure, Trouble, is_public
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
     from toolcrib.security.egress import EgressRefused
+
+KEPT = ("PATH", "HOME", "LOGNAME", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TMPDIR")
+"""What a server has of our environment, where we have it; all else is named in its `env`."""
+
+_KEPT_ON_WINDOWS = (
+    "APPDATA",
+    "COMSPEC",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "LOCALAPPDATA",
+    "PATHEXT",
+    "PROGRAMDATA",
+    "PROGRAMFILES",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "TEMP",
+    "TMP",
+    "USERNAME",
+    "USERPROFILE",
+)
+"""Without these most programs do not begin there."""
+
+
+class ServerCommand(NamedTuple):
+    """What is started. Its `repr` holds no argument and no value of a variable.
+
+    Attributes:
+        name: The server's, for messages.
+        argv: The program as it was written, and its arguments.
+        env: The whole environment, but for the mark.
+        cwd: The working directory, absolute.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+
+    def __repr__(self) -> str:
+        return f"Command({self.name}: {self.argv[0]} with {len(self.argv) - 1} arguments)"
+
+
+def resolve_command(server: Server, vault: Vault) -> ServerCommand:
+    """The command of a server, with everything looked up.
+
+    Raises:
+        MissingSecret: Something is not there; the message tells of all of it, the pointer of the first.
+    """
+    texts = ServerTexts(server, vault)
+    argv = [texts.filled(server.command, "/command", secret=is_public)]
+    argv += [texts.filled(arg, f"/args/{index}") for index, arg in enumerate(server.args)]
+    cwd = texts.filled(server.cwd, "/cwd", secret=is_public)
+    named = {name: texts.named(name, value, f"/env/{name}") for name, value in server.env.items()}
+    texts.check()
+    folder = Path(server.root, cwd).absolute()
+    return ServerCommand(
+        server.name, tuple(argv), {**inherited_environment(os.environ), **named}, str(folder)
+    )
+
+
+def inherited_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What every server has of an environment. Functions of shells (`() {`) are no values."""
+    names = (*KEPT, *_KEPT_ON_WINDOWS) if os.name == "nt" else KEPT
+    found = {name: environment.get(name) for name in names}
+    return {name: value for name, value in found.items() if value is not None and not value.startswith("()")}
+
+
+def find_program(command: ServerCommand) -> str:
+    """The program that a command names, as the child would find it.
+
+    Raises:
+        StartFailed: There is none, or no such working directory.
+    """
+    name = command.argv[0]
+    if not Path(command.cwd).is_dir():
+        message = f"the working directory of the server `{command.name}`, `{command.cwd}`, does not exist"
+        hint = "make it, or correct `cwd`; a relative one begins at the file that names the server"
+        raise StartFailure(message, hint=hint)
+    if any(mark in name for mark in (os.sep, os.altsep) if mark):
+        found = Path(command.cwd, name)
+        if found.is_file() and os.access(found, os.X_OK):
+            return str(found)
+        raise _no_program(command, found)
+    places = command.env.get("PATH", os.defpath)
+    program = shutil.which(name, path=places) if name else None
+    if program is None:
+        raise _nowhere(command, places)
+    return str(Path(program).absolute())
+
+
+def start_failure(command: ServerCommand, program: str, error: OSError | ValueError) -> StartFailure:
+    """The error of a program that the system did not start."""
+    what = f"the server `{command.name}` could not be started: "
+    number = getattr(error, "errno", None)
+    if isinstance(error, ValueError):
+        fault, hint = "a NUL character stands in `command`, `args`, `env` or `cwd`", "take it out"
+    elif number == errno.ENOEXEC:
+        fault, hint = f"`{program}` is no program", "a script begins with `#!` and its interpreter"
+    elif number == errno.ENOENT:
+        fault = f"what should run `{program}` does not exist"
+        hint = "see to the first line of the script, behind `#!`"
+    elif number == errno.E2BIG:
+        fault, hint = "`args` and `env` are longer than the system takes", "shorten them"
+    else:
+        reason = os.strerror(number) if isinstance(number, int) else type(error).__name__
+        fault, hint = f"`{program}`: {reason}", "try it in a shell"
+    return StartFailure(what + fault, hint=hint)
+
+
+def _no_program(command: ServerCommand, path: Path) -> StartFailure:
+    what = f"the command of the server `{command.name}`, `{command.argv[0]}`,"
+    if path.is_file():
+        return StartFailure(f"{what} may not be run", hint=f"chmod +x {path}")
+    home = command.argv[0].startswith("~")
+    hint = "no shell reads it: write `${HOME}` for `~`" if home else "correct `command`"
+    return StartFailure(f"{what} does not exist: looked for `{path}`", hint=hint)
+
+
+def _nowhere(command: ServerCommand, places: str) -> StartFailure:
+    name = command.argv[0]
+    message = f"the command of the server `{command.name}`, `{name}`, was not found in PATH ({places})"
+    if " " in name.strip():
+        hint = "no shell reads `command`: what follows the program belongs in `args`"
+    elif name in _MAKERS:
+        hint = f"install {_MAKERS[name]}, or write where it lies"
+    else:
+        near = did_you_mean(name, {each for place in places.split(os.pathsep) for each in _names_in(place)})
+        hint = near or "install it, or write where it lies"
+    return StartFailure(message, hint=hint)
+
+
+_MAKERS = {
+    "docker": "Docker (https://docs.docker.com/get-docker/)",
+    "node": "Node.js (https://nodejs.org/)",
+    "npx": "Node.js (https://nodejs.org/)",
+    "uv": "uv (https://docs.astral.sh/uv/)",
+    "uvx": "uv (https://docs.astral.sh/uv/)",
+}
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return [path.name for path in Path(folder).iterdir()]
+    except OSError:
+        return []
+
 
 LONGEST = OUTPUT_SIZE
 """Bytes of a line."""
@@ -32,11 +187,11 @@ _LAST_WORDS = 1.0
 """Seconds for which what a dead server wrote is heard, where somebody else still holds its stdout."""
 
 
-class TooLong(Exception):
+class LineTooLong(Exception):
     """A line does not end in time."""
 
 
-class Lines:
+class LineSplitter:
     """Cuts what comes into lines, without their ends; holds no more than one line.
 
     Args:
@@ -60,7 +215,7 @@ class Lines:
             lines.append(bytes(self._rest))
             self._rest = bytearray(other)
         if max(map(len, (*lines, self._rest))) > self._longest:
-            raise TooLong
+            raise LineTooLong
         return lines
 
     def unfinished(self) -> bool:
@@ -81,11 +236,11 @@ class StdioLink:
 
     refusal: EgressRefused | None = None
 
-    def __init__(self, server: Server, world: World) -> None:
-        self._command = command_of(server, world.vault)
+    def __init__(self, server: Server, world: NetworkEnvironment) -> None:
+        self._command = resolve_command(server, world.vault)
         self._hide = world.vault.hide_in_text
-        self._lines = Lines()
-        self._child = Child(self._heard, self._silent)
+        self._lines = LineSplitter()
+        self._child = ChildProcess(self._heard, self._silent)
         self._intake = Intake(self._child.listen)
         self.ended = ""
 
@@ -100,8 +255,13 @@ class StdioLink:
         Raises:
             StartFailed: It can't be started.
         """
-        await self._child.start(self._command)
-        return self._intake.inbox, Outbox(self._child, self._intake.waiting)
+        command = self._command
+        program = find_program(command)
+        try:
+            await self._child.start(program, command.argv[1:], env=command.env, cwd=command.cwd)
+        except (OSError, ValueError) as error:
+            raise start_failure(command, program, error) from None
+        return self._intake.inbox, StdioOutbox(self._child, self._intake.waiting)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -134,7 +294,7 @@ class StdioLink:
             return
         try:
             lines = self._lines.add(data)
-        except TooLong:
+        except LineTooLong:
             self._too_long()
             return
         for line in lines:
@@ -195,10 +355,10 @@ class StdioLink:
         self._child.stop_listening()
 
 
-class Outbox:
+class StdioOutbox:
     """Where messages are sent: a write stream of the SDK. Lines go out whole or not at all."""
 
-    def __init__(self, child: Child, waiting: Waiting) -> None:
+    def __init__(self, child: ChildProcess, waiting: PendingRequests) -> None:
         self._child = child
         self._waiting = waiting
         self._closed = False

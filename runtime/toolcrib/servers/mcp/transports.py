@@ -1,9 +1,12 @@
-"""Links: the ways to an MCP server and back, below the protocol. Nothing here needs the extra until one is opened."""
+"""Links: the ways to an MCP server and back, below the protocol; and the texts of a server with its variables looked up.
+
+Nothing here needs the extra until a link is opened.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -12,17 +15,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from toolcrib.core.errors import ToolcribError
 from toolcrib.core.server_config import Server
-from toolcrib.servers.environment import World
+from toolcrib.security.redaction import is_secret_name, secret_part
+from toolcrib.security.secrets import MissingSecret, Variable, Vault, pieces_of, plain
+from toolcrib.security.server_display import written_secrets
+from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
-    from toolcrib.http.auth import Tokens
+    from toolcrib.http.auth import TokenCache
     from toolcrib.security.egress import EgressRefused
-    from toolcrib.security.secrets import Vault
 
 
-class StartFailed(ToolcribError):
+class StartFailure(ToolcribError):
     """A server could not be started, or not be connected to. Its text holds no secret."""
 
     code = "server_down"
@@ -32,7 +37,7 @@ class Trouble(NamedTuple):
     """Why an answer does not come, in words and as a code.
 
     Attributes:
-        code: Of HTTP: a `toolcrib.http.Fault`, a code of `EgressRefused`, `auth_failed`, `unauthorized` (status 401
+        code: Of HTTP: a `toolcrib.http.HTTPFailure`, a code of `EgressRefused`, `auth_failed`, `unauthorized` (status 401
             or 403), `session_over` (the server does not know the session) or `http_status` (any other that is no
             answer). Of a process: `protocol_violation` (what came is no valid answer) or `too_large`.
         message: What happened. No secret, and no text of the server but, of a redirect, where it leads, and a key that
@@ -45,7 +50,7 @@ class Trouble(NamedTuple):
     hint: str = ""
 
 
-class Passage:
+class CallTrace:
     """What is known of the way of one call.
 
     Attributes:
@@ -62,25 +67,25 @@ class Passage:
         self.trouble: Trouble | None = None
 
 
-PASSAGE: ContextVar[Passage | None] = ContextVar("the passage of a call", default=None)
+CALL_TRACE: ContextVar[CallTrace | None] = ContextVar("the trace of a call", default=None)
 """Where links write down how the calls of this context fare."""
 
 
 @contextmanager
-def one_passage() -> Iterator[Passage]:
+def trace_call() -> Iterator[CallTrace]:
     """What is sent within, by this task and by those that it starts, is one call."""
-    passage = Passage()
-    token = PASSAGE.set(passage)
+    call_trace = CallTrace()
+    token = CALL_TRACE.set(call_trace)
     try:
-        yield passage
+        yield call_trace
     finally:
-        PASSAGE.reset(token)
+        CALL_TRACE.reset(token)
 
 
 class Link(Protocol):
     """A way to one server, entered once: `async with link as (read, write)`, as a transport of the SDK.
 
-    Entered, it may raise `StartFailed`. Left, it has ended everything that it started: after 5 s at most, or at once where
+    Entered, it may raise `StartFailure`. Left, it has ended everything that it started: after 5 s at most, or at once where
     leaving is cancelled.
 
     Attributes:
@@ -119,7 +124,7 @@ class Link(Protocol):
         ...
 
 
-def open_link(server: Server, world: World, tokens: Tokens | None = None) -> Link:
+def open_link(server: Server, world: NetworkEnvironment, tokens: TokenCache | None = None) -> Link:
     """The link to a server; nothing is started before it is entered.
 
     Args:
@@ -141,21 +146,21 @@ def open_link(server: Server, world: World, tokens: Tokens | None = None) -> Lin
     return link
 
 
-def _link(server: Server, world: World, tokens: Tokens | None) -> Any:
+def _link(server: Server, world: NetworkEnvironment, tokens: TokenCache | None) -> Any:
     if server.transport == "stdio":
         from toolcrib.servers.mcp.stdio import StdioLink  # noqa: PLC0415 -- needs the extra
 
         return StdioLink(server, world)
-    from toolcrib.servers.mcp.http_endpoint import Caller  # noqa: PLC0415 -- no process needs it
+    from toolcrib.servers.mcp.http_endpoint import EndpointClient  # noqa: PLC0415 -- no process needs it
 
-    caller = Caller(server, world, tokens)
+    caller = EndpointClient(server, world, tokens)
     if server.transport == "sse":
-        from toolcrib.servers.mcp.legacy_sse import EventLink  # noqa: PLC0415 -- few servers still need it
+        from toolcrib.servers.mcp.legacy_sse import SseLink  # noqa: PLC0415 -- few servers still need it
 
-        return EventLink(server, caller)
-    from toolcrib.servers.mcp.streamable_http import StreamedLink  # noqa: PLC0415 -- needs the extra
+        return SseLink(server, caller)
+    from toolcrib.servers.mcp.streamable_http import StreamableHttpLink  # noqa: PLC0415 -- needs the extra
 
-    return StreamedLink(caller)
+    return StreamableHttpLink(caller)
 
 
 _OURS: ContextVar[bool] = ContextVar("whether what runs here belongs to a link of ours", default=False)
@@ -174,7 +179,7 @@ def _keep_quiet() -> None:
 
 def _not_of_ours(record: logging.LogRecord) -> bool:
     """Whether a record is none that the SDK makes of a link of ours."""
-    if not _OURS.get() and PASSAGE.get() is None:
+    if not _OURS.get() and CALL_TRACE.get() is None:
         return True
     if record.name == "client":  # as the SDK calls one of its own
         return not record.pathname.endswith(_SESSION)
@@ -183,3 +188,83 @@ def _not_of_ours(record: logging.LogRecord) -> bool:
 
 _TALKATIVE = ("mcp", "httpx2")
 _SESSION = str(Path("mcp", "client", "session.py"))
+
+
+Secret = Callable[[Variable], bool]
+"""Whether what a variable stands for is masked."""
+
+
+def is_public(_variable: Variable) -> bool:
+    """What everybody may see: commands, folders."""
+    return False
+
+
+def is_secret_value(variable: Variable) -> bool:
+    """A value with a default that anybody can read, such as a time zone, is none, unless its name says otherwise."""
+    return not variable.default or is_secret_name(variable.name)
+
+
+class ServerTexts:
+    """Texts of a server with everything looked up; what is missing is told at the end, all of it.
+
+    Secrets that are written out in its arguments or its url are masked from now on.
+
+    Args:
+        server: Whose they are: its folders (`${workspaceFolder}`) are known, and are no secrets.
+        vault: Where the rest is looked up.
+    """
+
+    def __init__(self, server: Server, vault: Vault) -> None:
+        self._known = server.folders()
+        self._vault = vault
+        self._missing: list[MissingSecret] = []
+        for secret in written_secrets(server):
+            vault.register(secret)
+
+    def filled(self, text: str, pointer: str, *, secret: Secret = is_secret_value) -> str:
+        """A text as it is meant."""
+        return "".join(
+            plain(piece) if isinstance(piece, str) else self._value(piece, pointer, secret(piece))
+            for piece in pieces_of(text)
+        )
+
+    def named(self, name: str, text: str, pointer: str) -> str:
+        """The text of a header or variable; what has the name of a secret is one, however it is written."""
+        value = self.filled(text, pointer)
+        if is_secret_name(name):
+            self._vault.register(value)
+        return value
+
+    def address(self, text: str, pointer: str) -> str:
+        """An address; what is looked up for it is masked where it stands behind the host."""
+        whole = ""
+        for piece in pieces_of(text):
+            if isinstance(piece, str):
+                whole += plain(piece)
+                continue
+            value = self._value(piece, pointer, False)
+            self._vault.register(secret_part(whole, value))
+            whole += value
+        return whole
+
+    def check(self) -> None:
+        """Raise what is missing.
+
+        Raises:
+            MissingSecret: With the pointer of the first place, and the words of all.
+        """
+        if not self._missing:
+            return
+        first = self._missing[0]
+        message = "; ".join(dict.fromkeys(f"{each.message} (at {each.pointer})" for each in self._missing))
+        hint = "; ".join(dict.fromkeys(each.hint for each in self._missing if each.hint))
+        raise type(first)(first.variable, message, hint=hint, pointer=first.pointer)
+
+    def _value(self, variable: Variable, pointer: str, secret: bool) -> str:
+        if variable.text == f"${{{variable.name}}}" and variable.name in self._known:
+            return self._known[variable.name]
+        try:
+            return self._vault.look_up(variable, secret=secret)
+        except MissingSecret as error:
+            self._missing.append(error.at(pointer))
+            return ""

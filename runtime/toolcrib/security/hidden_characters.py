@@ -1,0 +1,171 @@
+"""Characters that nobody sees and every model reads."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from toolcrib.core.pointers import pointer_to
+from toolcrib.core.text import escape_terminal
+
+_DEEPEST: Final = 100
+
+_BIDI: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_ZERO_WIDTH: Final = "\u200b-\u200d\u2060-\u2065\ufeff\u180e"
+_JOINERS: Final = "\u200c\u200d"
+_BLANK: Final = "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u206a-\u206f\u2028\u2029\u3164\uffa0\ufff9-\ufffb\u2800\U0001d173-\U0001d17a"
+_TAGS: Final = "\U000e0000-\U000e007f"
+_PRIVATE: Final = "\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd"
+_CONTROL: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff"
+_SELECTORS: Final = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
+
+_KINDS: Final = (
+    (
+        re.compile(f"[{_BIDI}]"),
+        "turns the direction of text, so that it is shown in another order than it is read",
+    ),
+    (re.compile(f"[{_TAGS}]"), "a tag, which is drawn nowhere and spells a letter for a model"),
+    (re.compile(f"[{_ZERO_WIDTH}]"), "has no width, so that words can be cut up or a text be written in it"),
+    (re.compile(f"[{_BLANK}]"), "is drawn as nothing or as a gap"),
+    (
+        re.compile(f"[{_SELECTORS}]"),
+        "a variation selector without a character to vary, which can carry a byte",
+    ),
+    (re.compile(f"[{_PRIVATE}]"), "means what a font says, and something else to whoever has another font"),
+    (re.compile(f"[{_CONTROL}]"), "a control character, which can steer a terminal or stand for nothing"),
+)
+_ANY: Final = re.compile(f"[{_BIDI}{_TAGS}{_ZERO_WIDTH}{_BLANK}{_SELECTORS}{_PRIVATE}{_CONTROL}]")
+_ORDINARY_NAME: Final = re.compile(r"[A-Za-z0-9_./-]+")
+
+_NAMES: Final = {
+    "\x7f": "DELETE",
+    "\x1b": "ESCAPE",
+    "\x00": "NULL",
+    "\r": "CARRIAGE RETURN",
+    "\x08": "BACKSPACE",
+}
+
+
+class HiddenCharacter(NamedTuple):
+    """One character that is not seen.
+
+    Attributes:
+        name: Its Unicode name; `without a name` where it has none.
+        code: Its code point.
+        offset: Characters before it in its text.
+        where: JSON Pointer of the text within the tool's definition; of a key, that of what the key names.
+        in_key: Whether it stands in a key, such as the name of a parameter.
+        why: What it could hide.
+    """
+
+    name: str
+    code: int
+    offset: int
+    where: str = ""
+    in_key: bool = False
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"U+{self.code:04X} {self.name} at character {self.offset + 1}"
+
+
+_FLAG: Final = re.compile(
+    "\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f"
+)
+"""The flags of England, Scotland and Wales, the only ones that Unicode recommends to write with tags (RGI, UTS #51)."""
+
+
+def hidden_characters(text: str) -> list[HiddenCharacter]:
+    """The characters of a text that are not seen, or not as what they are; see `each_hidden`."""
+    return [*each_hidden(text)]
+
+
+def each_hidden(text: str) -> Iterator[HiddenCharacter]:
+    """The characters of a text that are not seen, or not as what they are, one after the other.
+
+    Marks of direction, characters without width, tags, blanks that look like nothing, private use, controls but
+    newline and tab, halves of surrogate pairs. What is part of ordinary writing is passed over: a variation selector
+    behind a character that is none of ASCII's letters, a joiner between two characters beyond ASCII as in emoji,
+    Persian and Hindi, a carriage return before a newline, the tags of a flag.
+    """
+    if text.isascii() and text.isprintable():
+        return
+    flags = {at for match in _FLAG.finditer(text) for at in range(*match.span())}
+    for match in _ANY.finditer(text):
+        if match.start() not in flags and not _is_ordinary(text, match.start()):
+            yield _told(match)
+
+
+def hidden_in(definition: Mapping[str, Any]) -> list[HiddenCharacter]:
+    """The hidden characters of a tool's definition, in texts and keys at any depth."""
+    return [
+        found._replace(where=pointer_to(path), in_key=in_key)
+        for path, text, in_key in texts_in(definition)
+        for found in hidden_characters(text)
+    ]
+
+
+def spelt(text: str) -> str:
+    """What the tag characters of a text spell; empty where there are none."""
+    return "".join(chr(ord(each) - 0xE0000) for each in text if 0xE0020 <= ord(each) < 0xE007F)
+
+
+def visible(text: str) -> str:
+    r"""A text with what is hidden in it spelt out, e.g. `\u200b`, and with nothing that could steer a terminal."""
+    found = hidden_characters(text)
+    for each in reversed(found):
+        code = f"\\u{each.code:04x}" if each.code < 0x10000 else f"\\U{each.code:08x}"
+        text = text[: each.offset] + code + text[each.offset + 1 :]
+    return escape_terminal(text)
+
+
+def is_ordinary_name(name: str) -> bool:
+    """Whether a tool's name has only letters and digits of ASCII, `_`, `.`, `/` and `-`."""
+    return _ORDINARY_NAME.fullmatch(name) is not None
+
+
+def texts_in(
+    value: Any, path: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], str, bool]]:
+    """The texts and keys of a value: where each stands, the text, and whether it is a key."""
+    if isinstance(value, str):
+        yield path, value, False
+    elif len(path) > _DEEPEST:
+        return
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield (*path, key), key, True
+            yield from texts_in(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from texts_in(item, (*path, index))
+
+
+def _is_ordinary(text: str, at: int) -> bool:
+    character = text[at]
+    before, after = text[at - 1 : at] if at else "", text[at + 1 : at + 2]
+    if character == "\r":
+        return after == "\n"
+    if character in _JOINERS:
+        return _is_written(before) and _is_written(after)
+    if _SELECTOR.fullmatch(character):
+        return before in {*"0123456789#*"} - {""} if before.isascii() else not _ANY.fullmatch(before)
+    return False
+
+
+_SELECTOR: Final = re.compile(f"[{_SELECTORS}]")
+
+
+def _is_written(character: str) -> bool:
+    """Whether a character is one that a joiner may stand beside: beyond ASCII, and seen."""
+    seen = not _ANY.fullmatch(character) or _SELECTOR.fullmatch(character) is not None
+    return bool(character) and not character.isascii() and seen
+
+
+def _told(match: re.Match[str]) -> HiddenCharacter:
+    character = match[0]
+    why = next(why for pattern, why in _KINDS if pattern.fullmatch(character))
+    name = _NAMES.get(character, "") or unicodedata.name(character, "without a name")
+    return HiddenCharacter(name, ord(character), match.start(), why=why)

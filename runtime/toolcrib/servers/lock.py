@@ -1,0 +1,541 @@
+"""The lock of MCP servers: the file `toolcrib.lock`, what it keeps of a server, and what it has against one.
+
+A server can be another one tomorrow: another command behind its name, or descriptions that tell a model other things.
+A lock keeps how each server is reached and the definition of each of its tools, with its hash, as somebody accepted it.
+
+The file has the same bytes for the same contents. It is read strictly: a file that was edited by hand, merged badly or cut
+off is reported, and nothing of it counts, since a lock that is half right protects nobody. Messages go to models too, so
+they repeat nothing that the server has written but the names of its tools.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from toolcrib.core.errors import Problem, did_you_mean
+from toolcrib.core.model import JSON, NOTHING
+from toolcrib.core.pointers import keys_of, pointer_to
+from toolcrib.core.server_config import LOCK_FILE, Catalogue, Server, Verdict
+from toolcrib.core.text import canonical, decode_json, escape_terminal
+from toolcrib.security.hidden_characters import hidden_in
+from toolcrib.security.server_display import shown_args, shown_url
+
+HASHED: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+"""What of a definition counts: what a model reads, what decides which calls are valid, what a call may do."""
+
+KEPT: Final = (*HASHED, "icons")
+"""What of a definition is kept. Its `_meta` is different from one listing to the next, so it is no part of it."""
+
+SAID_OF_SERVERS: Final = ("name", "title", "version")
+"""What of the words of a server on itself is kept. It counts for nothing: each release says another version."""
+
+_AUTH: Final = ("type", "scheme", "in", "name", "flow", "token_url", "function")
+
+
+class LockedTool(NamedTuple):
+    """A tool as it was when it was locked.
+
+    Attributes:
+        definition: `KEPT` of what the server said, without nulls.
+        hash: `hash_of(definition)`.
+    """
+
+    definition: Mapping[str, Any]
+    hash: str
+
+
+class LockedServer(NamedTuple):
+    """A server as it was when it was locked.
+
+    Attributes:
+        endpoint: `endpoint_of` it.
+        tools: Its name for a tool -> the tool; in the order of names.
+        info: `SAID_OF_SERVERS`, as far as it said that.
+    """
+
+    endpoint: Mapping[str, JSON]
+    tools: Mapping[str, LockedTool]
+    info: Mapping[str, str]
+
+    @classmethod
+    def of(cls, server: Server, catalogue: Catalogue) -> LockedServer:
+        """What there is to lock of a server, and of all that it lists now.
+
+        A tool with a text that can't be written as JSON is left out: `unlockable` tells which.
+        """
+        left_out = unlockable(catalogue)
+        tools = {
+            name: locked_tool(catalogue.tools[name])
+            for name in sorted(catalogue.tools)
+            if name not in left_out
+        }
+        info = {key: catalogue.info[key] for key in SAID_OF_SERVERS if key in catalogue.info}
+        return cls(endpoint_of(server), tools, info)
+
+
+def locked_tool(said: Mapping[str, Any]) -> LockedTool:
+    """What is kept of the definition of a tool.
+
+    Raises:
+        ValueError: A text in it holds a lone surrogate, a number is not finite, or the nesting is too deep.
+    """
+    definition = {key: said[key] for key in KEPT if said.get(key) is not None}
+    return LockedTool(definition, hash_of(definition))
+
+
+def unlockable(catalogue: Catalogue) -> dict[str, str]:
+    """Name of a tool that can't be locked -> why."""
+    found = {}
+    for name, said in catalogue.tools.items():
+        try:
+            locked_tool(said)
+        except ValueError as error:
+            found[name] = str(error)
+    return found
+
+
+def hash_of(definition: Mapping[str, Any]) -> str:
+    """`sha256:` and the digest of what counts of a definition, as canonical JSON.
+
+    Raises:
+        ValueError: As `locked_tool` does.
+    """
+    return digest({key: definition[key] for key in HASHED if definition.get(key) is not None})
+
+
+def digest(value: JSON) -> str:
+    """`sha256:` and the digest of a value as canonical JSON.
+
+    Raises:
+        ValueError: It can't be written as JSON.
+    """
+    return f"sha256:{hashlib.sha256(canonical(value).encode()).hexdigest()}"
+
+
+def endpoint_of(server: Server) -> dict[str, JSON]:
+    """What is started or connected to, as it is written, so that nothing that is looked up is in it.
+
+    Of its environment and its headers only names are told, and what a file writes out in place of a secret becomes
+    `***`: a lock lies in repositories to which a client's `mcp.json` is never added.
+    """
+    if server.transport == "stdio":
+        told: dict[str, JSON] = {"command": server.command, "args": [*shown_args(server.args)]}
+        told |= {"env": [*sorted(server.env)], "cwd": server.cwd}
+    else:
+        headers: list[JSON] = [*sorted({name.lower() for name in server.headers})]
+        told = {"url": shown_url(server.url), "headers": headers, "auth": _auth(server.auth)}
+    return {"transport": server.transport, **{key: item for key, item in told.items() if item}}
+
+
+def _auth(auth: JSON) -> list[JSON]:
+    schemes = auth if isinstance(auth, list) else [auth]
+    return [
+        {key: str(scheme[key]) for key in _AUTH if key in scheme}
+        for scheme in schemes
+        if isinstance(scheme, dict)
+    ]
+
+
+VERSION: Final = 1
+"""Of the form of the file."""
+
+LARGEST: Final = 64 * 1024 * 1024
+"""Bytes of a file that is read; thousands of large tools are less."""
+
+_BLANKS: Final = " \t\r\n"
+_ANEW: Final = "take it from version control again, or run `toolcrib lock --update` to write it anew from what the servers say now"
+
+
+def text_of(servers: Mapping[str, LockedServer]) -> str:
+    """The whole text of a lock."""
+    told = {
+        name: {
+            "endpoint": {"hash": digest(dict(server.endpoint)), **server.endpoint},
+            "info": dict(server.info),
+            "tools": {tool: {"hash": each.hash, **each.definition} for tool, each in server.tools.items()},
+        }
+        for name, server in servers.items()
+    }
+    whole = {"version": VERSION, "servers": told}
+    return json.dumps(whole, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_servers(path: Path, shown: str) -> tuple[dict[str, LockedServer] | None, list[Problem]]:
+    """The servers of the file of a lock, and what is wrong with it: nothing is taken of one with a fault.
+
+    Args:
+        path: Where it lies.
+        shown: What it is called in problems.
+
+    Returns:
+        None where there is no file, or it has a fault.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except FileNotFoundError:
+        return None, []
+    except OSError as error:
+        return None, [Problem(code="file_unreadable", message=error.strerror or str(error), source=shown)]
+    if len(data) > LARGEST:
+        message = f"a lock has at most {LARGEST:,} bytes"
+        return None, [Problem(code="too_large", message=message, hint=_ANEW, source=shown)]
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        message = f"byte {error.start + 1} is not UTF-8"
+        return None, [Problem(code="invalid_utf8", message=message, hint=_ANEW, source=shown)]
+    return parse_servers(text, shown)
+
+
+def parse_servers(text: str, shown: str) -> tuple[dict[str, LockedServer] | None, list[Problem]]:
+    """The servers of the text of a lock, and what is wrong with it, as `read_servers` gives them."""
+    try:
+        value: Any = decode_json(text)
+    except json.JSONDecodeError as error:
+        problem = Problem(code="invalid_lock", message=f"it is no JSON: {error.msg}", hint=_ANEW)
+        return None, [problem.at(shown, error.lineno, error.colno)]
+    except (ValueError, RecursionError) as error:
+        why = str(error) if isinstance(error, ValueError) else "it is nested too deeply"
+        return None, [Problem(code="invalid_lock", message=why, hint=_ANEW).at(shown, 1, 1)]
+    problems = [
+        problem.at(shown, *place_of(text, keys_of(problem.pointer))) for problem in _problems_of(value)
+    ]
+    if problems:
+        return None, problems
+    return {name: _server(entry) for name, entry in value["servers"].items()}, []
+
+
+def _server(entry: Mapping[str, Any]) -> LockedServer:
+    tools = {}
+    for name, each in entry["tools"].items():
+        definition = {key: each[key] for key in KEPT if key in each}
+        tools[name] = LockedTool(definition, each["hash"])
+    endpoint = {key: item for key, item in entry["endpoint"].items() if key != "hash"}
+    return LockedServer(endpoint, tools, entry["info"])
+
+
+def _problems_of(value: Any) -> Iterator[Problem]:
+    if not isinstance(value, dict):
+        yield Problem(code="invalid_lock", message="a lock is a JSON object", hint=_ANEW)
+        return
+    version = value.get("version")
+    if version != VERSION or isinstance(version, bool):
+        known = f"this toolcrib knows version {VERSION}"
+        yield Problem(
+            code="unknown_lock_version",
+            message=f"the lock is of version {json.dumps(version)[:40]}; {known}",
+            pointer="/version" if "version" in value else "",
+            hint=f"use the toolcrib that wrote it, or {_ANEW}",
+        )
+        return  # another version may have other keys
+    yield from _faults(value, {"version": int, "servers": dict}, ())
+    servers = value.get("servers")
+    for name, server in servers.items() if isinstance(servers, dict) else ():
+        yield from _problems_of_server(server, ("servers", name))
+
+
+def _problems_of_server(server: Any, path: tuple[str, ...]) -> Iterator[Problem]:
+    if not isinstance(server, dict):
+        yield _wrong("a server is an object", path)
+        return
+    yield from _faults(server, {"endpoint": dict, "info": dict, "tools": dict}, path)
+    endpoint, info, tools = server.get("endpoint"), server.get("info"), server.get("tools")
+    if isinstance(endpoint, dict):
+        rest = {key: item for key, item in endpoint.items() if key != "hash"}
+        yield from _hash_problem(endpoint.get("hash"), rest, digest, (*path, "endpoint"))
+    for key, item in info.items() if isinstance(info, dict) else ():
+        if key not in SAID_OF_SERVERS or not isinstance(item, str):
+            yield _wrong(f"`{key}` is nothing that is kept here", (*path, "info", key))
+    for name, tool in tools.items() if isinstance(tools, dict) else ():
+        yield from _problems_of_tool(name, tool, (*path, "tools", name))
+
+
+def _problems_of_tool(name: str, tool: Any, path: tuple[str, ...]) -> Iterator[Problem]:
+    if not isinstance(tool, dict):
+        yield _wrong("a tool is an object", path)
+        return
+    unknown = [key for key in tool if key not in KEPT and key != "hash"]
+    for key in unknown:
+        yield _wrong(f"`{key}` is no key here", (*path, key), did_you_mean(key, KEPT))
+    if tool.get("name") != name:
+        yield _wrong(f"the tool `{name}` has another `name`", (*path, "name"))
+    if not unknown:
+        yield from _hash_problem(tool.get("hash"), tool, hash_of, path)
+
+
+def _hash_problem(told: Any, value: dict[str, Any], hashed: Any, path: tuple[str, ...]) -> Iterator[Problem]:
+    """Whether a hash fits what it stands beside."""
+    try:
+        right = hashed(value) == told
+    except ValueError as error:
+        yield _wrong(str(error), path)
+        return
+    if not right:
+        message = "the hash does not fit what stands beside it, so one of them was edited"
+        yield Problem(code="edited_lock", message=message, pointer=pointer_to((*path, "hash")), hint=_ANEW)
+
+
+def _faults(value: dict[str, Any], keys: Mapping[str, type], path: tuple[str, ...]) -> Iterator[Problem]:
+    for key in value:
+        if key not in keys:
+            yield _wrong(f"`{key}` is no key here", (*path, key), did_you_mean(key, keys))
+    for key, kind in keys.items():
+        if not isinstance(value.get(key), kind):
+            there = "has the wrong type" if key in value else "is missing"
+            yield _wrong(f"`{key}` {there}", (*path, key) if key in value else path)
+
+
+def _wrong(message: str, path: tuple[str, ...], hint: str = "") -> Problem:
+    return Problem(code="invalid_lock", message=message, pointer=pointer_to(path), hint=hint or _ANEW)
+
+
+def place_of(text: str, path: list[str]) -> tuple[int, int]:
+    """Line and column, from 1, of the key that a path through objects leads to, or of the last one that is there."""
+    at = found = _after_blanks(text, 0)
+    for name in path:
+        keys = _keys(text, at)
+        place = next(((start, value) for key, start, value in keys if key == name), None)
+        if place is None:
+            break
+        found, at = place
+    return text.count("\n", 0, found) + 1, found - text.rfind("\n", 0, found)
+
+
+def _keys(text: str, at: int) -> Iterator[tuple[str, int, int]]:
+    """The keys of the object at a place: each with where it stands, and where its value does."""
+    if not text.startswith("{", at):
+        return
+    at = _after_blanks(text, at + 1)
+    while text.startswith('"', at):
+        name, end = _DECODER.raw_decode(text, at)
+        value = _after_blanks(text, _after_blanks(text, end) + 1)
+        yield name, at, value
+        _, end = _DECODER.raw_decode(text, value)
+        at = _after_blanks(text, _after_blanks(text, end) + 1)
+
+
+def _after_blanks(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _BLANKS:
+        at += 1
+    return at
+
+
+_DECODER: Final = json.JSONDecoder()
+
+
+Policy: TypeAlias = Literal["warn", "block"]
+"""What is done about what differs from a lock: it is told, or it is refused too."""
+
+Judgement: TypeAlias = Callable[[Server, Catalogue | None], Verdict]
+
+_THOROUGH = 5
+"""Of so many tools it is told what their change means: calls wait meanwhile."""
+
+_EFFORT = 1_000
+
+EVERY = "*"
+"""Stands for every tool of a server."""
+
+
+class Lock(NamedTuple):
+    """A lock as it was read.
+
+    Attributes:
+        source: Its file.
+        servers: Name of a server -> how it was when it was locked; empty where there is no file, or a broken one.
+        there: Whether there is a file.
+        problems: What is wrong with it; then nothing of it counts.
+    """
+
+    source: str = LOCK_FILE
+    servers: Mapping[str, LockedServer] = NOTHING
+    there: bool = False
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def catalogues(self) -> Mapping[str, Catalogue]:
+        """Name of a server -> what it offered when it was locked."""
+        return {
+            name: Catalogue(
+                name,
+                MappingProxyType({tool: dict(each.definition) for tool, each in server.tools.items()}),
+                info=server.info,
+            )
+            for name, server in self.servers.items()
+        }
+
+    def known(self, servers: Mapping[str, Server]) -> dict[str, Catalogue]:
+        """What servers offer, of those that are reached as they were when they were locked."""
+        return {
+            name: catalogue
+            for name, catalogue in self.catalogues.items()
+            if name in servers and endpoint_of(servers[name]) == self.servers[name].endpoint
+        }
+
+    @property
+    def text(self) -> str:
+        """The text of its file."""
+        return text_of(self.servers)
+
+    def judge(self, policy: Policy) -> Judgement:
+        """What says of a server what this lock has against it.
+
+        It is asked before a server is started or connected to, and then judges how that is done; and whenever the
+        server has listed its tools. Where there is no lock, `block` refuses everything, and `warn` tells of hidden
+        characters alone.
+        """
+        return lambda server, catalogue: _verdict(self, policy, server, catalogue)
+
+
+def read_lock(path: str | Path) -> tuple[Lock, list[Problem]]:
+    """The lock of a file, and what is wrong with the file; nothing is, where there is none.
+
+    Problems: `file_unreadable`, `too_large` (64 MiB), `invalid_utf8`, `invalid_lock`, `unknown_lock_version`,
+    `edited_lock`.
+    """
+    shown = str(path)
+    servers, problems = read_servers(Path(path), shown)
+    there = servers is not None or bool(problems)
+    return Lock(shown, servers or NOTHING, there, tuple(problems)), problems
+
+
+def _verdict(lock: Lock, policy: Policy, server: Server, catalogue: Catalogue | None) -> Verdict:
+    blocks = policy == "block"
+    why = _why_none(lock, server, blocks=blocks) or _why_elsewhere(lock, server)
+    warnings = [] if catalogue is None else [*_hidden(server, catalogue)]
+    if why and blocks:
+        return Verdict({EVERY: why}, tuple(warnings))
+    if catalogue is None:
+        return Verdict(NOTHING, (why,) if why else ())
+    if why:  # it was told before the start; what is locked is another server's
+        return Verdict(NOTHING, tuple(warnings))
+    against, gone = _against(lock, server, catalogue), [*_gone(lock, server, catalogue)]
+    if blocks:
+        return Verdict(against, (*gone, *warnings))
+    return Verdict(NOTHING, (*_first(server, [*against.values()]), *gone, *warnings))
+
+
+def _first(server: Server, told: Sequence[str]) -> Iterator[str]:
+    """What is told of the first tools that are not what they were, and how many more there are."""
+    yield from told[:_THOROUGH]
+    if len(told) > _THOROUGH:
+        more = len(told) - _THOROUGH
+        yield f"{more} more tools of the server `{shown(server.name)}` are not what was locked; {_look(server)}"
+
+
+def _why_none(lock: Lock, server: Server, *, blocks: bool) -> str:
+    """Why nothing is known of a server; empty where it is known, or need not be."""
+    name = shown(server.name)
+    if lock.problems:
+        first = lock.problems[0]
+        place = f"{first.source}:{first.line}" if first.line else first.source
+        return (
+            f"{place}: the lock can't be used ({first.message}), so nothing is known of the server `{name}`; "
+            f"{first.hint}"
+        )
+    if not lock.there and blocks:
+        return (
+            f"there is no {lock.source}, and `lock: block` lets only locked servers be used; {_run(server)}"
+        )
+    if lock.there and server.name not in lock.servers:
+        return f"the server `{name}` is not in {lock.source}; {_run(server)}"
+    return ""
+
+
+def _why_elsewhere(lock: Lock, server: Server) -> str:
+    """Why what is started or connected to is not what was locked; empty where it is."""
+    if server.name not in lock.servers:
+        return ""
+    before, now = lock.servers[server.name].endpoint, endpoint_of(server)
+    changed = sorted(key for key in {**before, **now} if before.get(key) != now.get(key))
+    if not changed:
+        return ""
+    place = next((server.places[key] for key in changed if key in server.places), server.place())
+    keys = " and ".join(f"`{key}`" for key in changed)
+    return (
+        f"{f'{place}: ' if place else ''}the server `{shown(server.name)}` is reached otherwise than {lock.source} "
+        f"says: {keys} {'is' if len(changed) == 1 else 'are'} not what was locked; {_look(server)}"
+    )
+
+
+def _against(lock: Lock, server: Server, catalogue: Catalogue) -> dict[str, str]:
+    """The tools that are new or not what they were, and what is to be told of each."""
+    locked = lock.servers[server.name].tools if server.name in lock.servers else None
+    if locked is None:
+        return {}
+    told: dict[str, str] = {}
+    for name, said in catalogue.tools.items():
+        thorough = len(told) < _THOROUGH
+        why = _why_other(locked.get(name), said, thorough=thorough) if server.offers(name) else ""
+        if why:
+            told[name] = (
+                f"the tool `{shown(name)}` of the server `{shown(server.name)}` {why}; {_look(server)}"
+            )
+    return told
+
+
+def _why_other(locked: LockedTool | None, said: Mapping[str, Any], *, thorough: bool) -> str:
+    if locked is None:
+        return "is new since it was locked"
+    try:
+        now = locked_tool(said)
+    except ValueError as error:
+        return f"can't be compared with what was locked: {error}"
+    if now.hash == locked.hash:
+        return ""
+    changed = [key for key in HASHED if locked.definition.get(key) != now.definition.get(key)]
+    verdicts = f" ({_verdicts(locked, now)})" if thorough else ""
+    return f"is not what was locked: {', '.join(changed)} changed{verdicts}"
+
+
+def _verdicts(locked: LockedTool, now: LockedTool) -> str:
+    from toolcrib.servers.lock_diff import compare  # noqa: PLC0415 -- hardly ever is a tool another one
+
+    return ", ".join(compare(locked.definition, now.definition, _EFFORT).verdicts)
+
+
+def _gone(lock: Lock, server: Server, catalogue: Catalogue) -> Iterator[str]:
+    locked = lock.servers[server.name].tools if server.name in lock.servers else NOTHING
+    gone = [name for name in locked if name not in catalogue.tools and server.offers(name)]
+    if gone:
+        more = f" and {len(gone) - _THOROUGH} more" if len(gone) > _THOROUGH else ""
+        names = ", ".join(f"`{shown(name)}`" for name in gone[:_THOROUGH])
+        which = "which is" if len(gone) == 1 else "which are"
+        yield f"the server `{shown(server.name)}` no longer offers {names}{more}, {which} locked; {_look(server)}"
+
+
+def _hidden(server: Server, catalogue: Catalogue) -> Iterator[str]:
+    for name, said in catalogue.tools.items():
+        found = hidden_in(said) if server.offers(name) else []
+        if found:
+            kinds = ", ".join(dict.fromkeys(each.name for each in found[:10]))
+            many = f"{len(found)} hidden character{'s' if len(found) != 1 else ''}"
+            yield (
+                f"the tool `{shown(name)}` of the server `{shown(server.name)}` says something with {many} ({kinds}), "
+                f"which a model reads and a person does not; `toolcrib lock --check {_word(server)}` shows where"
+            )
+
+
+def shown(name: str) -> str:
+    """A name that a server or a file gave, on one line, for people and models."""
+    flat = escape_terminal(name).replace("\n", "\\n").replace("\t", "\\t").replace("`", "'")
+    return flat if len(flat) <= 128 else f"{flat[:127]}…"
+
+
+def _word(server: Server) -> str:
+    return shlex.quote(shown(server.name))
+
+
+def _run(server: Server) -> str:
+    return f"look at what it offers, and lock it: `toolcrib lock {_word(server)}`"
+
+
+def _look(server: Server) -> str:
+    return f"see what changed: `toolcrib lock {_word(server)}`; accept it: `toolcrib lock --update {_word(server)}`"

@@ -17,7 +17,7 @@ from toolcrib.cli.value_output import json_text, problem_text
 from toolcrib.core.errors import Problem
 from toolcrib.core.text import escape_terminal
 from toolcrib.formats.promptkit.arena_files import ArenaFile, ArenaFiles, files_of_arena, sorted_by_severity
-from toolcrib.loading.documents.file_fingerprints import Trail
+from toolcrib.loading.fingerprints import Trail
 from toolcrib.security.trust.check import UNTRUSTED, Trust
 
 

@@ -16,8 +16,8 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.text import escape_terminal
 from toolcrib.executors import Executors
 from toolcrib.formats.promptpack.writer import PackFiles, files_of_promptpack
-from toolcrib.loading.documents.file_fingerprints import Trail
 from toolcrib.loading.documents.files import PACK_FILES
+from toolcrib.loading.fingerprints import Trail
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.sources import Loaded, load
 from toolcrib.security.trust.check import UNTRUSTED, Trust

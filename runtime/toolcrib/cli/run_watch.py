@@ -12,7 +12,7 @@ import click
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import ToolcribError
 from toolcrib.core.text import escape_terminal
-from toolcrib.loading.documents.file_fingerprints import Seen
+from toolcrib.loading.fingerprints import Seen
 from toolcrib.loading.reload import changes
 
 SHOWN = 10

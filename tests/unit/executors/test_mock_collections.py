@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from toolcrib.loading.cache.codec import with_row_reader
+from toolcrib.loading.cache.index import with_row_reader
 
 from keeping import calls, loaded_with
 from library import LIBRARY, tool

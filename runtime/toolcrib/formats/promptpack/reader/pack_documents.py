@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from toolcrib.formats.promptpack.reader import read_promptpack
-from toolcrib.loading.builder import Home
 from toolcrib.loading.documents.document import Document
 from toolcrib.loading.formats import Conversion, ForeignTool
+from toolcrib.loading.reader import Home
 
 
 def convert_promptpack(document: Document, where: Home) -> Conversion:

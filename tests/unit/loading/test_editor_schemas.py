@@ -19,7 +19,7 @@ from toolcrib.executors import Executors
 from toolcrib.loading.documents.document import documents_of, read_documents
 from toolcrib.loading.editor_schemas import editor_schema
 from toolcrib.loading.projects import Project
-from toolcrib.loading.scenarios.assertions.kinds import ALIASES, kinds
+from toolcrib.loading.scenarios.assertions import ALIASES, kinds
 from toolcrib.loading.sources import parse, parse_files
 from toolcrib.schema.validation import check_schema
 

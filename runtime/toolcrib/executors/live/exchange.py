@@ -20,7 +20,7 @@ from toolcrib.schema.validation.json_values import SMALL
 from toolcrib.security.egress import EgressRefused
 from toolcrib.security.secrets import Vault
 from toolcrib.security.secrets.result_redaction import masked
-from toolcrib.servers.environment import World
+from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
     from toolcrib.http.client import HTTPClient
@@ -51,7 +51,7 @@ class Route(NamedTuple):
     bounds: ExchangeBounds
     redirects: int
     owner: str
-    world: World
+    world: NetworkEnvironment
 
     def aimed(self, request: HTTPRequest) -> HTTPRequest:
         """The request, sent where its origin is meant to lie."""

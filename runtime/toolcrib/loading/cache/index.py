@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.cache.header import Modes
     from toolcrib.loading.documents.document import Document
     from toolcrib.loading.formats import Formats
-    from toolcrib.loading.scenarios.scenario import Scenario
+    from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
 
 CLASSES: Final = MappingProxyType(
@@ -53,10 +53,10 @@ CLASSES: Final = MappingProxyType(
         "Collection": "toolcrib.core.model",
         "Descriptor": "toolcrib.core.model",
         "Example": "toolcrib.core.model",
-        "Fault": "toolcrib.core.model",
         "Fixture": "toolcrib.core.model",
         "Guardrail": "toolcrib.loading.prompts",
         "Icon": "toolcrib.core.model",
+        "InjectedFault": "toolcrib.core.model",
         "Limits": "toolcrib.core.model",
         "Machine": "toolcrib.core.model",
         "Pack": "toolcrib.loading.packs",

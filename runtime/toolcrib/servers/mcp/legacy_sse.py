@@ -21,10 +21,10 @@ from toolcrib.core.server_config import Server
 from toolcrib.http import HTTPError
 from toolcrib.http.client import StreamedResponse
 from toolcrib.http.messages import origin_of, parse_origin
-from toolcrib.servers.mcp.http_endpoint import Caller, Failed, trouble_of
+from toolcrib.servers.mcp.http_endpoint import EndpointClient, ExchangeFailure, trouble_in_status
 from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake
-from toolcrib.servers.mcp.streamable_http import Events
-from toolcrib.servers.mcp.transports import PASSAGE, StartFailed, Trouble
+from toolcrib.servers.mcp.streamable_http import EventStreamBody
+from toolcrib.servers.mcp.transports import CALL_TRACE, StartFailure, Trouble
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -43,7 +43,7 @@ _PATIENCE = 10.0
 """Seconds of silence after a message that is no request."""
 
 
-class EventLink:
+class SseLink:
     """The link over a stream of events: see `Link`. It can be entered once.
 
     Args:
@@ -51,7 +51,7 @@ class EventLink:
         caller: The way to it.
     """
 
-    def __init__(self, server: Server, caller: Caller) -> None:
+    def __init__(self, server: Server, caller: EndpointClient) -> None:
         self._server = server
         self._caller = caller
         self._intake = Intake(self._listen)
@@ -88,7 +88,7 @@ class EventLink:
                 raise self._no_start(f"did not say where messages go within {seconds}", _HINT) from None
             self._stack = stack.pop_all()
         self._reading = asyncio.ensure_future(self._read(events))
-        return self._intake.inbox, Outbox(self._caller, self._intake, target)
+        return self._intake.inbox, SseOutbox(self._caller, self._intake, target)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -103,9 +103,11 @@ class EventLink:
     async def _begun(self, stack: AsyncExitStack) -> tuple[Stream, str]:
         incoming = await self._opened()
         stack.push_async_callback(incoming.aclose)
-        # The bound of events is kept by `Events`.
+        # The bound of events is kept by `EventStreamBody`.
         asked = httpx2.Request("GET", self._caller.endpoint.request("GET").url)
-        response = httpx2.Response(200, headers=_TYPE, stream=Events(incoming, None, None), request=asked)
+        response = httpx2.Response(
+            200, headers=_TYPE, stream=EventStreamBody(incoming, None, None), request=asked
+        )
         events = cast("Stream", aiter(httpx2.EventSource(response, max_event_size=None)))
         stack.push_async_callback(events.aclose)
         return events, await self._target(incoming, events)
@@ -113,13 +115,13 @@ class EventLink:
     async def _opened(self) -> StreamedResponse:
         try:
             incoming = await self._caller.send(self._caller.endpoint.request("GET", _STREAM), silence=None)
-        except Failed as failed:
+        except ExchangeFailure as failed:
             self.refusal = failed.refusal
             self._over(f"can't be reached: {failed.trouble.message}")
             raise self._no_start(f"can't be reached: {failed.trouble.message}", failed.trouble.hint) from None
         if incoming.status == 200 and incoming.header("content-type").lower().startswith("text/event-stream"):
             return incoming
-        trouble = trouble_of(incoming.status, dict(incoming.headers), b"", proves=self._caller.proves)
+        trouble = trouble_in_status(incoming.status, dict(incoming.headers), b"", proves=self._caller.proves)
         await incoming.aclose()
         if trouble is None:
             trouble = Trouble("http_status", "the server answered with something that is no stream of events")
@@ -171,14 +173,14 @@ class EventLink:
             self.ended = why
             self._intake.inbox.end()
 
-    def _no_start(self, why: str, hint: str) -> StartFailed:
-        return StartFailed(f"the server `{self._server.name}` {why}", hint=hint)
+    def _no_start(self, why: str, hint: str) -> StartFailure:
+        return StartFailure(f"the server `{self._server.name}` {why}", hint=hint)
 
 
-class Outbox:
+class SseOutbox:
     """Where messages are sent: a write stream of the SDK."""
 
-    def __init__(self, caller: Caller, intake: Intake, target: str) -> None:
+    def __init__(self, caller: EndpointClient, intake: Intake, target: str) -> None:
         self._caller = caller
         self._intake = intake
         self._target = target
@@ -205,21 +207,21 @@ class Outbox:
                 told = await answer.whole()
             finally:
                 await answer.aclose()
-        except Failed as failed:
+        except ExchangeFailure as failed:
             trouble: Trouble | None = failed.trouble
         except HTTPError as error:
-            trouble = Failed.by(error).trouble
+            trouble = ExchangeFailure.by(error).trouble
         else:
             good = 200 <= answer.status < 300
             trouble = (
                 None
                 if good
-                else trouble_of(answer.status, dict(answer.headers), told, proves=self._caller.proves)
+                else trouble_in_status(answer.status, dict(answer.headers), told, proves=self._caller.proves)
             )
         if trouble is not None and isinstance(message, JSONRPCRequest):
-            passage = PASSAGE.get()
-            if passage is not None:
-                passage.trouble = trouble
+            call_trace = CALL_TRACE.get()
+            if call_trace is not None:
+                call_trace.trouble = trouble
             self._intake.fail(message.id, trouble, CONNECTION_CLOSED)
 
     async def aclose(self) -> None:

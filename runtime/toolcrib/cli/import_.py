@@ -32,8 +32,8 @@ from toolcrib.executors import Executors
 from toolcrib.formats.mcp_files import DescriptorFile, DescriptorFiles, files_of
 from toolcrib.formats.promptkit.arena_files import ArenaFile, ArenaFiles, files_of_arena, sorted_by_severity
 from toolcrib.formats.promptpack.pack_files import PackFiles, files_of_promptpack
-from toolcrib.loading.documents.file_fingerprints import Trail
 from toolcrib.loading.documents.files import PACK_FILES
+from toolcrib.loading.fingerprints import Trail
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.sources import Loaded, Source, load
 from toolcrib.security.trust.check import UNTRUSTED, Trust

@@ -20,8 +20,8 @@ from toolcrib.core.model import Descriptor
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.loading.documents.archives import RATIO, RATIO_FROM, ArchiveFiles, open_archive, parse_archive
-from toolcrib.loading.documents.file_fingerprints import Trail
 from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES, SKIPPED_FOLDERS, leads_outside, pack_file
+from toolcrib.loading.fingerprints import Trail
 from toolcrib.loading.folders import Folders, Source, add_contents
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.reader import Loaded, Reader

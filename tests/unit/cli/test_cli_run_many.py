@@ -16,7 +16,7 @@ import pytest
 from toolcrib.cli import exit_codes
 from toolcrib.cli.run_plan import keep_running
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.loading.documents.file_fingerprints import Trail
+from toolcrib.loading.fingerprints import Trail
 
 TRIP = """
 scenario: trip

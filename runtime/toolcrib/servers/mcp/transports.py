@@ -153,14 +153,10 @@ def _link(server: Server, world: NetworkEnvironment, tokens: TokenCache | None) 
         return StdioLink(server, world)
     from toolcrib.servers.mcp.http_endpoint import EndpointClient  # noqa: PLC0415 -- no process needs it
 
-    caller = EndpointClient(server, world, tokens)
-    if server.transport == "sse":
-        from toolcrib.servers.mcp.legacy_sse import SseLink  # noqa: PLC0415 -- few servers still need it
+    client = EndpointClient(server, world, tokens)
+    from toolcrib.servers.mcp.http_transports import SseLink, StreamableHttpLink  # noqa: PLC0415 -- needs the extra
 
-        return SseLink(server, caller)
-    from toolcrib.servers.mcp.streamable_http import StreamableHttpLink  # noqa: PLC0415 -- needs the extra
-
-    return StreamableHttpLink(caller)
+    return SseLink(server, client) if server.transport == "sse" else StreamableHttpLink(client)
 
 
 _OURS: ContextVar[bool] = ContextVar("whether what runs here belongs to a link of ours", default=False)

@@ -21,10 +21,10 @@ from toolcrib.formats.promptkit.model_providers import ArenaProvider, ProviderCh
 from toolcrib.formats.promptkit.prompts import ArenaPrompt
 from toolcrib.formats.promptkit.scenarios import ArenaContext, scenario_of
 from toolcrib.formats.promptkit.source_nodes import ComposedDocument, SourceNode
-from toolcrib.loading.builder import Home
 from toolcrib.loading.documents.document import Document, read_documents
 from toolcrib.loading.documents.files import SKIPPED_FOLDERS, SUFFIXES
 from toolcrib.loading.formats import Conversion, ForeignTool, NamedFile
+from toolcrib.loading.reader import Home
 from toolcrib.loading.scenarios.model import Scenario
 
 _SAME: Final = ("command", "args", "env", "url", "headers")

@@ -24,7 +24,7 @@ from toolcrib.core.model import Outcome
 from toolcrib.core.server_config import Catalogue
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
-from toolcrib.formats.mcp_files import DescriptorFile, DescriptorFiles, files_of
+from toolcrib.formats.mcp_files import DescriptorFile, DescriptorFiles, descriptor_files
 
 SCHEMA = Path(".toolcrib", "descriptor.schema.json")
 """Where `toolcrib init` puts the schema that editors complete from."""
@@ -152,7 +152,9 @@ def _files(runtime: Runtime, catalogue: Catalogue, prefix: str | None, folder: P
     server = runtime.servers[catalogue.server]
     left_out = [tool for tool in catalogue.tools if not server.offers(tool)]
     verdict = runtime.engine.world.judge(server, catalogue)
-    files = files_of(server, catalogue, runtime.engine.executors, prefix=prefix, schema=_schema_for(folder))
+    files = descriptor_files(
+        server, catalogue, runtime.engine.executors, prefix=prefix, schema=_schema_for(folder)
+    )
     locked = {
         file.tool: why
         for file in files.files

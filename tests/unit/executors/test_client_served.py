@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from serving_mcp import connected, quiet_sdk, texts, write
-from toolcrib.cli.options import Reading
-from toolcrib.cli.run_plan import Plan
+from toolcrib.cli.options import ReadOptions
+from toolcrib.cli.run_plan import RunPlan
 from toolcrib.core.model import Outcome, Result
 from toolcrib.serve.mcp.results import OUTCOME, wire_result
 
@@ -62,10 +62,11 @@ def test_a_no_over_mcp_keeps_its_reason_to_itself(retryable, text):
 
 def test_examples_that_only_a_person_could_answer_are_not_played(tmp_path):
     text = f"{LOCATE}    examples: [{{args: {{}}, result: 1}}]\n"
-    plan = Plan(Reading(indexed=False), (str(write(tmp_path, text)),))
+    plan = RunPlan(ReadOptions(indexed=False), (str(write(tmp_path, text)),))
     runtime, scenarios = plan.open()
     assert ([*runtime.registry], scenarios) == (["locate"], [])
-    mocked = Plan(
-        Reading(indexed=False), (str(write(tmp_path, f"{text}    mode: mock\n    mock: {{result: 1}}\n")),)
+    mocked = RunPlan(
+        ReadOptions(indexed=False),
+        (str(write(tmp_path, f"{text}    mode: mock\n    mock: {{result: 1}}\n")),),
     )
     assert len(mocked.open()[1]) == 1

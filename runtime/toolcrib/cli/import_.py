@@ -29,7 +29,7 @@ from toolcrib.core.server_config import Catalogue
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
-from toolcrib.formats.mcp_files import DescriptorFile, DescriptorFiles, files_of
+from toolcrib.formats.mcp_files import DescriptorFile, DescriptorFiles, descriptor_files
 from toolcrib.formats.promptkit.arena_files import ArenaFile, ArenaFiles, files_of_arena, sorted_by_severity
 from toolcrib.formats.promptpack.pack_files import PackFiles, files_of_promptpack
 from toolcrib.loading.documents.files import PACK_FILES
@@ -160,7 +160,9 @@ def _files(runtime: Runtime, catalogue: Catalogue, prefix: str | None, folder: P
     server = runtime.servers[catalogue.server]
     left_out = [tool for tool in catalogue.tools if not server.offers(tool)]
     verdict = runtime.engine.world.judge(server, catalogue)
-    files = files_of(server, catalogue, runtime.engine.executors, prefix=prefix, schema=_schema_for(folder))
+    files = descriptor_files(
+        server, catalogue, runtime.engine.executors, prefix=prefix, schema=_schema_for(folder)
+    )
     locked = {
         file.tool: why
         for file in files.files

@@ -77,7 +77,7 @@ async def test_a_sender_may_be_closed_twice():
 IN_TWO_LOOPS = """
 import asyncio, gc, sys, threading
 from http_servers import answering, serving
-from toolcrib.security.egress import Guard
+from toolcrib.security.egress import EgressGuard
 from toolcrib.http import ExchangeBounds, HTTPRequest, open_client
 
 ready, port, end = threading.Event(), [], []
@@ -96,7 +96,7 @@ def run():
 thread = threading.Thread(target=run)
 thread.start()
 ready.wait()
-sender = open_client(Guard([f"127.0.0.1:{port[0]}"]))
+sender = open_client(EgressGuard([f"127.0.0.1:{port[0]}"]))
 request = HTTPRequest("GET", "http", "127.0.0.1", port[0], "/")
 
 async def ask():

@@ -29,10 +29,10 @@ from toolcrib.engine.session import Chain, Session, Shelf, Unavailable
 from toolcrib.engine.startup import Asked, Started, start, start_again, start_over
 from toolcrib.executors import Executors
 from toolcrib.loading.settings import NO_SETTINGS
-from toolcrib.loading.snapshot import Stock
+from toolcrib.loading.snapshot import Stock, log_problems
 from toolcrib.registry.registry import Registry, how_many
 from toolcrib.schema.validation.violations import shorten
-from toolcrib.security.trust.check import UNTRUSTED, Trust, TrustPolicy, Untrusted, hashes_in
+from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy, Untrusted, hashes_in
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from threading import Lock
 
-    from toolcrib.core.async_lock import Turn
+    from toolcrib.core.clock import CrossLoopLock
     from toolcrib.engine.discovery import Discovery
-    from toolcrib.loading.documents.file_fingerprints import Seen
+    from toolcrib.loading.fingerprints import Seen
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
     from toolcrib.loading.reader import Loaded
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
     from toolcrib.registry.catalog import Hidden
-    from toolcrib.security.trust.check import Consent, TrustRequest
-    from toolcrib.servers.environment import World
+    from toolcrib.security.trust import Consent, TrustRequest
+    from toolcrib.servers.environment import NetworkEnvironment
 
 T = TypeVar("T")
 
@@ -216,8 +216,6 @@ class Runtime:
                 raise error
             _log().warning("%s", error)
         if runtime.problems:
-            from toolcrib.loading.notices import log_problems  # noqa: PLC0415 -- good documents need no log
-
             log_problems(runtime.problems)
         return runtime
 
@@ -513,7 +511,7 @@ class Engine:
         self._reach = (egress if isinstance(egress, str) else tuple(egress), dict(origins))
         if any(self._reach):
             _world_of(*self._reach)
-        self._world: World | None = None
+        self._world: NetworkEnvironment | None = None
         self._settled = False  # whether what the project lets tools reach may be in force
         self._shelf = Shelf(registry)
         self._session_ids = itertools.count(1)
@@ -647,7 +645,7 @@ class Engine:
         return Unavailable(why, code=code, outcome=outcome)
 
     @property
-    def world(self) -> World:
+    def world(self) -> NetworkEnvironment:
         """What the modes may reach, as the project, its profile and the caller put it in force.
 
         Nobody reaches anything as a project wants it that nobody trusts, not even a model that somebody named.
@@ -775,11 +773,11 @@ class Engine:
         return report
 
     @cached_property
-    def changing(self) -> Turn:
+    def changing(self) -> CrossLoopLock:
         """Held by whoever puts other tools in force."""
-        from toolcrib.core.async_lock import Turn  # noqa: PLC0415 -- few runtimes change
+        from toolcrib.core.clock import CrossLoopLock  # noqa: PLC0415 -- few runtimes change
 
-        return Turn()
+        return CrossLoopLock()
 
     async def read_again(self) -> Sequence[ToolEvent]:
         """Read everything again, and put it in force all at once."""
@@ -1035,12 +1033,12 @@ def _loop_is_running() -> bool:
     return True
 
 
-def _world_of(egress: Iterable[str], origins: Mapping[str, str]) -> World:
-    from toolcrib.servers.environment import World  # noqa: PLC0415 -- a mock reaches nothing
+def _world_of(egress: Iterable[str], origins: Mapping[str, str]) -> NetworkEnvironment:
+    from toolcrib.servers.environment import NetworkEnvironment  # noqa: PLC0415 -- a mock reaches nothing
 
     if isinstance(egress, str):
         raise ConfigurationError("`egress` is a list of entries", hint=f'write `egress=["{egress}"]`')
     try:
-        return World.of(egress, origins)
+        return NetworkEnvironment.of(egress, origins)
     except ValueError as error:
         raise ConfigurationError(str(error)) from None

@@ -20,12 +20,11 @@ from urllib.parse import urlsplit
 
 from toolcrib.core.errors import Problem, Severity, did_you_mean
 from toolcrib.core.model import JSON
-from toolcrib.loading.documents.document import Document, first_bytes, parse_documents
-from toolcrib.loading.documents.inline_sources import only_document
+from toolcrib.loading.documents.document import Document, first_bytes, only_document, parse_documents
 from toolcrib.loading.documents.json_text import without_comments
 from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.formats import ServerFile
-from toolcrib.loading.server_blocks import Spot, Written, merged, whole_path
+from toolcrib.loading.servers import Spot, Written, merged, whole_path
 
 SPELLINGS: Final[Mapping[str, str]] = {
     "command": "command",

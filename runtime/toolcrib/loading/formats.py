@@ -19,9 +19,9 @@ from toolcrib.loading.documents.files import key_of, read_bytes
 
 if TYPE_CHECKING:
     from toolcrib.core.protocols import Files, Kinds
-    from toolcrib.loading.builder import Home
+    from toolcrib.loading.reader import Home
     from toolcrib.loading.scenarios.model import Scenario
-    from toolcrib.loading.server_blocks import Spot, Written
+    from toolcrib.loading.servers import Spot, Written
 
 Rewording: TypeAlias = Callable[[Sequence[Problem]], list[Problem]]
 """Tells the problems of a descriptor in the words of the system that its document comes from."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
     from toolcrib.loading.prompts import Guardrail, Prompt
     from toolcrib.loading.scenarios.model import Agent, GuardrailCheck
-    from toolcrib.security.trust.check import TrustSubject
+    from toolcrib.security.trust import TrustSubject
 
 
 class AgentSetup(NamedTuple):

@@ -21,7 +21,7 @@ from mcp_types import JSONRPCRequest
 from mcp_scripts import scripted
 from sampling import sample
 from toolcrib.core.clock import RealClock
-from toolcrib.servers.environment import World
+from toolcrib.servers.environment import NetworkEnvironment
 from toolcrib.servers.mcp.process_tree import find_processes, signal_processes
 from toolcrib.servers.mcp.transports import Link, open_link
 
@@ -32,7 +32,7 @@ TESTS = Path(__file__).parents[2]
 
 
 def link_to(*behaviours: str) -> Link:
-    return open_link(scripted(*behaviours), World.ordinary())
+    return open_link(scripted(*behaviours), NetworkEnvironment.ordinary())
 
 
 async def kin(streams: Any) -> list[int]:

@@ -17,9 +17,9 @@ from http_servers import answering, answering_json, answering_raw, raw_answer, s
 from mcp_over_http import SESSION, STREAM, answer_to, chunk, event, speaking
 from toolcrib.core.clock import RealClock
 from toolcrib.core.server_config import Server
-from toolcrib.security.egress import Guard
-from toolcrib.security.secrets import MissingSecret, Vault
-from toolcrib.servers.environment import World
+from toolcrib.security.egress import EgressGuard
+from toolcrib.security.secrets import MissingSecret, SecretResolver
+from toolcrib.servers.environment import NetworkEnvironment
 from toolcrib.servers.mcp.transports import CallTrace, Link, StartFailure, open_link, trace_call
 
 CANARY = "canary-7e21"
@@ -29,13 +29,15 @@ def at(server: Any, **fields: Any) -> Server:
     return Server("crm", transport="http", **{"url": f"{server.origin}/mcp", **fields})
 
 
-def world(*allow: str, guard: Guard | None = None, **environment: str) -> World:
-    return World.ordinary()._replace(guard=guard or Guard(allow), vault=Vault(environment))
+def world(*allow: str, guard: EgressGuard | None = None, **environment: str) -> NetworkEnvironment:
+    return NetworkEnvironment.ordinary()._replace(
+        guard=guard or EgressGuard(allow), vault=SecretResolver(environment)
+    )
 
 
 @asynccontextmanager
 async def connected(
-    server: Server, there: World | None = None, mode: str = "legacy"
+    server: Server, there: NetworkEnvironment | None = None, mode: str = "legacy"
 ) -> AsyncIterator[tuple[Link, Client]]:
     link = open_link(server, there or world())
     async with Client(link, mode=mode) as client:
@@ -155,14 +157,14 @@ async def test_where_clouds_keep_credentials_is_not_allowed_by_being_written(hos
     await refused(Server("meta", transport="http", url=f"http://{host}/mcp"), world())
 
 
-def resolving(address: str, *allow: str) -> World:
+def resolving(address: str, *allow: str) -> NetworkEnvironment:
     async def resolve(_name: str, _port: int) -> list[str]:
         return [address]
 
-    return world(guard=Guard(allow, resolve=resolve))
+    return world(guard=EgressGuard(allow, resolve=resolve))
 
 
-async def refused(server: Server, there: World) -> None:
+async def refused(server: Server, there: NetworkEnvironment) -> None:
     link = open_link(server, there)
     with trace_call() as call_trace:
         with pytest.raises((MCPError, ExceptionGroup)):

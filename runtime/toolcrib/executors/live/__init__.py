@@ -17,10 +17,10 @@ from toolcrib.executors.live.unused_keys import needless_keys
 from toolcrib.http import open_client
 from toolcrib.http.auth import TokenCache, compile_auth
 from toolcrib.http.auth import schema as auth_schema
-from toolcrib.security.secrets import MissingSecret, Vault, variables_of
-from toolcrib.security.trust.check import Workspace
-from toolcrib.security.trust.needs import Need, needs_of_http
-from toolcrib.servers.environment import World
+from toolcrib.security.secrets import MissingSecret, SecretResolver, variables_of
+from toolcrib.security.trust import Workspace
+from toolcrib.security.trust_needs import Need, needs_of_http
+from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
     from toolcrib.http.client import HTTPClient
@@ -73,8 +73,8 @@ class LiveExecutor:
     """
 
     def __init__(self) -> None:
-        self.world: World | None = None
-        self._clients: dict[int, tuple[World, HTTPClient]] = {}
+        self.world: NetworkEnvironment | None = None
+        self._clients: dict[int, tuple[NetworkEnvironment, HTTPClient]] = {}
         self._tokens = TokenCache()
 
     @property
@@ -122,7 +122,7 @@ class LiveExecutor:
             raise DocumentError(problems)
         return BoundLive(descriptor, parts, world, self._client(world))
 
-    def _client(self, world: World) -> HTTPClient:
+    def _client(self, world: NetworkEnvironment) -> HTTPClient:
         held = self._clients.get(id(world.guard))
         if held is None:
             made = open_client(world.guard)
@@ -143,7 +143,11 @@ _ANNOTATIONS = {"GET": _READS, "HEAD": _READS, "OPTIONS": _READS, "PUT": _PUTS, 
 
 
 def _compiled(
-    tool: Descriptor, problems: list[Problem], vault: Vault | None, tokens: TokenCache, folder: str = ""
+    tool: Descriptor,
+    problems: list[Problem],
+    vault: SecretResolver | None,
+    tokens: TokenCache,
+    folder: str = "",
 ) -> Parts:
     block: Any = tool.bindings["live"]
     return Parts(
@@ -154,7 +158,7 @@ def _compiled(
     )
 
 
-def _not_ready(tool: Descriptor, vault: Vault, first: MissingSecret) -> NotReady:
+def _not_ready(tool: Descriptor, vault: SecretResolver, first: MissingSecret) -> NotReady:
     """All that is missing, each with its place; not only what was looked up first."""
     found: dict[str, MissingSecret] = {}
     if first.pointer:
@@ -169,5 +173,5 @@ def _not_ready(tool: Descriptor, vault: Vault, first: MissingSecret) -> NotReady
     return NotReady(message, code=first.code, hint="; ".join(hints))
 
 
-_nothing_special: Callable[[], World] = cache(World.ordinary)
+_nothing_special: Callable[[], NetworkEnvironment] = cache(NetworkEnvironment.ordinary)
 """The world of an executor that nobody gave one."""

@@ -20,9 +20,8 @@ from toolcrib.http.auth import Auth
 from toolcrib.http.messages import RequestDraft, parse_origin
 from toolcrib.schema.validation.json_values import DEPTH, is_large
 from toolcrib.schema.validation.violations import UnusableArguments
-from toolcrib.security.secrets.redactor import one_call
-from toolcrib.security.secrets.result_redaction import masked
-from toolcrib.servers.environment import World
+from toolcrib.security.redaction import one_call, redact_result
+from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
     from toolcrib.http.client import HTTPClient
@@ -58,7 +57,7 @@ class BoundLive:
 
     waits = True
 
-    def __init__(self, tool: Descriptor, parts: Parts, world: World, sender: HTTPClient) -> None:
+    def __init__(self, tool: Descriptor, parts: Parts, world: NetworkEnvironment, sender: HTTPClient) -> None:
         block: Any = tool.bindings["live"]
         request, auth = parts.request, parts.auth
         annotations = tool.annotations
@@ -94,7 +93,7 @@ class BoundLive:
 
         own = self._route.own_origins
         collected = await pages.collect(call, draft, page, self._parts.reading, own=own)
-        hide = partial(masked, collected, self._world.vault)
+        hide = partial(redact_result, collected, self._world.vault)
         if is_large(collected.value, DEPTH):
             return await run_in_thread(call.context.session.clock, hide)
         return hide()
@@ -132,7 +131,7 @@ class BoundLive:
         return draft
 
 
-def _route_of(block: dict[str, Any], tool: Descriptor, parts: Parts, world: World) -> Route:
+def _route_of(block: dict[str, Any], tool: Descriptor, parts: Parts, world: NetworkEnvironment) -> Route:
     """Where the requests of a tool may go, and what an exchange may take."""
     named = (*parts.request.hosts, *(parts.auth.hosts if parts.auth is not None else ()))
     told = block.get("timeouts", {})
@@ -153,7 +152,7 @@ def _route_of(block: dict[str, Any], tool: Descriptor, parts: Parts, world: Worl
     )
 
 
-def _instead_of(hosts: Collection[str], world: World) -> Iterator[str]:
+def _instead_of(hosts: Collection[str], world: NetworkEnvironment) -> Iterator[str]:
     """The hosts that stand for others of these: who puts them there means them to be reached."""
     for written, instead in world.origins.items():
         _scheme, host, port = parse_origin(written)

@@ -18,7 +18,7 @@ from toolcrib.core.server_config import Catalogue, Server
 if TYPE_CHECKING:
     from toolcrib.executors.mcp.remote_tool import BoundMcp
     from toolcrib.http.auth import TokenCache
-    from toolcrib.servers.environment import World
+    from toolcrib.servers.environment import NetworkEnvironment
     from toolcrib.servers.mcp.supervisor import ServerPool
 
 __all__ = ["McpExecutor"]
@@ -42,7 +42,7 @@ class McpExecutor:
     """
 
     def __init__(self) -> None:
-        self.world: World | None = None
+        self.world: NetworkEnvironment | None = None
         self.changed: Callable[[str, Catalogue], None] | None = None
         self._in_use: ServerPool | None = None
         self._retired: list[ServerPool] = []
@@ -173,8 +173,8 @@ class McpExecutor:
 
 
 @cache
-def _nothing_special() -> World:
+def _nothing_special() -> NetworkEnvironment:
     """The world of an executor that nobody gave one."""
-    from toolcrib.servers.environment import World  # noqa: PLC0415 -- as above
+    from toolcrib.servers.environment import NetworkEnvironment  # noqa: PLC0415 -- as above
 
-    return World.ordinary()
+    return NetworkEnvironment.ordinary()

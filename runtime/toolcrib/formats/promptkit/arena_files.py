@@ -12,7 +12,7 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, Descriptor, Origin
 from toolcrib.core.protocols import Files
 from toolcrib.formats.yaml_writer import yaml_of
-from toolcrib.loading.cache_codec import Unkept, document_behind
+from toolcrib.loading.cache.document_codec import Unkept, document_behind
 from toolcrib.loading.documents.document import parse_documents
 from toolcrib.loading.scenarios.model import Scenario
 

@@ -10,8 +10,8 @@ from toolcrib.loading.formats import Conversion, Format
 
 if TYPE_CHECKING:
     from toolcrib.core.protocols import Files
-    from toolcrib.loading.builder import Home
     from toolcrib.loading.documents.document import Document
+    from toolcrib.loading.reader import Home
 
 
 def is_promptpack(value: JSON) -> bool:

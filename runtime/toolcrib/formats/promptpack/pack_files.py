@@ -14,7 +14,7 @@ from toolcrib.core.model import JSON, NO_FIXTURE, Descriptor, Origin
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.core.text import compact
 from toolcrib.formats.yaml_writer import yaml_of
-from toolcrib.loading.cache_codec import document_behind
+from toolcrib.loading.cache.document_codec import document_behind
 from toolcrib.loading.descriptors import is_descriptor
 from toolcrib.loading.documents.files import KeptFiles
 from toolcrib.loading.overrides import LaidFiles

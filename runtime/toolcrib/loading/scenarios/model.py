@@ -17,8 +17,8 @@ from toolcrib.core.model import (
     NOTHING,
     Collection,
     Descriptor,
-    Fault,
     Fixture,
+    InjectedFault,
     Machine,
     Origin,
     Outcome,
@@ -474,7 +474,7 @@ class Scenario:
     mocks: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     fixture: Fixture = NO_FIXTURE
     store: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[InjectedFault, ...] = ()
     matrix: Mapping[str, tuple[JSON, ...]] = field(default_factory=lambda: NOTHING)
     repeat: int = 1
     steps: tuple[AnyStep, ...]

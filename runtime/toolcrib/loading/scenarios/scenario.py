@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.clock import START, parse_duration
 from toolcrib.core.errors import Problem
-from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fault, Fixture, Origin
+from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Descriptor, Fixture, InjectedFault, Origin
 from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.protocols import Files
 from toolcrib.core.text import compact
@@ -330,7 +330,7 @@ def _fixture(value: Mapping[str, Any], origin: Origin, problems: list[Problem]) 
 
 def _faults(
     entries: Sequence[Mapping[str, Any]], origin: Origin, names: Names, problems: list[Problem]
-) -> tuple[Fault, ...]:
+) -> tuple[InjectedFault, ...]:
     if not entries:
         return ()
     from toolcrib.loading.scenarios.faults import parse_faults  # noqa: PLC0415 -- in most scenarios nothing goes wrong

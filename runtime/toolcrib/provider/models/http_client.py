@@ -35,8 +35,8 @@ from toolcrib.provider.models.assembler import parse_written
 from toolcrib.provider.models.protocol import Delta, Finish, ProviderError, Request
 from toolcrib.security.egress import EgressRefused, is_loopback
 from toolcrib.security.redaction import is_secret_name
-from toolcrib.security.secrets import MissingSecret, Variable, Vault, pieces_of
-from toolcrib.servers.environment import World, normal_origin
+from toolcrib.security.secrets import MissingSecret, SecretResolver, SecretVariable, pieces_of
+from toolcrib.servers.environment import NetworkEnvironment, normal_origin
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
@@ -220,7 +220,7 @@ class ServiceClient:
         timeout: float = 600.0,
         attempts: int = 3,
     ) -> None:
-        self.world = World.ordinary()
+        self.world = NetworkEnvironment.ordinary()
         self._service = service
         self._at = parse_base_url(base_url or service.base_url)
         self._api_key = api_key
@@ -229,9 +229,9 @@ class ServiceClient:
         self._headers = _checked(headers)
         self._timeout = timeout
         self._attempts = attempts
-        self._pools: list[tuple[World, PerLoop[StreamingClient]]] = []
+        self._pools: list[tuple[NetworkEnvironment, PerLoop[StreamingClient]]] = []
 
-    def within(self, world: World) -> ServiceClient:
+    def within(self, world: NetworkEnvironment) -> ServiceClient:
         """The same in another world; connections are those of both."""
         wire = copy(self)
         wire.world = world
@@ -317,7 +317,7 @@ class ServiceClient:
             "POST", scheme, host, port, self._at.target(path), tuple(headers.items()), self._bytes(body)
         )
 
-    def _further(self, vault: Vault) -> dict[str, str]:
+    def _further(self, vault: SecretResolver) -> dict[str, str]:
         """The further headers, filled in. What is secret in them and in the address may come back in an answer."""
         filled = {name: vault.fill(value) for name, value in self._headers.items()}
         for name, value in filled.items():
@@ -328,13 +328,13 @@ class ServiceClient:
             vault.register(secret)
         return filled
 
-    def _key(self, vault: Vault, *, local: bool) -> dict[str, str]:
+    def _key(self, vault: SecretResolver, *, local: bool) -> dict[str, str]:
         service = self._service
         if self._api_key is not None:
             key = vault.fill(self._api_key)
             vault.register(key)
             return {service.key_header: service.key_scheme + key} if key else {}
-        variable = Variable("env", service.variable, "" if local else None, f"${{{service.variable}}}")
+        variable = SecretVariable("env", service.variable, "" if local else None, f"${{{service.variable}}}")
         try:
             key = vault.look_up(variable)
         except MissingSecret as error:
@@ -588,7 +588,7 @@ class ServedModel(ABC):
         model: str,
         base_url: str = "",
         api_key: str | None = None,
-        world: World | None = None,
+        world: NetworkEnvironment | None = None,
         clock: Clock | None = None,
         headers: Mapping[str, str] = NOTHING,
         timeout: float = 600.0,

@@ -16,9 +16,9 @@ from toolcrib.http.auth import AuthContext, AuthFailed, RequestAuth, TokenCache,
 from toolcrib.http.client import StreamedResponse, StreamingClient
 from toolcrib.http.headers import header_fault
 from toolcrib.http.messages import parse_origin
-from toolcrib.security.egress import EgressRefused, Guard, is_metadata, read_host
-from toolcrib.security.egress.hosts import place_of, shown
-from toolcrib.servers.environment import World, normal_origin
+from toolcrib.security.egress import EgressGuard, EgressRefused, is_metadata, read_host
+from toolcrib.security.hosts import place_of, shown
+from toolcrib.servers.environment import NetworkEnvironment, normal_origin
 from toolcrib.servers.mcp.transports import ServerTexts, StartFailure, Trouble
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class ServerEndpoint(NamedTuple):
     target: str
     headers: tuple[tuple[str, str], ...]
     written: str
-    guard: Guard
+    guard: EgressGuard
 
     def __repr__(self) -> str:
         return f"Endpoint({self.request('GET').origin})"
@@ -118,7 +118,7 @@ class ServerEndpoint(NamedTuple):
         )
 
 
-def resolve_endpoint(server: Server, world: World) -> ServerEndpoint:
+def resolve_endpoint(server: Server, world: NetworkEnvironment) -> ServerEndpoint:
     """Where a server is, with everything looked up.
 
     Raises:
@@ -166,7 +166,7 @@ class EndpointClient:
         StartFailed: What is looked up makes no address, or no header.
     """
 
-    def __init__(self, server: Server, world: World, tokens: TokenCache | None) -> None:
+    def __init__(self, server: Server, world: NetworkEnvironment, tokens: TokenCache | None) -> None:
         self.endpoint = resolve_endpoint(server, world)
         self._streamer = StreamingClient(self.endpoint.guard)
         self._sender: HTTPClient = open_client(self.endpoint.guard)
@@ -219,7 +219,7 @@ class EndpointClient:
         await self._sender.aclose()
 
 
-def _aim(world: World) -> Callable[[HTTPRequest], HTTPRequest]:
+def _aim(world: NetworkEnvironment) -> Callable[[HTTPRequest], HTTPRequest]:
     def aimed(request: HTTPRequest) -> HTTPRequest:
         scheme, host, port = parse_origin(world.instead_of(request.origin))
         return request._replace(scheme=scheme, host=host, port=port)

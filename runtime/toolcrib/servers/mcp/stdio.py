@@ -23,8 +23,8 @@ from toolcrib.core.errors import did_you_mean
 from toolcrib.core.model import OUTPUT_SIZE
 from toolcrib.core.server_config import Server
 from toolcrib.core.text import format_size
-from toolcrib.security.secrets import Vault
-from toolcrib.servers.environment import World
+from toolcrib.security.secrets import SecretResolver
+from toolcrib.servers.environment import NetworkEnvironment
 from toolcrib.servers.mcp.child_process import SAID, ChildProcess
 from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, PendingRequests
 from toolcrib.servers.mcp.transports import ServerTexts, StartFailure, Trouble, is_public
@@ -75,7 +75,7 @@ class ServerCommand(NamedTuple):
         return f"Command({self.name}: {self.argv[0]} with {len(self.argv) - 1} arguments)"
 
 
-def resolve_command(server: Server, vault: Vault) -> ServerCommand:
+def resolve_command(server: Server, vault: SecretResolver) -> ServerCommand:
     """The command of a server, with everything looked up.
 
     Raises:
@@ -236,7 +236,7 @@ class StdioLink:
 
     refusal: EgressRefused | None = None
 
-    def __init__(self, server: Server, world: World) -> None:
+    def __init__(self, server: Server, world: NetworkEnvironment) -> None:
         self._command = resolve_command(server, world.vault)
         self._hide = world.vault.hide_in_text
         self._lines = LineSplitter()

@@ -21,9 +21,9 @@ from toolcrib.core.pointers import keys_of
 from toolcrib.core.protocols import Clock
 from toolcrib.core.server_config import Catalogue, Server, Verdict
 from toolcrib.security.egress import EgressRefused
-from toolcrib.security.secrets import MissingSecret, Vault, variables_of
-from toolcrib.security.trust.check import Untrusted
-from toolcrib.servers.environment import Judge, World
+from toolcrib.security.secrets import MissingSecret, SecretResolver, variables_of
+from toolcrib.security.trust import Untrusted
+from toolcrib.servers.environment import LockJudge, NetworkEnvironment
 from toolcrib.servers.mcp.failures import (
     ConnectionLoss,
     InvalidAnswer,
@@ -177,7 +177,7 @@ def _last_words(link: Link | None) -> str:
     return f"; its stderr ends with:\n{clean_text(cut)}"
 
 
-def check_ready(server: Server, vault: Vault) -> None:
+def check_ready(server: Server, vault: SecretResolver) -> None:
     """Nothing, where all is there that a server needs to be started.
 
     Raises:
@@ -301,7 +301,7 @@ class Supervisor:
     def __init__(
         self,
         server: Server,
-        judge: Judge,
+        judge: LockJudge,
         link_to: Callable[[Server], Link],
         *,
         loop: asyncio.AbstractEventLoop,
@@ -591,7 +591,7 @@ class ServerPool:
         changed: Told what a server lists first, and whenever it lists other tools than before.
     """
 
-    def __init__(self, world: World, tokens: Callable[[], TokenCache], changed: Changed) -> None:
+    def __init__(self, world: NetworkEnvironment, tokens: Callable[[], TokenCache], changed: Changed) -> None:
         self.world = world
         self._tokens = tokens
         self._changed = changed

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from toolcrib.core.errors import ToolcribError
 from toolcrib.core.server_config import Server
 from toolcrib.security.redaction import is_secret_name, secret_part
-from toolcrib.security.secrets import MissingSecret, Variable, Vault, pieces_of, plain
+from toolcrib.security.secrets import MissingSecret, SecretResolver, SecretVariable, pieces_of, plain
 from toolcrib.security.server_display import written_secrets
-from toolcrib.servers.environment import World
+from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -98,7 +98,7 @@ class Link(Protocol):
 
     ended: str
     refusal: EgressRefused | None
-    vault: Vault
+    vault: SecretResolver
 
     @property
     def garbage(self) -> int:
@@ -124,7 +124,7 @@ class Link(Protocol):
         ...
 
 
-def open_link(server: Server, world: World, tokens: TokenCache | None = None) -> Link:
+def open_link(server: Server, world: NetworkEnvironment, tokens: TokenCache | None = None) -> Link:
     """The link to a server; nothing is started before it is entered.
 
     Args:
@@ -146,21 +146,17 @@ def open_link(server: Server, world: World, tokens: TokenCache | None = None) ->
     return link
 
 
-def _link(server: Server, world: World, tokens: TokenCache | None) -> Any:
+def _link(server: Server, world: NetworkEnvironment, tokens: TokenCache | None) -> Any:
     if server.transport == "stdio":
         from toolcrib.servers.mcp.stdio import StdioLink  # noqa: PLC0415 -- needs the extra
 
         return StdioLink(server, world)
     from toolcrib.servers.mcp.http_endpoint import EndpointClient  # noqa: PLC0415 -- no process needs it
 
-    caller = EndpointClient(server, world, tokens)
-    if server.transport == "sse":
-        from toolcrib.servers.mcp.legacy_sse import SseLink  # noqa: PLC0415 -- few servers still need it
+    client = EndpointClient(server, world, tokens)
+    from toolcrib.servers.mcp.http_transports import SseLink, StreamableHttpLink  # noqa: PLC0415 -- needs the extra
 
-        return SseLink(server, caller)
-    from toolcrib.servers.mcp.streamable_http import StreamableHttpLink  # noqa: PLC0415 -- needs the extra
-
-    return StreamableHttpLink(caller)
+    return SseLink(server, client) if server.transport == "sse" else StreamableHttpLink(client)
 
 
 _OURS: ContextVar[bool] = ContextVar("whether what runs here belongs to a link of ours", default=False)
@@ -190,16 +186,16 @@ _TALKATIVE = ("mcp", "httpx2")
 _SESSION = str(Path("mcp", "client", "session.py"))
 
 
-Secret = Callable[[Variable], bool]
+Secret = Callable[[SecretVariable], bool]
 """Whether what a variable stands for is masked."""
 
 
-def is_public(_variable: Variable) -> bool:
+def is_public(_variable: SecretVariable) -> bool:
     """What everybody may see: commands, folders."""
     return False
 
 
-def is_secret_value(variable: Variable) -> bool:
+def is_secret_value(variable: SecretVariable) -> bool:
     """A value with a default that anybody can read, such as a time zone, is none, unless its name says otherwise."""
     return not variable.default or is_secret_name(variable.name)
 
@@ -214,7 +210,7 @@ class ServerTexts:
         vault: Where the rest is looked up.
     """
 
-    def __init__(self, server: Server, vault: Vault) -> None:
+    def __init__(self, server: Server, vault: SecretResolver) -> None:
         self._known = server.folders()
         self._vault = vault
         self._missing: list[MissingSecret] = []
@@ -260,7 +256,7 @@ class ServerTexts:
         hint = "; ".join(dict.fromkeys(each.hint for each in self._missing if each.hint))
         raise type(first)(first.variable, message, hint=hint, pointer=first.pointer)
 
-    def _value(self, variable: Variable, pointer: str, secret: bool) -> str:
+    def _value(self, variable: SecretVariable, pointer: str, secret: bool) -> str:
         if variable.text == f"${{{variable.name}}}" and variable.name in self._known:
             return self._known[variable.name]
         try:

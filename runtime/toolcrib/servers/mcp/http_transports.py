@@ -1,17 +1,22 @@
-"""Servers over streamable HTTP (2025-03-26 and later, basic/transports): the SDK's transport over our connections.
+"""MCP servers over HTTP: streamable HTTP (2025-03-26 and later, basic/transports), and HTTP with SSE as it was before.
 
-The SDK asks an httpx2 client, and the client asks `LinkTransport`, which sends over sockets that the egress guard dialled. An
-exchange that fails must not take the whole link with it, as an exception would: the request it belongs to is answered
-with an error instead, and what is known of it is written into the call's `CallTrace`.
+For streamable HTTP the SDK asks an httpx2 client, and the client asks `LinkTransport`, which sends over sockets that the
+egress guard dialled. An exchange that fails must not take the whole link with it, as an exception would: the request it
+belongs to is answered with an error instead, and what is known of it is written into the call's `CallTrace`.
+
+With SSE (2024-11-05, basic/transports, "HTTP with SSE"), one stream of events brings all messages. Its first event names
+the address that messages are posted to.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from urllib.parse import urljoin, urlsplit
 
 import anyio
 import httpx2
@@ -29,19 +34,21 @@ from mcp_types import (
 
 from toolcrib.core.clock import RealClock
 from toolcrib.core.model import OUTPUT_SIZE
+from toolcrib.core.server_config import Server
 from toolcrib.core.text import DuplicateKey, format_size
 from toolcrib.http import HTTPError, HTTPFailure, HTTPRequest
 from toolcrib.http.client import StreamedResponse
 from toolcrib.http.event_stream import EventStream
 from toolcrib.http.headers import OF_THE_CONNECTION, SENDER_WRITES
+from toolcrib.http.messages import origin_of, parse_origin
 from toolcrib.servers.mcp.http_endpoint import (
     EndpointClient,
     ExchangeFailure,
     is_session_over,
     trouble_in_status,
 )
-from toolcrib.servers.mcp.incoming_messages import check_keys
-from toolcrib.servers.mcp.transports import CALL_TRACE, CallTrace, Trouble
+from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake, check_duplicate_keys
+from toolcrib.servers.mcp.transports import CALL_TRACE, CallTrace, StartFailure, Trouble
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -269,7 +276,7 @@ class LinkTransport(httpx2.AsyncBaseTransport):
             raise ExchangeFailure.by(error) from None
         if answer.is_success:
             try:
-                check_keys(answer.content)
+                check_duplicate_keys(answer.content)
             except DuplicateKey as error:
                 raise ExchangeFailure(_ambiguous(error), sent=True) from None
         self._judge(request, answer, exchange.call_trace)
@@ -348,7 +355,7 @@ class EventStreamBody(httpx2.AsyncByteStream):
             chunk = await self._incoming.chunk()
             self._measure(chunk)
             for event in self._events.add(chunk):
-                check_keys(event.data)
+                check_duplicate_keys(event.data)
         except HTTPError as error:
             return self._broken(error)
         except DuplicateKey as error:
@@ -434,3 +441,208 @@ def _response(incoming: StreamedResponse, **body: Any) -> httpx2.Response:
 
 def _answered(body: bytes) -> httpx2.Response:
     return httpx2.Response(200, headers=_JSON, content=body)
+
+
+Stream: TypeAlias = AsyncGenerator[httpx2.ServerSentEvent, None]
+
+_STREAM_HEADERS = (("Accept", "text/event-stream"), ("Cache-Control", "no-store"))
+_POST_HEADERS = (("Content-Type", "application/json"),)
+
+_TYPE = {"content-type": "text/event-stream"}
+_HINT = "see whether `url` is the server's stream of events (often `/sse`), and `transport`"
+
+
+class SseLink:
+    """The link over a stream of events: see `Link`. It can be entered once.
+
+    Args:
+        server: The server.
+        caller: The way to it.
+    """
+
+    def __init__(self, server: Server, caller: EndpointClient) -> None:
+        self._server = server
+        self._caller = caller
+        self._intake = Intake(self._listen)
+        self._go_on = asyncio.Event()
+        self._go_on.set()
+        self._stack: AsyncExitStack
+        self._reading: asyncio.Task[None]
+        self.ended = ""
+        self.refusal: EgressRefused | None = None
+
+    @property
+    def garbage(self) -> int:
+        """How many events were no messages."""
+        return self._intake.garbage
+
+    def said(self) -> str:
+        """Nothing: what it writes to stderr stays with it."""
+        return ""
+
+    async def __aenter__(self) -> TransportStreams:
+        """Connect, and learn where messages go.
+
+        Raises:
+            StartFailed: There is no stream, or it does not begin as one.
+        """
+        stack = AsyncExitStack()
+        async with stack:
+            stack.push_async_callback(self._caller.aclose)
+            try:
+                async with asyncio.timeout(self._server.start_timeout):
+                    events, target = await self._begun(stack)
+            except TimeoutError:
+                seconds = f"{self._server.start_timeout:g} s"
+                raise self._no_start(f"did not say where messages go within {seconds}", _HINT) from None
+            self._stack = stack.pop_all()
+        self._reading = asyncio.ensure_future(self._read(events))
+        return self._intake.inbox, SseOutbox(self._caller, self._intake, target)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Close every connection."""
+        self._over("was left")
+        self._reading.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([self._reading])
+            await self._stack.aclose()
+
+    async def _begun(self, stack: AsyncExitStack) -> tuple[Stream, str]:
+        incoming = await self._opened()
+        stack.push_async_callback(incoming.aclose)
+        # The bound of events is kept by `EventStreamBody`.
+        asked = httpx2.Request("GET", self._caller.endpoint.request("GET").url)
+        response = httpx2.Response(
+            200, headers=_TYPE, stream=EventStreamBody(incoming, None, None), request=asked
+        )
+        events = cast("Stream", aiter(httpx2.EventSource(response, max_event_size=None)))
+        stack.push_async_callback(events.aclose)
+        return events, await self._target(incoming, events)
+
+    async def _opened(self) -> StreamedResponse:
+        try:
+            incoming = await self._caller.send(
+                self._caller.endpoint.request("GET", _STREAM_HEADERS), silence=None
+            )
+        except ExchangeFailure as failed:
+            self.refusal = failed.refusal
+            self._over(f"can't be reached: {failed.trouble.message}")
+            raise self._no_start(f"can't be reached: {failed.trouble.message}", failed.trouble.hint) from None
+        if incoming.status == 200 and incoming.header("content-type").lower().startswith("text/event-stream"):
+            return incoming
+        trouble = trouble_in_status(incoming.status, dict(incoming.headers), b"", proves=self._caller.proves)
+        await incoming.aclose()
+        if trouble is None:
+            trouble = Trouble("http_status", "the server answered with something that is no stream of events")
+        raise self._no_start(trouble.message.removeprefix("the server "), trouble.hint)
+
+    async def _target(self, incoming: StreamedResponse, events: Stream) -> str:
+        """Path and query that messages are posted to; another origin than the server's own is refused."""
+        try:
+            incoming.check_stream()
+            event = await anext(events, None)
+        except HTTPError as error:
+            raise self._no_start(f"answered with no stream: {error.message}", _HINT) from None
+        except httpx2.ReadError as error:
+            raise self._no_start(f"closed its stream: {error}", _HINT) from None
+        if event is None or event.event != "endpoint":
+            raise self._no_start("did not say where messages go", _HINT)
+        asked = self._caller.endpoint.request("GET")
+        try:
+            parts = urlsplit(urljoin(asked.url, event.data.strip()))
+            origin = origin_of(*parse_origin(f"{parts.scheme}://{parts.netloc}"))
+        except ValueError:
+            raise self._no_start("wants messages at what is no address", _HINT) from None
+        if origin not in (asked.origin, self._caller.endpoint.written):
+            raise self._no_start("wants messages at another origin than its own", _HINT)
+        return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+    async def _read(self, events: Stream) -> None:
+        try:
+            async for event in events:
+                if event.event == "message" and event.data:
+                    self._intake.read(event.data, len(event.data))
+                if self.garbage > GARBAGE:
+                    self._over(f"sent more than {GARBAGE} events that are no messages")
+                    return
+                await self._go_on.wait()
+        except httpx2.ReadError as error:
+            self._over(f"broke off its stream: {error}")
+        else:
+            self._over("ended its stream")
+
+    def _listen(self, on: bool) -> None:
+        if on:
+            self._go_on.set()
+        else:
+            self._go_on.clear()
+
+    def _over(self, why: str) -> None:
+        if not self.ended:
+            self.ended = why
+            self._intake.inbox.end()
+
+    def _no_start(self, why: str, hint: str) -> StartFailure:
+        return StartFailure(f"the server `{self._server.name}` {why}", hint=hint)
+
+
+class SseOutbox:
+    """Where messages are sent: a write stream of the SDK."""
+
+    def __init__(self, caller: EndpointClient, intake: Intake, target: str) -> None:
+        self._caller = caller
+        self._intake = intake
+        self._target = target
+        self._closed = False
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Post a message. A request that can't be posted is answered with an error.
+
+        Raises:
+            anyio.ClosedResourceError: This stream was closed.
+        """
+        if self._closed:
+            raise anyio.ClosedResourceError
+        message = item.message
+        body = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+        request = self._caller.endpoint.request("POST", _POST_HEADERS, body, self._target)
+        asked = isinstance(message, JSONRPCRequest)
+        try:
+            sent = self._intake.waiting.sent
+            answer = await self._caller.send(
+                request, silence=None if asked else _PATIENCE, sending=lambda: sent(message)
+            )
+            try:
+                told = await answer.whole()
+            finally:
+                await answer.aclose()
+        except ExchangeFailure as failed:
+            trouble: Trouble | None = failed.trouble
+        except HTTPError as error:
+            trouble = ExchangeFailure.by(error).trouble
+        else:
+            good = 200 <= answer.status < 300
+            trouble = (
+                None
+                if good
+                else trouble_in_status(answer.status, dict(answer.headers), told, proves=self._caller.proves)
+            )
+        if trouble is not None and isinstance(message, JSONRPCRequest):
+            call_trace = CALL_TRACE.get()
+            if call_trace is not None:
+                call_trace.trouble = trouble
+            self._intake.fail(message.id, trouble, CONNECTION_CLOSED)
+
+    async def aclose(self) -> None:
+        """Send no more."""
+        self._closed = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        await self.aclose()

@@ -44,7 +44,7 @@ from toolcrib.loading.snapshot import Stock
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import check_schema
 from toolcrib.security.server_display import address_of
-from toolcrib.security.trust.check import VARIABLE, Trust, Untrusted
+from toolcrib.security.trust import VARIABLE, Trust, Untrusted
 
 
 class Finding(NamedTuple):

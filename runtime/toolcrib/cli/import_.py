@@ -36,7 +36,7 @@ from toolcrib.loading.documents.files import PACK_FILES
 from toolcrib.loading.fingerprints import Trail
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.sources import Loaded, Source, load
-from toolcrib.security.trust.check import UNTRUSTED, Trust
+from toolcrib.security.trust import UNTRUSTED, Trust
 
 SCHEMA = Path(".toolcrib", "descriptor.schema.json")
 """Where `toolcrib init` puts the schema that editors complete from."""

@@ -38,7 +38,7 @@ from toolcrib.loading.fingerprints import Seen
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import MOST_RUNS
 from toolcrib.scenarios import NotRun, ScenarioReport
-from toolcrib.security.trust.check import Untrusted
+from toolcrib.security.trust import Untrusted
 
 
 def _jobs(_ctx: click.Context, _param: click.Parameter, value: str) -> int:

@@ -26,7 +26,7 @@ from toolcrib.loading.folders import Folders, Source, add_contents
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.reader import Loaded, Reader
 from toolcrib.scenarios.self_check import prove
-from toolcrib.security.trust.check import UNTRUSTED, Trust, TrustPolicy
+from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy
 
 _BESIDE = re.compile(r"(?i)(licen[cs]e|copying|notice|readme|changelog|authors)([.-].*)?")
 """Files at the top of a pack that travel with it although no document names them."""

@@ -41,11 +41,9 @@ class Goal(NamedTuple):
 
 
 GOALS = (
-    Goal("stock", "stock client", "httpx.AsyncClient.get", 1.15, 1.15),
-    Goal("fast", "extra `fast`", "httpx.AsyncClient.get", 0.6, 0.2),
-    Goal("fast", "extra `fast`", "HTTP/1.1 by hand on asyncio streams", None, None),
-    Goal("stock_as_it_is", "stock client, default limits", "httpx.AsyncClient.get", None, None),
-    Goal("fast_as_it_is", "extra `fast`, default limits", "httpx.AsyncClient.get", None, None),
+    Goal("ours", "", "httpx.AsyncClient.get", 0.6, 0.2),
+    Goal("ours", "", "HTTP/1.1 by hand on asyncio streams", None, None),
+    Goal("ours_as_it_is", ", default limits", "httpx.AsyncClient.get", None, None),
 )
 
 BASES = {"httpx.AsyncClient.get": "httpx", "HTTP/1.1 by hand on asyncio streams": "by_hand"}
@@ -108,25 +106,22 @@ def beside_httpx(ours: Worker, rounds: int) -> Iterator[Row]:
     for goal in GOALS:
         base = BASES[goal.base]
         if "as_it_is" not in goal.ours:
-            yield Row(f"{SEQUENTIAL}, {goal.title}", goal.base, alone[goal.ours], alone[base], goal.alone)
-        yield Row(f"{AT_ONCE}, {goal.title}", goal.base, at_once[goal.ours], at_once[base], goal.at_once)
+            yield Row(f"{SEQUENTIAL}{goal.title}", goal.base, alone[goal.ours], alone[base], goal.alone)
+        yield Row(f"{AT_ONCE}{goal.title}", goal.base, at_once[goal.ours], at_once[base], goal.at_once)
 
 
 def beside_peers(ours: Worker, theirs: Mapping[str, Worker], rounds: int) -> Iterator[Row]:
-    """Sequentially with both clients; with many callers with the fast one."""
+    """Sequentially, and with many callers."""
     ways = [(peer.script, way) for peer in PEERS for way in peer.ways]
-    for callers, measure, clients in ((1, SEQUENTIAL, ("stock", "fast")), (CALLERS, AT_ONCE, ("fast",))):
-        contenders = {client: timed(ours, client, callers) for client in clients}
+    for callers, measure in ((1, SEQUENTIAL), (CALLERS, AT_ONCE)):
+        contenders = {"ours": timed(ours, "ours", callers)}
         contenders |= {
             f"{script} {way.contender}": timed(theirs[script], way.contender, callers) for script, way in ways
         }
         times = interleaved(contenders, rounds)
-        for client in clients:
-            title = next(goal.title for goal in GOALS if goal.ours == client)
-            for script, way in ways:
-                goal = 1.0 if way.goal else None
-                took = times[f"{script} {way.contender}"]
-                yield Row(f"{measure}, {title}", way.title, times[client], took, goal)
+        for script, way in ways:
+            took = times[f"{script} {way.contender}"]
+            yield Row(measure, way.title, times["ours"], took, 1.0 if way.goal else None)
 
 
 LOTS = 10
@@ -180,9 +175,9 @@ async def cancelled_lot(tools: Runtime, port: int, number: int) -> int:
     return sum(isinstance(end, asyncio.CancelledError) for end in ends)
 
 
-async def cancelled(client: Any, port: int) -> Leftovers:
+async def cancelled(port: int) -> Leftovers:
     """What is left of many cancelled calls."""
-    kinds = Executors({"live": lambda: LiveExecutor(client=client)})
+    kinds = Executors({"live": LiveExecutor})
     registry = parse_registry("live.json", holding(port), kinds=kinds)
     async with Runtime(registry, executors=kinds, egress=[f"127.0.0.1:{port}"]) as tools:
         files, tasks = open_files(), len(asyncio.all_tasks())
@@ -201,14 +196,13 @@ async def cancelled(client: Any, port: int) -> Leftovers:
         results = await asyncio.gather(*again)
         counts["slots"] = sum(result.outcome is Outcome.OVERLOADED for result in results)
         assert {result.outcome for result in results} <= {Outcome.OK, Outcome.OVERLOADED}, results
-    return Leftovers(f"{count:,} cancelled calls, {client} client", counts)
+    return Leftovers(f"{count:,} cancelled calls", counts)
 
 
 def leftovers() -> Iterator[Leftovers]:
-    """What cancelled calls leave, with each client."""
+    """What cancelled calls leave."""
     with serving(python_of("server")) as port:
-        for client in ("stock", "fast"):
-            yield asyncio.run(cancelled(client, port))
+        yield asyncio.run(cancelled(port))
 
 
 def rows(versions: dict[str, str] | None = None, rounds: int = ROUNDS) -> Iterator[Row]:

@@ -10,12 +10,12 @@ from typing import Any
 
 from toolcrib.core.model import Content, Outcome, Result
 from toolcrib.loading.prompts import Guardrail
-from toolcrib.loading.scenarios.agents import Assertion
 from toolcrib.loading.scenarios.assertions import ALIASES, SPELLINGS, check_assertions, kinds
+from toolcrib.loading.scenarios.model import Assertion
 from toolcrib.provider.conversations import CallRecord
 from toolcrib.provider.messages import Message, Text
 from toolcrib.provider.models.protocol import Delta, Finish, Request, TextDelta, Tokens
-from toolcrib.scenarios.assertions import Surroundings, Trajectory, Verdict, judge
+from toolcrib.scenarios.assertions import AssertionContext, AssertionVerdict, Trajectory, judge
 
 EXAMPLES: Mapping[str, dict[str, Any]] = json.loads(
     (Path(__file__).parent / "assertion_examples.json").read_text(encoding="utf-8")
@@ -78,14 +78,14 @@ def record(index: int, call: Mapping[str, Any]) -> CallRecord:
     )
 
 
-def judged(kind: str, case: str) -> Verdict:
+def judged(kind: str, case: str) -> AssertionVerdict:
     """What comes of an example: of the case `holds` or `fails`."""
     told = EXAMPLES[kind][case]
 
     async def call_tool(_name: str, _arguments: dict[str, Any]) -> Result:
         return Result.ok(told["answer"])
 
-    around = Surroundings(call_tool, Answering(told["judge"]) if "judge" in told else None)
+    around = AssertionContext(call_tool, Answering(told["judge"]) if "judge" in told else None)
     return asyncio.run(judge(settled(kind), trajectory_of(told), around))
 
 

@@ -11,16 +11,16 @@ from http_exchanges import sending
 from http_servers import Head, Server
 from toolcrib import Descriptor, Problem
 from toolcrib.core.protocols import Clock
-from toolcrib.http import Bounds, Request, Response
-from toolcrib.http.auth import Auth, AuthFailed, Fetch, Tokens, compile_auth
-from toolcrib.http.request_builder import Draft
-from toolcrib.security.secrets import Vault
+from toolcrib.http import ExchangeBounds, HTTPRequest, HTTPResponse
+from toolcrib.http.auth import Auth, AuthFailed, Fetch, TokenCache, compile_auth
+from toolcrib.http.messages import RequestDraft
+from toolcrib.security.secrets import SecretResolver
 
 URL = "https://api.example.com/v1"
 
 
 def tried(
-    auth: Any, vault: Vault | None = None, *, tokens: Tokens | None = None, **block: Any
+    auth: Any, vault: SecretResolver | None = None, *, tokens: TokenCache | None = None, **block: Any
 ) -> tuple[Auth | None, list[Problem]]:
     """An `auth` and all that is wrong with it; nothing is looked up unless a vault is given."""
     whole = {"url": URL, "auth": auth, **block}
@@ -31,30 +31,30 @@ def tried(
 
 def faults(auth: Any, environment: Mapping[str, str] | None = None, **block: Any) -> list[tuple[str, str]]:
     """Code and pointer of all that is wrong with an `auth`."""
-    vault = None if environment is None else Vault(environment)
+    vault = None if environment is None else SecretResolver(environment)
     return [(problem.code, problem.pointer) for problem in tried(auth, vault, **block)[1]]
 
 
-def ready(auth: Any, environment: Mapping[str, str] | Vault | None = None, **options: Any) -> Auth:
+def ready(auth: Any, environment: Mapping[str, str] | SecretResolver | None = None, **options: Any) -> Auth:
     """An `auth` without errors, bound."""
-    vault = environment if isinstance(environment, Vault) else Vault(environment or {})
+    vault = environment if isinstance(environment, SecretResolver) else SecretResolver(environment or {})
     compiled, problems = tried(auth, vault, **options)
     assert [str(problem) for problem in problems if problem.severity == "error"] == []
     assert compiled is not None
     return compiled
 
 
-def draft(**parts: Any) -> Draft:
+def draft(**parts: Any) -> RequestDraft:
     """A draft of `GET https://api.example.com/v1`."""
-    return Draft("GET", "https", "api.example.com", 443, "/v1", **parts)
+    return RequestDraft("GET", "https", "api.example.com", 443, "/v1", **parts)
 
 
-async def no_exchange(request: Request) -> Response:
+async def no_exchange(request: HTTPRequest) -> HTTPResponse:
     """What fetches for a scheme that asks nobody."""
     raise AssertionError(f"{request.url} was asked")
 
 
-async def applied(auth: Auth, clock: Clock, fetch: Fetch = no_exchange, **parts: Any) -> Draft:
+async def applied(auth: Auth, clock: Clock, fetch: Fetch = no_exchange, **parts: Any) -> RequestDraft:
     """A draft with what an `auth` adds."""
     made = draft(**parts)
     await auth.apply(made, clock, fetch)
@@ -70,7 +70,7 @@ async def failed(auth: Auth, clock: Clock, fetch: Fetch = no_exchange) -> AuthFa
     raise AssertionError("something was added")
 
 
-def shown(auth: Auth, **parts: Any) -> Request:
+def shown(auth: Auth, **parts: Any) -> HTTPRequest:
     """A request as it is shown before anything is sent."""
     made = draft(**parts)
     auth.show(made)
@@ -80,11 +80,11 @@ def shown(auth: Auth, **parts: Any) -> Request:
 @asynccontextmanager
 async def fetching(server: Server, *, read: float = 5.0) -> AsyncIterator[Fetch]:
     """What makes exchanges with a server through a guard; at the end nothing of them may be left."""
-    async with sending("stock", server) as exchange:
+    async with sending(server) as exchange:
 
-        async def fetch(request: Request) -> Response:
+        async def fetch(request: HTTPRequest) -> HTTPResponse:
             return await exchange.sender.send(
-                request, Bounds(read=read), hosts=(request.host,), owner="auth", repeatable=False
+                request, ExchangeBounds(read=read), hosts=(request.host,), owner="auth", repeatable=False
             )
 
         yield fetch

@@ -8,11 +8,11 @@ from typing import Any
 from toolcrib import Descriptor, Problem
 from toolcrib.core.model import Origin
 from toolcrib.executors.live.request import CompiledRequest, compile_request
-from toolcrib.http import Request
-from toolcrib.http.request_builder import Draft
+from toolcrib.http import HTTPRequest
+from toolcrib.http.messages import RequestDraft
 from toolcrib.loading.documents.files import MemoryFiles
-from toolcrib.schema.validation.unusable_arguments import Misfit
-from toolcrib.security.secrets import Vault
+from toolcrib.schema.validation.violations import UnusableArguments
+from toolcrib.security.secrets import SecretResolver
 
 URL = "https://api.example.com/v1"
 OPEN: dict[str, Any] = {"type": "object"}
@@ -34,7 +34,7 @@ def tried(
     schema: Any = OPEN,
     *,
     files: Mapping[str, str | bytes] | None = None,
-    vault: Vault | None = None,
+    vault: SecretResolver | None = None,
 ) -> tuple[CompiledRequest, list[Problem]]:
     """A block and all that is wrong with it; nothing is looked up unless a vault is given."""
     beside = None if files is None else MemoryFiles(files)
@@ -58,26 +58,26 @@ def compiled(
     files: Mapping[str, str | bytes] | None = None,
 ) -> CompiledRequest:
     """A block without errors, ready to be filled."""
-    request, problems = tried(block, schema, vault=Vault(environment or {}), files=files)
+    request, problems = tried(block, schema, vault=SecretResolver(environment or {}), files=files)
     assert [str(problem) for problem in problems if problem.severity == "error"] == []
     return request
 
 
-def drafted(block: dict[str, Any], arguments: dict[str, Any] | None = None, **options: Any) -> Draft:
+def drafted(block: dict[str, Any], arguments: dict[str, Any] | None = None, **options: Any) -> RequestDraft:
     """The draft of one call."""
     return compiled(block, **options).draft(arguments or {})
 
 
-def sent(block: dict[str, Any], arguments: dict[str, Any] | None = None, **options: Any) -> Request:
+def sent(block: dict[str, Any], arguments: dict[str, Any] | None = None, **options: Any) -> HTTPRequest:
     """The request of one call."""
     return drafted(block, arguments, **options).finished()
 
 
-def misfit(block: dict[str, Any], arguments: dict[str, Any], **options: Any) -> Misfit:
+def misfit(block: dict[str, Any], arguments: dict[str, Any], **options: Any) -> UnusableArguments:
     """Why no request can be made of these arguments."""
     request = compiled(block, **options)
     try:
         request.draft(arguments)
-    except Misfit as error:
+    except UnusableArguments as error:
         return error
     raise AssertionError(f"{request.draft(arguments)} was made of {arguments}")

@@ -9,9 +9,9 @@ from in_memory import MOCKS, loaded
 from toolcrib import Executors, Problem, Runtime, Scenario, VirtualClock
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.engine.session import Session
-from toolcrib.loading.scenarios.scenario_links import link
+from toolcrib.loading.scenarios.scenario_links import check_links
 from toolcrib.registry.registry import Registry
-from toolcrib.scenarios.tool_view import registry_for
+from toolcrib.scenarios.run_setup import registry_for
 from toolcrib.simulation.store import store_of
 
 ORDER = "{type: object, required: [id, n], properties: {id: {type: string}, n: {type: integer, minimum: 0}}}"
@@ -58,7 +58,7 @@ def problems(text: str, faults: str, more: str = "") -> list[Problem]:
     """All that is wrong with faults."""
     found = loaded(f"{text.rstrip().removesuffix('---')}\n---\n{scenario_text(faults, more)}")
     tools = {tool.name: tool for tool in found.tools}
-    linked = [problem for scenario in found.scenarios for problem in link(scenario, tools, MOCKS, {})]
+    linked = [problem for scenario in found.scenarios for problem in check_links(scenario, tools, MOCKS, {})]
     return [*found.problems, *linked]
 
 

@@ -1,4 +1,4 @@
-"""Exchanges with loopback servers in tests: either sender, behind a real guard, and a count of what is left afterwards."""
+"""Exchanges with loopback servers in tests: the HTTP client, behind a real guard, and a count of what is left afterwards."""
 
 from __future__ import annotations
 
@@ -6,41 +6,40 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
-
-import pytest
+from typing import Any
 
 from http_servers import Server
-from toolcrib.http import Bounds, Request, Response, Sender, open_sender
-from toolcrib.security.egress import Guard
+from toolcrib.http import ExchangeBounds, HTTPRequest, HTTPResponse, open_client
+from toolcrib.http.client import HTTPClient
+from toolcrib.security.egress import EgressGuard
 
-Client = Literal["stock", "fast"]
-
-BOTH = pytest.mark.parametrize("client", ["stock", "fast"])
-"""Whatever a sender does, each of them does."""
-
-DEFAULT = Bounds()
+DEFAULT = ExchangeBounds()
 ASKED: Any = {"method": "GET", "target": "/", "headers": (), "body": b""}
 
 
 class Sending:
-    """A sender that knows its server; called, it makes one exchange."""
+    """A client that knows its server; called, it makes one exchange."""
 
-    def __init__(self, sender: Sender, server: Server | None, host: str) -> None:
+    def __init__(self, sender: HTTPClient, server: Server | None, host: str) -> None:
         self.sender = sender
         self._server = server
         self._host = host
 
-    def request(self, **asked: Any) -> Request:
+    def request(self, **asked: Any) -> HTTPRequest:
         """A request to the server, `GET /` unless something else is asked."""
         known = {"host": self._host}
         if self._server is not None:
             known |= {"scheme": self._server.scheme, "port": self._server.port}
-        return Request(**(ASKED | known | asked))
+        return HTTPRequest(**(ASKED | known | asked))
 
     async def __call__(
-        self, *, bounds: Bounds = DEFAULT, owner: str = "owner", repeatable: bool = False, **asked: Any
-    ) -> Response:
+        self,
+        *,
+        bounds: ExchangeBounds = DEFAULT,
+        owner: str = "owner",
+        repeatable: bool = False,
+        **asked: Any,
+    ) -> HTTPResponse:
         request = self.request(**asked)
         hosts = (request.host,)
         return await self.sender.send(request, bounds, hosts=hosts, owner=owner, repeatable=repeatable)
@@ -48,18 +47,17 @@ class Sending:
 
 @asynccontextmanager
 async def sending(
-    client: Client,
     server: Server | None = None,
     *,
     host: str = "127.0.0.1",
     allow: Iterable[str] = (),
     **guard: Any,
 ) -> AsyncIterator[Sending]:
-    """A sender whose guard lets it reach a server; at the end nothing of it may be left."""
+    """A client whose guard lets it reach a server; at the end nothing of it may be left."""
     before = left()
     shown = f"[{host}]" if ":" in host else host
     entries = [*allow, f"{shown}:{server.port}"] if server is not None else list(allow)
-    sender = open_sender(Guard(entries, **guard), client=client)
+    sender = open_client(EgressGuard(entries, **guard))
     yield Sending(sender, server, host)
     await sender.aclose()
     if server is not None:

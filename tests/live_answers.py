@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolcrib import Descriptor
 from toolcrib.executors.live.response import Read, compile_reading
-from toolcrib.http import Response
+from toolcrib.http import HTTPResponse
 
 TOOL = Descriptor("tool", input_schema={"type": "object"})
 JSON_TYPE = "application/json"
@@ -19,7 +19,7 @@ def reading_of(block, tool=TOOL):
 
 def answer(body=b"", content_type=JSON_TYPE, status=200, headers=()):
     told = () if content_type is None else (("content-type", content_type),)
-    return Response(status, (*told, *headers), body)
+    return HTTPResponse(status, (*told, *headers), body)
 
 
 def result_of(block, response, arguments=None, tool=TOOL, now=None):

@@ -12,8 +12,8 @@ from live_answers import TOOL
 from toolcrib import Call, CallContext, Outcome, Result, VirtualClock
 from toolcrib.executors.live.pagination import compile_pages
 from toolcrib.executors.live.response import compile_reading
-from toolcrib.http import Response
-from toolcrib.http.request_builder import Draft
+from toolcrib.http import HTTPResponse
+from toolcrib.http.messages import RequestDraft
 
 CONTEXT: Any = CallContext(session=SimpleNamespace(clock=VirtualClock()))
 
@@ -22,7 +22,7 @@ class Done(NamedTuple):
     """What came of a call, and the requests that it made."""
 
     result: Result
-    requests: list[Draft]
+    requests: list[RequestDraft]
 
     @property
     def queries(self):
@@ -35,7 +35,7 @@ class Done(NamedTuple):
 
 
 def draft_of(query=(), **parts):
-    return Draft("GET", "https", "api.test", 443, "/things", list(query), **parts)
+    return RequestDraft("GET", "https", "api.test", 443, "/things", list(query), **parts)
 
 
 def collect(pagination, serve, arguments=None, block=None, draft=None, own=()):
@@ -55,8 +55,8 @@ def collect(pagination, serve, arguments=None, block=None, draft=None, own=()):
         page.headers.append(("Authorization", "added by authentication"))
         if isinstance(answer, Result):
             return answer
-        if not isinstance(answer, Response):
-            answer = Response(200, (("content-type", "application/json"),), json.dumps(answer).encode())
+        if not isinstance(answer, HTTPResponse):
+            answer = HTTPResponse(200, (("content-type", "application/json"),), json.dumps(answer).encode())
         return reading.read(answer)
 
     call = Call(TOOL, arguments or {}, CONTEXT)

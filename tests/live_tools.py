@@ -15,15 +15,12 @@ from toolcrib import Executors, RealClock, Runtime
 from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mock import MockExecutor
 
-CLIENTS = ("stock", "fast")
-"""The libraries that carry requests; everything is asked of both."""
-
 API = "https://api.example.com"
 """What descriptors of tests name; the runtimes of tests call their own server instead."""
 
 
-def live_executors(client: str = "auto") -> Executors:
-    return Executors({"live": lambda: LiveExecutor(client=client), "mock": MockExecutor})
+def live_executors() -> Executors:
+    return Executors({"live": LiveExecutor, "mock": MockExecutor})
 
 
 def live_tool(block: str, *, inputs: str = "{}", output: str = "", more: str = "") -> str:
@@ -32,7 +29,7 @@ def live_tool(block: str, *, inputs: str = "{}", output: str = "", more: str = "
     return "\n".join([*lines, dedent(more).strip(), "live:", indent(dedent(block).strip("\n"), "  "), ""])
 
 
-def live_runtime(text: str, server: Server, *, client: str = "auto", **options: Any) -> Runtime:
+def live_runtime(text: str, server: Server, **options: Any) -> Runtime:
     """A runtime whose tools call a server of the test where they name `API`."""
     options = {
         "clock": RealClock(),
@@ -40,15 +37,13 @@ def live_runtime(text: str, server: Server, *, client: str = "auto", **options: 
         "origins": {API: server.origin},
         **options,
     }
-    return runtime_of(text, executors=live_executors(client), **options)
+    return runtime_of(text, executors=live_executors(), **options)
 
 
 @asynccontextmanager
-async def calling(
-    text: str, handler: Handler, *, client: str = "auto", **options: Any
-) -> AsyncIterator[tuple[Runtime, Server]]:
+async def calling(text: str, handler: Handler, **options: Any) -> AsyncIterator[tuple[Runtime, Server]]:
     """A runtime and the server that its tools call."""
-    async with serving(handler) as server, live_runtime(text, server, client=client, **options) as runtime:
+    async with serving(handler) as server, live_runtime(text, server, **options) as runtime:
         yield runtime, server
 
 

@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 from toolcrib import Outcome
-from toolcrib.loading.scenarios.agents import Assertion
-from toolcrib.loading.scenarios.assertions import check_assertions
+from toolcrib.loading.scenarios.assertions import check_assertions, compile_guardrails
+from toolcrib.loading.scenarios.model import Assertion
 from toolcrib.provider.conversations import CallRecord, Conversation
 from toolcrib.provider.messages import Message, Text, user
-from toolcrib.scenarios.assertions import NOBODY, Surroundings, Trajectory, Verdict, judge
+from toolcrib.scenarios.assertions import NOBODY, AssertionContext, AssertionVerdict, Trajectory, judge
 
 
 def called(tool: str, *, outcome: str | None = "ok", turn: int = 1, **more: Any) -> CallRecord:
@@ -35,7 +35,9 @@ def stopped(tool: str, outcome: str = "denied", **more: Any) -> CallRecord:
 
 def way(*calls: CallRecord, say: str | list[str] = (), **more: Any) -> Trajectory:
     """What an agent called, and said."""
-    return Trajectory(calls=calls, texts=(say,) if isinstance(say, str) else tuple(say), **more)
+    guardrails = compile_guardrails(more.pop("guardrails", ()))
+    texts = (say,) if isinstance(say, str) else tuple(say)
+    return Trajectory(calls=calls, texts=texts, guardrails=guardrails, **more)
 
 
 def conversation(*turns: tuple[str, list[CallRecord], list[str]], **more: Any) -> Conversation:
@@ -60,8 +62,8 @@ def judged(
     kind: str,
     params: dict[str, Any] | None,
     trajectory: Trajectory,
-    surroundings: Surroundings = NOBODY,
+    surroundings: AssertionContext = NOBODY,
     **more: Any,
-) -> Verdict:
+) -> AssertionVerdict:
     """What comes of an assertion."""
     return asyncio.run(judge(settled(kind, params, **more), trajectory, surroundings))

@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -36,8 +36,8 @@ def tool(name: str, limits: dict[str, Any]) -> dict[str, object]:
     }
 
 
-def runtime(client: Literal["stock", "fast"]) -> Runtime:
-    kinds = Executors({"live": lambda: LiveExecutor(client=client)})
+def runtime() -> Runtime:
+    kinds = Executors({"live": LiveExecutor})
     documents = [tool("weather", {"concurrency": 100, "queue": 1000}), tool("weather_as_it_is", {})]
     return Runtime(
         parse_registry("live.json", documents, kinds=kinds),
@@ -80,20 +80,17 @@ def by_hand(host: str, port: int) -> Callable[[], Awaitable[None]]:
 
 
 async def prepared() -> None:
-    stock, fast = runtime("stock"), runtime("fast")
     limits = httpx.Limits(max_connections=100, max_keepalive_connections=100)
     host, port = urlsplit(worker.origin()).netloc.split(":")
-    async with stock, fast, httpx.AsyncClient(limits=limits) as client:
+    async with runtime() as tools, httpx.AsyncClient(limits=limits) as client:
         contenders = {
-            "stock": partial(call, stock, "weather"),
-            "stock_as_it_is": partial(call, stock, "weather_as_it_is"),
-            "fast": partial(call, fast, "weather"),
-            "fast_as_it_is": partial(call, fast, "weather_as_it_is"),
+            "ours": partial(call, tools, "weather"),
+            "ours_as_it_is": partial(call, tools, "weather_as_it_is"),
             "httpx": partial(get, client, worker.origin() + TARGET),
             "httpx_in_parts": partial(get_in_parts, client, f"{worker.origin()}/v1/forecast"),
             "by_hand": by_hand(host, int(port)),
         }
-        await worker.serve(("toolcrib", "jsonschema-rs", "httpx", "httpcore", "aiohttp"), contenders)
+        await worker.serve(("toolcrib", "jsonschema-rs", "httpx", "httpcore"), contenders)
 
 
 worker.main(prepared)

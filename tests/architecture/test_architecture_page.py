@@ -39,38 +39,29 @@ def modules(layer: str) -> list[str]:
     return re.findall(r"\w+", layer)
 
 
-def test_the_bands_are_those_of_the_linter_in_order(page, contracts):
-    on_page = [names(row[1]) for row in rows(page, "The bands")]
-    assert on_page == [modules(layer) for layer in contracts["bands"]["layers"]]
-    assert contracts["bands"]["exhaustive"]
+def test_the_rooms_are_those_of_the_linter_in_order(page, contracts):
+    on_page = [name for row in rows(page, "The rooms") for name in names(row[0])]
+    assert on_page == [name for layer in contracts["rooms"]["layers"] for name in modules(layer)]
+    assert contracts["rooms"]["exhaustive"]
+    assert all(row[1] for row in rows(page, "The rooms"))
 
 
-def test_every_module_of_the_package_stands_in_one_band(page, root):
+def test_every_module_of_the_package_lies_in_a_room_on_the_page(page, root):
     on_disk = {
         path.stem
         for path in (root / "runtime" / "toolcrib").iterdir()
         if path.suffix == ".py" or (path / "__init__.py").is_file()
     }
-    in_bands = [name for row in rows(page, "The bands") for name in names(row[1])]
-    assert sorted(in_bands) == sorted(on_disk - {"__init__"})
+    on_page = {name for row in rows(page, "The rooms") for name in names(row[0])}
+    assert on_page == on_disk - {"__init__"}
 
 
-def test_the_order_within_each_band_is_that_of_the_linter(page, contracts):
-    on_page = {
-        f"order-{band}": [sorted(modules(layer)) for layer in order.split(" > ")]
-        for band, order in re.findall(r"^- (\w+): (`.+`)$", page, re.MULTILINE)
-    }
-    checked = {
-        name: [sorted(modules(layer)) for layer in contract["layers"]]
-        for name, contract in contracts.items()
-        if name.startswith("order-")
-    }
-    assert on_page == checked
-
-
-def test_a_band_of_several_modules_has_an_order(page, contracts):
-    several = {f"order-{row[0]}" for row in rows(page, "The bands") if len(names(row[1])) > 1}
-    assert several == {name for name in contracts if name.startswith("order-")}
+def test_every_file_that_the_page_names_is_there(page, root):
+    package = root / "runtime" / "toolcrib"
+    paths = re.findall(r"`((?:[\w.]+/)+[\w.]*)`", page)
+    missing = [path for path in paths if not (package / path).exists() and not (root / path).exists()]
+    assert paths
+    assert missing == []
 
 
 def test_every_core_dependency_has_its_reason(page, project):

@@ -7,6 +7,7 @@ import pkgutil
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -40,6 +41,47 @@ def tree_of(path: Path) -> ast.Module:
 
 def test_no_module_has_a_name_that_says_nothing():
     assert [path for path in MODULES if path.stem.strip("_") in VAGUE] == []
+
+
+GERUNDS = {
+    "testing": "the public name of the contract suites: `toolcrib.testing`",
+    "caching": "the field's term: HTTP caching (RFC 9111)",
+}
+"""Modules that a gerund names -> why."""
+
+
+def test_no_module_is_named_by_a_gerund_without_a_reason():
+    named = {path.parent.name if path.stem == "__init__" else path.stem for path in MODULES}
+    assert {name for name in named if name.endswith("ing")} == set(GERUNDS)
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0]
+
+
+def test_no_room_has_two_files_of_one_name():
+    files = Counter((room_of(path), path.name) for path in MODULES if path.stem != "__init__")
+    assert [file for file, number in files.items() if number > 1] == []
+
+
+def test_a_name_stands_for_one_public_class():
+    homes: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in tree_of(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+
+
+ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_says_what_it_is_for_and_what_it_imports(room):
+    purpose, *rest = (ast.get_docstring(tree_of(PACKAGE / room / "__init__.py")) or "").split("\n\n")
+    assert purpose.endswith(".")
+    assert "\n" not in purpose
+    assert any("mports" in paragraph for paragraph in rest)
 
 
 def asks_for_a_mode(node: ast.AST) -> bool:
@@ -162,7 +204,7 @@ sys.meta_path.insert(0, Blocker())
 import toolcrib
 
 kinds = toolcrib.Executors.installed()
-registry = parse_registry("memory", "name: hello\\nmock: {result: '{{ 6 * 7 }}'}", kinds=kinds)
+registry = toolcrib.parse_registry("memory", "name: hello\\nmock: {result: '{{ 6 * 7 }}'}", kinds=kinds)
 result = asyncio.run(toolcrib.Runtime(registry, executors=kinds).call("hello"))
 assert result.value == 42, result
 assert not BLOCKED & set(sys.modules), BLOCKED & set(sys.modules)

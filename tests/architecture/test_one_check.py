@@ -52,7 +52,7 @@ def test_there_is_one_way(name, where):
 
 def test_a_runtime_over_files_is_given_what_decides():
     """One that is made without `trust` trusts everything."""
-    own_tools = {"provider/loop/result_paging.py"}  # a tool that toolcrib itself wrote
+    own_tools = {"provider/loop/calls.py"}  # a tool that toolcrib itself wrote
     for module, found in {**calls("Runtime")}.items():
         for node in found:
             given = {keyword.arg for keyword in node.keywords}
@@ -63,7 +63,7 @@ def test_every_reading_of_files_says_what_may_be_looked_up_in_their_paths():
     for module, found in calls("Trail").items():
         for node in found:
             looks_at_documents = module not in {
-                "loading/cache/fingerprint.py",
+                "loading/fingerprints.py",
                 "loading/sources.py",
                 "loading/reload.py",
             }

@@ -14,10 +14,20 @@ from toolcrib.core.schemas import KINDS, KNOWN_MODES, LATER_KEYS, envelope, with
 from toolcrib.executors import Executors
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.projects import DEFAULT_SOURCES, Profile, Project, SourceEntry
-from toolcrib.loading.scenarios.agents import Agent, Reply, ScriptedCall, Turn
-from toolcrib.loading.scenarios.expectations import KEPT, PARTS, Expectation, Made, Verify
-from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.loading.scenarios.steps import Advance, Parallel, Step
+from toolcrib.loading.scenarios.expectations import KEPT, PARTS
+from toolcrib.loading.scenarios.model import (
+    AdvanceStep,
+    Agent,
+    AgentReply,
+    AgentTurn,
+    CallRule,
+    CallStep,
+    Expectation,
+    ParallelStep,
+    Scenario,
+    ScriptedCall,
+    Verification,
+)
 from toolcrib.loading.settings import limits_of
 from toolcrib.provider import Stop
 from toolcrib.schema.validation import check_schema, validate
@@ -93,18 +103,20 @@ def test_a_scenario_has_the_fields_of_its_schema():
     assert told - {"fixture"} | kept == properties("scenario")
     assert properties("scenario", "properties", "clock") == {"start", "mode"}
     places = {"pointer", "number", "branch", "within"}
-    assert field_names(Step, save_as="as") - places - {"written"} == properties("scenario", "$defs", "step")
-    assert field_names(Parallel, calls="parallel") - places == properties("scenario", "$defs", "parallel")
-    assert field_names(Advance, seconds="advance") - places == properties("scenario", "$defs", "advance")
+    assert field_names(CallStep, save_as="as") - places - {"written"} == properties(
+        "scenario", "$defs", "step"
+    )
+    assert field_names(ParallelStep, calls="parallel") - places == properties("scenario", "$defs", "parallel")
+    assert field_names(AdvanceStep, seconds="advance") - places == properties("scenario", "$defs", "advance")
     assert {"outcome", "golden", *PARTS} == properties("scenario", "$defs", "expect")
     assert field_names(Expectation, outcomes="outcome") == {"outcome", "golden", "parts"}
 
 
 def test_a_verification_has_the_fields_of_its_schema():
     forbidden = {"never"}  # calls with 0 times
-    told = field_names(Verify, stops="stop") - {"kept"} | forbidden | {*KEPT}
+    told = field_names(Verification, stops="stop") - {"kept"} | forbidden | {*KEPT}
     assert told == properties("scenario", "properties", "verify")
-    made = field_names(Made, outcomes="outcome") - {"pointer"}
+    made = field_names(CallRule, outcomes="outcome") - {"pointer"}
     assert made == properties("scenario", "$defs", "made")
     assert made - {"times"} == properties("scenario", "$defs", "forbidden")
 
@@ -112,10 +124,10 @@ def test_a_verification_has_the_fields_of_its_schema():
 def test_an_agent_has_the_fields_of_its_schema():
     told = field_names(Agent) - {"chosen", "permitted", "policy_keys", "pointer"}
     assert told == properties("scenario", "$defs", "agent")
-    assert field_names(Turn) - {"pointer"} == properties("scenario", "$defs", "turn")
+    assert field_names(AgentTurn) - {"pointer"} == properties("scenario", "$defs", "turn")
     call = field_names(ScriptedCall, tool="call") - {"pointer"}
     assert call == properties("scenario", "$defs", "scripted_call")
-    assert field_names(Reply) - {"pointer"} | call == properties("scenario", "$defs", "scripted_reply")
+    assert field_names(AgentReply) - {"pointer"} | call == properties("scenario", "$defs", "scripted_reply")
     assert field_names(ToolPolicy) == properties("scenario", "$defs", "policy")
 
 
@@ -155,7 +167,7 @@ SAID_OTHERWISE = {
     ("descriptor", "limits"): (Limits(), {}),
     ("descriptor", "timeout"): (parse_duration("30s"), "30s"),
     ("pack", "toolsets"): ([], {}),
-    ("scenario", "verify"): (Verify(), {}),
+    ("scenario", "verify"): (Verification(), {}),
 }
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from docs.blocks import blocks_of
 from toolcrib.cli.group import cli
+from toolcrib.formats.table import FORMATS
 from toolcrib.loading.servers import read_servers_file
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "serve-my-tools.md").read_text(encoding="utf-8")
@@ -45,7 +46,7 @@ def test_a_client_s_file_is_read_as_it_is(block, tmp_path):
     path = tmp_path / block.file
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(block.text, encoding="utf-8")
-    servers, problems = read_servers_file(str(path))
+    servers, problems = read_servers_file(str(path), FORMATS)
     assert [str(problem) for problem in problems if problem.severity != "notice"] == []
     assert "shop" in servers
     for server in servers.values():

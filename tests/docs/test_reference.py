@@ -16,7 +16,7 @@ from toolcrib.executors.mock.variables import NAMES
 from toolcrib.expressions import compile_value
 from toolcrib.expressions.matchers import OPERATORS, compile_matcher
 from toolcrib.expressions.parser import TESTS
-from toolcrib.http import Fault
+from toolcrib.http import HTTPFailure
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -115,4 +115,4 @@ def anchors(page: Path) -> set[str]:
 
 def test_the_page_of_outcomes_has_every_way_in_which_an_exchange_fails(root):
     page = (root / "docs/reference/outcomes.md").read_text(encoding="utf-8")
-    assert [fault for fault in Fault if f"| `{fault}` |" not in page] == []
+    assert [fault for fault in HTTPFailure if f"| `{fault}` |" not in page] == []

@@ -26,29 +26,28 @@ from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.text import DuplicateKey, canonical, decode_json, escape_terminal
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors.live.media_types import json_in
-from toolcrib.executors.mcp.results import result_of
+from toolcrib.executors.mcp.remote_tool import result_of
 from toolcrib.expressions import compile_expression, compile_text
 from toolcrib.expressions.jmespath_queries import compile_select
 from toolcrib.formats.promptkit.go_templates import translate
-from toolcrib.http import Bounds, HTTPError, Request, open_sender
-from toolcrib.http.event_streams import EventStream
-from toolcrib.loading.documents.archives import parse_archive
+from toolcrib.http import ExchangeBounds, HTTPError, HTTPRequest, open_client
+from toolcrib.http.event_stream import EventStream
+from toolcrib.loading.documents.archives import CONTENT_BYTES, parse_archive
 from toolcrib.loading.documents.document import parse_documents, parse_json
-from toolcrib.loading.documents.jsonc import as_json
-from toolcrib.loading.documents.zip_reader import CONTENT_BYTES
+from toolcrib.loading.documents.json_text import without_comments
 from toolcrib.loading.sources import parse
 from toolcrib.provider import ProviderError
 from toolcrib.provider.models.assembler import parse_written
 from toolcrib.schema.validation import as_json as plain
 from toolcrib.schema.validation import json_fault
-from toolcrib.schema.validation.unusable_arguments import Misfit
-from toolcrib.security.egress import Guard
-from toolcrib.security.secrets import MissingSecret, Vault
+from toolcrib.schema.validation.violations import UnusableArguments
+from toolcrib.security.egress import EgressGuard
+from toolcrib.security.secrets import MissingSecret, SecretResolver
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
-from toolcrib.servers.lock import parse_servers, text_of
-from toolcrib.servers.mcp.failures import Asked, Garbled
-from toolcrib.servers.mcp.incoming_messages import messages_in
-from toolcrib.servers.mcp.stdio import Lines
+from toolcrib.servers.lock import parse_lock, render_lock
+from toolcrib.servers.mcp.failures import CallTarget, InvalidAnswer
+from toolcrib.servers.mcp.incoming_messages import parse_messages
+from toolcrib.servers.mcp.stdio import LineSplitter
 
 
 class Target(NamedTuple):
@@ -205,14 +204,14 @@ def urls(data: bytes) -> str:
     """Addresses with places: no argument leads to another host, or to another path than was written."""
     block: dict[str, Any] = {"url": data.decode("utf-8", "replace")}
     try:
-        request, problems = tried(block, vault=Vault({"HOST": "api.example.com"}))
-    except (MissingSecret, Misfit) as error:
+        request, problems = tried(block, vault=SecretResolver({"HOST": "api.example.com"}))
+    except (MissingSecret, UnusableArguments) as error:
         return type(error).__name__
     if any(problem.severity == "error" for problem in problems):
         return _said(problems)
     shapes = set()
     for value in NASTY:
-        with suppress(Misfit, MissingSecret):
+        with suppress(UnusableArguments, MissingSecret):
             draft = request.draft({"a": value, "b": "b"})
             sent = draft.finished()
             assert sent.target.isascii()
@@ -222,7 +221,7 @@ def urls(data: bytes) -> str:
     return _said(problems)
 
 
-_TIGHT = Bounds(connect=2.0, read=2.0, body=20_000, headers=4_000)
+_TIGHT = ExchangeBounds(connect=2.0, read=2.0, body=20_000, headers=4_000)
 
 
 def http_answers(data: bytes) -> str:
@@ -230,8 +229,8 @@ def http_answers(data: bytes) -> str:
 
     async def asked() -> str:
         async with serving(answering_raw(data)) as server:
-            sender = open_sender(Guard([f"127.0.0.1:{server.port}"]), client="stock")
-            request = Request("GET", "http", "127.0.0.1", server.port, "/")
+            sender = open_client(EgressGuard([f"127.0.0.1:{server.port}"]))
+            request = HTTPRequest("GET", "http", "127.0.0.1", server.port, "/")
             try:
                 response = await sender.send(
                     request, _TIGHT, hosts=("127.0.0.1",), owner="any", repeatable=False
@@ -259,18 +258,18 @@ def event_streams(data: bytes) -> str:
     return " ".join(sorted({event.type[:10] for event in whole})) or "none"
 
 
-_ASKED = Asked(Server("shop"), "buy", "shop__buy", repeatable=False)
+_ASKED = CallTarget(Server("shop"), "buy", "shop__buy", repeatable=False)
 _CATALOGUE = Catalogue("shop", {"buy": {"name": "buy"}})
 
 
 def mcp_lines(data: bytes) -> str:
     """Lines of an MCP server: messages, and results of what they answer; and the same lines to our own server."""
-    cut = Lines(10_000)
+    cut = LineSplitter(10_000)
     lines = [line for at in range(0, len(data), 7) for line in cut.add(data[at : at + 7])]
     assert lines == data.split(b"\n")[:-1]
     said = set()
     for line in [*lines, data]:
-        for told in messages_in(line.decode("utf-8", "replace")):
+        for told in parse_messages(line.decode("utf-8", "replace")):
             said.add(type(told).__name__)
             if isinstance(told, JSONRPCResponse):
                 said.add(_of_result(told.result))
@@ -286,7 +285,7 @@ def mcp_lines(data: bytes) -> str:
 def _of_result(raw: dict[str, Any]) -> str:
     try:
         result = result_of(raw, _ASKED, {"type": "object"}, _CATALOGUE, str)
-    except Garbled as error:
+    except InvalidAnswer as error:
         return error.message[:20]
     assert isinstance(result.outcome, Outcome)
     return result.outcome.value
@@ -332,10 +331,10 @@ def foreign_json(data: bytes) -> str:
 def locks(data: bytes) -> str:
     """Lock files: what is read is written again as it was."""
     text = data.decode("utf-8", "replace")
-    servers, problems = parse_servers(text, "toolcrib.lock")
+    servers, problems = parse_lock(text, "toolcrib.lock")
     assert (servers is None) is bool(problems)
     if servers is not None:
-        again, faults = parse_servers(text_of(servers), "toolcrib.lock")
+        again, faults = parse_lock(render_lock(servers), "toolcrib.lock")
         assert not faults
         assert again == servers
     return _said(problems)
@@ -343,7 +342,7 @@ def locks(data: bytes) -> str:
 
 def json_with_comments(data: bytes) -> str:
     """Files of other clients: JSON without comments stays what it is."""
-    value, problems = parse_json("a.json", as_json(data))
+    value, problems = parse_json("a.json", without_comments(data))
     try:
         strict: JSON = decode_json(data)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What servers may do on the wire, and what must come of it: the same with either sender, and nothing is left behind."""
+"""What servers may do on the wire, and what must come of it: nothing is left behind."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from http_exchanges import BOTH, sending, turn
+from http_exchanges import sending, turn
 from http_servers import Handler, Head, answering, answering_raw, raw_answer, serving
-from toolcrib.http import Bounds, Fault, HTTPError
+from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure
 
 STATUS = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = STATUS + b"Transfer-Encoding: chunked\r\n\r\n"
 LIMIT = 10_000
-TIGHT = Bounds(connect=5.0, read=5.0, body=LIMIT, headers=2_000)
+TIGHT = ExchangeBounds(connect=5.0, read=5.0, body=LIMIT, headers=2_000)
 HASTY = TIGHT._replace(read=0.1)
 GOOD = answering(200, (), b"good")
 
@@ -37,9 +37,9 @@ class Case(NamedTuple):
 
     id: str
     does: Handler
-    comes: tuple[int, bytes] | Fault
+    comes: tuple[int, bytes] | HTTPFailure
     kept: bool = False
-    bounds: Bounds = TIGHT
+    bounds: ExchangeBounds = TIGHT
     asked: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -81,8 +81,12 @@ def after_reading(raw: bytes, then: Callable[[asyncio.StreamWriter], None]) -> H
     return answer
 
 
-BROKEN, BAD, LARGE = Fault.CONNECTION_BROKEN, Fault.BAD_RESPONSE, Fault.RESPONSE_TOO_LARGE
-HEADERS, CODING, SILENT = Fault.HEADERS_TOO_LARGE, Fault.UNSUPPORTED_CODING, Fault.READ_TIMEOUT
+BROKEN, BAD, LARGE = HTTPFailure.CONNECTION_BROKEN, HTTPFailure.BAD_RESPONSE, HTTPFailure.RESPONSE_TOO_LARGE
+HEADERS, CODING, SILENT = (
+    HTTPFailure.HEADERS_TOO_LARGE,
+    HTTPFailure.UNSUPPORTED_CODING,
+    HTTPFailure.READ_TIMEOUT,
+)
 OK = (200, b"")
 
 ENDS = [
@@ -227,15 +231,14 @@ CASES = [*ENDS, *GARBAGE, *LENGTHS, *FLOODS, *CODINGS, *SURPLUS]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-@BOTH
-async def test_a_server_may_do(client, case):
+async def test_a_server_may_do(case):
     turns = iter([case.does])
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: Head) -> None:
         await next(turns, GOOD)(reader, writer, head)
 
-    async with serving(handler) as server, sending(client, server) as send:
-        if isinstance(case.comes, Fault):
+    async with serving(handler) as server, sending(server) as send:
+        if isinstance(case.comes, HTTPFailure):
             with pytest.raises(HTTPError) as caught:
                 await send(bounds=case.bounds, **case.asked)
             assert (caught.value.fault, caught.value.sent) == (case.comes, True)
@@ -257,22 +260,20 @@ async def drips(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, _he
         await turn()
 
 
-@BOTH
-async def test_a_server_that_drips_is_stopped_by_the_callers_deadline(client):
-    async with serving(drips) as server, sending(client, server) as send:
+async def test_a_server_that_drips_is_stopped_by_the_callers_deadline():
+    async with serving(drips) as server, sending(server) as send:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await send(bounds=Bounds(read=0.05))
+                await send(bounds=ExchangeBounds(read=0.05))
         await server.all_closed()
 
 
-FAULTY = [case for case in CASES if isinstance(case.comes, Fault)]
+FAULTY = [case for case in CASES if isinstance(case.comes, HTTPFailure)]
 
 
 @pytest.mark.parametrize("case", FAULTY, ids=lambda case: case.id)
-@BOTH
-async def test_no_fault_shows_what_was_sent_or_answered(client, case):
-    async with serving(case.does) as server, sending(client, server) as send:
+async def test_no_fault_shows_what_was_sent_or_answered(case):
+    async with serving(case.does) as server, sending(server) as send:
         with pytest.raises(HTTPError) as caught:
             await send(
                 bounds=case.bounds,

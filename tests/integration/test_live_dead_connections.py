@@ -7,10 +7,8 @@ import asyncio
 import pytest
 
 from http_servers import answering, answering_by, raw_answer, serving
-from live_tools import API, CLIENTS, calling, live_runtime, live_tool
+from live_tools import API, calling, live_runtime, live_tool
 from toolcrib import Outcome
-
-BOTH = pytest.mark.parametrize("client", CLIENTS)
 
 
 def dying_once(seen):
@@ -27,21 +25,19 @@ def dying_once(seen):
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-@BOTH
-async def test_what_a_tool_says_counts_for_a_dead_connection_and_not_its_method(client, method):
+async def test_what_a_tool_says_counts_for_a_dead_connection_and_not_its_method(method):
     seen = []
     text = live_tool(
         f"url: {API}/x\nmethod: {method}", more="annotations: {read_only: false, idempotent: false}"
     )
-    async with calling(text, dying_once(seen), client=client) as (runtime, _server):
+    async with calling(text, dying_once(seen)) as (runtime, _server):
         await runtime.call("tool")
         result = await runtime.call("tool")
     assert result.outcome is Outcome.UNKNOWN_OUTCOME
     assert seen == [method] * 2
 
 
-@BOTH
-async def test_an_attempt_after_the_runtime_was_closed_opens_no_connection(client):
+async def test_an_attempt_after_the_runtime_was_closed_opens_no_connection():
     asked, closed = asyncio.Event(), asyncio.Event()
 
     async def answer(_reader, writer, _head):
@@ -51,7 +47,7 @@ async def test_an_attempt_after_the_runtime_was_closed_opens_no_connection(clien
 
     more = "limits: {backoff: {first: 1ms, longest: 1ms}}"
     async with serving(answer) as server:
-        runtime = live_runtime(live_tool(f"url: {API}/x", more=more), server, client=client)
+        runtime = live_runtime(live_tool(f"url: {API}/x", more=more), server)
         under_way = asyncio.create_task(runtime.call("tool"))
         await asked.wait()
         await runtime.aclose()
@@ -63,15 +59,14 @@ async def test_an_attempt_after_the_runtime_was_closed_opens_no_connection(clien
         assert server.accepted == 1
 
 
-@BOTH
-async def test_a_token_server_that_fails_does_not_open_the_circuit_of_the_api(client):
+async def test_a_token_server_that_fails_does_not_open_the_circuit_of_the_api():
     auth = (
         f"auth: {{type: oauth2, flow: client_credentials, token_url: '{API}/token', client_id: a,"
         " client_secret: b}"
     )
     more = "limits: {attempts: 1, breaker: {failures: 2}}"
     handler = answering_by(lambda _head: answering(503))
-    async with calling(live_tool(f"url: {API}/x\n{auth}", more=more), handler, client=client) as (
+    async with calling(live_tool(f"url: {API}/x\n{auth}", more=more), handler) as (
         runtime,
         _server,
     ):

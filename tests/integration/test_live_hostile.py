@@ -24,7 +24,7 @@ from http_servers import (
     raw_answer,
     serving,
 )
-from live_tools import API, CLIENTS, live_runtime, live_tool, open_files, others
+from live_tools import API, live_runtime, live_tool, open_files, others
 
 REPORT = Path(__file__).resolve().parents[2] / "build" / "live-hostile.txt"
 SECRET = "CANARY-7f3a-secret"
@@ -320,9 +320,8 @@ def _report():
     REPORT.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-@pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-async def test_a_hostile_exchange_has_its_outcome_and_leaves_nothing(case, client, monkeypatch, caplog):
+async def test_a_hostile_exchange_has_its_outcome_and_leaves_nothing(case, monkeypatch, caplog):
     monkeypatch.setenv("CRIB_CANARY", SECRET)
     text = live_tool(
         case.block + AUTH, inputs=case.inputs, output=case.output, more=f"timeout: {case.timeout}"
@@ -331,7 +330,7 @@ async def test_a_hostile_exchange_has_its_outcome_and_leaves_nothing(case, clien
     answer = answering_each(*case.answer) if isinstance(case.answer, list) else case.answer
     async with serving(answer) as server:
         files = open_files()
-        async with live_runtime(text, server, client=client) as tools:
+        async with live_runtime(text, server) as tools:
             clock = asyncio.get_running_loop().time
             started = clock()
             result = await tools.call("tool", dict(case.arguments))
@@ -340,7 +339,7 @@ async def test_a_hostile_exchange_has_its_outcome_and_leaves_nothing(case, clien
         await server.all_closed()
         left = open_files() - files
         told = f"{result.outcome}:{result.error.code}" if result.error is not None else str(result.outcome)
-        _SEEN[f"{case.id} {client}"] = f"{told} ({len(server.requests)} requests)"
+        _SEEN[case.id] = f"{told} ({len(server.requests)} requests)"
         assert case.outcome in (told, str(result.outcome), "")
         assert result.outcome != "internal"
         assert case.requests in (None, len(server.requests))
@@ -363,10 +362,9 @@ async def test_proxies_of_the_environment_are_ignored(monkeypatch):
     async with serving(answering_json({"n": 666})) as proxy:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy.origin)
-        for client in CLIENTS:
-            async with (
-                serving(GOOD) as server,
-                live_runtime(live_tool(f"url: {API}/x"), server, client=client) as tools,
-            ):
-                assert (await tools.call("tool")).value == {"n": 1}
+        async with (
+            serving(GOOD) as server,
+            live_runtime(live_tool(f"url: {API}/x"), server) as tools,
+        ):
+            assert (await tools.call("tool")).value == {"n": 1}
         assert proxy.accepted == 0

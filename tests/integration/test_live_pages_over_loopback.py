@@ -7,16 +7,11 @@ import json
 import pytest
 
 from http_servers import answering_by, raw_answer, serving
-from live_tools import API, CLIENTS, calling, live_runtime, live_tool
+from live_tools import API, calling, live_runtime, live_tool
 from toolcrib import Outcome
 
 KEY = "auth: {type: apiKey, in: header, name: X-Key, value: '${CRIB_KEY}'}"
 SECRET = "k3y-of-the-canary"
-
-
-@pytest.fixture(params=CLIENTS)
-def client(request):
-    return request.param
 
 
 @pytest.fixture(autouse=True)
@@ -36,9 +31,9 @@ def numbered(head):
     return page([at * 2 - 1, at * 2], following)
 
 
-async def test_links_to_the_server_itself_are_followed_with_the_key(client):
+async def test_links_to_the_server_itself_are_followed_with_the_key():
     text = live_tool(f"url: {API}/things\n{KEY}\npagination: {{style: link}}")
-    async with calling(text, answering_by(numbered), client=client) as (tools, server):
+    async with calling(text, answering_by(numbered)) as (tools, server):
         result = await tools.call("tool")
     assert result.value == {"items": [1, 2, 3, 4, 5, 6], "next_cursor": None}
     assert result.meta["pages"] == {"count": 3, "items": 6, "stopped": "end"}
@@ -46,10 +41,10 @@ async def test_links_to_the_server_itself_are_followed_with_the_key(client):
     assert server.accepted == 1
 
 
-async def test_one_page_at_a_time_by_an_argument(client):
+async def test_one_page_at_a_time_by_an_argument():
     inputs = "{type: object, properties: {after: {type: string}}}"
     block = f"url: {API}/things\npagination: {{style: link, collect: false, param: page, cursor_arg: after}}"
-    async with calling(live_tool(block, inputs=inputs), answering_by(numbered), client=client) as (
+    async with calling(live_tool(block, inputs=inputs), answering_by(numbered)) as (
         tools,
         server,
     ):
@@ -60,13 +55,12 @@ async def test_one_page_at_a_time_by_an_argument(client):
     assert server.requests[-1].query == [("page", "3&admin=1")]
 
 
-async def test_the_key_stays_with_its_origin(client):
+async def test_the_key_stays_with_its_origin():
     cdn = "https://cdn.example.com"
     first = answering_by(lambda _head: page([1], f"{cdn}/more?page=2"))
     pages = f"{KEY}\npagination: {{style: link}}"
     async with serving(answering_by(lambda _head: page([2]))) as other, serving(first) as server:
         options = {
-            "client": client,
             "egress": [f"127.0.0.1:{server.port}", f"127.0.0.1:{other.port}"],
             "origins": {API: server.origin, cdn: other.origin},
         }
@@ -89,18 +83,18 @@ async def test_the_key_stays_with_its_origin(client):
         assert len(other.requests) == 2
 
 
-async def test_a_key_that_comes_back_in_a_link_is_hidden(client):
+async def test_a_key_that_comes_back_in_a_link_is_hidden():
     def echo(head):
         return page([1], f"/things?page=2&key={head.header('x-key')}")
 
     text = live_tool(f"url: {API}/things\n{KEY}\npagination: {{style: link, max_pages: 1}}")
-    async with calling(text, answering_by(echo), client=client) as (tools, _server):
+    async with calling(text, answering_by(echo)) as (tools, _server):
         result = await tools.call("tool")
     assert result.value["next_cursor"].startswith("/things?page=2&key=")
     assert SECRET not in json.dumps(result.as_json())
 
 
-async def test_a_page_that_fails_says_how_far_the_call_came(client):
+async def test_a_page_that_fails_says_how_far_the_call_came():
     def failing(head):
         at = int(head.query[-1][1])
         return page({"message": "try later"}, status=503) if at == 4 else page([at, at + 1])
@@ -108,13 +102,13 @@ async def test_a_page_that_fails_says_how_far_the_call_came(client):
     text = live_tool(
         f"url: {API}/things\npagination: {{style: offset, param: offset}}", more="limits: {attempts: 1}"
     )
-    async with calling(text, answering_by(failing), client=client) as (tools, _server):
+    async with calling(text, answering_by(failing)) as (tools, _server):
         result = await tools.call("tool")
     assert (result.outcome, result.error.code) == (Outcome.TOOL_ERROR, "http_503")
     assert result.error.details["pages"] == {"count": 2, "items": 4}
 
 
-async def test_an_answer_is_hidden_in_shortened_and_still_fits(client):
+async def test_an_answer_is_hidden_in_shortened_and_still_fits():
     rows = [{"id": number, "user": {"email": "canary@example.com"}} for number in range(100)]
     block = f"""
     url: {API}/things
@@ -122,7 +116,7 @@ async def test_an_answer_is_hidden_in_shortened_and_still_fits(client):
     """
     output = "{type: object, properties: {rows: {type: array, minItems: 2}}, required: [rows, total]}"
     answer = answering_by(lambda _head: page({"rows": rows, "total": 100}))
-    async with calling(live_tool(block, output=output), answer, client=client) as (tools, _server):
+    async with calling(live_tool(block, output=output), answer) as (tools, _server):
         result = await tools.call("tool")
     kept = result.meta["truncated"][0]["kept"]
     assert result.value == {

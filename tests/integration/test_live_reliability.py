@@ -6,10 +6,8 @@ import asyncio
 from collections import Counter
 from random import Random
 
-import pytest
-
 from http_servers import answering, answering_by, answering_each, answering_json, raw_answer
-from live_tools import API, CLIENTS, calling, live_tool, open_files, others
+from live_tools import API, calling, live_tool, open_files, others
 from toolcrib import Outcome, VirtualClock
 
 READ = f"url: {API}/things/{{{{ args.n }}}}"
@@ -17,15 +15,10 @@ WRITE = f'method: POST\nurl: {API}/things\nbody: {{json: {{n: "{{{{ args.n }}}}"
 N = "{type: object, properties: {n: {type: integer}}}"
 
 
-@pytest.fixture(params=CLIENTS)
-def client(request):
-    return request.param
-
-
-async def test_a_busy_server_is_asked_again_when_it_says_so(client):
+async def test_a_busy_server_is_asked_again_when_it_says_so():
     busy = answering(429, {"Retry-After": "7"})
     server_does = answering_each(busy, answering_json(1))
-    options = {"client": client, "clock": VirtualClock()}
+    options = {"clock": VirtualClock()}
     async with calling(live_tool(READ, inputs=N), server_does, **options) as (tools, server):
         result = await tools.call("tool", {"n": 1})
         assert (result.outcome, result.usage.attempts) == (Outcome.OK, 2)
@@ -33,8 +26,8 @@ async def test_a_busy_server_is_asked_again_when_it_says_so(client):
         assert len(server.requests) == 2
 
 
-async def test_a_busy_server_is_not_asked_twice_to_act(client):
-    async with calling(live_tool(WRITE, inputs=N), answering(429, {"Retry-After": "1"}), client=client) as (
+async def test_a_busy_server_is_not_asked_twice_to_act():
+    async with calling(live_tool(WRITE, inputs=N), answering(429, {"Retry-After": "1"})) as (
         tools,
         server,
     ):
@@ -44,8 +37,8 @@ async def test_a_busy_server_is_not_asked_twice_to_act(client):
         assert len(server.requests) == 1
 
 
-async def test_a_wait_beyond_the_deadline_is_told_instead(client):
-    async with calling(live_tool(READ, inputs=N), answering(503, {"Retry-After": "120"}), client=client) as (
+async def test_a_wait_beyond_the_deadline_is_told_instead():
+    async with calling(live_tool(READ, inputs=N), answering(503, {"Retry-After": "120"})) as (
         tools,
         server,
     ):
@@ -71,10 +64,10 @@ def flaky(effects: Counter, draws: Random):
     return answering_by(choose)
 
 
-async def test_a_flaky_server_is_never_made_to_act_twice(client):
+async def test_a_flaky_server_is_never_made_to_act_twice():
     effects: Counter = Counter()
     text = live_tool(WRITE, inputs=N, more="limits: {breaker: off, queue: 1000}")
-    async with calling(text, flaky(effects, Random(1)), client=client) as (tools, server):
+    async with calling(text, flaky(effects, Random(1))) as (tools, server):
         results = await asyncio.gather(*(tools.call("tool", {"n": n}) for n in range(300)))
         assert len(server.requests) == 300
     assert set(effects.values()) == {1}
@@ -83,10 +76,10 @@ async def test_a_flaky_server_is_never_made_to_act_twice(client):
     assert ends[Outcome.OK] + ends[Outcome.UNKNOWN_OUTCOME] == len(effects)
 
 
-async def test_a_flaky_server_gets_at_most_a_fifth_more_requests(client):
+async def test_a_flaky_server_gets_at_most_a_fifth_more_requests():
     effects: Counter = Counter()
     text = live_tool(READ, inputs=N, more="limits: {breaker: off, queue: 1000, backoff: {first: 1ms}}")
-    options = {"client": client, "clock": VirtualClock()}
+    options = {"clock": VirtualClock()}
     async with calling(text, flaky(effects, Random(2)), **options) as (tools, server):
         results = await asyncio.gather(*(tools.call("tool", {"n": n}) for n in range(500)))
         assert len(server.requests) == sum(result.usage.attempts for result in results)
@@ -94,15 +87,15 @@ async def test_a_flaky_server_gets_at_most_a_fifth_more_requests(client):
     assert sum(result.outcome is Outcome.OK for result in results) > 375
 
 
-async def test_a_server_that_fails_is_left_alone(client):
+async def test_a_server_that_fails_is_left_alone():
     text = live_tool(READ, inputs=N, more="limits: {attempts: 1, breaker: {failures: 3}}")
-    async with calling(text, answering(503), client=client) as (tools, server):
+    async with calling(text, answering(503)) as (tools, server):
         codes = [(await tools.call("tool", {"n": 1})).error.code for _ in range(6)]
         assert codes == ["http_503"] * 3 + ["circuit_open"] * 3
         assert len(server.requests) == 3
 
 
-async def test_a_server_gets_no_more_requests_at_once_than_it_may(client):
+async def test_a_server_gets_no_more_requests_at_once_than_it_may():
     inside, most, all_in = 0, 0, asyncio.Event()
 
     async def answer(_reader, writer, _head):
@@ -116,13 +109,13 @@ async def test_a_server_gets_no_more_requests_at_once_than_it_may(client):
         writer.write(raw_answer(200, {"Content-Type": "application/json"}, b"1"))
 
     text = live_tool(READ, inputs=N, more="limits: {concurrency: 4}")
-    async with calling(text, answer, client=client) as (tools, _server):
+    async with calling(text, answer) as (tools, _server):
         results = await asyncio.gather(*(tools.call("tool", {"n": n}) for n in range(40)))
     assert {result.outcome for result in results} == {Outcome.OK}
     assert most == 4
 
 
-async def test_a_thousand_cancelled_calls_leave_neither_sockets_nor_tasks_nor_places(client):
+async def test_a_thousand_cancelled_calls_leave_neither_sockets_nor_tasks_nor_places():
     asked = asyncio.Event()
 
     async def silent(reader, writer, _head):
@@ -133,7 +126,7 @@ async def test_a_thousand_cancelled_calls_leave_neither_sockets_nor_tasks_nor_pl
     text = live_tool(READ, inputs=N, more="limits: {concurrency: 20, queue: 1000}")
     good = answering_json(1)
     handlers = answering_by(lambda head: good if head.path.endswith("/0") else silent)
-    async with calling(text, handlers, client=client) as (tools, server):
+    async with calling(text, handlers) as (tools, server):
         await tools.call("tool", {"n": 0})
         files, tasks = open_files(), others()
         calls = [asyncio.ensure_future(tools.call("tool", {"n": n})) for n in range(1, 1001)]
@@ -148,10 +141,10 @@ async def test_a_thousand_cancelled_calls_leave_neither_sockets_nor_tasks_nor_pl
         assert (open_files(), others()) <= (files, tasks)
 
 
-async def test_a_kept_answer_spares_the_request_and_then_its_body(client):
+async def test_a_kept_answer_spares_the_request_and_then_its_body():
     fresh = {"Cache-Control": "max-age=60", "ETag": '"v1"'}
     server_does = answering_each(answering_json({"n": 1}, headers=fresh), answering(304, fresh))
-    options = {"client": client, "clock": VirtualClock()}
+    options = {"clock": VirtualClock()}
     async with calling(live_tool(READ, inputs=N), server_does, **options) as (tools, server):
         results = []
         for wait in (0, 30, 31, 30):

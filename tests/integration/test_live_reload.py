@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from http_servers import answering_json, serving
-from live_tools import API, CLIENTS, live_executors
+from live_tools import API, live_executors
 from toolcrib import Outcome, Runtime
 
 TOOL = "name: tool\ninput_schema: {{}}\ndescription: Version {version}.\nlive: {{url: '{api}/x'}}\n"
 
 
-@pytest.fixture(params=CLIENTS)
-def client(request):
-    return request.param
-
-
-async def test_a_reload_follows_the_project_and_keeps_connections(tmp_path, client):
+async def test_a_reload_follows_the_project_and_keeps_connections(tmp_path):
     def write(version, server, *, allowed=True):
         allow = f"egress: {{allow: ['127.0.0.1:{server.port}']}}\n" if allowed else ""
         project = f"project: p\n{allow}origins: {{'{API}': '{server.origin}'}}\n"
@@ -27,7 +20,7 @@ async def test_a_reload_follows_the_project_and_keeps_connections(tmp_path, clie
 
     async with serving(answering_json({"n": 1})) as first, serving(answering_json({"n": 2})) as second:
         write(1, first)
-        async with Runtime.open(tmp_path, executors=live_executors(client)) as tools:
+        async with Runtime.open(tmp_path, executors=live_executors()) as tools:
             assert (await tools.call("tool")).value == {"n": 1}
             write(2, first)
             await tools.reload()

@@ -10,14 +10,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from live_tools import CLIENTS, live_executors
+from live_tools import live_executors
 from public_apis import ACCESS_TOKEN, PNG, TOKENS, public_apis
 from toolcrib import Outcome, RealClock, Runtime
-
-
-@pytest.fixture(params=CLIENTS)
-def client(request):
-    return request.param
 
 
 @pytest.fixture(autouse=True)
@@ -27,14 +22,14 @@ def _environment(monkeypatch):
 
 
 @asynccontextmanager
-async def live(folder, *origins, client="auto"):
+async def live(folder, *origins):
     """The tools of a folder in mode `live`, over servers in place of these origins."""
     async with (
         public_apis(*origins) as apis,
         Runtime.open(
             folder,
             mode="live",
-            executors=live_executors(client),
+            executors=live_executors(),
             clock=RealClock(),
             egress=apis.allowed,
             origins=apis.origins,
@@ -153,9 +148,9 @@ def test_every_example_that_stands_for_an_api_can_call_it(root):
 
 
 @pytest.mark.parametrize("name", GOOD)
-async def test_a_tool_sends_what_the_api_documents_and_its_answer_fits(name, root, client):
+async def test_a_tool_sends_what_the_api_documents_and_its_answer_fits(name, root):
     arguments, origin, query = GOOD[name]
-    async with live(root / "descriptors", client=client) as (tools, apis):
+    async with live(root / "descriptors") as (tools, apis):
         result = await tools.call(name, arguments)
         assert result.outcome is Outcome.OK, result.message
         assert dict(apis.requests_of(origin)[0].query) == query
@@ -352,8 +347,8 @@ FOUR = (
 )
 
 
-async def test_the_live_examples_of_promptkit_do_what_they_say(examples, client):
-    async with live(examples, *FOUR, client=client) as (tools, apis):
+async def test_the_live_examples_of_promptkit_do_what_they_say(examples):
+    async with live(examples, *FOUR) as (tools, apis):
         sums = await tools.call("calculate", {"expr": "2 * (3 + 4)"})
         assert (sums.outcome, sums.value) == (Outcome.OK, "14")
         places = await tools.call("search_places", {"name": "Oslo"})

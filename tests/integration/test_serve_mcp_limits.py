@@ -28,7 +28,7 @@ from serving_mcp import (
     write,
 )
 from toolcrib import Runtime
-from toolcrib.serve.mcp import Address, CertificateFiles, Limits, Options, serve_http
+from toolcrib.serve.mcp import CertificateFiles, ClientLimits, ListenAddress, Options, serve_http
 
 pytestmark = [quiet_sdk]
 
@@ -43,7 +43,7 @@ HALF_A_BODY = as_http("POST", "/mcp", headers_of(request("tools/list")) | {"host
 async def served_within(folder, said=None, tls=None, **limits) -> AsyncIterator[tuple[str, int]]:
     """URL and port of the tools of a folder, served with limits of their own; `said` gets what people are told."""
     said = asyncio.Queue() if said is None else said
-    address = Address(port=0, limits=Limits(**limits), tls=tls)
+    address = ListenAddress(port=0, limits=ClientLimits(**limits), tls=tls)
     runtime = Runtime.open(folder)
     serving = asyncio.create_task(serve_http(runtime, Options(watch=False), address, said.put_nowait))
     try:

@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.options import Reading, json_option
-from toolcrib.cli.value_output import first_sentence, json_text, plural, problem_text, table, terminal_width
+from toolcrib.cli.options import ReadOptions, json_option
+from toolcrib.cli.output import json_text, plural, problem_text, table, terminal_width, write_file
 from toolcrib.core.model import Descriptor
-from toolcrib.core.text import escape_terminal
+from toolcrib.core.text import escape_terminal, first_sentence
 from toolcrib.loading.packs import Pack
-from toolcrib.scenarios.pack_builder import Parcel, read_parcel, save
+from toolcrib.scenarios.pack_builder import PackArchive, build_pack
 
 also_option = click.option(
     "--pack",
@@ -57,7 +57,7 @@ def build(
     target = _target(parcel, Path(folder), output)
     _tell(parcel)
     if not parcel.refused:
-        _save(parcel, target)
+        _write(parcel, target)
     if as_json:
         click.echo(json_text({"written": None if parcel.refused else str(target), **_document(parcel)}))
     elif not parcel.refused:
@@ -69,9 +69,9 @@ def build(
         ctx.exit(exit_codes.PROBLEMS)
 
 
-def _save(parcel: Parcel, target: Path) -> None:
+def _write(parcel: PackArchive, target: Path) -> None:
     try:
-        save(parcel.archive, target)
+        write_file(parcel.archive, target)
     except OSError as error:
         raise click.ClickException(escape_terminal(f"{target} can't be written: {error.strerror}")) from error
 
@@ -97,12 +97,12 @@ def inspect(ctx: click.Context, *, path: str, as_json: bool, also: tuple[str, ..
     ctx.exit(exit_codes.PROBLEMS if parcel.refused else exit_codes.OK)
 
 
-def _read(ctx: click.Context, path: str, also: tuple[str, ...]) -> Parcel:
-    before = ctx.obj.packs if isinstance(ctx.obj, Reading) else ()
-    return asyncio.run(read_parcel(path, (*before, *also)))
+def _read(ctx: click.Context, path: str, also: tuple[str, ...]) -> PackArchive:
+    before = ctx.obj.packs if isinstance(ctx.obj, ReadOptions) else ()
+    return asyncio.run(build_pack(path, (*before, *also)))
 
 
-def _target(parcel: Parcel, folder: Path, output: str | None) -> Path:
+def _target(parcel: PackArchive, folder: Path, output: str | None) -> Path:
     """Where the archive goes: not into the pack, which would then hold itself."""
     if not folder.is_dir() and folder.suffix == ".zip":
         raise click.UsageError(
@@ -120,16 +120,16 @@ def _target(parcel: Parcel, folder: Path, output: str | None) -> Path:
     return Path(output)
 
 
-def _tell(parcel: Parcel) -> None:
+def _tell(parcel: PackArchive) -> None:
     for problem in parcel.problems:
         click.echo(problem_text(problem), err=True)
 
 
-def _errors(parcel: Parcel) -> int:
+def _errors(parcel: PackArchive) -> int:
     return sum(problem.severity == "error" for problem in parcel.problems)
 
 
-def _measures(parcel: Parcel) -> Iterator[tuple[str, str]]:
+def _measures(parcel: PackArchive) -> Iterator[tuple[str, str]]:
     if parcel.pack is not None:
         yield "pack", f"{parcel.pack.name} {parcel.pack.version}"
     total = sum(map(len, parcel.contents.values()))
@@ -139,7 +139,7 @@ def _measures(parcel: Parcel) -> Iterator[tuple[str, str]]:
         yield "sha256", parcel.digest
 
 
-def _page(parcel: Parcel) -> Iterator[str]:
+def _page(parcel: PackArchive) -> Iterator[str]:
     facts = [*_measures(parcel), *(_facts(parcel.pack) if parcel.pack is not None else ())]
     yield from table([("source", parcel.source), *facts])
     tools = [(tool.name, _modes(tool), first_sentence(tool.description)) for tool in parcel.tools]
@@ -189,7 +189,7 @@ def _section(title: str, rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     yield from (f"  {line}" for line in table(rows, None if width is None else width - 2))
 
 
-def _document(parcel: Parcel) -> dict[str, Any]:
+def _document(parcel: PackArchive) -> dict[str, Any]:
     pack = parcel.pack
     said = {
         key: getattr(pack, key) if pack is not None else None

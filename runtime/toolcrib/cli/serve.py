@@ -11,12 +11,19 @@ import click
 from click.core import ParameterSource
 
 from toolcrib.cli.entry import OutputError
-from toolcrib.cli.options import Reading, passthrough_option, paths_argument, reading_options
-from toolcrib.cli.runtime_options import agree_to_all, open_runtime, tell_refusals
+from toolcrib.cli.options import (
+    ReadOptions,
+    open_runtime,
+    passthrough_option,
+    paths_argument,
+    read_options,
+    tell_refusals,
+)
+from toolcrib.cli.trust import agree_to_all
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import NOTHING
 from toolcrib.core.text import escape_terminal
-from toolcrib.serve.mcp import Address, CertificateFiles, Options, StdoutError, serve_http, serve_stdio
+from toolcrib.serve.mcp import CertificateFiles, ListenAddress, Options, StdoutError, serve_http, serve_stdio
 from toolcrib.serve.mcp.options import NEW_TOKEN
 
 
@@ -105,7 +112,7 @@ def command() -> None:
     help="Let pages of this origin call, such as https://app.example.com. May be given several times.",
 )
 @passthrough_option
-@reading_options
+@read_options
 @click.pass_context
 def serve_mcp(
     context: click.Context,
@@ -127,7 +134,7 @@ def serve_mcp(
     hosts: tuple[str, ...],
     origins: tuple[str, ...],
     passthrough: bool,
-    reading: Reading,
+    reading: ReadOptions,
 ) -> None:
     """Serve the tools as an MCP server.
 
@@ -139,7 +146,7 @@ def serve_mcp(
         _refuse_options_of_http(context)
     options = Options(toolset, inline_refs, not no_watch, page_size, drain)
     tls = _certificate_files(tls_cert, tls_key)
-    address = Address(host, port, _token(token_env, token_file), hosts, origins, tls=tls)
+    address = ListenAddress(host, port, _token(token_env, token_file), hosts, origins, tls=tls)
     modes: Mapping[str, str] = NOTHING if mode is None else {"*": mode}
     if transport == "http":
         address.checked()

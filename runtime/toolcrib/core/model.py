@@ -14,7 +14,7 @@ from toolcrib.core.errors import error_for
 from toolcrib.core.pointers import file_and_line, keys_of
 
 if TYPE_CHECKING:
-    from toolcrib.core.protocols import Files, Session
+    from toolcrib.core.protocols import CallSession, Files
     from toolcrib.executors.client.client_call import ClientCall
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
@@ -536,7 +536,7 @@ NO_FIXTURE = Fixture()
 """Nothing is kept."""
 
 
-class Fault(NamedTuple):
+class InjectedFault(NamedTuple):
     """A way in which the world fails, put around a tool by a scenario.
 
     Attributes:
@@ -603,7 +603,7 @@ class Descriptor(NamedTuple):
     experimental: bool = False
     metadata: Mapping[str, JSON] = NOTHING
     fixture: Fixture = NO_FIXTURE
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[InjectedFault, ...] = ()
     origin: Origin = Origin()
 
     def __repr__(self) -> str:
@@ -634,7 +634,7 @@ class CallContext(NamedTuple):
         can_wait: Whether the caller can wait; without an event loop nothing may be awaited.
     """
 
-    session: Session
+    session: CallSession
     correlation: str = ""
     user: str = ""
     caller: str = ""
@@ -646,7 +646,7 @@ class CallContext(NamedTuple):
     can_wait: bool = True
 
 
-class Kept(NamedTuple):
+class StaleAnswer(NamedTuple):
     """An answer of before that a cache has, too old to be given without asking.
 
     Attributes:
@@ -677,7 +677,7 @@ class Call(NamedTuple):
     id: str = ""
     attempt: int = 1
     deadline: float | None = None
-    kept: Kept | None = None
+    kept: StaleAnswer | None = None
 
     def with_arguments(self, arguments: dict[str, JSON]) -> Call:
         """The same call with other arguments. Made on many calls, so without `_replace`."""

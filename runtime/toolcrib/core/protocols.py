@@ -11,8 +11,8 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, Call, Descriptor, Result, Schema, TrustedAnswer
 
 if TYPE_CHECKING:
-    from toolcrib.security.trust.check import Workspace
-    from toolcrib.security.trust.needs import Need
+    from toolcrib.security.trust import Workspace
+    from toolcrib.security.trust_needs import Need
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class Files(Protocol):
         ...
 
 
-class Session(Protocol):
+class CallSession(Protocol):
     """An isolated memory: mock state, counters, clock and seed."""
 
     @property
@@ -153,7 +153,7 @@ class PromptTool(BoundTool, Protocol):
 class Reaching(BoundTool, Protocol):
     """A bound tool that reaches out: cache, limits, retry and breaker stand around it.
 
-    What it answers may have `meta["freshness"]`, as `http.caching.freshness` says it.
+    What it answers may have `meta["freshness"]`, as `http.freshness.freshness` says it.
 
     Attributes:
         origin: What its calls share with those of other tools: `https://api.example.com`.
@@ -167,7 +167,7 @@ class Reaching(BoundTool, Protocol):
 class Executor(Protocol):
     """A mode. One module and one entry point (group `toolcrib.executors`, name = the mode).
 
-    More members may be there: an attribute `world` is given what may be reached (`toolcrib.servers.environment.World`) before
+    More members may be there: an attribute `world` is given what may be reached (`toolcrib.servers.environment.NetworkEnvironment`) before
     each `bind`; a method `annotations(block)` says what a block means for the tool's annotations (`read_only`,
     `destructive`, `idempotent`, `open_world`), where the descriptor says nothing itself; a method `remote(name, block)`
     names the server and the tool that a block stands for, whose description, schemas and annotations are the
@@ -177,7 +177,7 @@ class Executor(Protocol):
     `release(session_id)` is awaited when a session is over; a property `keeps_nothing` says whether there is
     nothing that `aclose` would give back; an attribute `contained` says that calls stay within this process, so that files
     that nobody trusts may make them; a method `needs(descriptor, workspace)` says what a tool takes that is not contained
-    (`toolcrib.security.trust.needs.Need`), and of a mode that says nothing the whole block has to be agreed to; an attribute `reaches_out` says that calls do something real although
+    (`toolcrib.security.trust_needs.Need`), and of a mode that says nothing the whole block has to be agreed to; an attribute `reaches_out` says that calls do something real although
     there is no `world`, so that nobody makes them for a test.
     """
 
@@ -219,7 +219,11 @@ class Remote(NamedTuple):
 
 
 class Kinds(Protocol):
-    """What loading has to know of modes; the engine supplies it."""
+    """What loading has to know of modes; the engine supplies it.
+
+    One member more may be there: `formats` (`toolcrib.loading.formats.Formats`), the formats of other systems that are
+    read. Without it, only toolcrib's own documents are.
+    """
 
     @property
     def modes(self) -> Sequence[str]:

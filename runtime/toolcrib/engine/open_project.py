@@ -16,9 +16,11 @@ from toolcrib.core.server_config import LOCK_FILE, Catalogue, Server
 from toolcrib.engine.profiles import known_modes
 from toolcrib.engine.server_tools import Brought, is_of_unlisted, server_of, with_servers
 from toolcrib.engine.workspaces import models_of
+from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import read_documents
-from toolcrib.loading.documents.file_fingerprints import Permits, Trail
+from toolcrib.loading.fingerprints import Permits, Trail
 from toolcrib.loading.folders import beside, real_path
+from toolcrib.loading.formats import formats_of
 from toolcrib.loading.packs import Pack, check_requirements
 from toolcrib.loading.project_discovery import PROJECT_FILES
 from toolcrib.loading.projects import (
@@ -33,8 +35,7 @@ from toolcrib.loading.projects import (
 )
 from toolcrib.loading.reader import Loaded
 from toolcrib.loading.reload import Before, keep_last_good
-from toolcrib.loading.scenarios.scenario_links import in_namespace, link, tools_of
-from toolcrib.loading.schema_check import Shape
+from toolcrib.loading.scenarios.scenario_links import check_links, in_namespace, tools_of
 from toolcrib.loading.snapshot import Stock, in_order
 from toolcrib.loading.sources import Source, load
 from toolcrib.registry.catalog import Card, idle_globs, idle_toolset_globs
@@ -126,9 +127,9 @@ def _with_servers(
     known = {**lock.known(chosen.servers), **offered}
     when: Mapping[str, str] = NOTHING
     if remembers:
-        from toolcrib.servers.remembered_tools import remembered  # noqa: PLC0415 -- as above
+        from toolcrib.servers.tool_list_cache import load_tool_lists  # noqa: PLC0415 -- as above
 
-        before = remembered(server for name, server in chosen.servers.items() if name not in known)
+        before = load_tool_lists(server for name, server in chosen.servers.items() if name not in known)
         known, when = {**before.offered, **known}, before.when
     brought = _keeping(with_servers(loaded, chosen.servers, known, chosen.kinds), chosen)
     locked = tuple(name for name in known if name not in offered)
@@ -192,10 +193,11 @@ class _Chosen:
         )
 
         self.trail.file(path)
-        if not is_servers_file(path):
+        formats = formats_of(self.kinds)
+        if not is_servers_file(path, formats):
             return False
         self._beside = self._beside or path
-        servers, problems = read_servers_file(path)
+        servers, problems = read_servers_file(path, formats)
         self.servers.update(servers)
         self.problems += problems
         return True
@@ -244,10 +246,12 @@ class _Chosen:
         for name in PROJECT_FILES:
             self.trail.file(Path(file).with_name(name))
         self.trail.file(file)
-        shape = Shape("project", self.kinds)
+        shape = DocumentChecker("project", self.kinds)
         files = beside(file, self.stored, self.trail)
         documents = read_documents(Path(file), file)
-        project, problems = one_project(file, *documents, shape, self.trail.file, files=files)
+        project, problems = one_project(
+            file, *documents, shape, self.trail.file, files=files, formats=formats_of(self.kinds)
+        )
         problems += [second_project_file(other, file) for other in other_project_files(file)]
         self.problems += (*problems, *project.faults)
         errors = [problem for problem in problems if problem.severity == "error"]
@@ -360,7 +364,7 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
         if unlisted and any(name not in registry and server_of(name, unlisted) for name in tools_of(full)):
             postponed.append(full)  # until it is known what the servers offer
             continue
-        faults = link(full, registry, kinds, loaded.refused, loaded.unread)
+        faults = check_links(full, registry, kinds, loaded.refused, loaded.unread)
         if full.agent is not None:
             from toolcrib.loading.scenarios.agent_checks import check_prompt  # noqa: PLC0415 -- most scenarios have none
 
@@ -372,7 +376,7 @@ def link_all(loaded: Loaded, kinds: Kinds, stock: Stock | None = None) -> Stock:
         else:
             scenarios.append(full)
     for scenario, _problem in loaded.refused_scenarios:
-        problems += link(
+        problems += check_links(
             in_namespace(scenario, registry.cards), registry, kinds, loaded.refused, loaded.unread
         )
     stock = (stock or Stock(registry))._replace(
@@ -397,8 +401,8 @@ def undeclared_needs(loaded: Loaded, kinds: Kinds) -> Iterator[Problem]:
     for pack in loaded.packs:
         if not {"environment", "files", "hosts"} & pack.requires.keys():
             continue
-        from toolcrib.security.trust.check import Workspace, sentence  # noqa: PLC0415 -- few packs declare anything
-        from toolcrib.security.trust.needs import is_declared, merged  # noqa: PLC0415 -- as above
+        from toolcrib.security.trust import Workspace, sentence  # noqa: PLC0415 -- few packs declare anything
+        from toolcrib.security.trust_needs import is_declared, merged  # noqa: PLC0415 -- as above
 
         root = os.path.realpath(os.path.dirname(pack.origin.source))
         workspace = Workspace(root, "pack", pack.name)
@@ -464,7 +468,7 @@ def check_settings(stock: Stock, kinds: Kinds) -> list[Problem]:
 
 
 def _placed(problem: Problem, origin: Origin) -> Problem:
-    from toolcrib.loading.cache_codec import document_behind  # noqa: PLC0415 -- few packs have such problems
+    from toolcrib.loading.cache.document_codec import document_behind  # noqa: PLC0415 -- few packs have such problems
 
     return document_behind(origin).place(problem)
 

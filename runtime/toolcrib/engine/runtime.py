@@ -30,10 +30,10 @@ from toolcrib.engine.session import BoundChain, Session, ToolTable, Unavailable
 from toolcrib.engine.startup import Asked, Started, start, start_again, start_over
 from toolcrib.executors import Executors
 from toolcrib.loading.settings import NO_SETTINGS
-from toolcrib.loading.snapshot import Stock
+from toolcrib.loading.snapshot import Stock, log_problems
 from toolcrib.registry.registry import Registry, how_many
 from toolcrib.schema.validation.violations import shorten
-from toolcrib.security.trust.check import UNTRUSTED, Trust, TrustPolicy, Untrusted, hashes_in
+from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy, Untrusted, hashes_in
 
 if TYPE_CHECKING:
     import asyncio
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
     from pathlib import Path
     from threading import Lock
 
-    from toolcrib.core.async_lock import Turn
+    from toolcrib.core.clock import CrossLoopLock
     from toolcrib.engine.discovery import Discovery
-    from toolcrib.loading.documents.file_fingerprints import Seen
+    from toolcrib.loading.fingerprints import Seen
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
     from toolcrib.loading.reader import Loaded
     from toolcrib.loading.reload import ReloadReport, ToolEvent
-    from toolcrib.loading.scenarios.scenario import Scenario
+    from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
     from toolcrib.registry.catalog import Hidden
-    from toolcrib.security.trust.check import Consent, TrustRequest
-    from toolcrib.servers.environment import World
+    from toolcrib.security.trust import Consent, TrustRequest
+    from toolcrib.servers.environment import NetworkEnvironment
 
 T = TypeVar("T")
 
@@ -217,8 +217,6 @@ class Runtime:
                 raise error
             _log().warning("%s", error)
         if runtime.problems:
-            from toolcrib.loading.notices import log_problems  # noqa: PLC0415 -- good documents need no log
-
             log_problems(runtime.problems)
         return runtime
 
@@ -514,7 +512,7 @@ class Engine:
         self._reach = (egress if isinstance(egress, str) else tuple(egress), dict(origins))
         if any(self._reach):
             _world_of(*self._reach)
-        self._world: World | None = None
+        self._world: NetworkEnvironment | None = None
         self._settled = False  # whether what the project lets tools reach may be in force
         self._table = ToolTable(registry)
         self._session_ids = itertools.count(1)
@@ -648,7 +646,7 @@ class Engine:
         return Unavailable(why, code=code, outcome=outcome)
 
     @property
-    def world(self) -> World:
+    def world(self) -> NetworkEnvironment:
         """What the modes may reach, as the project, its profile and the caller put it in force.
 
         Nobody reaches anything as a project wants it that nobody trusts, not even a model that somebody named.
@@ -776,11 +774,11 @@ class Engine:
         return report
 
     @cached_property
-    def changing(self) -> Turn:
+    def changing(self) -> CrossLoopLock:
         """Held by whoever puts other tools in force."""
-        from toolcrib.core.async_lock import Turn  # noqa: PLC0415 -- few runtimes change
+        from toolcrib.core.clock import CrossLoopLock  # noqa: PLC0415 -- few runtimes change
 
-        return Turn()
+        return CrossLoopLock()
 
     async def read_again(self) -> Sequence[ToolEvent]:
         """Read everything again, and put it in force all at once."""
@@ -877,10 +875,10 @@ class Engine:
             return
         import asyncio  # noqa: PLC0415 -- few runtimes have servers
 
-        from toolcrib.servers.remembered_tools import remember  # noqa: PLC0415 -- as above
+        from toolcrib.servers.tool_list_cache import save_tool_list  # noqa: PLC0415 -- as above
 
         when = RealClock().now().isoformat(timespec="seconds")
-        await asyncio.to_thread(remember, server, catalogue, when)
+        await asyncio.to_thread(save_tool_list, server, catalogue, when)
 
     def follow(self, hear: Callable[[], None]) -> Callable[[], None]:
         """Have something called, in the event loop, each time that tools appear, change or go.
@@ -1036,12 +1034,12 @@ def _loop_is_running() -> bool:
     return True
 
 
-def _world_of(egress: Iterable[str], origins: Mapping[str, str]) -> World:
-    from toolcrib.servers.environment import World  # noqa: PLC0415 -- a mock reaches nothing
+def _world_of(egress: Iterable[str], origins: Mapping[str, str]) -> NetworkEnvironment:
+    from toolcrib.servers.environment import NetworkEnvironment  # noqa: PLC0415 -- a mock reaches nothing
 
     if isinstance(egress, str):
         raise ConfigurationError("`egress` is a list of entries", hint=f'write `egress=["{egress}"]`')
     try:
-        return World.of(egress, origins)
+        return NetworkEnvironment.of(egress, origins)
     except ValueError as error:
         raise ConfigurationError(str(error)) from None

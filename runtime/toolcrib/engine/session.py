@@ -35,14 +35,14 @@ from toolcrib.engine.middleware.layer import LayerContext, Link, SharedState
 from toolcrib.registry.catalog import Hidden
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import as_dict
-from toolcrib.schema.validation.sizes import is_large
+from toolcrib.schema.validation.json_values import is_large
 from toolcrib.security.redaction import redact
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from toolcrib.servers.environment import World
+    from toolcrib.servers.environment import NetworkEnvironment
     from toolcrib.simulation.store import Store
 
 T = TypeVar("T")
@@ -154,7 +154,7 @@ class SessionHost(Protocol):
         ...
 
     @property
-    def world(self) -> World:
+    def world(self) -> NetworkEnvironment:
         """What may be reached."""
         ...
 
@@ -223,7 +223,7 @@ class Session:
         return self._context.correlation
 
     @property
-    def world(self) -> World:
+    def world(self) -> NetworkEnvironment:
         """What the modes may reach."""
         return self._runtime.world
 

@@ -7,7 +7,7 @@ a mode's name decides what runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -17,8 +17,9 @@ from toolcrib.core.model import JSON, Descriptor, Schema
 from toolcrib.core.protocols import Executor, Remote
 
 if TYPE_CHECKING:
-    from toolcrib.security.trust.check import Workspace
-    from toolcrib.security.trust.needs import Need
+    from toolcrib.loading.formats import Formats
+    from toolcrib.security.trust import Workspace
+    from toolcrib.security.trust_needs import Need
 
 GROUP = "toolcrib.executors"
 
@@ -83,6 +84,13 @@ class Executors:
         executors = cls({mode: _maker(target) for mode, target in targets.items()})
         executors.targets = dict(targets)
         return executors
+
+    @cached_property
+    def formats(self) -> Formats:
+        """The formats of other systems in which documents are read besides toolcrib's own."""
+        from toolcrib.formats.table import FORMATS  # noqa: PLC0415 -- a start from an index reads no documents
+
+        return FORMATS
 
     @property
     def modes(self) -> tuple[str, ...]:
@@ -190,7 +198,7 @@ class Executors:
         needs: list[Need] = [] if said is None else [*said(tool, workspace)]
         if needs:
             return needs
-        from toolcrib.security.trust.needs import needs_of_other_mode  # noqa: PLC0415 -- mocks need nothing
+        from toolcrib.security.trust_needs import needs_of_other_mode  # noqa: PLC0415 -- mocks need nothing
 
         place = f"{tool.origin.source}:{tool.origin.line}"
         return needs_of_other_mode(mode, block, user=f"tool {tool.name}", place=place)

@@ -8,14 +8,13 @@ from typing import cast
 
 import httpcore
 
-from toolcrib.http.headers_wire import bad_response
-from toolcrib.http.messages import Bounds, Fault, HTTPError
-from toolcrib.http.socket_state import readable
+from toolcrib.http.connect import readable
+from toolcrib.http.messages import ExchangeBounds, HTTPError, HTTPFailure, bad_response
 
 _START = b"HTTP/"
 
 
-class Exchanger(httpcore.AsyncHTTP11Connection):
+class HTTPConnection(httpcore.AsyncHTTP11Connection):
     """httpcore's connection, which also tells what stands behind an answer."""
 
     def surplus(self) -> bool:
@@ -23,7 +22,7 @@ class Exchanger(httpcore.AsyncHTTP11Connection):
         return bool(self._h11_state.trailing_data[0])
 
 
-class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
+class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
     """One connection. What was sent over it comes out of `read` in order; errors come out as `HTTPError`.
 
     Args:
@@ -36,7 +35,7 @@ class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
         trouble: Why nothing more is read, once that is so.
     """
 
-    def __init__(self, opened: set[Wire]) -> None:
+    def __init__(self, opened: set[SocketStream]) -> None:
         self._loop = asyncio.get_running_loop()
         self._opened = opened
         self._transport: asyncio.Transport | None = None
@@ -52,7 +51,7 @@ class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
         self.told_end = False
         self.trouble: HTTPError | None = None
 
-    def begin(self, bounds: Bounds) -> None:
+    def begin(self, bounds: ExchangeBounds) -> None:
         """Make ready for an exchange."""
         self._asked = True
         self._head_left = bounds.headers
@@ -86,7 +85,9 @@ class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
         if self._head_left is not None:
             if self._head_left <= 0:
                 self.hang_up(
-                    HTTPError(Fault.HEADERS_TOO_LARGE, "the headers of the answer do not end", sent=True)
+                    HTTPError(
+                        HTTPFailure.HEADERS_TOO_LARGE, "the headers of the answer do not end", sent=True
+                    )
                 )
             max_bytes = min(max_bytes, self._head_left)
         if not self._chunks and not self._ended and self.trouble is None:
@@ -115,7 +116,7 @@ class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
             raise httpcore.WriteError
         if self._full and self.trouble is None:
             self.trouble = HTTPError(
-                Fault.WRITE_FAILED, "the connection broke while the request was sent", sent=True
+                HTTPFailure.WRITE_FAILED, "the connection broke while the request was sent", sent=True
             )
             raise self.trouble
 
@@ -185,5 +186,5 @@ class Wire(httpcore.AsyncNetworkStream, asyncio.Protocol):
 
     def _silent(self, timeout: float, what: str) -> None:
         message = f"the server {what} for {timeout:g} s"
-        self.hang_up(HTTPError(Fault.READ_TIMEOUT, message, sent=True))
+        self.hang_up(HTTPError(HTTPFailure.READ_TIMEOUT, message, sent=True))
         self._wake()

@@ -1,10 +1,20 @@
-"""What the names and values of headers and cookies may hold."""
+"""Headers: what names and values may hold, the headers of a request as they are sent, those of a response as they are read.
+
+They are checked before the body of a response is read. `Retry-After` is read here too.
+"""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import quote
+
+from toolcrib.core.model import JSON
+from toolcrib.http.messages import DEFAULT_PORTS, HOST, HTTPError, HTTPFailure, HTTPRequest, bad_response
 
 COOKIE_SAFE: Final = "!#$&'()*+-./:<=>?@[]^_`{|}~"
 """What RFC 6265 section 4.1.1 lets stand in a cookie's value, without `%`, which begins what is encoded."""
@@ -73,3 +83,142 @@ def cookie_fault(text: str) -> str:
     return (
         "holds what ends a cookie's value: a blank, quote, comma, semicolon, backslash, control or non-ASCII"
     )
+
+
+SENDER_WRITES = frozenset({"content-length", "host"})
+"""Headers that follow from the rest of a request; a second opinion about them is how requests are smuggled."""
+
+OF_THE_CONNECTION = frozenset(
+    {
+        "connection",
+        "expect",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that speak of the connection (RFC 9110 section 7.6.1), which is the sender's, not the request's."""
+
+_ANTICIPATES_CONTENT = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_METHOD = re.compile(r"[A-Z]{1,32}")
+_RAW_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TARGET = re.compile(r"/[!-\"$-~]*")  # visible ASCII but `#`
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_RAW_VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
+
+
+def request_headers(request: HTTPRequest) -> list[tuple[str, str]]:
+    """The headers of a request, in order, with those that the sender writes.
+
+    `Accept-Encoding: gzip` stands unless the request says otherwise; `Content-Length` wherever there is a body or the
+    method may have one (RFC 9110 section 8.6). A name that comes again is spelt as it was the first time.
+
+    Raises:
+        HTTPError: `bad_request`: something would not stay in its place on the wire. The value is never shown.
+    """
+    _check_first_line(request)
+    lines = [("Host", _host_line(request.scheme, request.host, request.port))]
+    spelt: dict[str, str] = {}
+    for name, value in request.headers:
+        spelling = spelt.setdefault(_lower(name), name)
+        if not _VALUE.fullmatch(value):
+            raise _refused(f"the value of the header `{name}` holds characters that no header may hold")
+        lines.append((spelling, value.strip(" \t")))
+    if "accept-encoding" not in spelt:
+        lines.append(("Accept-Encoding", "gzip"))
+    if request.body or request.method in _ANTICIPATES_CONTENT:
+        lines.append(("Content-Length", str(len(request.body))))
+    return lines
+
+
+def request_target(request: HTTPRequest) -> str:
+    """The target as it is sent; a question mark with no query behind it is dropped."""
+    target = request.target
+    return target[:-1] if target.find("?") == len(target) - 1 else target
+
+
+def _check_first_line(request: HTTPRequest) -> None:
+    if not _METHOD.fullmatch(request.method):
+        raise _refused("the method is no word in upper case")
+    if request.scheme not in DEFAULT_PORTS:
+        raise _refused("the scheme is neither http nor https")
+    if not HOST.fullmatch(request.host):
+        raise _refused("the host is no name or address in lower-case ASCII")
+    if not _TARGET.fullmatch(request.target):
+        raise _refused("path and query are not percent-encoded, or do not begin with `/`")
+
+
+@lru_cache(maxsize=1024)
+def _lower(name: str) -> str:
+    """The name of a header in lower case, if a request may have it."""
+    if not _TOKEN.fullmatch(name):
+        raise _refused("the name of a header holds characters that no name may hold (RFC 9110 section 5.1)")
+    lower = name.lower()
+    if lower in SENDER_WRITES:
+        raise _refused(f"the header `{name}` follows from the rest of the request and can't be set")
+    if lower in OF_THE_CONNECTION:
+        raise _refused(f"the header `{name}` speaks of the connection and can't be set")
+    return lower
+
+
+@lru_cache(maxsize=1024)
+def _host_line(scheme: str, host: str, port: int) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return shown if DEFAULT_PORTS[scheme] == port else f"{shown}:{port}"
+
+
+def _refused(message: str) -> HTTPError:
+    return HTTPError(HTTPFailure.BAD_REQUEST, message, sent=False)
+
+
+def response_headers(raw: Sequence[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:
+    """The headers of an answer: names in lower case, values read as latin-1.
+
+    Raises:
+        HTTPError: `bad_response`: a name or value holds what none may hold (RFC 9110 section 5).
+    """
+    headers = []
+    for name, value in raw:
+        if not _RAW_TOKEN.fullmatch(name) or not _RAW_VALUE.fullmatch(value):
+            raise bad_response("a header of the answer holds characters that none may hold")
+        headers.append((name.decode("ascii").lower(), value.decode("latin-1").strip(" \t")))
+    return tuple(headers)
+
+
+LONGEST = 365 * 24 * 3600
+"""Seconds; what asks for longer asks for this long."""
+
+_SECONDS = re.compile(r"[0-9]+")
+
+
+def seconds_to_wait(headers: Mapping[str, JSON], now: datetime | None) -> int | None:
+    """The seconds that `Retry-After` (RFC 9110 section 10.2.3) asks for, from 0 to `LONGEST`; None where it does not ask, or for garbage.
+
+    Args:
+        headers: The headers of the answer, their names in lower case.
+        now: What a date is compared with; where it is None, the `date` of the answer itself.
+    """
+    told = str(headers.get("retry-after", "")).strip()
+    if _SECONDS.fullmatch(told):
+        return LONGEST if len(told) > 9 else min(int(told), LONGEST)
+    until = _date(told)
+    since = now or _date(str(headers.get("date", "")))
+    if until is None or since is None:
+        return None
+    return min(max(math.ceil((until - since).total_seconds()), 0), LONGEST)
+
+
+def _date(text: str) -> datetime | None:
+    """An HTTP-date (RFC 9110 section 5.6.7), in any of its three forms; None for anything else."""
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 -- slow to import, and dates are rare
+
+    if not text[:1].isalpha():
+        return None
+    try:
+        date = parsedate_to_datetime(text[:64])
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return date if date.tzinfo is not None else date.replace(tzinfo=UTC)

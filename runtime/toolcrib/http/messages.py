@@ -1,17 +1,17 @@
-"""What is sent and what comes back, whichever library carries it; and how an exchange fails."""
+"""Requests, while they are built and as they are sent; responses; the bounds of an exchange, and how it fails."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple, Protocol
-from urllib.parse import urlsplit
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
 
 KIB = 1024
 
 
-class Request(NamedTuple):
+class HTTPRequest(NamedTuple):
     """A request, encoded for the wire. Its `repr` shows method, origin and path: the rest may be secret.
 
     Attributes:
@@ -33,7 +33,7 @@ class Request(NamedTuple):
     body: bytes = b""
 
     def __repr__(self) -> str:
-        return f"Request({self.method} {self.origin}{self.target.partition('?')[0]})"
+        return f"HTTPRequest({self.method} {self.origin}{self.target.partition('?')[0]})"
 
     @property
     def origin(self) -> str:
@@ -72,7 +72,7 @@ def parse_origin(text: str) -> tuple[str, str, int]:
     return parts.scheme, host, DEFAULT_PORTS[parts.scheme] if port is None else port
 
 
-class Response(NamedTuple):
+class HTTPResponse(NamedTuple):
     """A whole answer.
 
     Attributes:
@@ -91,7 +91,7 @@ class Response(NamedTuple):
         return ", ".join(values) if values else None
 
 
-class Bounds(NamedTuple):
+class ExchangeBounds(NamedTuple):
     """What an exchange may take.
 
     Attributes:
@@ -107,7 +107,7 @@ class Bounds(NamedTuple):
     headers: int = 64 * KIB
 
 
-class Fault(StrEnum):
+class HTTPFailure(StrEnum):
     """How an exchange fails: the stable code that a result carries."""
 
     CONNECT_FAILED = "connect_failed"
@@ -131,46 +131,101 @@ class HTTPError(Exception):
         sent: Whether any of the request may have reached the server.
     """
 
-    def __init__(self, fault: Fault, message: str, *, sent: bool) -> None:
+    def __init__(self, fault: HTTPFailure, message: str, *, sent: bool) -> None:
         super().__init__(message)
         self.fault = fault
         self.message = message
         self.sent = sent
 
 
-def closed() -> HTTPError:
+def client_closed() -> HTTPError:
     """Nothing is sent any more."""
-    return HTTPError(Fault.CONNECT_FAILED, "the runtime is closed", sent=False)
+    return HTTPError(HTTPFailure.CONNECT_FAILED, "the runtime is closed", sent=False)
 
 
-class Sender(Protocol):
-    """Carries requests over connections that the egress guard dialled; it follows no redirect and keeps no cookie."""
+def bad_response(what: str) -> HTTPError:
+    """The error of an answer that is no HTTP as it should be."""
+    return HTTPError(HTTPFailure.BAD_RESPONSE, f"the server's answer is not valid HTTP: {what}", sent=True)
 
-    async def send(
-        self,
-        request: Request,
-        bounds: Bounds,
-        *,
-        hosts: Collection[str],
-        owner: str,
-        repeatable: bool,
-    ) -> Response:
-        """One exchange. When it is cancelled, its connection is closed.
 
-        Args:
-            request: What to send.
-            bounds: What it may take.
-            hosts: Globs of the hosts that may be reached.
-            owner: Whose connections may be reused: no other owner's request follows on them.
-            repeatable: Whether the request may arrive twice. Then it is sent once more, on a new connection, where a
-                kept one turned out dead before any byte of the answer came (RFC 9112 section 9.3.1).
+def connection_broken() -> HTTPError:
+    """The error of a connection that ended too early."""
+    message = "the connection ended before the answer was complete"
+    return HTTPError(HTTPFailure.CONNECTION_BROKEN, message, sent=True)
 
-        Raises:
-            HTTPError: It failed; `connect_failed` once the sender is closed.
-            EgressRefused: The guard refused the connection; nothing was sent.
-        """
-        ...
 
-    async def aclose(self) -> None:
-        """Close every connection, for good: later exchanges are refused."""
-        ...
+@dataclass(slots=True, repr=False)
+class RequestDraft:
+    """The parts of a request, each in its own encoding already. Its `repr` shows method, origin and path.
+
+    Attributes:
+        method: In upper case.
+        scheme: `http` or `https`.
+        host: Lower case, without brackets.
+        port: The port.
+        path: Percent-encoded, beginning with `/`.
+        query: Percent-encoded `name=value` pieces, in order.
+        headers: (name, value) in order; names as they were written.
+        cookies: `name=value` pieces, in order.
+        body: What is sent.
+    """
+
+    method: str
+    scheme: str
+    host: str
+    port: int
+    path: str
+    query: list[str] = field(default_factory=list)
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    cookies: list[str] = field(default_factory=list)
+    body: bytes = b""
+
+    @classmethod
+    def of(cls, request: HTTPRequest) -> RequestDraft:
+        """The parts of a request that is finished, to be changed and finished again."""
+        path, _mark, query = request.target.partition("?")
+        headers = [header for header in request.headers if header[0].lower() != "cookie"]
+        cookies = [value for name, value in request.headers if name.lower() == "cookie"]
+        return cls(
+            *request[:4],
+            path,
+            query.split("&") if query else [],
+            headers,
+            [piece.strip() for value in cookies for piece in value.split(";")],
+            request.body,
+        )
+
+    def __repr__(self) -> str:
+        return f"RequestDraft({self.method} {self.origin}{self.path})"
+
+    @property
+    def origin(self) -> str:
+        """Where it goes."""
+        return origin_of(self.scheme, self.host, self.port)
+
+    def copied(self) -> RequestDraft:
+        """A draft of its own with the same parts."""
+        return replace(
+            self,
+            query=[*self.query],
+            headers=[*self.headers],
+            cookies=[*self.cookies],
+        )
+
+    def finished(self) -> HTTPRequest:
+        """The request as it is sent."""
+        headers = self.headers
+        if self.cookies:
+            headers = [*headers, ("Cookie", "; ".join(self.cookies))]
+        target = f"{self.path}?{'&'.join(self.query)}" if self.query else self.path
+        return HTTPRequest(self.method, self.scheme, self.host, self.port, target, tuple(headers), self.body)
+
+    def add_query(self, name: str, value: str) -> None:
+        """Add a parameter, encoded so that it stays one."""
+        self.query.append(f"{quote(name, safe='')}={quote(value, safe='')}")
+
+    def set_query(self, name: str, value: str) -> None:
+        """Put a parameter in place of those of the same name."""
+        start = f"{quote(name, safe='')}="
+        self.query = [piece for piece in self.query if not piece.startswith(start)]
+        self.add_query(name, value)

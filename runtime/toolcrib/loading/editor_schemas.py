@@ -17,15 +17,8 @@ from toolcrib.expressions.expression import RESERVED
 from toolcrib.expressions.jmespath_queries import functions as functions_of_jmespath
 from toolcrib.expressions.loops import FORM
 from toolcrib.http.headers import FORBIDDEN
-from toolcrib.loading.scenarios.assertions.kinds import (
-    ALIASES,
-    GUARDING,
-    SPELLINGS,
-    WRAPPER,
-    Alias,
-    is_list,
-    kinds,
-)
+from toolcrib.loading.scenarios.assertions import ALIASES, GUARDING, SPELLINGS, KindAlias, is_list, kinds
+from toolcrib.loading.scenarios.model import WRAPPER
 from toolcrib.loading.stores import READERS
 
 _FORM: Final = "x-form"
@@ -378,7 +371,7 @@ def _assertions() -> dict[str, Any]:
         "guardrail": _unless_unsupported(_by_type(_names({*GUARDING, WRAPPER}), "type", "params")),
         "wrapped": _by_type(every, "eval_type", "eval_params"),
         "guarding": {"enum": [name for those in guarding.values() for name in those]},
-        **{f"params.{name}": _params(Alias(name)) for name in kinds()},
+        **{f"params.{name}": _params(KindAlias(name)) for name in kinds()},
         **{f"params.{name}": _params(alias) for name, alias in settled.items()},
         **{f"{_PARAMS}.{name}": renamed(part, f"{_FORM}.{_PARAMS}") for name, part in definitions.items()},
     }
@@ -410,7 +403,7 @@ def _by_type(names: Mapping[str, list[str]], key: str, holder: str) -> dict[str,
                 "if": {"properties": {key: {"enum": those}}, "required": [key]},
                 "then": {
                     "properties": {holder: _refer(f"params.{name}")},
-                    **({"required": [holder]} if _needs_params(ALIASES.get(name, Alias(name))) else {}),
+                    **({"required": [holder]} if _needs_params(ALIASES.get(name, KindAlias(name))) else {}),
                 },
             }
             for name, those in names.items()
@@ -418,11 +411,11 @@ def _by_type(names: Mapping[str, list[str]], key: str, holder: str) -> dict[str,
     }
 
 
-def _needs_params(alias: Alias) -> bool:
+def _needs_params(alias: KindAlias) -> bool:
     return not alias.params.keys() >= {*kinds()[alias.kind].get("required", ())}
 
 
-def _params(alias: Alias) -> dict[str, Any]:
+def _params(alias: KindAlias) -> dict[str, Any]:
     """What an assertion takes, under all names; of a list of texts also a text alone."""
     schema = kinds()[alias.kind]
     own = {

@@ -7,16 +7,14 @@ outside is refused.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from toolcrib.core.errors import Problem, Severity
-from toolcrib.formats.promptkit.foreign_descriptors import is_arena, is_manifest
-from toolcrib.loading.builder import home
+from toolcrib.core.model import JSON
 from toolcrib.loading.documents.archives import documents_among, open_archive
-from toolcrib.loading.documents.document import parse_documents, read_documents
-from toolcrib.loading.documents.file_fingerprints import LINKED, Trail
+from toolcrib.loading.documents.document import Document, parse_documents, read_documents
 from toolcrib.loading.documents.files import (
     ARCHIVE,
     PACK_FILES,
@@ -27,10 +25,11 @@ from toolcrib.loading.documents.files import (
     leads_outside,
     pack_file,
 )
+from toolcrib.loading.fingerprints import LINKED, Trail
+from toolcrib.loading.formats import ParentDocuments
 from toolcrib.loading.packs import Pack, fits, second_pack_file
 from toolcrib.loading.project_discovery import PROJECT_FILES
-from toolcrib.loading.reader import Reader
-from toolcrib.loading.unrelated_files import responses_alone, stranger_in
+from toolcrib.loading.reader import Reader, home, lone_file, unrelated_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,8 @@ class Folders:
         self._reader = reader
         self._trail = trail
         self._touched = _Touched(reader, trail)
-        self._arenas: dict[Path, list[Path]] = {}
+        self._formats = reader.formats
+        self._parents: dict[Path, list[Path]] = {}
         self._walked: set[str] = set()
         self._links: list[str] = []
 
@@ -232,7 +232,7 @@ class Folders:
         scanned: bool = False,
         only: str = "",
     ) -> None:
-        """Read a file. What paths in it may not leave is `root`; of an arena the scenarios of one file may be asked for."""
+        """Read a file. What paths in it may not leave is `root`; the scenarios of one file alone may be asked for."""
         if self._reader.knows(key):
             return
         name = os.path.basename(path)
@@ -241,30 +241,41 @@ class Folders:
             return
         self._trail.file(path)
         documents, problems = read_documents(path, path)
-        known = stranger_in if scanned else responses_alone
-        stranger = known(Path(path), path, documents, problems)
+        known = unrelated_file if scanned else lone_file
+        stranger = known(Path(path), path, documents, problems, self._formats)
         if stranger is not None:
             documents, problems = [], [stranger]
         folder = Path(here.path)
-        if any(is_manifest(document.value, "Tool") for document in documents):
-            arenas = self._arenas_over(folder)
-            folder, root = (arenas[0].parent, arenas[0].parent) if arenas else (folder, root)
+        if self._has(documents, lambda parents, value: parents.is_relative(value)):
+            above = self._parents_above(folder)
+            folder, root = (above[0].parent, above[0].parent) if above else (folder, root)
         files = DiskFiles(folder, root, self._touched, self._trail)
         where = home(files, here.pack, _within(path, here), namespace, self._reader.fixture)
         self._reader.add_documents(key, path, documents, problems, replace(where, only=only))
-        if not scanned and any(is_manifest(document.value, "Scenario") for document in documents):
-            for arena in self._arenas_over(folder):
-                within = _Place(str(arena.parent), str(real_path(arena.parent)))
-                self._add_file(str(arena), str(real_path(arena)), within, arena.parent, namespace, only=path)
+        if not scanned and self._has(documents, lambda parents, value: parents.is_part(value)):
+            for parent in self._parents_above(folder):
+                within = _Place(str(parent.parent), str(real_path(parent.parent)))
+                self._add_file(
+                    str(parent), str(real_path(parent)), within, parent.parent, namespace, only=path
+                )
 
-    def _arenas_over(self, folder: Path) -> list[Path]:
-        """The arenas of PromptKit in the nearest folder above a manifest that holds one."""
+    def _has(self, documents: Sequence[Document], test: Callable[[ParentDocuments, JSON], bool]) -> bool:
+        return any(test(each, document.value) for each in self._formats.parents for document in documents)
+
+    def _parents_above(self, folder: Path) -> list[Path]:
+        """The files with documents that hold others together, in the nearest folder above that has any."""
         for candidate in _upwards(folder):
-            if candidate not in self._arenas:
-                self._arenas[candidate] = [path for path in self._texts_in(candidate) if _is_arena(path)]
-            if self._arenas[candidate]:
-                return self._arenas[candidate]
+            if candidate not in self._parents:
+                self._parents[candidate] = [
+                    path for path in self._texts_in(candidate) if self._is_parent(path)
+                ]
+            if self._parents[candidate]:
+                return self._parents[candidate]
         return []
+
+    def _is_parent(self, path: Path) -> bool:
+        documents, _problems = read_documents(path, str(path))
+        return self._has(documents, lambda parents, value: parents.is_parent(value))
 
     def _texts_in(self, folder: Path) -> Iterator[Path]:
         """The YAML files of a folder that nobody gave."""
@@ -412,15 +423,10 @@ def _not_followed(path: str) -> Problem:
 
 
 _LEVELS = 4
-"""Folders that are looked at for the pack or the arena that a file lies in."""
+"""Folders that are looked at for the pack or the parent document that a file belongs to."""
 
 
 def _upwards(folder: Path) -> tuple[Path, ...]:
     """The folder and those above it, the nearest first."""
     absolute = folder if folder.is_absolute() else real_path(".") / folder
     return (absolute, *absolute.parents)[:_LEVELS]
-
-
-def _is_arena(path: Path) -> bool:
-    documents, _problems = read_documents(path, str(path))
-    return any(is_arena(document.value) for document in documents)

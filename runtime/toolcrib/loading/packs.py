@@ -1,4 +1,9 @@
-"""A pack: a folder with `pack.yaml`, and what that file says of it."""
+"""Packs: `pack.yaml`, its requirements on other packs and versions, and packs that distributions install.
+
+An installed pack is an entry point: `my-pack = "my_package.my_pack"`. The key is the name of the pack, the value a
+package that holds `pack.yaml` as package data. It is found and read without running any of the distribution's code.
+Version ranges (`>=1.2,<2`) are PEP 440's; a semantic version is read as the same version of PEP 440, where there is one.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +23,14 @@ from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Fixture, Origin, Tool
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.core.text import canonical
-from toolcrib.loading.documents.document import Document, read_documents
+from toolcrib.loading.descriptors import check_defaults, check_names, check_toolsets, toolsets_of
+from toolcrib.loading.document_checks import DocumentChecker, hidden_problems, valid_parts
+from toolcrib.loading.documents.document import Content, Document, documents_of, only_document, read_documents
 from toolcrib.loading.documents.files import pack_file
-from toolcrib.loading.documents.inline_sources import Content, documents_of, log_problems, only_document
 from toolcrib.loading.documents.positions import clipped
-from toolcrib.loading.hidden_text import hidden_problems
-from toolcrib.loading.partial_check import sound
 from toolcrib.loading.prompts import Prompt, check_prompts, prompts_of
-from toolcrib.loading.schema_check import Shape
+from toolcrib.loading.snapshot import log_problems
 from toolcrib.loading.stores import fixture_of, with_names
-from toolcrib.loading.toolsets import check_defaults, check_names, check_toolsets, toolsets_of
 from toolcrib.registry.namespaces import full_name
 
 if TYPE_CHECKING:
@@ -161,7 +164,7 @@ class Pack:
         Raises:
             DocumentError: There is an error in it. Warnings are logged.
         """
-        pack, problems = one_pack(name, *documents_of(name, content), Shape("pack", kinds))
+        pack, problems = one_pack(name, *documents_of(name, content), DocumentChecker("pack", kinds))
         problems += pack.faults if pack is not None else ()
         if pack is None or any(problem.severity == "error" for problem in problems):
             raise DocumentError(problems)
@@ -207,7 +210,7 @@ def one_pack(
     source: str,
     documents: Sequence[Document],
     problems: Sequence[Problem],
-    shape: Shape,
+    shape: DocumentChecker,
     files: Files | None = None,
 ) -> tuple[Pack | None, list[Problem]]:
     """The pack that one file describes, and everything that is wrong with the file but the pack's own `faults`.
@@ -225,7 +228,7 @@ def one_pack(
 
 
 def readable_part(
-    source: str, documents: Sequence[Document], shape: Shape, files: Files | None = None
+    source: str, documents: Sequence[Document], shape: DocumentChecker, files: Files | None = None
 ) -> Pack:
     """What can be told of a pack that is refused: its name, namespace, globs, defaults and store, if they are readable.
 
@@ -235,7 +238,7 @@ def readable_part(
     if documents:
         value, faults = shape.judged(documents[0])
         if isinstance(value, dict):
-            whole = sound(value, faults, shape)
+            whole = valid_parts(value, faults, shape)
             said |= {key: whole[key] for key in ("name", "version", "namespace", "defaults") if key in whole}
             said |= {key: tuple(whole[key]) for key in ("tools", "scenarios") if key in whole}
             if any(check_defaults(said, "")):
@@ -247,13 +250,13 @@ def readable_part(
     return Pack(**said, origin=Origin(source=source, pack=said["name"]))
 
 
-def sound_pack(document: Document, shape: Shape) -> Pack:
+def sound_pack(document: Document, shape: DocumentChecker) -> Pack:
     """What is right of a pack that has a name, whatever is wrong with other parts of it."""
     value, faults = shape.judged(document)
     whole: dict[str, Any] = (
-        {"version": "0.0.0", **sound(value, faults, shape)} if isinstance(value, dict) else {}
+        {"version": "0.0.0", **valid_parts(value, faults, shape)} if isinstance(value, dict) else {}
     )
-    whole = sound(whole, [*check_prompts(whole.get("prompts", {}))], shape)
+    whole = valid_parts(whole, [*check_prompts(whole.get("prompts", {}))], shape)
     pack, _told = parse_pack(document.moved(whole, {}), shape)
     return pack or Pack(name=whole["name"], version=whole["version"], origin=Origin(source=document.source))
 
@@ -262,12 +265,16 @@ _FIRST = "write `name: my-pack` and `version: 1.0.0`"
 
 
 def parse_pack(
-    document: Document, shape: Shape, files: Files | None = None
+    document: Document, shape: DocumentChecker, files: Files | None = None
 ) -> tuple[Pack | None, list[Problem]]:
     """Read `pack.yaml`. Returns the pack, or None where it is refused, and all problems, placed."""
     value, faults = shape.judged(document)
     if isinstance(value, dict):
-        faults = [*map(_of_later, faults), *_check_pack(sound(value, faults, shape)), *hidden_problems(value)]
+        faults = [
+            *map(_of_later, faults),
+            *_check_pack(valid_parts(value, faults, shape)),
+            *hidden_problems(value),
+        ]
     problems = [document.place(problem) for problem in faults]
     if not isinstance(value, dict) or any(problem.severity == "error" for problem in problems):
         return None, problems

@@ -1,4 +1,4 @@
-"""A project: what `toolcrib.yaml` says, and what follows from it under a profile."""
+"""Projects: what `toolcrib.yaml` configures, its checks beyond the schema, and the settings of each profile."""
 
 from __future__ import annotations
 
@@ -17,14 +17,20 @@ from toolcrib.core.pointers import pointer_step
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.core.server_config import Server
 from toolcrib.core.text import canonical
-from toolcrib.loading.documents.document import Document
-from toolcrib.loading.documents.inline_sources import Content, documents_of, log_problems, only_document
+from toolcrib.loading.descriptors import (
+    check_defaults,
+    check_names,
+    check_tool_glob,
+    check_tool_globs,
+    check_toolsets,
+    toolsets_of,
+)
+from toolcrib.loading.document_checks import DocumentChecker, hidden_problems, valid_parts
+from toolcrib.loading.documents.document import Content, Document, documents_of, only_document
 from toolcrib.loading.documents.positions import clipped
-from toolcrib.loading.hidden_text import hidden_problems
+from toolcrib.loading.formats import NO_FORMATS, Formats, formats_of
 from toolcrib.loading.packs import check_range
-from toolcrib.loading.partial_check import sound
 from toolcrib.loading.project_discovery import find_project, other_project_files, places_to_look, project_file
-from toolcrib.loading.schema_check import Shape
 from toolcrib.loading.settings import (
     NO_SETTINGS,
     PROFILE_VARIABLE,
@@ -35,15 +41,8 @@ from toolcrib.loading.settings import (
     laid_over,
     spread,
 )
+from toolcrib.loading.snapshot import log_problems
 from toolcrib.loading.stores import fixture_of, with_names
-from toolcrib.loading.toolsets import (
-    check_defaults,
-    check_names,
-    check_tool_glob,
-    check_tool_globs,
-    check_toolsets,
-    toolsets_of,
-)
 
 __all__ = [
     "DEFAULT_SOURCES",
@@ -359,7 +358,9 @@ class Project:
         Raises:
             DocumentError: There is an error in it. Warnings are logged.
         """
-        project, problems = one_project(name, *documents_of(name, content), Shape("project", kinds))
+        project, problems = one_project(
+            name, *documents_of(name, content), DocumentChecker("project", kinds), formats=formats_of(kinds)
+        )
         problems += project.faults
         if any(problem.severity == "error" for problem in problems):
             raise DocumentError(problems)
@@ -379,10 +380,11 @@ def one_project(
     source: str,
     documents: Sequence[Document],
     problems: Sequence[Problem],
-    shape: Shape,
+    shape: DocumentChecker,
     note: Callable[[str], None] = lambda _path: None,
     *,
     files: Files | None = None,
+    formats: Formats = NO_FORMATS,
 ) -> tuple[Project, list[Problem]]:
     """The project that one file describes, as far as the file is sound, and everything that is wrong with it.
 
@@ -395,9 +397,12 @@ def one_project(
         shape: The project schema, compiled.
         note: Is told of each file that the project names servers from, before it is read.
         files: The files that it names; None for a lone text from memory.
+        formats: Those whose files may name servers.
     """
     document, told = only_document(source, documents, problems, "project", "write `project: my-project`")
-    project, faults = parse_project(document, shape, note, files) if document is not None else (None, [])
+    project, faults = None, list[Problem]()
+    if document is not None:
+        project, faults = parse_project(document, shape, note, files, formats)
     if project is None:
         project = Project(name="", root=_folder_of(source), sources=(), origin=Origin(source=source))
     told += faults
@@ -411,9 +416,10 @@ def _folder_of(source: str) -> str:
 
 def parse_project(
     document: Document,
-    shape: Shape,
+    shape: DocumentChecker,
     note: Callable[[str], None] = lambda _path: None,
     files: Files | None = None,
+    formats: Formats = NO_FORMATS,
 ) -> tuple[Project | None, list[Problem]]:
     """Read `toolcrib.yaml`, and the files that it names servers from.
 
@@ -424,7 +430,7 @@ def parse_project(
     value, problems = shape.judged(document, ("project", "profile"))
     if not isinstance(value, dict):
         return None, [document.place(problem) for problem in problems]
-    kept = sound(value, problems, shape)
+    kept = valid_parts(value, problems, shape)
     problems = [*problems, *check_project(kept, value), *hidden_problems(value)]
     project = _built(_with_names(kept, value), document, value)
     fixture, wrong = fixture_of(kept, project.origin._replace(files=files), "", document)
@@ -434,7 +440,7 @@ def parse_project(
     if "servers" in kept or "servers_from" in kept:
         from toolcrib.loading.servers import servers_of_project  # noqa: PLC0415 -- many projects have none
 
-        servers, named, faults = servers_of_project(kept, document, project.root, note)
+        servers, named, faults = servers_of_project(kept, document, project.root, note, formats)
         project, problems = replace(project, servers=servers, servers_from=named), [*problems, *faults]
     return project, [document.place(problem) for problem in problems]
 

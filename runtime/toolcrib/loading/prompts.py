@@ -1,4 +1,4 @@
-"""Prompts of packs: what instructs a model, with places that are filled in, and what it may do with tools."""
+"""Prompts of packs: instructions for a model with variables, guardrails and a tool policy."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from toolcrib.core.model import JSON, NOTHING, Origin
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.schemas import part_schema
 from toolcrib.core.text import compact
+from toolcrib.loading.descriptors import check_tool_globs
 from toolcrib.loading.documents.positions import clipped
-from toolcrib.loading.toolsets import check_tool_globs
 from toolcrib.registry.namespaces import full_name
-from toolcrib.schema.validation import Fault, Validator
+from toolcrib.schema.validation import Validator, Violation
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _forms() -> Mapping[str, str]:
     }
 
 
-def _problem(fault: Fault, pointer: str) -> Problem:
+def _problem(fault: Violation, pointer: str) -> Problem:
     place = pointer + fault.pointer
     name = str(fault.path[-1]) if fault.path else ""
     if fault.keyword == "additionalProperties":

@@ -1,7 +1,8 @@
-"""What a reload keeps of the version before, and what it changes.
+"""Reloading: what a reload keeps of the version before, what it changes, and waiting until files change.
 
-A file that is broken now, or empty, keeps its last good version, marked stale: it may be written in this moment. A
-file that is gone takes its tools with it.
+A file that is broken now, or empty, keeps its last good version, marked stale: it may be half written. Deleting a file
+removes its tools. File events (the extra `watch`) only wake an early look: some file systems have none, and queues
+overflow. The comparison with what was noted decides, so without events a change is noticed later.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from toolcrib.core.errors import ConfigurationError, Problem
 from toolcrib.core.model import NOTHING, Descriptor
 from toolcrib.core.pointers import file_and_line
 from toolcrib.core.protocols import Clock
-from toolcrib.loading.documents.file_fingerprints import Seen, Trail
 from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES
+from toolcrib.loading.fingerprints import Seen, Trail
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.reader import Loaded
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.registry.registry import Registry
 
 

@@ -1,6 +1,7 @@
-"""What a project and a profile put in force, and where each part of it was written.
+"""The settings that a project and a profile put in force, and where each of them was written.
 
-Plain data, so that an index can keep it; read without the modules that read documents.
+Plain data, so that the index can keep it; importing this module imports nothing that reads documents. `limits` are kept
+key by key, so that those of a profile are laid over those of a project or descriptor.
 """
 
 from __future__ import annotations

@@ -1,19 +1,30 @@
-"""A model's tool loop over a runtime: the calls that a model asks for run like all others, under one policy."""
+"""A model's tool loop over a runtime: the calls that a model asks for run like all others, under one policy.
+
+It may import `engine` and the rooms below it.
+"""
 
 from toolcrib.provider.config import Config
-from toolcrib.provider.conversations import Answer, CallRecord, Conversation, Pending, Stop
-from toolcrib.provider.loop.resume_lock import Claim, FolderClaims
-from toolcrib.provider.loop.timeline import Event, Timeline
-from toolcrib.provider.loop.transcripts import JSONLSink, Sink, SinkFailed, load_transcript
-from toolcrib.provider.loop.ui_view import Segment, View
+from toolcrib.provider.conversations import (
+    Answer,
+    CallRecord,
+    Conversation,
+    JSONLSink,
+    Pending,
+    Sink,
+    SinkFailed,
+    Stop,
+    load_transcript,
+)
+from toolcrib.provider.loop.approvals import Claim, FolderClaims
+from toolcrib.provider.loop.timeline import Event, Segment, Timeline, View
 from toolcrib.provider.messages import Message, Reasoning, Text, ToolCall, ToolResult, system, user
 from toolcrib.provider.middleware import ProviderMiddleware
 from toolcrib.provider.models.installed_providers import open_provider
-from toolcrib.provider.models.prices import Prices
 from toolcrib.provider.models.protocol import (
     CallDelta,
     Delta,
     Finish,
+    Prices,
     Provider,
     ProviderError,
     ReasoningDelta,

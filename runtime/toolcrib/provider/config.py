@@ -1,15 +1,23 @@
-"""How conversations are held."""
+"""How conversations are held, and the checks of such a setup and of the conversation that it begins with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from toolcrib.core.model import JSON, NOTHING, Client
+from toolcrib.core.errors import ConfigurationError, did_you_mean
+from toolcrib.core.model import JSON, NOTHING, Client, Content
 from toolcrib.core.text import MODEL_LIMIT
-from toolcrib.provider.loop.resume_lock import Claim
-from toolcrib.provider.loop.transcripts import Sink
-from toolcrib.provider.models.prices import Prices
+from toolcrib.formats.providers import DIALECTS
+from toolcrib.provider.conversations import Conversation, Sink
+from toolcrib.provider.loop.approvals import Claim
+from toolcrib.provider.loop.calls import LEAST_LIMIT, READ_RESULT
+from toolcrib.provider.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
+from toolcrib.provider.models.protocol import Prices, Provider
+from toolcrib.registry.registry import Registry
+from toolcrib.security.tool_policy import ToolPolicy, check_policy
 
 CONTENT_LIMIT = 5 * 1024 * 1024
 """Bytes of base64 of one result's parts that a model is shown unless somebody says otherwise."""
@@ -44,3 +52,147 @@ class Config:
     result_limit: int = MODEL_LIMIT
     content_limit: int = CONTENT_LIMIT
     streaming: bool | None = None
+
+
+def check_setup(provider: Provider, policy: ToolPolicy, config: Config, registry: Registry | None) -> None:
+    """Nothing, where conversations can be held. What is only odd is logged.
+
+    Args:
+        provider: The model.
+        policy: What it may do with tools.
+        config: How conversations are held.
+        registry: The tools; None where they are not known yet.
+
+    Raises:
+        ConfigurationError: Something is wrong with the policy, the configuration or the provider.
+    """
+    if config.prices is not None:
+        config.prices.check()
+    wrong = [*_wrong(provider, policy, config, registry)]
+    if wrong:
+        message = "no conversation can be held like this:\n" + "\n".join(f"- {each}" for each in wrong)
+        raise ConfigurationError(message, code="invalid_policy")
+
+
+def _wrong(
+    provider: Provider, policy: ToolPolicy, config: Config, registry: Registry | None
+) -> Iterator[str]:
+    for problem in check_policy(policy, registry):
+        hint = f"; {problem.hint}" if problem.hint else ""
+        told = f"policy{problem.pointer}: {problem.code}: {problem.message}{hint}"
+        if problem.severity == "error":
+            yield told
+        else:
+            logging.getLogger("toolcrib").warning("%s", told)
+    if policy.max_cost is not None and config.prices is None and hasattr(provider, "world"):
+        yield "policy/max_cost: unknown_prices: what answers cost is not known; give `Config(prices=Prices(...))`"
+    if config.result_limit < LEAST_LIMIT:
+        yield f"config/result_limit: out_of_range: expected at least {LEAST_LIMIT}, got {config.result_limit}"
+    if config.content_limit < 0:
+        yield f"config/content_limit: out_of_range: expected at least 0, got {config.content_limit}"
+    dialect = dialect_of(provider)
+    if dialect not in DIALECTS:
+        near = did_you_mean(dialect, DIALECTS) or f"the dialects are {', '.join(DIALECTS)}"
+        yield f"provider/dialect: unknown_dialect: there is no dialect `{dialect}`; {near}"
+
+
+def dialect_of(provider: Provider) -> str:
+    """The form in which a provider wants tools declared."""
+    return str(getattr(provider, "dialect", "plain"))
+
+
+def free_name(registry: Registry) -> str:
+    """The name of the tool that reads on in long results: one that no other tool has."""
+    name, number = READ_RESULT, 1
+    while name in registry or registry.named_by_alias(name) is not None:
+        number += 1
+        name = f"{READ_RESULT}_{number}"
+    return name
+
+
+def check_whole(conversation: Conversation) -> None:
+    """Nothing, where a model can be asked to go on: every call has one result right behind it, or waits.
+
+    Raises:
+        ConfigurationError: There is nothing to answer; a call has no result, or several; a result has no call before
+            it; or a message has what its role does not say. All of that is told at once.
+    """
+    wrong = [*_not_whole(conversation)]
+    if wrong:
+        message = "this conversation can't go on:\n" + "\n".join(f"- {each}" for each in wrong)
+        hint = "pass messages whose calls all have their results, or what `Conversation.as_json()` gave"
+        raise ConfigurationError(message, code="invalid_conversation", hint=hint)
+
+
+def _not_whole(conversation: Conversation) -> Iterator[str]:
+    messages = conversation.messages
+    if all(message.role == "system" for message in messages):
+        yield "nobody has said anything"
+    calls = Counter(call.id for message in messages for call in message.calls)
+    results = Counter(result.id for message in messages for result in message.results)
+    waiting = {each.id for each in conversation.pending}
+    last = next((message.calls for message in reversed(messages) if message.calls), ())
+    yield from _misplaced(messages)
+    yield from _out_of_order(messages, waiting)
+    yield from (f"the id `{id_}` is that of {count} calls" for id_, count in calls.items() if count > 1)
+    yield from (f"the call `{id_}` has {count} results" for id_, count in results.items() if count > 1)
+    yield from (f"there is no call `{id_}`, which has a result" for id_ in results if id_ not in calls)
+    yield from (
+        f"the call `{id_}` has no result" for id_ in calls if id_ not in results and id_ not in waiting
+    )
+    yield from (f"the call `{id_}` waits, and has a result" for id_ in waiting if id_ in results)
+    yield from (
+        f"the call `{id_}` waits, and is not among the last ones" for id_ in waiting - {c.id for c in last}
+    )
+    open_ = {record.id for record in conversation.calls if record.outcome is None}
+    yield from (f"the call `{id_}` waits, and is not among `calls`" for id_ in waiting - open_)
+
+
+_SAYS: Mapping[str, tuple[type, ...]] = {
+    "system": (Text,),
+    "user": (Text, Content),
+    "assistant": (Text, Reasoning, ToolCall, Content),
+    "tool": (ToolResult,),
+}
+"""Role -> what its messages have in them."""
+
+
+def _misplaced(messages: Sequence[Message]) -> Iterator[str]:
+    """Parts that stand in no message of such a role, and messages of nothing."""
+    for number, message in enumerate(messages):
+        place = f"message {number} ({message.role})"
+        for kind in dict.fromkeys(map(type, message.parts)):
+            if kind not in _SAYS[message.role]:
+                yield f"{place} has a `{kind.__name__}`, which no such message has"
+        if message.role == "tool" and len(message.parts) != 1:
+            yield f"{place} has {len(message.parts)} parts, and is to have one result"
+        elif message.role == "user" and not any(map(_says_something, message.parts)):
+            yield f"{place} says nothing"
+
+
+def _says_something(part: Part) -> bool:
+    return not isinstance(part, Text) or bool(part.text.strip())
+
+
+def _out_of_order(messages: Sequence[Message], waiting: Collection[str]) -> Iterator[str]:
+    """Results that stand before their call, or apart from it; messages that stand between a call and its result."""
+    places: dict[str, int] = {}
+    for number, message in enumerate(messages):
+        for result in message.results:
+            places.setdefault(result.id, number)
+    open_: set[str] = set()
+    for number, message in enumerate(messages):
+        if message.role != "tool":
+            yield from (
+                f"message {number} ({message.role}) stands between the call `{id_}` and its result"
+                for id_ in sorted(open_)
+            )
+            open_ = set()
+        for result in message.results:
+            open_.discard(result.id)
+        for call in message.calls:
+            place = places.get(call.id)
+            if place is not None and place <= number:
+                yield f"the result of the call `{call.id}` stands before it"
+            elif place is not None and call.id not in waiting:
+                open_.add(call.id)

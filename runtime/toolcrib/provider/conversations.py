@@ -1,17 +1,19 @@
-"""A conversation with a model as plain data: what was said, what was called, what it cost, and why it stopped.
-
-Another process can read it (`Conversation.parse`) and go on where it stopped.
-"""
+"""A conversation with a model as plain data: messages, calls, cost, and why it stopped; and where it is written down."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
-from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.errors import ConfigurationError, ToolcribError
 from toolcrib.core.model import JSON, NOTHING, Content, Outcome
+from toolcrib.core.text import compact, decode_json
 from toolcrib.provider.data_schema import (
     amount,
     anything,
@@ -30,8 +32,8 @@ from toolcrib.provider.data_schema import (
     table,
     text,
 )
-from toolcrib.provider.loop.timeline import RANKS, Place
-from toolcrib.provider.messages import Message, message_form, parse_messages, user
+from toolcrib.provider.loop.timeline import RANKS, TimelinePosition
+from toolcrib.provider.messages import Message, message_form, parse_message, parse_messages, user
 from toolcrib.provider.models.protocol import Tokens
 
 
@@ -227,7 +229,7 @@ class Conversation(NamedTuple):
     spilled: Mapping[str, str] = NOTHING
     model: str = ""
     seen: int = 0
-    place: Place = Place()
+    place: TimelinePosition = TimelinePosition()
     failure: Mapping[str, JSON] = NOTHING
     id: str = ""
 
@@ -290,7 +292,7 @@ class Conversation(NamedTuple):
                 "pending": tuple(Pending(**each_) for each_ in value["pending"]),
                 "calls": tuple(map(_parse_record, value["calls"])),
                 "tokens": Tokens(**value["tokens"]),
-                "place": Place.parse(value["place"]),
+                "place": TimelinePosition.parse(value["place"]),
             }
         )
 
@@ -379,3 +381,109 @@ def _at_odds(value: Mapping[str, Any]) -> Iterator[str]:
         for index, each_ in enumerate(value["pending"])
         if each_["id"] not in open_
     )
+
+
+class Sink(Protocol):
+    """Takes the messages of a conversation, each once.
+
+    It gets them after every round, and when a turn ends, also by an error or because it was cancelled. Whatever it
+    gets is whole: each call that is in it has its result, unless the call waits for somebody; then the result comes
+    when the conversation goes on. Of an answer that broke off, because the provider failed or the turn was cancelled,
+    it gets the text.
+
+    The messages are what the model reads, with all secrets in arguments and results: without them nobody could go on.
+    Whoever may read what is written down may know those; events (`Event`) are told without them.
+    """
+
+    async def append(self, messages: Sequence[Message], /) -> None:
+        """Write down what is new. It is not cancelled with the turn, which waits for it to end.
+
+        What it raises ends the turn: whoever runs it gets a `SinkFailed`.
+        """
+        ...
+
+
+class SinkFailed(ToolcribError):
+    """What was said could not be written down. Nothing of it is lost, and the conversation can go on.
+
+    Attributes:
+        conversation: As far as it came; `stop` is None where the turn would have gone on.
+        unwritten: The messages that the sink was given and has not taken. It is not given them again.
+    """
+
+    code = "sink_failed"
+
+    def __init__(
+        self, error: BaseException, conversation: Conversation, unwritten: Sequence[Message]
+    ) -> None:
+        super().__init__(f"the conversation can't be written down: {type(error).__name__}: {error}")
+        self.conversation = conversation
+        self.unwritten = tuple(unwritten)
+
+
+async def append_once(sink: Sink, messages: Sequence[Message]) -> None:
+    """Give messages to a sink, so that it has them once, also where the caller is cancelled meanwhile.
+
+    Raises:
+        Exception: The sink's own.
+        asyncio.CancelledError: The sink's own; or the caller's, once the sink has the messages.
+    """
+    appending = asyncio.ensure_future(sink.append(messages))
+    try:
+        await asyncio.shield(appending)
+    except asyncio.CancelledError:
+        if not appending.done():
+            await asyncio.wait([appending])
+        if not appending.cancelled() and (error := appending.exception()) is not None:
+            logging.getLogger("toolcrib").exception("a sink has failed", exc_info=error)
+        raise
+
+
+class JSONLSink:
+    """Writes each message as one line of JSON, as `Message.as_json` tells it. `load_transcript` reads them.
+
+    Secrets in arguments and results are written as they are (see `Sink`): keep the file where few can read it.
+
+    Attributes:
+        path: The file; it is made with the first message, and added to.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    async def append(self, messages: Sequence[Message], /) -> None:
+        """Add the lines to the file, all at once.
+
+        Raises:
+            OSError: The file can't be written.
+        """
+        lines = "".join(_line(message) for message in messages)
+        with self.path.open("ab") as file:
+            file.write(lines.encode())
+
+
+def load_transcript(path: str | Path) -> tuple[Message, ...]:
+    """The messages that a `JSONLSink` has written.
+
+    Raises:
+        OSError: The file can't be read.
+        ConfigurationError: A line is no message.
+    """
+    messages = []
+    for at, line in enumerate(Path(path).read_text(encoding="utf-8").split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            value: Any = decode_json(line)
+            messages.append(parse_message(value))
+        except (ValueError, ConfigurationError) as error:
+            raise ConfigurationError(f"{path}:{at}: {error}", code="invalid_message") from None
+    return tuple(messages)
+
+
+def _line(message: Message) -> str:
+    told = message.as_json()
+    try:
+        return compact(told) + "\n"
+    except ValueError:  # half of a character, which only an escape can write
+        return json.dumps(told, separators=(",", ":")) + "\n"

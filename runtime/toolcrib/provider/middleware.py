@@ -25,21 +25,15 @@ from toolcrib.core.model import NOTHING
 from toolcrib.engine.middleware.call_failures import asked_to_cancel
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
-from toolcrib.provider.config import Config
-from toolcrib.provider.conversations import Answer, Conversation
-from toolcrib.provider.loop.approval_gate import Gate
-from toolcrib.provider.loop.calls import Caller, Planned, others_first
-from toolcrib.provider.loop.pending_answers import checked
-from toolcrib.provider.loop.policy_enforcer import Rulebook
-from toolcrib.provider.loop.result_paging import Reader
-from toolcrib.provider.loop.setup_checks import check_setup, check_whole, dialect_of, free_name
+from toolcrib.provider.config import Config, check_setup, check_whole, dialect_of, free_name
+from toolcrib.provider.conversations import Answer, Conversation, SinkFailed, append_once
+from toolcrib.provider.loop.approvals import ApprovalGate, check_answers
+from toolcrib.provider.loop.calls import CallRunner, PlannedCall, ResultReader, others_first
+from toolcrib.provider.loop.policy_enforcer import Rulebook, ToolOffer
 from toolcrib.provider.loop.timeline import Event
-from toolcrib.provider.loop.tool_offer import Offering
-from toolcrib.provider.loop.transcripts import SinkFailed, append_once
-from toolcrib.provider.loop.turn import Terms, Turn
+from toolcrib.provider.loop.turn import ConversationTurn, TurnSettings
 from toolcrib.provider.messages import Message, system
-from toolcrib.provider.models.protocol import Provider, ProviderError, Request
-from toolcrib.provider.models.provider_contract import answered
+from toolcrib.provider.models.protocol import Provider, ProviderError, Request, checked_response
 from toolcrib.registry.registry import Registry
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
 
@@ -80,12 +74,12 @@ class ProviderMiddleware:
         self._provider = provider
         self._session = session
         self._config = config
-        self._offering: tuple[Registry, Offering] | None = None
+        self._offering: tuple[Registry, ToolOffer] | None = None
         name = free_name(registry)
         self._rulebook = Rulebook(policy, own=name)
-        self._reader = Reader(name, config.result_limit, session.clock)
-        self._caller = Caller(session, config.client, policy.max_parallel)
-        self._terms = Terms(
+        self._reader = ResultReader(name, config.result_limit, session.clock)
+        self._caller = CallRunner(session, config.client, policy.max_parallel)
+        self._terms = TurnSettings(
             self._rulebook,
             config.prices,
             config.result_limit,
@@ -155,9 +149,9 @@ class ProviderMiddleware:
         streaming: bool,
     ) -> AsyncGenerator[Event | Conversation, None]:
         conversation = self._begin(messages)
-        said = checked(conversation, answers)
+        said = check_answers(conversation, answers)
         await self._claim(conversation)
-        turn = Turn(self._terms, Gate(self._session, self._rulebook), conversation)
+        turn = ConversationTurn(self._terms, ApprovalGate(self._session, self._rulebook), conversation)
         try:
             for step in self._steps(turn, said, streaming=streaming):
                 async with aclosing(step) as events:
@@ -180,7 +174,7 @@ class ProviderMiddleware:
         yield ended
 
     def _steps(
-        self, turn: Turn, answers: Mapping[str, Answer], *, streaming: bool
+        self, turn: ConversationTurn, answers: Mapping[str, Answer], *, streaming: bool
     ) -> Iterator[AsyncGenerator[Event, None]]:
         """The loop: steps of a turn, one after the other, each with its events."""
         turn.begin()
@@ -190,14 +184,14 @@ class ProviderMiddleware:
             yield self._hear(turn, turn.request(self._offered(), streaming=streaming))
             yield self._make(turn, turn.judge())
 
-    async def _hear(self, turn: Turn, request: Request) -> AsyncGenerator[Event, None]:
+    async def _hear(self, turn: ConversationTurn, request: Request) -> AsyncGenerator[Event, None]:
         """The model's answer, as it comes."""
         for event in turn.news():
             yield event
         hearing = turn.hearing()
         try:
             request = request._replace(world=self._session.world)
-            async with aclosing(answered(self._provider, request)) as deltas:
+            async with aclosing(checked_response(self._provider, request)) as deltas:
                 async for delta in deltas:
                     for event in hearing.hear(delta):
                         yield event
@@ -210,7 +204,9 @@ class ProviderMiddleware:
         else:
             turn.take(hearing)
 
-    async def _make(self, turn: Turn, plans: Sequence[Planned]) -> AsyncGenerator[Event, None]:
+    async def _make(
+        self, turn: ConversationTurn, plans: Sequence[PlannedCall]
+    ) -> AsyncGenerator[Event, None]:
         """The calls that are to be made; then the round is over."""
         for event in turn.news():
             yield event
@@ -223,7 +219,7 @@ class ProviderMiddleware:
         if turn.over() is None:  # a model in memory and prompt mocks never wait: others have their turn
             await others_first()
 
-    async def _write(self, turn: Turn) -> None:
+    async def _write(self, turn: ConversationTurn) -> None:
         new, sink = turn.unwritten(), self._config.sink
         if sink is None or not new:
             return
@@ -234,7 +230,7 @@ class ProviderMiddleware:
                 raise SinkFailed(error, turn.end(), new) from error
             raise
 
-    async def _write_at_last(self, turn: Turn) -> None:
+    async def _write_at_last(self, turn: ConversationTurn) -> None:
         """Write down what there is of a turn that another error ends, which goes on."""
         try:
             await self._write(turn)
@@ -265,18 +261,18 @@ class ProviderMiddleware:
             hint = "go on with the conversation that came of that"
             raise ConfigurationError(message, code="already_answered", hint=hint)
 
-    def _offered(self) -> Offering:
+    def _offered(self) -> ToolOffer:
         registry = self._session.registry
         if self._offering is None or self._offering[0] is not registry:
             within, dialect = _within(registry, self._config.toolset), dialect_of(self._provider)
             name = free_name(within)
             if name != self._reader.tool.name:  # a reload has brought a tool of that name, or taken it away
-                self._reader = Reader(name, self._config.result_limit, self._session.clock)
+                self._reader = ResultReader(name, self._config.result_limit, self._session.clock)
                 self._rulebook.own(name)
             if not self._is_known:  # servers had to be asked first which tools there are
                 check_setup(self._provider, self._rulebook.policy, self._config, within)
                 self._is_known = True
-            self._offering = registry, Offering(within, self._rulebook, dialect, self._reader)
+            self._offering = registry, ToolOffer(within, self._rulebook, dialect, self._reader)
         return self._offering[1]
 
 

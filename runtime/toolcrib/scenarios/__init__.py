@@ -1,8 +1,10 @@
-"""Scripted runs: calls in order on virtual time, what they answered, what must have happened."""
+"""Scripted tests and agents: runs scenarios on virtual time, checks what happened, and reports it.
 
-from toolcrib.scenarios.matrix import runs_of
-from toolcrib.scenarios.reports import Failure, NotRun, ScenarioReport, StepReport
+It may import provider, engine and the rooms below them.
+"""
+
+from toolcrib.scenarios.reports import NotRun, ScenarioFailure, ScenarioReport, StepReport
 from toolcrib.scenarios.runner import run_scenario
-from toolcrib.scenarios.selection import select
+from toolcrib.scenarios.runs import runs_of, select
 
-__all__ = ["Failure", "NotRun", "ScenarioReport", "StepReport", "run_scenario", "runs_of", "select"]
+__all__ = ["NotRun", "ScenarioFailure", "ScenarioReport", "StepReport", "run_scenario", "runs_of", "select"]

@@ -1,40 +1,112 @@
-"""The agent of a scenario: its turns, one after the other, and what is judged of them."""
+"""The agent of a scenario: its turns, one after the other, the calls that wait in them, and the assertions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.core.errors import ConfigurationError, ExpressionError, ToolcribError
 from toolcrib.core.model import JSON, Content
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
-from toolcrib.loading.scenarios.agents import Agent, Assertion, Turn
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.executors.client.client_call import DEFERRED
 from toolcrib.provider import Conversation, ProviderError, Stop
-from toolcrib.provider.loop.approval_gate import REFUSED_ANSWER
-from toolcrib.provider.loop.model_view import Sight
+from toolcrib.provider.loop.approvals import REFUSED_ANSWER
+from toolcrib.provider.models.scripted import ModelView
 from toolcrib.registry.namespaces import short_name
+from toolcrib.scenarios.agent_report import (
+    AgentReport,
+    AssertionReport,
+    TurnReport,
+    agent_call,
+    entries_of,
+    result_of,
+)
 from toolcrib.scenarios.assertions import Trajectory, judge
-from toolcrib.scenarios.pending_calls import Waiting
-from toolcrib.scenarios.reports import Failure
-from toolcrib.scenarios.run_log import Happened, Log
-from toolcrib.scenarios.turns import AgentReport, Judged, TurnReport, agent_call, entries_of, result_of
-from toolcrib.scenarios.user_simulator import DIRECT, SCRIPTED, Speaking, speaking_for
-from toolcrib.scenarios.verification import LastWord
-from toolcrib.security.trust.check import Untrusted
+from toolcrib.scenarios.reports import ScenarioFailure
+from toolcrib.scenarios.run_log import RunLog, StepEvent
+from toolcrib.scenarios.user_simulator import DIRECT, SCRIPTED, ConversationSetup, open_conversation
+from toolcrib.scenarios.verification import FinalReply
+from toolcrib.security.trust import Untrusted
+
+if TYPE_CHECKING:
+    from toolcrib.loading.scenarios.model import Agent, AgentTurn, Assertion, Scenario
+    from toolcrib.scenarios.run_setup import AgentSetup
+
+
+_APPROVED, _FULFILLED = "{approve: true}", "{result: ...}"
+
+
+class PendingCalls:
+    """The calls of a conversation that wait.
+
+    Attributes:
+        calls: The name of the tool of each, and the YAML of an answer to it.
+
+    Args:
+        conversation: As far as it came.
+        named: What the document calls a tool.
+    """
+
+    def __init__(self, conversation: Conversation, named: Callable[[str], str]) -> None:
+        self.calls = {
+            each.id: (named(each.tool), _FULFILLED if each.code == DEFERRED else _APPROVED)
+            for each in conversation.pending
+        }
+
+    def left(self) -> tuple[str, ...]:
+        """The lines that tell of the last turn that it waits."""
+        return (
+            f"the last turn waits for {self._tools()}",
+            f"add `- {self._answers()}` below, or `verify: {{stop: pending}}`",
+            *self._fulfilling(),
+        )
+
+    def unheard(self) -> tuple[str, ...]:
+        """The lines that tell of a turn that the user can't speak in it."""
+        return (
+            f"{self._tools()} waits for an answer, so the user can't speak yet",
+            f"add `- {self._answers()}` before this turn",
+            *self._fulfilling(),
+        )
+
+    def misheard(self, error: ConfigurationError, written: Iterable[str]) -> tuple[str, ...]:
+        """The lines that tell of a turn that it answers what does not wait, or not all that does.
+
+        Args:
+            error: What the loop says of it.
+            written: By which names the turn answers.
+        """
+        way = f"write `{self._answers(written)}`" if self.calls else "no call waits here: leave this turn out"
+        return (*error.message.splitlines(), way)
+
+    def _tools(self) -> str:
+        return ", ".join(dict.fromkeys(f"`{tool}`" for tool, _answer in self.calls.values()))
+
+    def _answers(self, written: Iterable[str] = ()) -> str:
+        """The answers to all calls: by the ids that somebody uses, else by tool."""
+        by_id = not self.calls.keys().isdisjoint(written)
+        told = {id_ if by_id else tool: answer for id_, (tool, answer) in self.calls.items()}
+        return f"answers: {{{', '.join(f'{name}: {answer}' for name, answer in told.items())}}}"
+
+    def _fulfilling(self) -> Iterator[str]:
+        tools = dict.fromkeys(tool for tool, answer in self.calls.values() if answer == _FULFILLED)
+        if tools:
+            told = ", ".join(f"{tool}: grant" for tool in tools)
+            yield f"or have the caller fulfil it: `client: {{{told}}}` in the agent or the turn"
+
 
 _ENDED_WELL = frozenset({Stop.ANSWERED, Stop.PENDING, Stop.STOP_ON_TOOL})
 
 
-class Talk(NamedTuple):
+class AgentRun(NamedTuple):
     """A run that has an agent.
 
     Attributes:
         runtime: Has the prompts, and binds what callers are granted.
         session: Where the calls are made.
         scenario: The run.
-        agent: Its agent.
+        setup: What its agent needs.
         log: Is told of the calls.
         names: What expressions of the run read: a new mapping each time.
     """
@@ -42,12 +114,17 @@ class Talk(NamedTuple):
     runtime: Runtime
     session: Session
     scenario: Scenario
-    agent: Agent
-    log: Log
+    setup: AgentSetup
+    log: RunLog
     names: Callable[[], dict[str, JSON]]
 
+    @property
+    def agent(self) -> Agent:
+        """The agent."""
+        return self.setup.agent
 
-class Conversing:
+
+class AgentRunner:
     """The conversation of a run.
 
     Attributes:
@@ -57,20 +134,20 @@ class Conversing:
         broken: Whether it could not go on to its end as it is written.
     """
 
-    def __init__(self, talk: Talk) -> None:
+    def __init__(self, talk: AgentRun) -> None:
         self.conversation = Conversation()
-        self.failures: list[Failure] = []
-        self.warnings: list[Failure] = []
+        self.failures: list[ScenarioFailure] = []
+        self.warnings: list[ScenarioFailure] = []
         self.broken = False
         self._talk = talk
         self._read = self.conversation
         self._turns: list[TurnReport] = []
-        self._judged: tuple[Judged, ...] = ()
-        self._guardrails: tuple[Judged, ...] = ()
+        self._judged: tuple[AssertionReport, ...] = ()
+        self._guardrails: tuple[AssertionReport, ...] = ()
         self._args: dict[str, JSON] = {}
 
     @property
-    def all_failures(self) -> list[Failure]:
+    def all_failures(self) -> list[ScenarioFailure]:
         """What is not as it must be of all of it, assertions included."""
         return [*self.failures, *(judged.failure for judged in self._judged if judged.failed)]
 
@@ -79,10 +156,10 @@ class Conversing:
         """Whether a turn is not as it must be."""
         return any(turn.all_failures for turn in self._turns)
 
-    def last(self) -> LastWord:
+    def last(self) -> FinalReply:
         """How it ended."""
         conversation = self.conversation
-        return LastWord(
+        return FinalReply(
             text=conversation.text if self._talk.agent.provider != DIRECT else None,
             shown=self._talk.log.hidden_text(conversation.text),
             stop="" if conversation.stop is None else conversation.stop.value,
@@ -106,16 +183,16 @@ class Conversing:
         """Hold the conversation, up to the first turn that can't be held as it is written; judge it."""
         talk = self._talk
         try:
-            speaking = speaking_for(talk.runtime, talk.session, talk.scenario, talk.agent, self._seen)
+            speaking = open_conversation(talk.runtime, talk.session, talk.scenario, talk.setup, self._seen)
         except (ConfigurationError, ExpressionError, Untrusted) as error:
             pointer = f"{talk.agent.pointer}{_PLACES.get(error.code, '')}"
             self.failures.append(
-                Failure("agent", tuple(_told(error)), getattr(error, "pointer", "") or pointer)
+                ScenarioFailure("agent", tuple(_told(error)), getattr(error, "pointer", "") or pointer)
             )
             self.broken = True
             return
         self._guardrails = tuple(
-            Judged(
+            AssertionReport(
                 type=each.type,
                 pointer=f"{talk.agent.pointer}/guardrails",
                 message=each.message,
@@ -138,7 +215,7 @@ class Conversing:
             await speaking.aclose()
         self._look_back(speaking)
 
-    async def _hold(self, number: int, turn: Turn, speaking: Speaking) -> None:
+    async def _hold(self, number: int, turn: AgentTurn, speaking: ConversationSetup) -> None:
         """Hold a turn, tell the log of its calls, and judge it."""
         before = len(self.conversation.messages)
         speaking.fulfilling.turn = turn
@@ -146,7 +223,7 @@ class Conversing:
         self._tell_log(number, turn)
         failures += self._ended(number, turn, speaking) if not failures else []
         self.broken = bool(failures)
-        judged: tuple[Judged, ...] = ()
+        judged: tuple[AssertionReport, ...] = ()
         if not self.broken:
             judged = await self._judge(turn.assertions, speaking, self.conversation.turns)
         hide = self._talk.log.hidden_text
@@ -164,32 +241,32 @@ class Conversing:
             )
         )
 
-    async def _said(self, turn: Turn, speaking: Speaking) -> list[Failure]:
+    async def _said(self, turn: AgentTurn, speaking: ConversationSetup) -> list[ScenarioFailure]:
         """Say what the user says, or what is said of the calls that wait, and let the agent answer."""
         waiting = self._waiting()
         if turn.user is not None and waiting.calls:
-            return [Failure("answers", waiting.unheard(), turn.pointer)]
+            return [ScenarioFailure("answers", waiting.unheard(), turn.pointer)]
         try:
             self._read, answers = self._begun(turn)
             self.conversation = await speaking.middleware.run(self._read, answers)
         except ExpressionError as error:
             pointer = error.pointer or turn.pointer
-            return [Failure("user", tuple(_told(error)), pointer)]
+            return [ScenarioFailure("user", tuple(_told(error)), pointer)]
         except ConfigurationError as error:
             wrong = error.code == "invalid_answers"
             lines = waiting.misheard(error, turn.answers) if wrong else tuple(_told(error))
-            return [Failure("answers", lines, turn.pointer)]
+            return [ScenarioFailure("answers", lines, turn.pointer)]
         self._read = self.conversation
         return []
 
-    def _waiting(self) -> Waiting:
+    def _waiting(self) -> PendingCalls:
         """The calls that wait now, as the document calls them."""
-        return Waiting(self.conversation, self._short)
+        return PendingCalls(self.conversation, self._short)
 
     def _short(self, tool: str) -> str:
         return short_name(self._talk.scenario.origin.namespace, tool)
 
-    def _begun(self, turn: Turn) -> tuple[Conversation, dict[str, Any]]:
+    def _begun(self, turn: AgentTurn) -> tuple[Conversation, dict[str, Any]]:
         """The conversation, ready to go on, and the answers to the calls that wait in it."""
         conversation, names = self.conversation, self._seen()
         if turn.user is not None:
@@ -204,21 +281,21 @@ class Conversing:
 
     def _seen(self) -> dict[str, JSON]:
         """What expressions read at this point of the conversation."""
-        sight = Sight.of(self._read.messages, self._short)
+        sight = ModelView.of(self._read.messages, self._short)
         return sight.put_into(self._talk.names())
 
-    def _tell_log(self, number: int, turn: Turn) -> None:
+    def _tell_log(self, number: int, turn: AgentTurn) -> None:
         """Have the log know of the calls that ended in this turn."""
         ended = [each for each in self.conversation.calls if each.outcome is not None]
         new = [record for record in ended if record.id not in self._args]
         log = self._talk.log
         for place, record in enumerate(new, start=1):
             step = agent_call(record, number, place, turn.pointer)
-            log.add((Happened(step, record.arguments, result_of(record)),))
+            log.add((StepEvent(step, record.arguments, result_of(record)),))
         reports = log.reports()[-len(new) :] if new else ()
         self._args |= {record.id: report.args for record, report in zip(new, reports, strict=True)}
 
-    def _ended(self, number: int, turn: Turn, speaking: Speaking) -> list[Failure]:
+    def _ended(self, number: int, turn: AgentTurn, speaking: ConversationSetup) -> list[ScenarioFailure]:
         """What is wrong with how a turn ended, and with what the script was told."""
         wrong = self._misled(turn, speaking)
         if wrong:
@@ -227,19 +304,19 @@ class Conversing:
         last = number == len(self._talk.agent.turns)
         expected = self._talk.scenario.verify.stops if last else ()
         if stop is Stop.PROVIDER_FAILED and stop not in expected:
-            return [Failure("provider", tuple((detail or stop.value).splitlines()), turn.pointer)]
+            return [ScenarioFailure("provider", tuple((detail or stop.value).splitlines()), turn.pointer)]
         line = f"turn {number} was ended by `{stop}`" + (f": {detail}" if detail else "")
         if self._is_cut_off() and stop not in expected:
-            return [Failure("stop", (line,), turn.pointer)]
+            return [ScenarioFailure("stop", (line,), turn.pointer)]
         if stop is Stop.ANSWERED and detail and speaking.has_text:
-            self.warnings.append(Failure("stop", (f"turn {number}: {detail}",), turn.pointer))
+            self.warnings.append(ScenarioFailure("stop", (f"turn {number}: {detail}",), turn.pointer))
         elif stop not in _ENDED_WELL and stop not in expected:
-            self.warnings.append(Failure("stop", (line,), turn.pointer))
+            self.warnings.append(ScenarioFailure("stop", (line,), turn.pointer))
         if not last:
             return []
         waiting = stop is Stop.PENDING and stop not in expected
         return [
-            *([Failure("pending", self._waiting().left(), turn.pointer)] if waiting else ()),
+            *([ScenarioFailure("pending", self._waiting().left(), turn.pointer)] if waiting else ()),
             *_unjudged(speaking),
         ]
 
@@ -250,7 +327,7 @@ class Conversing:
         refused = any(record.code == REFUSED_ANSWER for record in of_turn)
         return conversation.stop is Stop.LENGTH or refused
 
-    def _misled(self, turn: Turn, speaking: Speaking) -> list[Failure]:
+    def _misled(self, turn: AgentTurn, speaking: ConversationSetup) -> list[ScenarioFailure]:
         """What the script was told otherwise than it expects, and why it had no answer."""
         script = speaking.script
         if script is None:
@@ -259,13 +336,13 @@ class Conversing:
         if not script.unexpected:
             return [] if script.failed is None else [_failed(script.failed, turn)]
         return [
-            Failure("expect_result", each.lines, f"{each.call.pointer}/expect_result")
+            ScenarioFailure("expect_result", each.lines, f"{each.call.pointer}/expect_result")
             for each in script.unexpected
         ]
 
     async def _judge(
-        self, assertions: Sequence[Assertion], speaking: Speaking, turn: int | None
-    ) -> tuple[Judged, ...]:
+        self, assertions: Sequence[Assertion], speaking: ConversationSetup, turn: int | None
+    ) -> tuple[AssertionReport, ...]:
         """Judge some assertions, of a turn or of all of it."""
         if not assertions:
             return ()
@@ -282,10 +359,12 @@ class Conversing:
         )
         return tuple([await self._one(each, trajectory, speaking) for each in assertions])
 
-    async def _one(self, assertion: Assertion, trajectory: Trajectory, speaking: Speaking) -> Judged:
+    async def _one(
+        self, assertion: Assertion, trajectory: Trajectory, speaking: ConversationSetup
+    ) -> AssertionReport:
         verdict = await judge(assertion, trajectory, speaking.surroundings)
         threshold = assertion.pass_threshold
-        return Judged(
+        return AssertionReport(
             type=assertion.type,
             pointer=assertion.pointer,
             message=assertion.message,
@@ -297,7 +376,7 @@ class Conversing:
             unmet=verdict.unmet,
         )
 
-    def _look_back(self, speaking: Speaking) -> None:
+    def _look_back(self, speaking: ConversationSetup) -> None:
         """Tell the replies that nobody used."""
         agent = self._talk.agent
         if speaking.script is None or agent.unused_turns == "ignore":
@@ -306,7 +385,9 @@ class Conversing:
         for reply in speaking.script.unused():
             if agent.provider == SCRIPTED or reply.calls:
                 told.append(
-                    Failure("unused_turns", ("no request was answered with this reply",), reply.pointer)
+                    ScenarioFailure(
+                        "unused_turns", ("no request was answered with this reply",), reply.pointer
+                    )
                 )
 
 
@@ -321,11 +402,11 @@ _PLACES = {
 """Code of an error -> what of the agent it is about."""
 
 
-def _unjudged(speaking: Speaking) -> list[Failure]:
+def _unjudged(speaking: ConversationSetup) -> list[ScenarioFailure]:
     """What a script expects of calls of which nothing was ever told."""
     left = () if speaking.script is None else speaking.script.unjudged()
     return [
-        Failure(
+        ScenarioFailure(
             "expect_result",
             (f"never judged: nothing was told of the call of `{call.tool}`",),
             f"{call.pointer}/expect_result",
@@ -344,7 +425,7 @@ def _told(error: ToolcribError) -> Iterator[str]:
         yield from error.hint.splitlines()
 
 
-def _failed(error: ProviderError, turn: Turn) -> Failure:
+def _failed(error: ProviderError, turn: AgentTurn) -> ScenarioFailure:
     """What a script could not answer."""
     lines = [error.message, *error.details.get("lines", ()), *error.hint.splitlines()]
-    return Failure(error.code, tuple(lines), error.details.get("pointer") or turn.pointer)
+    return ScenarioFailure(error.code, tuple(lines), error.details.get("pointer") or turn.pointer)

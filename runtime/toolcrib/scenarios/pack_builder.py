@@ -19,15 +19,14 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import Descriptor
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
-from toolcrib.loading.documents.archives import ArchiveFiles, open_archive, parse_archive
-from toolcrib.loading.documents.file_fingerprints import Trail
+from toolcrib.loading.documents.archives import RATIO, RATIO_FROM, ArchiveFiles, open_archive, parse_archive
 from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES, SKIPPED_FOLDERS, leads_outside, pack_file
-from toolcrib.loading.documents.zip_reader import RATIO, RATIO_FROM
+from toolcrib.loading.fingerprints import Trail
 from toolcrib.loading.folders import Folders, Source, add_contents
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.reader import Loaded, Reader
 from toolcrib.scenarios.self_check import prove
-from toolcrib.security.trust.check import UNTRUSTED, Trust, TrustPolicy
+from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy
 
 _BESIDE = re.compile(r"(?i)(licen[cs]e|copying|notice|readme|changelog|authors)([.-].*)?")
 """Files at the top of a pack that travel with it although no document names them."""
@@ -42,7 +41,7 @@ _ENTRY_MODE = stat.S_IFREG | 0o644
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parcel:
+class PackArchive:
     """A pack, ready to travel or not.
 
     Attributes:
@@ -78,9 +77,9 @@ class Parcel:
         return f"{self.pack.name}-{self.pack.version}{ARCHIVE}" if self.pack is not None else f"pack{ARCHIVE}"
 
 
-async def read_parcel(
+async def build_pack(
     path: str | Path, also: Iterable[str] = (), executors: Executors | None = None
-) -> Parcel:
+) -> PackArchive:
     """Read a pack with all that is wrong with it, and what its mocks answer wrongly.
 
     Args:
@@ -94,18 +93,20 @@ async def read_parcel(
         return await _from_folder(path, tuple(also), executors)
     archive, problems = open_archive(path)
     if archive is None:
-        return Parcel(source=str(path), contents={}, problems=tuple(problems))
+        return PackArchive(source=str(path), contents={}, problems=tuple(problems))
     if not archive.pack_file:
-        return Parcel(source=archive.source, contents=archive.contents, problems=(_no_pack(archive.source),))
+        return PackArchive(
+            source=archive.source, contents=archive.contents, problems=(_no_pack(archive.source),)
+        )
     parcel = await _judged(archive.source, f"{archive.source}/", _loaded(archive, also, executors), executors)
     return replace(parcel, contents=archive.contents, digest=archive.digest, size=archive.size)
 
 
-async def _from_folder(folder: Path, also: Sequence[str], executors: Executors) -> Parcel:
+async def _from_folder(folder: Path, also: Sequence[str], executors: Executors) -> PackArchive:
     """What a folder holds, and the archive of it, which was read again and found right."""
     source = str(folder)
     if pack_file(folder) is None:
-        return Parcel(source=source, contents={}, problems=(_no_pack(source),))
+        return PackArchive(source=source, contents={}, problems=(_no_pack(source),))
     trail, reader = _trail(), Reader(executors)
     folders = Folders(reader, trail)
     for path in (source, *also):
@@ -143,13 +144,13 @@ def _trail() -> Trail:
     return Trail(permits=Trust(TrustPolicy().with_environment()).permits_data)
 
 
-async def _judged(source: str, below: str, loaded: Loaded, executors: Executors) -> Parcel:
+async def _judged(source: str, below: str, loaded: Loaded, executors: Executors) -> PackArchive:
     """The pack below a path, with its own problems; what was read besides only helps it."""
     # What is proved of a pack is what it mocks.
     async with loaded_runtime(loaded, executors=executors, trust=Trust(UNTRUSTED)) as runtime:
         problems = [*runtime.problems, *await prove(runtime)]
         scenarios = [entry.name for entry in runtime.scenarios if _is_below(entry.origin.source, below)]
-    return Parcel(
+    return PackArchive(
         source=source,
         pack=next((pack for pack in loaded.packs if _is_below(pack.origin.source, below)), None),
         tools=tuple(tool for tool in loaded.tools if _is_below(tool.origin.source, below)),
@@ -242,24 +243,3 @@ def _method(content: bytes) -> int:
     packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     packed = len(packer.compress(content)) + len(packer.flush())
     return zipfile.ZIP_STORED if len(content) > RATIO * packed else zipfile.ZIP_DEFLATED
-
-
-def save(data: bytes, path: Path) -> None:
-    """Write a file whole or not at all. A device or a pipe is written to, and not replaced.
-
-    Raises:
-        OSError: It can't be written; what was there is as it was.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and not path.is_file():
-        path.write_bytes(data)
-        return
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

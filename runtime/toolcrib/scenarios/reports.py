@@ -1,19 +1,18 @@
-"""What came of a scenario, as values, as text for people, and as JSON."""
+"""The report of a scenario, as values, as text for people and as JSON, and the digest of what happened."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolcrib.core.model import JSON, Outcome, Result
-from toolcrib.core.text import compact, truncate
-from toolcrib.loading.scenarios.expectations import NO_RULES
-from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.loading.scenarios.steps import Parallel, Step
-from toolcrib.scenarios.goldens import GoldenChange
+from toolcrib.core.text import canonical, compact, truncate
+from toolcrib.loading.scenarios.model import NO_RULES, CallStep, ParallelStep, Scenario
 
 if TYPE_CHECKING:
-    from toolcrib.scenarios.turns import AgentReport, Judged, TurnReport
+    from toolcrib.scenarios.agent_report import AgentReport, AssertionReport, TurnReport
 
 SHOWN = 2000
 """Bytes of one value that a report shows."""
@@ -25,7 +24,7 @@ TRIALS = 3
 """Bad trials that a report tells in full."""
 
 
-class Failure(NamedTuple):
+class ScenarioFailure(NamedTuple):
     """One thing that was not as the scenario says.
 
     Attributes:
@@ -43,7 +42,7 @@ class Failure(NamedTuple):
     pointer: str
 
 
-def common_warnings(reports: Sequence[ScenarioReport]) -> list[Failure]:
+def common_warnings(reports: Sequence[ScenarioReport]) -> list[ScenarioFailure]:
     """What is odd about all of some runs, as the first tells it."""
     first, *others = reports
     odd = [{warning[::2] for warning in other.warnings} for other in others]
@@ -78,6 +77,21 @@ class NotRun(NamedTuple):
         return f"{what} ({place}): {outcome}{self.reason}" if what else f"{place}: {outcome}{self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
+class GoldenChange:
+    """A golden file that is to be written.
+
+    Attributes:
+        name: Its path, as the scenario names it.
+        value: What it should hold; secrets masked.
+        missing: Whether there is none yet.
+    """
+
+    name: str
+    value: JSON
+    missing: bool
+
+
 class StepReport(NamedTuple):
     """What came of one step.
 
@@ -89,10 +103,10 @@ class StepReport(NamedTuple):
         golden: The golden file that is to be written; None for none.
     """
 
-    step: Step
+    step: CallStep
     args: JSON
     result: Result | None
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[ScenarioFailure, ...] = ()
     golden: GoldenChange | None = None
 
     @property
@@ -101,11 +115,11 @@ class StepReport(NamedTuple):
         return self.step.number
 
 
-class Fault(NamedTuple):
+class FailureSummary(NamedTuple):
     """One block of what is told of a scenario that failed.
 
     Attributes:
-        what: As in `Failure`, of its first one.
+        what: As in `ScenarioFailure`, of its first one.
         title: `step 2 “the card is declined”`, `verify` or `run`.
         pointer: Where it stands in the document.
         head: The first thing that was not as it should be.
@@ -159,8 +173,8 @@ class ScenarioReport:
         seed: int,
         steps: Callable[[], tuple[StepReport, ...]],
         passed: bool,
-        failures: tuple[Failure, ...] = (),
-        warnings: tuple[Failure, ...] = (),
+        failures: tuple[ScenarioFailure, ...] = (),
+        warnings: tuple[ScenarioFailure, ...] = (),
         duration: float = 0.0,
         virtual: float = 0.0,
         digest: Callable[[], str] = str,
@@ -229,9 +243,9 @@ class ScenarioReport:
         )
 
     @property
-    def skipped(self) -> tuple[Judged, ...]:
+    def skipped(self) -> tuple[AssertionReport, ...]:
         """The assertions and guardrails that were not judged; of several trials, those that were judged in none."""
-        judged: dict[tuple[str, str], list[Judged]] = {}
+        judged: dict[tuple[str, str], list[AssertionReport]] = {}
         for each in self.trials or (self,):
             agent = each.agent
             for one in (*agent.assertions, *agent.guardrails) if agent is not None else ():
@@ -243,7 +257,7 @@ class ScenarioReport:
         )
 
     @property
-    def faults(self) -> list[Fault]:
+    def faults(self) -> list[FailureSummary]:
         """The steps and turns that failed, then what `verify` found, each as one block for people."""
         if self.trials:
             return [*(_fault_at_end(failure) for failure in self.failures), *self._faults_of_trials()]
@@ -257,7 +271,7 @@ class ScenarioReport:
     def _turns(self) -> Sequence[TurnReport]:
         return () if self.agent is None else self.agent.turns
 
-    def _faults_of_trials(self) -> Iterator[Fault]:
+    def _faults_of_trials(self) -> Iterator[FailureSummary]:
         bad = [(number, trial) for number, trial in enumerate(self.trials, start=1) if trial.failed]
         for number, trial in bad[:TRIALS]:
             for fault in trial.faults:
@@ -302,7 +316,7 @@ class ScenarioReport:
             for each in self.skipped
         ]
 
-    def warned(self, warning: Failure) -> str:
+    def warned(self, warning: ScenarioFailure) -> str:
         """One of the warnings as a line, with its place."""
         return f"warning: {warning.lines[0]} ({self.scenario.origin.place(warning.pointer)})"
 
@@ -314,7 +328,7 @@ class ScenarioReport:
     def _order(self) -> list[list[str]]:
         if not self.scenario.order:
             return []
-        parallel = (step for step in self.scenario.steps if isinstance(step, Parallel))
+        parallel = (step for step in self.scenario.steps if isinstance(step, ParallelStep))
         return [[call.label for call in step.calls] for step in parallel]
 
     def _left(self) -> int:
@@ -366,7 +380,7 @@ class ScenarioReport:
         return told
 
 
-def _fault_of(step: StepReport) -> Fault:
+def _fault_of(step: StepReport) -> FailureSummary:
     names = " › ".join(name for name in (step.step.within, step.step.name) if name)
     lines = [f"call      {step.step.call} {truncate(compact(step.args), SHOWN)}"]
     if step.result is not None:
@@ -375,7 +389,7 @@ def _fault_of(step: StepReport) -> Fault:
         head, *rest = failure.lines
         lines.append(f"{failure.what:<9} {head}")
         lines += [f"          {line}" for line in rest]
-    return Fault(
+    return FailureSummary(
         what=step.failures[0].what,
         title=f"{step.step.title}{f' “{names}”' if names else ''}",
         pointer=step.step.pointer,
@@ -384,7 +398,7 @@ def _fault_of(step: StepReport) -> Fault:
     )
 
 
-def _fault_of_turn(turn: TurnReport) -> Fault:
+def _fault_of_turn(turn: TurnReport) -> FailureSummary:
     failures = turn.all_failures
     lines = [*turn.lines()]
     for failure in failures:
@@ -392,7 +406,7 @@ def _fault_of_turn(turn: TurnReport) -> Fault:
         lines.append(f"{_LABELS.get(failure.what, failure.what):<9} {head}")
         lines += [f"          {line}" for line in rest]
     said = f" “{truncate(turn.said, _TITLE)}”" if turn.said else ""
-    return Fault(
+    return FailureSummary(
         what=failures[0].what,
         title=f"turn {turn.number}{said}",
         pointer=failures[0].pointer or turn.pointer,
@@ -418,8 +432,8 @@ _TITLES = {
 }
 
 
-def _fault_at_end(failure: Failure) -> Fault:
-    return Fault(
+def _fault_at_end(failure: ScenarioFailure) -> FailureSummary:
+    return FailureSummary(
         what=failure.what,
         title=_TITLES.get(failure.what, "verify"),
         pointer=failure.pointer,
@@ -454,6 +468,48 @@ def _step_json(scenario: Scenario, step: StepReport) -> dict[str, Any]:
     }
 
 
-def _failure_json(scenario: Scenario, failure: Failure) -> dict[str, Any]:
+def _failure_json(scenario: Scenario, failure: ScenarioFailure) -> dict[str, Any]:
     line = scenario.origin.locate(failure.pointer)[0]
     return {"what": failure.what, "lines": list(failure.lines), "pointer": failure.pointer, "line": line}
+
+
+def digest_of(
+    steps: Sequence[StepReport], changes: JSON, virtual: float | None, agent: AgentReport | None = None
+) -> str:
+    """SHA-256, in hex, of all calls in order of their beginning, and of what is kept at the end. Secrets are masked.
+
+    Args:
+        steps: The calls: arguments, outcome, answer, attempts, and how long each took on virtual time.
+        changes: What is different at the end in what mocks keep.
+        virtual: Seconds of virtual time; None for a run on the machine's time, of which no time is in the digest.
+        agent: What was said; None where nobody spoke.
+    """
+    timed = virtual is not None
+    trace: dict[str, Any] = {
+        "calls": [_call(step, timed=timed) for step in steps],
+        "kept": changes,
+        "virtual": virtual,
+        **({} if agent is None else {"said": [turn.as_json() for turn in agent.turns]}),
+    }
+    return hashlib.sha256(canonical(trace).encode()).hexdigest()
+
+
+def _call(step: StepReport, *, timed: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {"step": step.step.label, "tool": step.step.call, "args": step.args}
+    result = step.result
+    if result is None:
+        return told
+    answer = {
+        "outcome": result.outcome.value,
+        "result": result.value,
+        "content": [part.as_json() for part in result.content],
+        "error": None if result.error is None else result.error.as_json(),
+        "attempts": result.usage.attempts,
+    }
+    elapsed = {"elapsed": round(result.usage.duration, 9)} if timed else {}
+    return told | answer | elapsed
+
+
+def digest_of_all(digests: Sequence[str]) -> str:
+    """The digest of several traces together."""
+    return hashlib.sha256("".join(digests).encode()).hexdigest()

@@ -1,17 +1,17 @@
-"""What happened in a run, as it happened. It is told without secrets, and only when somebody looks."""
+"""What happened in a run: its calls, and what its mocks keep. Reports without secrets are made only on demand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from toolcrib.core.model import JSON, Content, Outcome, Result, Schema
-from toolcrib.loading.scenarios.steps import Step
+from toolcrib.core.model import JSON, Content, Fixture, Outcome, Result, Schema
+from toolcrib.engine.session import Session
+from toolcrib.loading.scenarios.model import CallStep, Scenario, visible_state
 from toolcrib.registry.registry import Registry
-from toolcrib.scenarios.goldens import GoldenChange
-from toolcrib.scenarios.reports import Failure, StepReport
-from toolcrib.scenarios.verification import Recorded
-from toolcrib.security.redaction import SeenSecrets, redact
+from toolcrib.scenarios.reports import GoldenChange, ScenarioFailure, StepReport
+from toolcrib.security.redaction import Redactor, redact
+from toolcrib.simulation.store import Store, states
 
 _OK = Outcome.OK
 
@@ -19,7 +19,7 @@ NOT_CALLED = frozenset({Outcome.NOT_FOUND, Outcome.INVALID_ARGUMENTS})
 """Calls that end so reached no tool and do not count as made."""
 
 
-class Happened(NamedTuple):
+class StepEvent(NamedTuple):
     """What came of one step.
 
     Attributes:
@@ -29,17 +29,43 @@ class Happened(NamedTuple):
         wrong: Why its arguments could not be worked out, where there was no call.
     """
 
-    step: Step
+    step: CallStep
     args: JSON
     result: Result | None
-    wrong: Failure | None = None
+    wrong: ScenarioFailure | None = None
 
 
-Judge: TypeAlias = Callable[[Happened, Result], tuple[Sequence[Failure], GoldenChange | None]]
+class LoggedCall(NamedTuple):
+    """A call that was made.
+
+    Attributes:
+        place: Its number among the calls of the run, from 0.
+        step: The step that made it.
+        args: Its arguments.
+        outcome: How it ended.
+    """
+
+    place: int
+    step: CallStep
+    args: JSON
+    outcome: Outcome
+
+    @property
+    def tool(self) -> str:
+        """The name by which the tool was called."""
+        return self.step.call
+
+    @property
+    def label(self) -> str:
+        """By which step, or in which turn."""
+        return self.step.title
+
+
+Judge: TypeAlias = Callable[[StepEvent, Result], tuple[Sequence[ScenarioFailure], GoldenChange | None]]
 """What is wrong with an answer, and what a golden file should hold; it gets what may be shown of the answer, too."""
 
 
-def _good(_happened: Happened, _masked: Result) -> tuple[Sequence[Failure], GoldenChange | None]:
+def _good(_happened: StepEvent, _masked: Result) -> tuple[Sequence[ScenarioFailure], GoldenChange | None]:
     return (), None
 
 
@@ -47,19 +73,19 @@ def _reached(outcome: Outcome) -> bool:
     return outcome is _OK or outcome not in NOT_CALLED  # most are, and the hash of an outcome is slow
 
 
-class Log:
+class RunLog:
     """The steps of a run in their order; those that began together are one group."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._groups: list[Sequence[Happened]] = []
+        self._groups: list[Sequence[StepEvent]] = []
         self._untold = 0
         self._told: list[StepReport] = []
-        self._seen = SeenSecrets()
+        self._seen = Redactor()
         # For a run whose steps are all good, which most are, this is all that is ever done.
-        self.add: Callable[[Sequence[Happened]], object] = self._groups.append
+        self.add: Callable[[Sequence[StepEvent]], object] = self._groups.append
 
-    def before(self, step: Step, args: JSON) -> None:
+    def before(self, step: CallStep, args: JSON) -> None:
         """Somebody else's code is about to run: it may change what it is given, and what it was given before."""
         self._catch_up()
         self._seen.add(args, self._schema(step, "input_schema"))
@@ -68,11 +94,11 @@ class Log:
         """From now on tell each group as it is added: whoever answers may keep what they answered, and change it."""
         self.add = self._tell_now
 
-    def _tell_now(self, group: Sequence[Happened]) -> None:
+    def _tell_now(self, group: Sequence[StepEvent]) -> None:
         self._groups.append(group)
         self._catch_up()
 
-    def tell(self, group: Sequence[Happened], judge: Judge) -> list[StepReport]:
+    def tell(self, group: Sequence[StepEvent], judge: Judge) -> list[StepReport]:
         """Add a group of which not all is known to be good, and tell it at once."""
         self._catch_up()
         self._groups.append(group)
@@ -86,16 +112,16 @@ class Log:
         self._catch_up()
         return tuple(self._told)
 
-    def recorded(self) -> list[Recorded]:
+    def recorded(self) -> list[LoggedCall]:
         """The calls that reached a tool."""
         happened = (happened for group in self._groups for happened in group)
         return [
-            tuple.__new__(Recorded, (place, step, args, result.outcome))
+            tuple.__new__(LoggedCall, (place, step, args, result.outcome))
             for place, (step, args, result, _wrong) in enumerate(happened)
             if result is not None
             and _reached(result.outcome)
             and isinstance(args, dict)
-            and (type(step) is Step or getattr(step, "reached", True))
+            and (type(step) is CallStep or getattr(step, "reached", True))
         ]
 
     def attempts(self) -> int:
@@ -113,11 +139,11 @@ class Log:
         self._catch_up()
         return self._seen.hide_in_text(text)
 
-    def show(self, call: Recorded) -> JSON:
+    def show(self, call: LoggedCall) -> JSON:
         """The arguments of a call with secrets masked."""
         return self.reports()[call.place].args
 
-    def safe(self, failures: Iterable[Failure]) -> tuple[Failure, ...]:
+    def safe(self, failures: Iterable[ScenarioFailure]) -> tuple[ScenarioFailure, ...]:
         """The failures without the secrets that the steps so far brought."""
         found = tuple(failures)
         if not found:
@@ -125,7 +151,7 @@ class Log:
         self._catch_up()
         return self._hidden(found)
 
-    def _hidden(self, failures: Iterable[Failure]) -> tuple[Failure, ...]:
+    def _hidden(self, failures: Iterable[ScenarioFailure]) -> tuple[ScenarioFailure, ...]:
         return tuple(
             failure._replace(lines=tuple(self._seen.hide_in_text(line) for line in failure.lines))
             for failure in failures
@@ -137,7 +163,7 @@ class Log:
             self._untold += 1
             self._told += self._reports(group, _good)
 
-    def _reports(self, group: Sequence[Happened], judge: Judge) -> Iterator[StepReport]:
+    def _reports(self, group: Sequence[StepEvent], judge: Judge) -> Iterator[StepReport]:
         """The reports of a group; the secrets of all its arguments are known before any of its answers is told."""
         begun = [self._begun(happened) for happened in group]
         for happened, args in zip(group, begun, strict=True):
@@ -151,14 +177,14 @@ class Log:
                 found, golden = judge(happened, masked)
                 yield StepReport(step, shown, masked, self._hidden(found) if found else (), golden)
 
-    def _begun(self, happened: Happened) -> JSON:
+    def _begun(self, happened: StepEvent) -> JSON:
         """Remember the secrets of arguments; gives what may be shown of them, or of what is written for them."""
         schema = self._schema(happened.step, "input_schema")
         if happened.wrong is None:
             return self._seen.add(happened.args, schema)
         return self._seen.hide_in(redact(happened.step.written, schema))
 
-    def _schema(self, step: Step, which: str) -> Schema | None:
+    def _schema(self, step: CallStep, which: str) -> Schema | None:
         tool = self._registry.get(step.call)
         if tool is None:
             named = self._registry.named_by_alias(step.call)
@@ -181,3 +207,73 @@ class Log:
             ),
             meta=hide(dict(result.meta)),
         )
+
+
+class StoreView:
+    """The store of a run's session. Nothing of it is looked at before somebody asks."""
+
+    __slots__ = ("_fixture", "_scenario", "_session")
+
+    def __init__(self, session: Session, scenario: Scenario) -> None:
+        self._session = session
+        self._scenario = scenario
+        self._fixture: Fixture | None = None
+
+    @property
+    def fixture(self) -> Fixture:
+        """What the run can see of the collections and machines."""
+        if self._fixture is None:
+            self._fixture = visible_state(self._scenario, self._session.registry).fixture
+        return self._fixture
+
+    def rows(self, names: Iterable[str] | None = None) -> dict[str, Any]:
+        """Collection -> key -> row as it is now, of these collections or of all in sight.
+
+        Where the rows of one can't be had, who looks for them is told, with an ExpressionError.
+        """
+        from toolcrib.executors.mock.unit_of_work import Work  # noqa: PLC0415 -- most scenarios read no rows
+
+        there = self.fixture.collections
+        chosen = there if names is None else {name: there[name] for name in names if name in there}
+        return Work(self._session.store, Fixture(chosen)).store()
+
+    def states(self) -> dict[str, JSON]:
+        """Machine -> its state now."""
+        return states(self.fixture, self._session.store.version)
+
+    def shown(self, rows: dict[str, Any]) -> dict[str, Any]:
+        """Rows without what the schemas of their collections, or their own keys, call a secret."""
+        return {
+            name: {key: redact(row, self.fixture.collections[name].schema) for key, row in inside.items()}
+            for name, inside in rows.items()
+        }
+
+
+def changes_of(store: Store) -> dict[str, Any]:
+    """What is different from the beginning: the rows of collections, None for a row that was deleted; states.
+
+    What their names call a secret is masked.
+    """
+    changed: dict[str, Any] = {"rows": store.changed(), "states": dict(store.version.states)}
+    return {key: redact(value) for key, value in changed.items()}
+
+
+class RunScope(dict[str, JSON]):
+    """What the expressions of a run read: what it has put in, and `store` and `state` as they are at that moment."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self, kept: StoreView, names: Mapping[str, JSON]) -> None:
+        super().__init__(names)
+        self._kept = kept
+
+    def __missing__(self, name: str) -> JSON:
+        if name == "store":
+            return self._kept.rows()
+        if name == "state":
+            return self._kept.states()
+        raise KeyError(name)
+
+    def copy(self) -> RunScope:
+        """What is put in as it is now; the rows and states go on."""
+        return RunScope(self._kept, self)

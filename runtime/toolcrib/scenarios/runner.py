@@ -1,11 +1,16 @@
-"""Runs one scenario: a fresh session on virtual time, its steps in order, its agent, then its verification."""
+"""Runs one scenario: a fresh session on virtual time, its steps in order, its agent, then its verification.
+
+A scenario with several trials runs once for each, with a seed of its own, and has one report of them all.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolcrib.core.clock import RealClock, format_time
 from toolcrib.core.errors import ConfigurationError, ExpressionError
@@ -13,25 +18,34 @@ from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.virtual_clock import VirtualClock
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
-from toolcrib.expressions import Rendering
-from toolcrib.loading.scenarios.expectations import NO_RULES
-from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.loading.scenarios.steps import Advance, Parallel, Step
-from toolcrib.scenarios.digests import digest_of
-from toolcrib.scenarios.fault_report import involved, never_happened
-from toolcrib.scenarios.goldens import GoldenChange, judge_golden
-from toolcrib.scenarios.reports import Failure, ScenarioReport
-from toolcrib.scenarios.run_log import Happened, Log
-from toolcrib.scenarios.step_check import compare, is_good, saved
-from toolcrib.scenarios.store_view import Kept, RunScope, changes_of
-from toolcrib.scenarios.tool_view import tools_for
-from toolcrib.scenarios.unused_rules import unused
-from toolcrib.scenarios.verification import Ending
+from toolcrib.loading.scenarios.model import NO_RULES, AdvanceStep, CallStep, ParallelStep, Scenario
+from toolcrib.scenarios.reports import (
+    GoldenChange,
+    ScenarioFailure,
+    ScenarioReport,
+    common_warnings,
+    digest_of,
+    digest_of_all,
+)
+from toolcrib.scenarios.run_log import RunLog, RunScope, StepEvent, StoreView, changes_of
+from toolcrib.scenarios.run_setup import RunSetup, set_up_run
+from toolcrib.scenarios.verification import (
+    RunEvidence,
+    compare,
+    compare_golden,
+    fault_notes,
+    is_good,
+    step_value,
+    unfired_faults,
+    unused_rules,
+)
 from toolcrib.scenarios.verification import verify as verified
 
 if TYPE_CHECKING:
-    from toolcrib.loading.scenarios.agents import Agent
-    from toolcrib.scenarios.agent_runner import Conversing
+    from toolcrib.loading.scenarios.expectations import Golden
+    from toolcrib.scenarios.agent_report import AssertionReport
+    from toolcrib.scenarios.agent_runner import AgentRunner
+    from toolcrib.scenarios.run_setup import AgentSetup
 
 
 async def run_scenario(
@@ -54,31 +68,33 @@ async def run_scenario(
         )
     first = scenario.seed if seed is None else seed
     if scenario.trials > 1:
-        from toolcrib.scenarios.trials import tried  # noqa: PLC0415 -- most scenarios are tried once
-
-        return await tried(scenario, first, lambda trial, number: _run(runtime, trial, number, update=update))
+        return await run_trials(
+            scenario, first, lambda trial, number: _run(runtime, trial, number, update=update)
+        )
     return await _run(runtime, scenario, first, update=update)
 
 
 async def _run(runtime: Runtime, scenario: Scenario, seed: int, *, update: bool) -> ScenarioReport:
     started = RealClock.monotonic()
-    session = _session(runtime, scenario, seed)
+    setup = set_up_run(runtime, scenario)
+    session = _session(runtime, setup, seed)
     run = _Run(session, scenario, update=update)
     try:
         passed = await run.to_the_end()
-        if passed and scenario.agent is not None:
-            passed = await run.converse(runtime, scenario.agent)
+        if passed and setup.agent is not None:
+            passed = await run.converse(runtime, setup.agent)
     finally:
         await session.aclose()
     return _reported(run, session, scenario, passed=passed, started=started)
 
 
-def _session(runtime: Runtime, scenario: Scenario, seed: int) -> Session:
+def _session(runtime: Runtime, setup: RunSetup, seed: int) -> Session:
+    scenario = setup.scenario
     return runtime.session(
         id=scenario.base or scenario.name,
         seed=seed,
         clock=RealClock() if scenario.real else VirtualClock(scenario.start),
-        registry=tools_for(runtime, scenario),
+        registry=setup.tools,
     )
 
 
@@ -123,22 +139,22 @@ class _Run:
         self._session = session
         self._scenario = scenario
         self._update = update
-        self.kept = Kept(session, scenario)
+        self.kept = StoreView(session, scenario)
         self._scope = RunScope(self.kept, {"seed": session.seed, "run": scenario.run})
         if scenario.values:
             self._scope["matrix"] = dict(scenario.values)
-        self.log = Log(session.registry)
-        self.talk: Conversing | None = None
+        self.log = RunLog(session.registry)
+        self.talk: AgentRunner | None = None
         self.advanced = 0.0
-        self.warnings: tuple[Failure, ...] = ()
+        self.warnings: tuple[ScenarioFailure, ...] = ()
         self._began = session.clock.monotonic()
 
     async def to_the_end(self) -> bool:
         """Run the steps, up to the first that is not as it says; whether there is none."""
         for step in self._scenario.steps:
-            if isinstance(step, Step):
+            if isinstance(step, CallStep):
                 good = await self.step(step)
-            elif isinstance(step, Parallel):
+            elif isinstance(step, ParallelStep):
                 good = await self.together(step)
             else:
                 good = await self.pass_time(step)
@@ -146,18 +162,18 @@ class _Run:
                 return False
         return True
 
-    async def converse(self, runtime: Runtime, agent: Agent) -> bool:
+    async def converse(self, runtime: Runtime, setup: AgentSetup) -> bool:
         """Let the agent go on; whether it came to its end as it is written."""
-        from toolcrib.scenarios.agent_runner import Conversing, Talk  # noqa: PLC0415 -- most scenarios have no agent
+        from toolcrib.scenarios.agent_runner import AgentRun, AgentRunner  # noqa: PLC0415 -- most scenarios have no agent
 
         def names() -> RunScope:
             return self.scope().copy()
 
-        self.talk = Conversing(Talk(runtime, self._session, self._scenario, agent, self.log, names))
+        self.talk = AgentRunner(AgentRun(runtime, self._session, self._scenario, setup, self.log, names))
         await self.talk.to_the_end()
         return not self.talk.broken
 
-    async def pass_time(self, step: Advance) -> bool:
+    async def pass_time(self, step: AdvanceStep) -> bool:
         """Move time on.
 
         Raises:
@@ -165,12 +181,12 @@ class _Run:
         """
         clock = self._session.clock
         if not isinstance(clock, VirtualClock):
-            raise ConfigurationError("a real clock can't be moved on", hint="leave `Advance` out")
+            raise ConfigurationError("a real clock can't be moved on", hint="leave `AdvanceStep` out")
         await clock.advance(step.seconds)
         self.advanced += step.seconds
         return True
 
-    async def step(self, step: Step) -> bool:
+    async def step(self, step: CallStep) -> bool:
         """Call, keep what came of it, compare; whether all was as the step says."""
         expect = step.expect
         # The commonest step reads nothing and expects only that its call ends well.
@@ -186,7 +202,7 @@ class _Run:
             args = self._handed_out(step, args)
             result = await session.call(step.call, args)
             self._keep_up_with(step)
-        group = (tuple.__new__(Happened, (step, args, result, None)),)
+        group = (tuple.__new__(StepEvent, (step, args, result, None)),)
         if step.save_as:
             self._save(step, result)
         if is_good(expect, result, scope):
@@ -194,7 +210,7 @@ class _Run:
             return True
         return self._told(group, scope)
 
-    async def together(self, parallel: Parallel) -> bool:
+    async def together(self, parallel: ParallelStep) -> bool:
         """Begin all calls at one moment; when all have ended, settle them in the order of their beginning."""
         scope = self.scope().copy()
         made = [self._begun(step, scope) for step in parallel.calls]
@@ -209,41 +225,41 @@ class _Run:
         ended = [each if each.wrong is not None else each._replace(result=next(answers)) for each in made]
         return self._settled(ended, scope)
 
-    async def _one_by_one(self, begun: Iterable[Happened]) -> list[Result]:
+    async def _one_by_one(self, begun: Iterable[StepEvent]) -> list[Result]:
         """The answers of calls that do not wait: each ends before the next one could begin anyway."""
         call: Callable[..., Awaitable[Result]] = self._session.call
         return [await call(each.step.call, each.args) for each in begun]
 
-    async def _at_once(self, begun: Iterable[Happened]) -> list[Result]:
+    async def _at_once(self, begun: Iterable[StepEvent]) -> list[Result]:
         call: Callable[..., Awaitable[Result]] = self._session.call
         # As one call under way, whose own calls they are: time can't move before the last of them has begun.
         with self._session.clock.working():
             return await asyncio.gather(*(call(each.step.call, each.args) for each in begun))
 
-    def _begun(self, step: Step, scope: Mapping[str, JSON]) -> Happened:
+    def _begun(self, step: CallStep, scope: Mapping[str, JSON]) -> StepEvent:
         """A step with the arguments of its call, or with why they can't be worked out."""
         try:
             args = step.args.render(scope)
         except ExpressionError as error:
             return _not_begun(step, error)
         known = self._session.answers_at_once(step.call)
-        return Happened(step, args if known else self._handed_out(step, args), None)
+        return StepEvent(step, args if known else self._handed_out(step, args), None)
 
-    def _handed_out(self, step: Step, args: JSON) -> JSON:
+    def _handed_out(self, step: CallStep, args: JSON) -> JSON:
         """The arguments for somebody else's code: a copy, since the document and earlier answers may be in them."""
         self.log.before(step, args)
         return deepcopy(args)
 
-    def _keep_up_with(self, step: Step) -> None:
+    def _keep_up_with(self, step: CallStep) -> None:
         if not self._session.answers_at_once(step.call):
             self.log.keep_up()
 
-    def _save(self, step: Step, result: Result) -> None:
+    def _save(self, step: CallStep, result: Result) -> None:
         """Let later steps see what came of a step: as it is now, even if whoever answered changes it."""
-        kept = saved(result)
+        kept = step_value(result)
         self._scope[step.save_as] = kept if self._session.answers_at_once(step.call) else deepcopy(kept)
 
-    def _settled(self, group: Sequence[Happened], scope: Mapping[str, JSON]) -> bool:
+    def _settled(self, group: Sequence[StepEvent], scope: Mapping[str, JSON]) -> bool:
         """Save and compare what came of steps; whether all was as they say."""
         good = True
         for step, _args, result, _wrong in group:
@@ -255,44 +271,44 @@ class _Run:
             return True
         return self._told(group, scope)
 
-    def _told(self, group: Sequence[Happened], scope: Mapping[str, JSON]) -> bool:
+    def _told(self, group: Sequence[StepEvent], scope: Mapping[str, JSON]) -> bool:
         """Tell steps of which not all is known to be good; whether all is."""
 
-        def judge(happened: Happened, masked: Result) -> tuple[list[Failure], GoldenChange | None]:
+        def judge(happened: StepEvent, masked: Result) -> tuple[list[ScenarioFailure], GoldenChange | None]:
             return self._judged(happened, masked, scope)
 
         return not any(report.failures for report in self.log.tell(group, judge))
 
     def _judged(
-        self, happened: Happened, masked: Result, scope: Mapping[str, JSON]
-    ) -> tuple[list[Failure], GoldenChange | None]:
+        self, happened: StepEvent, masked: Result, scope: Mapping[str, JSON]
+    ) -> tuple[list[ScenarioFailure], GoldenChange | None]:
         step, _args, result, _wrong = happened
         failures = [] if result is None else [*compare(step, result, masked, scope)]
         if failures and self._scenario.faults:
-            failures += involved(self._session, self._scenario, step.call)
+            failures += fault_notes(self._session, self._scenario, step.call)
         if step.expect.golden is None or masked.outcome is not Outcome.OK:
             return failures, None
         return failures, self._golden(step, step.expect.golden, masked, failures)
 
     def _golden(
-        self, step: Step, golden: Rendering, masked: Result, failures: list[Failure]
+        self, step: CallStep, golden: Golden, masked: Result, failures: list[ScenarioFailure]
     ) -> GoldenChange | None:
         """Compare with the golden file. What to write is told only of a step that is right otherwise."""
         scope: dict[str, JSON] = {"matrix": dict(self._scenario.values), "run": self._scenario.run}
-        judged = judge_golden(golden, masked.value, self._scenario.origin.files, scope)
+        judged = compare_golden(golden, masked.value, self._scenario.origin.files, scope)
         if self._update and judged.change is not None and not failures:
             return judged.change
         if judged.lines:
             pointer = f"{step.pointer}/expect/golden"
-            failures.append(Failure(what="golden", lines=judged.lines, pointer=pointer))
+            failures.append(ScenarioFailure(what="golden", lines=judged.lines, pointer=pointer))
         return None
 
-    def verified(self) -> tuple[Failure, ...]:
+    def verified(self) -> tuple[ScenarioFailure, ...]:
         """What is not as it must be at the end: what `verify` says, and faults that did not happen."""
         scenario = self._scenario
-        found = never_happened(self._session, scenario) if scenario.faults else []
+        found = unfired_faults(self._session, scenario) if scenario.faults else []
         if scenario.mocks and scenario.verify.unused_rules != "ignore":
-            left = unused(self._session, scenario)
+            left = unused_rules(self._session, scenario)
             if scenario.verify.unused_rules == "error":
                 found += left
             else:
@@ -305,14 +321,14 @@ class _Run:
         recorded = log.recorded()
         spent = {"calls": len(recorded), "attempts": log.attempts(), "elapsed": self._elapsed()}
         last = None if self.talk is None else self.talk.last()
-        ending = Ending(recorded, self.scope(), log.show, self.kept, spent, last)
+        ending = RunEvidence(recorded, self.scope(), log.show, self.kept, spent, last)
         return log.safe([*verified(scenario.verify, ending), *found])
 
     def _elapsed(self) -> float:
         """Seconds since the first step began, without those that steps have moved time on by."""
         return round(self._session.clock.monotonic() - self._began - self.advanced, 9)
 
-    def _scope_of(self, step: Step) -> Mapping[str, JSON]:
+    def _scope_of(self, step: CallStep) -> Mapping[str, JSON]:
         """What expressions of a step read; the time of day only if they do, since it takes long to write."""
         if "now" in step.args.names:
             return self.scope()
@@ -327,6 +343,105 @@ class _Run:
         return self._scope
 
 
-def _not_begun(step: Step, error: ExpressionError) -> Happened:
-    failure = Failure(what="args", lines=(error.message,), pointer=step.pointer + "/args")
-    return Happened(step, None, None, failure)
+def _not_begun(step: CallStep, error: ExpressionError) -> StepEvent:
+    failure = ScenarioFailure(what="args", lines=(error.message,), pointer=step.pointer + "/args")
+    return StepEvent(step, None, None, failure)
+
+
+_ROUNDING = 1e-9
+"""A third of three trials is one, whatever a third is in binary."""
+
+Running: TypeAlias = Callable[[Scenario, int], Awaitable[ScenarioReport]]
+"""Runs a scenario once, with a seed."""
+
+
+async def run_trials(scenario: Scenario, first: int, run: Running) -> ScenarioReport:
+    """Run a scenario as often as it is tried, with the seeds `first`, `first + 1` and so on.
+
+    It passes where the share of trials in which each assertion holds, and the share of those in which all else is
+    good, reach their thresholds.
+    """
+    trials = []
+    for number in range(scenario.trials):
+        seed = first + number
+        trials.append(await run(replace(scenario, trials=1, seed=seed), seed))
+    return report_of(scenario, first, trials)
+
+
+def report_of(scenario: Scenario, seed: int, trials: Sequence[ScenarioReport]) -> ScenarioReport:
+    """One report of all trials."""
+    failures = [*_failures(scenario, trials)]
+    passed = not failures
+    return ScenarioReport(
+        scenario=scenario,
+        seed=seed,
+        steps=lambda: tuple(step for trial in trials for step in trial.steps),
+        passed=passed,
+        failures=tuple(failures),
+        warnings=(*common_warnings(trials), *(_flaky(trials) if passed else ())),
+        duration=sum(trial.duration for trial in trials),
+        virtual=sum(trial.virtual for trial in trials),
+        digest=lambda: digest_of_all([trial.digest for trial in trials]),
+        trials=tuple(trials),
+    )
+
+
+def _failures(scenario: Scenario, trials: Sequence[ScenarioReport]) -> Iterator[ScenarioFailure]:
+    """What did not hold often enough."""
+    many, threshold = len(trials), scenario.pass_threshold
+    good = sum(not _is_bad(trial) for trial in trials)
+    if not _enough(good, many, threshold):
+        line = f"{good} of {many} trials were good, {_wanted(threshold, many)}"
+        yield ScenarioFailure("trials", (line,), _first_pointer(trials))
+    for pointer, several in _by_pointer(trials).items():
+        held = sum(judged.passed for judged in several)
+        judged = several[0]
+        if not _enough(held, len(several), judged.threshold):
+            line = f"{judged.named} held in {held} of {len(several)} trials, {_wanted(judged.threshold, len(several))}"
+            yield ScenarioFailure("trials", (line,), pointer)
+
+
+def _is_bad(trial: ScenarioReport) -> bool:
+    """Whether anything but an assertion is not as it must be."""
+    turns = () if trial.agent is None else trial.agent.turns
+    return bool(
+        any(step.failures for step in trial.steps)
+        or any(turn.failures for turn in turns)
+        or any(failure.what != "assertion" for failure in trial.failures)
+    )
+
+
+def _by_pointer(trials: Sequence[ScenarioReport]) -> dict[str, list[AssertionReport]]:
+    """Where an assertion stands -> what came of it in the trials in which it applied."""
+    found: dict[str, list[AssertionReport]] = {}
+    for trial in trials:
+        for judged in () if trial.agent is None else trial.agent.assertions:
+            if judged.applies:
+                found.setdefault(judged.pointer, []).append(judged)
+    return found
+
+
+def _enough(held: int, many: int, threshold: float) -> bool:
+    return held >= threshold * many - _ROUNDING
+
+
+def _wanted(threshold: float, many: int) -> str:
+    least = math.ceil(threshold * many - _ROUNDING)
+    return "and all must be" if least == many else f"and {least} of {many} must be"
+
+
+def _first_pointer(trials: Sequence[ScenarioReport]) -> str:
+    """Where the first thing stands that is wrong."""
+    faults = (fault for trial in trials if _is_bad(trial) for fault in trial.faults)
+    return next((fault.pointer for fault in faults if fault.what != "assertion"), "")
+
+
+def _flaky(trials: Sequence[ScenarioReport]) -> Iterator[ScenarioFailure]:
+    """What was not as it must be in some trials, and often enough in the others."""
+    many = len(trials)
+    for number, trial in enumerate(trials, start=1):
+        if trial.failed:
+            fault = trial.faults[0]
+            good = sum(not each.failed for each in trials)
+            line = f"flaky: {good} of {many} trials passed; trial {number} (seed {trial.seed}) failed at {fault.title}: {fault.what}: {fault.head}"
+            yield ScenarioFailure("trials", (line,), fault.pointer)

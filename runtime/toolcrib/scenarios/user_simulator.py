@@ -1,36 +1,106 @@
-"""Who speaks in the conversation of a scenario: its script, or a model, with the tools and the policy that it has."""
+"""Who takes part in the conversation of a scenario: a script or a model, and the client that fulfils its tools."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from toolcrib.core.model import JSON
+from toolcrib.core.model import JSON, Outcome, Result
+from toolcrib.core.protocols import BoundTool
 from toolcrib.core.text import compact
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
-from toolcrib.engine.workspaces import subjects_of_scenario
-from toolcrib.loading.prompts import Guardrail, Prompt
-from toolcrib.loading.scenarios.agent_checks import prompt_of
-from toolcrib.loading.scenarios.agents import Agent
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.executors.client.client_call import ClientCall
 from toolcrib.provider import Provider
 from toolcrib.provider.config import Config
 from toolcrib.provider.middleware import ProviderMiddleware
-from toolcrib.provider.models.prices import Prices
-from toolcrib.provider.models.scripted import Scripted, lines_of
+from toolcrib.provider.models.protocol import Prices
+from toolcrib.provider.models.scripted import Scripted, scripted_replies
 from toolcrib.registry.namespaces import short_name
 from toolcrib.registry.registry import Registry
-from toolcrib.scenarios.assertions import Surroundings
-from toolcrib.scenarios.client_stub import Fulfilling
+from toolcrib.scenarios.assertions import AssertionContext
 from toolcrib.security.tool_policy import ToolPolicy, without_idle
+
+if TYPE_CHECKING:
+    from toolcrib.loading.prompts import Prompt
+    from toolcrib.loading.scenarios.model import Agent, AgentTurn, GuardrailCheck, Scenario
+    from toolcrib.scenarios.run_setup import AgentSetup
+
+Way: TypeAlias = Callable[["ClientStub", ClientCall], Awaitable[Result]]
+"""How the caller fulfils a call."""
+
+
+class ClientStub:
+    """The client of a conversation.
+
+    Attributes:
+        turn: Whose answers count before those of the agent.
+
+    Args:
+        runtime: Binds the mocks of tools that are granted.
+        agent: Whose tools are fulfilled.
+        names: What expressions read.
+    """
+
+    def __init__(self, runtime: Runtime, agent: Agent, names: Callable[[], dict[str, JSON]]) -> None:
+        self.turn: AgentTurn | None = None
+        self._runtime = runtime
+        self._agent = agent
+        self._names = names
+        self._mocks: dict[str, BoundTool] = {}
+
+    async def __call__(self, call: ClientCall) -> JSON | Result:
+        """Fulfil a call as the document says; one of which it says nothing waits."""
+        said = self.turn.client.get(call.tool) if self.turn is not None else None
+        rendering = said or self._agent.client.get(call.tool)
+        if rendering is None:
+            return call.defer()
+        names = self._names()
+        names["args"] = call.arguments
+        answer: Any = rendering.render(names)
+        if isinstance(answer, str):
+            return await _WAYS[answer](self, call)
+        if "result" in answer:
+            value: JSON = answer["result"]
+            return value
+        error = answer["error"]
+        return Result.failed(Outcome.TOOL_ERROR, error.get("message") or error["code"], code=error["code"])
+
+    async def granted(self, call: ClientCall) -> Result:
+        """What the tool's mock answers."""
+        if call.tool not in self._mocks:
+            self._mocks[call.tool] = self._runtime.engine.in_mode(call.call.tool, "mock")
+        made = call.call._replace(tool=call.call.tool._replace(mode="mock"))
+        return await self._mocks[call.tool].execute(made)
+
+
+async def _denied(_who: ClientStub, call: ClientCall) -> Result:
+    return call.decline("the user said no")
+
+
+async def _late(_who: ClientStub, call: ClientCall) -> Result:
+    await call.context.session.clock.sleep(call.timeout + 1)
+    return call.defer()
+
+
+async def _deferred(_who: ClientStub, call: ClientCall) -> Result:
+    return call.defer()
+
+
+_WAYS: Mapping[str, Way] = {
+    "grant": ClientStub.granted,
+    "deny": _denied,
+    "timeout": _late,
+    "defer": _deferred,
+}
+
 
 Names: TypeAlias = Callable[[], dict[str, JSON]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Speaking:
+class ConversationSetup:
     """What holds a conversation.
 
     Attributes:
@@ -46,9 +116,9 @@ class Speaking:
     middleware: ProviderMiddleware
     script: Scripted | None
     has_text: bool
-    fulfilling: Fulfilling
-    surroundings: Surroundings
-    guardrails: tuple[Guardrail, ...] = ()
+    fulfilling: ClientStub
+    surroundings: AssertionContext
+    guardrails: tuple[GuardrailCheck, ...] = ()
     providers: tuple[Provider, ...] = field(default=())
 
     async def aclose(self) -> None:
@@ -59,16 +129,16 @@ class Speaking:
                 await close()
 
 
-def speaking_for(
-    runtime: Runtime, session: Session, scenario: Scenario, agent: Agent, names: Names
-) -> Speaking:
+def open_conversation(
+    runtime: Runtime, session: Session, scenario: Scenario, setup: AgentSetup, names: Names
+) -> ConversationSetup:
     """What holds the conversation of a run.
 
     Args:
-        runtime: Has the prompts, and what may be reached.
+        runtime: Says what may be reached.
         session: Where the calls are made.
         scenario: The run.
-        agent: Its agent.
+        setup: What its agent needs.
         names: What expressions read: a new mapping each time.
 
     Raises:
@@ -76,10 +146,12 @@ def speaking_for(
         ExpressionError: What instructs the model can't be worked out.
         Untrusted: The scenario names a model, and nobody has agreed to that.
     """
-    for subject in subjects_of_scenario(replace(scenario, agent=agent)):
+    for subject in setup.subjects:
         runtime.engine.trust.check(subject)
-    prompt = prompt_of(agent.prompt, runtime.packs, scenario.origin) if agent.prompt else None
-    fulfilling = Fulfilling(runtime, agent, names)
+    if setup.error is not None:
+        raise setup.error
+    agent, prompt = setup.agent, setup.prompt
+    fulfilling = ClientStub(runtime, agent, names)
     make = _OWN.get(agent.provider, _opened)
     provider = make(runtime, session, scenario, agent, names)
     judge = _judge(runtime, session, agent)
@@ -89,23 +161,15 @@ def speaking_for(
         prices=Prices(**agent.prices) if agent.prices else None,
         client=fulfilling,
     )
-    return Speaking(
+    return ConversationSetup(
         middleware=ProviderMiddleware(provider, session, _policy(agent, prompt, session.registry), config),
         script=provider if isinstance(provider, Scripted) else None,
         has_text=agent.provider != DIRECT,
         fulfilling=fulfilling,
-        surroundings=Surroundings(call_tool=session.call, judge=judge),
-        guardrails=_guardrails(agent, prompt),
+        surroundings=AssertionContext(call_tool=session.call, judge=judge),
+        guardrails=setup.guardrails,
         providers=(provider, judge) if judge is not None else (provider,),
     )
-
-
-def _guardrails(agent: Agent, prompt: Prompt | None) -> tuple[Guardrail, ...]:
-    own = [
-        Guardrail(each["type"], each.get("params", {}), unsupported=each.get("unsupported", ""))
-        for each in agent.guardrails
-    ]
-    return (*own, *(prompt.guardrails if prompt else ()))
 
 
 SCRIPTED, DIRECT = "scripted", "direct"
@@ -125,7 +189,7 @@ def _direct(_runtime: Runtime, _session: Session, scenario: Scenario, agent: Age
 def _playing(scenario: Scenario, agent: Agent, names: Names, *, speaks: bool) -> Scripted:
     namespace = scenario.origin.namespace
     return Scripted(
-        lines_of(agent.turns, agent.script),
+        scripted_replies(agent.turns, agent.script),
         names=names,
         place=scenario.origin.place,
         named=lambda tool: short_name(namespace, tool),

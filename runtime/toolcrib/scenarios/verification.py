@@ -1,52 +1,40 @@
-"""What must be true when all steps are done: calls with their number, absence, order; rows, states, budgets."""
+"""What a run must fulfil: the expectations of each step, golden files, and the rules for the end of the run.
+
+The end of a run covers the number, absence and order of calls, rows and states, budgets, faults that must happen, and
+rules of the scenario's own mocks that no call used.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple, TypeAlias
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from toolcrib.core.errors import ExpressionError
-from toolcrib.core.model import JSON, NOTHING, Outcome
+from toolcrib.core.model import JSON, NOTHING, Outcome, Result
+from toolcrib.core.pointers import pointer_step
+from toolcrib.core.protocols import Files
+from toolcrib.core.subschemas import once_for_each
 from toolcrib.core.text import compact
-from toolcrib.expressions.matchers import Matcher
-from toolcrib.loading.scenarios.expectations import Made, Verify, any_of
-from toolcrib.loading.scenarios.steps import Step
-from toolcrib.scenarios.reports import Failure
-from toolcrib.scenarios.store_view import Kept
+from toolcrib.engine.session import Session
+from toolcrib.executors.mock.variables import MockState, slot_of
+from toolcrib.expressions.matchers import Matcher, compile_matcher
+from toolcrib.loading.scenarios.model import CallRule, CallStep, Expectation, Scenario, Verification, any_of
+from toolcrib.scenarios.reports import GoldenChange, ScenarioFailure
+from toolcrib.scenarios.run_log import LoggedCall, StoreView
 
+if TYPE_CHECKING:
+    from toolcrib.loading.scenarios.expectations import Golden, GoldenFile
+    from toolcrib.simulation.faults import Record
 
-class Recorded(NamedTuple):
-    """A call that was made.
-
-    Attributes:
-        place: Its number among the calls of the run, from 0.
-        step: The step that made it.
-        args: Its arguments.
-        outcome: How it ended.
-    """
-
-    place: int
-    step: Step
-    args: JSON
-    outcome: Outcome
-
-    @property
-    def tool(self) -> str:
-        """The name by which the tool was called."""
-        return self.step.call
-
-    @property
-    def label(self) -> str:
-        """By which step, or in which turn."""
-        return self.step.title
-
-
-Show: TypeAlias = Callable[[Recorded], JSON]
+Show: TypeAlias = Callable[[LoggedCall], JSON]
 """The arguments of a call with secrets masked."""
 
 
-def told(matcher: Matcher, value: JSON, shown: JSON, scope: Mapping[str, JSON] = NOTHING) -> list[str]:
+def difference_lines(
+    matcher: Matcher, value: JSON, shown: JSON, scope: Mapping[str, JSON] = NOTHING
+) -> list[str]:
     """Where a value is not as a matcher wants it; `shown` is the value with secrets masked.
 
     What is masked is not told: there the text is that of the masked value.
@@ -65,7 +53,7 @@ def told(matcher: Matcher, value: JSON, shown: JSON, scope: Mapping[str, JSON] =
     return lines
 
 
-class LastWord(NamedTuple):
+class FinalReply(NamedTuple):
     """How a conversation ended.
 
     Attributes:
@@ -79,7 +67,7 @@ class LastWord(NamedTuple):
     stop: str
 
 
-class Ending(NamedTuple):
+class RunEvidence(NamedTuple):
     """A run of which all steps are done.
 
     Attributes:
@@ -91,22 +79,22 @@ class Ending(NamedTuple):
         last: How its conversation ended; None where there was none.
     """
 
-    recorded: Sequence[Recorded]
+    recorded: Sequence[LoggedCall]
     scope: Mapping[str, JSON]
     show: Show
-    kept: Kept
+    kept: StoreView
     spent: Mapping[str, float]
-    last: LastWord | None = None
+    last: FinalReply | None = None
 
 
-def verify(rules: Verify, ending: Ending) -> Iterator[Failure]:
+def verify(rules: Verification, ending: RunEvidence) -> Iterator[ScenarioFailure]:
     """What is not as the rules say."""
     recorded, scope, show = ending[:3]
     for made in rules.calls:
         try:
             yield from _count(made, recorded, scope, show)
         except ExpressionError as error:
-            yield Failure(what="calls", lines=(error.message,), pointer=error.pointer or made.pointer)
+            yield ScenarioFailure(what="calls", lines=(error.message,), pointer=error.pointer or made.pointer)
     if rules.order is not None:
         kind, names = rules.order
         made_in_order = [call.tool for call in recorded]
@@ -115,7 +103,7 @@ def verify(rules: Verify, ending: Ending) -> Iterator[Failure]:
                 f"expected {_WORDS[kind]}: {', '.join(names)}",
                 f"the calls were: {', '.join(made_in_order) or 'none'}",
             )
-            yield Failure(what="order", lines=lines, pointer=f"/verify/order/{kind}")
+            yield ScenarioFailure(what="order", lines=lines, pointer=f"/verify/order/{kind}")
     for part, matcher in rules.kept.items():
         yield from _kept(part, matcher, ending)
     for part, matcher in rules.budget.items():
@@ -124,24 +112,24 @@ def verify(rules: Verify, ending: Ending) -> Iterator[Failure]:
         yield from _ended(rules, ending.last, ending.scope)
 
 
-def _ended(rules: Verify, last: LastWord, scope: Mapping[str, JSON]) -> Iterator[Failure]:
+def _ended(rules: Verification, last: FinalReply, scope: Mapping[str, JSON]) -> Iterator[ScenarioFailure]:
     """What is not as it should be in how a conversation ended."""
     if rules.stops and last.stop not in rules.stops:
         line = f"stop: expected {' or '.join(rules.stops)}, got {last.stop}"
-        yield Failure(what="stop", lines=(line,), pointer="/verify/stop")
+        yield ScenarioFailure(what="stop", lines=(line,), pointer="/verify/stop")
     if rules.final_text is None or last.text is None:
         return
     pointer = "/verify/final_text"
     try:
-        found = told(rules.final_text, last.text, last.shown, scope)
+        found = difference_lines(rules.final_text, last.text, last.shown, scope)
         lines = [f"final_text{_placed(line)}" for line in found]
     except ExpressionError as error:
         lines, pointer = [f"final_text: {error.message}"], _within(pointer, error)
     if lines:
-        yield Failure(what="final_text", lines=tuple(lines), pointer=pointer)
+        yield ScenarioFailure(what="final_text", lines=tuple(lines), pointer=pointer)
 
 
-def _kept(part: str, matcher: Matcher, ending: Ending) -> Iterator[Failure]:
+def _kept(part: str, matcher: Matcher, ending: RunEvidence) -> Iterator[ScenarioFailure]:
     """What is not as it should be in the rows, or in the named states."""
     kept, pointer = ending.kept, f"/verify/{part}"
     try:
@@ -150,11 +138,13 @@ def _kept(part: str, matcher: Matcher, ending: Ending) -> Iterator[Failure]:
         if not differences:
             return
         shown = value if part == "state" else kept.shown(value)
-        lines = tuple(f"{part}{_placed(line)}" for line in told(matcher, value, shown, ending.scope))
+        lines = tuple(
+            f"{part}{_placed(line)}" for line in difference_lines(matcher, value, shown, ending.scope)
+        )
     except ExpressionError as error:
-        yield Failure(what=part, lines=(f"{part}: {error.message}",), pointer=_within(pointer, error))
+        yield ScenarioFailure(what=part, lines=(f"{part}: {error.message}",), pointer=_within(pointer, error))
         return
-    yield Failure(what=part, lines=lines, pointer=pointer + differences[0].pointer)
+    yield ScenarioFailure(what=part, lines=lines, pointer=pointer + differences[0].pointer)
 
 
 def _named(matcher: Matcher) -> list[str] | None:
@@ -164,7 +154,7 @@ def _named(matcher: Matcher) -> list[str] | None:
     return [*pattern] if plain and isinstance(pattern, dict) else None
 
 
-def _spent(part: str, matcher: Matcher, ending: Ending) -> Iterator[Failure]:
+def _spent(part: str, matcher: Matcher, ending: RunEvidence) -> Iterator[ScenarioFailure]:
     pointer = f"/verify/budget/{part}"
     try:
         found = matcher.differences(ending.spent[part], ending.scope)
@@ -172,7 +162,7 @@ def _spent(part: str, matcher: Matcher, ending: Ending) -> Iterator[Failure]:
     except ExpressionError as error:
         lines, pointer = [f"budget/{part}: {error.message}"], _within(pointer, error)
     if lines:
-        yield Failure(what="budget", lines=tuple(lines), pointer=pointer)
+        yield ScenarioFailure(what="budget", lines=tuple(lines), pointer=pointer)
 
 
 def _placed(difference: str) -> str:
@@ -184,8 +174,8 @@ def _within(pointer: str, error: ExpressionError) -> str:
 
 
 def _count(
-    made: Made, recorded: Sequence[Recorded], scope: Mapping[str, JSON], show: Show
-) -> Iterator[Failure]:
+    made: CallRule, recorded: Sequence[LoggedCall], scope: Mapping[str, JSON], show: Show
+) -> Iterator[ScenarioFailure]:
     names = {name for name in {call[1].call for call in recorded} if fnmatchcase(name, made.tool)}
     named = [call for call in recorded if call[1].call in names]
     ended = [call for call in named if call.outcome in made.outcomes] if made.outcomes else named
@@ -200,14 +190,14 @@ def _count(
     fit = {call.place for call in fitting}
     others = (call for call in named if call.place not in fit)
     lines += [f"  {call.label} differs: {_other(made, call, show, scope)}" for call in others]
-    yield Failure(what="calls", lines=tuple(lines), pointer=made.pointer)
+    yield ScenarioFailure(what="calls", lines=tuple(lines), pointer=made.pointer)
 
 
-def _other(made: Made, call: Recorded, show: Show, scope: Mapping[str, JSON]) -> str:
+def _other(made: CallRule, call: LoggedCall, show: Show, scope: Mapping[str, JSON]) -> str:
     """Why a call of the tool is none of those that are counted."""
     if made.outcomes and call.outcome not in made.outcomes:
         return f"it ended `{call.outcome}`"
-    return "" if made.args is None else told(made.args, call.args, show(call), scope)[0]
+    return "" if made.args is None else difference_lines(made.args, call.args, show(call), scope)[0]
 
 
 def _in_order(names: Sequence[str], calls: Sequence[str]) -> bool:
@@ -235,3 +225,250 @@ _WORDS = {
     "subsequence": "these calls in this order",
     "any": "these calls in any order",
 }
+
+
+_OK = Outcome.OK
+
+
+def step_value(result: Result) -> JSON:
+    """What later steps see of a call."""
+    outcome = result.outcome
+    return {
+        "outcome": "ok" if outcome is _OK else outcome.value,  # the value of an outcome is slow to look up
+        "result": result.value,
+        "error": _error(result),
+        "content": _content(result),
+    }
+
+
+def _error(result: Result) -> JSON:
+    return None if result.error is None else result.error.as_json()
+
+
+def _content(result: Result) -> list[JSON]:
+    return [part.as_json() for part in result.content]
+
+
+_PARTS: dict[str, Callable[[Result], JSON]] = {
+    "result": lambda result: result.value,
+    "error": _error,
+    "content": _content,
+    "attempts": lambda result: result.usage.attempts,
+    "elapsed": lambda result: round(result.usage.duration, 9),
+}
+
+
+def is_good(expect: Expectation, result: Result, scope: Mapping[str, JSON]) -> bool:
+    """Whether an answer is as expected. What is not, or may not be, is for `compare` to tell."""
+    wanted, ended = expect.outcomes, result.outcome
+    if expect.golden is not None or (ended not in wanted and (wanted or ended is _OK)):
+        return False
+    if not expect.parts:
+        return True
+    passed_over = _passed_over(ended)
+    try:
+        for part, matcher in expect.parts.items():
+            if part != passed_over and not matcher.matches(_PARTS[part](result), scope):
+                return False
+    except ExpressionError:
+        return False
+    return True
+
+
+def _passed_over(ended: Outcome) -> str:
+    """The part that nothing is expected of where a call ended so: one without a result may have been right too."""
+    return "error" if ended is _OK else "result"
+
+
+def compare(
+    step: CallStep, result: Result, masked: Result, scope: Mapping[str, JSON]
+) -> Iterable[ScenarioFailure]:
+    """What a call answered otherwise than its step expects; `masked` is what may be shown of it."""
+    wanted, ended = step.expect.outcomes, result.outcome
+    pointer = f"{step.pointer}/expect"
+    if ended not in wanted and (wanted or ended is _OK):
+        line = f"expected {any_of(wanted) or 'an error'}, got {ended}"
+        yield ScenarioFailure(what="outcome", lines=(line,), pointer=pointer)
+        return
+    passed_over = _passed_over(ended)
+    for part, matcher in step.expect.parts.items():
+        if part == passed_over:
+            continue
+        try:
+            lines = difference_lines(matcher, _PARTS[part](result), _PARTS[part](masked), scope)
+        except ExpressionError as error:
+            yield ScenarioFailure(
+                what=part, lines=(error.message,), pointer=f"{pointer}/{part}{error.pointer}"
+            )
+            continue
+        if lines:
+            yield ScenarioFailure(what=part, lines=tuple(lines), pointer=f"{pointer}/{part}")
+
+
+SHOWN_CALLS = 3
+"""Calls that are told of one fault."""
+
+FAULT = "fault"
+"""What failures of this kind are about."""
+
+
+def unfired_faults(session: Session, scenario: Scenario) -> list[ScenarioFailure]:
+    """A failure for each fault that must happen and did not."""
+    from toolcrib.simulation.faults import why_not_due  # noqa: PLC0415 -- in most scenarios nothing goes wrong
+
+    wanted = {fault.pointer: fault.name for fault in scenario.faults if fault.must_fire}
+    reasons = {pointer: why_not_due(session, name) for pointer, name in wanted.items()}
+    return [
+        ScenarioFailure(what=FAULT, lines=(why,), pointer=pointer) for pointer, why in reasons.items() if why
+    ]
+
+
+def fault_notes(session: Session, scenario: Scenario, tool: str) -> list[ScenarioFailure]:
+    """For a step that went otherwise than expected: on which calls the faults of its tool happened, or why on none."""
+    from toolcrib.simulation.faults import records_of, why_not_due  # noqa: PLC0415 -- as above
+
+    told = []
+    for fault in scenario.faults:
+        if fnmatchcase(tool, fault.tool):
+            why = why_not_due(session, fault.name).removeprefix("fault ")
+            line = why or f"`{fault.name}` happened on {_listed(records_of(session)[fault.name])}"
+            place = scenario.origin.place(fault.pointer)
+            told.append(ScenarioFailure(what=FAULT, lines=(f"{line} ({place})",), pointer=fault.pointer))
+    return told
+
+
+def _listed(record: Record) -> str:
+    more = record.times - SHOWN_CALLS
+    return ", ".join(map(str, record.fired[:SHOWN_CALLS])) + (f" and {more} more" if more > 0 else "")
+
+
+UNUSED_RULES = "unused_rules"
+"""What such failures are about."""
+
+
+def unused_rules(session: Session, scenario: Scenario) -> list[ScenarioFailure]:
+    """A failure for each of them. A mock that is one reply has none."""
+    found: list[ScenarioFailure] = []
+    blocks: Mapping[str, Any] = scenario.mocks
+    for tool, block in blocks.items():
+        wanted = _wanted(block)
+        if not wanted:
+            continue
+        used = session.slot(slot_of(tool), MockState).used
+        for place, calls in wanted:
+            if used.get(place, 0) < calls:
+                found += _told(tool, block, used)
+                break
+    return found
+
+
+@once_for_each
+def _wanted(block: Any) -> tuple[tuple[str, int], ...]:
+    """Where the calls of a mock are counted, and how many use all that is there: most runs make so many."""
+    if not isinstance(block, dict):
+        return ()
+    if "sequence" in block:
+        return (("/mock/sequence", _begins_last(block["sequence"])),)
+    return tuple(
+        (f"/mock/rules/{index}", _begins_last(rule["reply"]) if isinstance(rule["reply"], list) else 1)
+        for index, rule in enumerate(block.get("rules", ()))
+    )
+
+
+def _begins_last(replies: Sequence[Any]) -> int:
+    """The first call that the last of some replies answers."""
+    times: Iterable[int] = (reply.get("times", 1) for reply in replies[:-1])
+    return 1 + sum(times)
+
+
+def _told(tool: str, block: Mapping[str, Any], used: Mapping[str, int]) -> Iterator[ScenarioFailure]:
+    for what, place in _unused_in(block, used):
+        line = f"no call used {what} in the mock of `{tool}`"
+        yield ScenarioFailure(UNUSED_RULES, (line,), f"/mocks/{pointer_step(tool)}{place}")
+
+
+def _unused_in(block: Mapping[str, Any], used: Mapping[str, int]) -> list[tuple[str, str]]:
+    """What was not used, in words, and where it stands in the block."""
+    if "sequence" in block:
+        return _replies(block["sequence"], used.get("/mock/sequence", 0), "the sequence", "/sequence")
+    rules, found = block["rules"], []
+    for index, rule in enumerate(rules):
+        count, reply = used.get(f"/mock/rules/{index}", 0), rule["reply"]
+        if not count:
+            found.append((_label(rule, index), f"/rules/{index}"))
+        elif isinstance(reply, list):
+            found += _replies(reply, count, _label(rule, index), f"/rules/{index}/reply")
+    if len(found) == len(rules) > 1 and not any(key.startswith("/mock/rules/") for key in used):
+        return [(f"any of the {len(rules)} rules", "/rules")]
+    return found
+
+
+def _label(rule: Mapping[str, Any], index: int) -> str:
+    return f"`{rule['name']}`" if "name" in rule else f"rule {index + 1}"
+
+
+def _replies(replies: Sequence[Any], count: int, owner: str, place: str) -> list[tuple[str, str]]:
+    """The replies of a list that are left after so many calls: they answer in their order."""
+    if not count:
+        return [(owner, place)]
+    ends = accumulate(reply.get("times", 1) for reply in replies)
+    given = 1 + sum(end < count for end in ends)
+    left = len(replies) - given
+    if left <= 0:
+        return []
+    which = f"reply {given + 1}" if left == 1 else f"replies {given + 1} to {len(replies)}"
+    return [(f"{which} of {owner}", f"{place}/{given}")]
+
+
+MOST_GOLDEN_DIFFERENCES = 20
+"""Differences that are told."""
+
+UPDATE = "`toolcrib run --update`"
+
+
+class GoldenComparison(NamedTuple):
+    """How a result compares with a golden file.
+
+    Attributes:
+        lines: What is to be told; none if they are equal.
+        change: What would make them equal; None if nothing would, or nothing has to.
+    """
+
+    lines: tuple[str, ...] = ()
+    change: GoldenChange | None = None
+
+
+def compare_golden(
+    golden: Golden, value: JSON, files: Files | None, scope: Mapping[str, JSON]
+) -> GoldenComparison:
+    """Compare a result with the golden file that a step names.
+
+    Args:
+        golden: The file.
+        value: The result, secrets masked.
+        files: Those that the scenario may name.
+        scope: What the name may read.
+    """
+    try:
+        held = golden.read(files, scope)
+    except ExpressionError as error:
+        return GoldenComparison((error.message,))
+    except OSError as error:
+        return GoldenComparison((f"the golden file can't be read: {error.strerror or error}",))
+    lines = _lines(held, value)
+    return GoldenComparison(lines, GoldenChange(held.name, value, held.missing) if lines else None)
+
+
+def _lines(held: GoldenFile, value: JSON) -> tuple[str, ...]:
+    if held.missing:
+        return (f"there is no `{held.name}`; {UPDATE} writes it",)
+    if held.fault:
+        return (held.fault, f"{UPDATE} writes it anew")
+    differences = compile_matcher({"$exact": held.value}, []).differences(
+        value, most=MOST_GOLDEN_DIFFERENCES + 1
+    )
+    if not differences:
+        return ()
+    told = [str(difference) for difference in differences[:MOST_GOLDEN_DIFFERENCES]]
+    more = ["and more"] if len(differences) > MOST_GOLDEN_DIFFERENCES else []
+    return (f"not as in `{held.name}`:", *told, *more, f"{UPDATE} writes what was answered")

@@ -1,7 +1,8 @@
-"""Runs scenarios in worker processes. Each opens the runtime by itself; what travels is numbers and reports.
+"""Runs scenarios in worker processes. Each opens the runtime by itself; only numbers and reports are transferred.
 
 A worker is given several scenarios at a time, runs them in order, and sends each report as soon as it is there. So
-when a worker dies it is known which scenario it was running, and nothing that ran is run twice.
+when a worker dies it is known which scenario it was running, and nothing that ran is run twice. A report is
+transferred as plain data, without what was compiled from the scenario.
 """
 
 from __future__ import annotations
@@ -12,17 +13,130 @@ import signal
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.model import JSON, Result
 from toolcrib.engine.runtime import Runtime
-from toolcrib.loading.scenarios.scenario import Scenario
-from toolcrib.scenarios.report_transfer import PackedReport, packed, unpacked
-from toolcrib.scenarios.reports import Failure, ScenarioReport
+from toolcrib.loading.scenarios.model import CallStep, Scenario
+from toolcrib.scenarios.reports import GoldenChange, ScenarioFailure, ScenarioReport, StepReport
 from toolcrib.scenarios.runner import run_scenario
+
+if TYPE_CHECKING:
+    from toolcrib.scenarios.agent_report import AgentReport
+
+
+class PackedStep(NamedTuple):
+    """What came of a step, without the step."""
+
+    args: JSON
+    result: Result | None
+    failures: tuple[ScenarioFailure, ...]
+    golden: GoldenChange | None
+    asked: tuple[str, int, int, str, bool, str] | None = None
+    """Of a call that an agent made: the tool, turn, place, id, whether it was reached, pointer."""
+
+
+class PackedReport(NamedTuple):
+    """What came of a scenario, without the scenario."""
+
+    seed: int
+    passed: bool
+    steps: tuple[PackedStep, ...]
+    failures: tuple[ScenarioFailure, ...]
+    warnings: tuple[ScenarioFailure, ...]
+    duration: float
+    virtual: float
+    digest: str
+    agent: AgentReport | None = None
+    trials: tuple[PackedReport, ...] = ()
+
+
+def pack_report(report: ScenarioReport) -> PackedReport:
+    """The report as data that can be pickled. What the tools really answered stays behind."""
+    return PackedReport(
+        seed=report.seed,
+        passed=not report.failed,
+        steps=() if report.trials else tuple(map(_packed_step, report.steps)),
+        failures=report.failures,
+        warnings=report.warnings,
+        duration=report.duration,
+        virtual=report.virtual,
+        digest=report.digest,
+        agent=report.agent,
+        trials=tuple(map(pack_report, report.trials)),
+    )
+
+
+def _packed_step(report: StepReport) -> PackedStep:
+    step: Any = report.step
+    asked = None
+    if type(step) is not CallStep:
+        asked = (step.call, step.turn, step.place, step.id, step.reached, step.pointer)
+    return PackedStep(report.args, _plain(report.result), report.failures, report.golden, asked)
+
+
+def _plain(result: Result | None) -> Result | None:
+    if result is None:
+        return None
+    error = result.error
+    return result._replace(
+        meta=dict(result.meta),
+        error=error and error._replace(details=dict(error.details)),
+        raw_value=None,
+    )
+
+
+def unpack_report(report: PackedReport, scenario: Scenario) -> ScenarioReport:
+    """The report, put together again with the scenario that it is about."""
+    if report.trials:
+        from toolcrib.scenarios.runner import report_of  # noqa: PLC0415 -- most scenarios are tried once
+
+        tried = [unpack_report(each, replace(scenario, trials=1, seed=each.seed)) for each in report.trials]
+        return report_of(scenario, report.seed, tried)
+    steps = _unpacked_steps(report.steps, scenario)
+    return ScenarioReport(
+        scenario=scenario,
+        seed=report.seed,
+        steps=lambda: steps,
+        passed=report.passed,
+        failures=report.failures,
+        warnings=report.warnings,
+        duration=report.duration,
+        virtual=report.virtual,
+        digest=lambda: report.digest,
+        agent=report.agent,
+    )
+
+
+def _unpacked_steps(packed_steps: Sequence[PackedStep], scenario: Scenario) -> tuple[StepReport, ...]:
+    written = [each for each in packed_steps if each.asked is None]
+    own = [
+        StepReport(step=step, args=each.args, result=each.result, failures=each.failures, golden=each.golden)
+        for step, each in zip(scenario.calls, written, strict=False)
+    ]
+    asked = [each for each in packed_steps if each.asked is not None]
+    if not asked:
+        return tuple(own)
+    from toolcrib.scenarios.agent_report import AgentCall, constant  # noqa: PLC0415 -- most scenarios have no agent
+
+    for each in asked:
+        call, turn, place, name, reached, pointer = each.asked or ("", 0, 0, "", True, "")
+        step = AgentCall(
+            call=call,
+            args=constant(each.args),
+            turn=turn,
+            place=place,
+            id=name,
+            reached=reached,
+            pointer=pointer,
+        )
+        own.append(StepReport(step=step, args=each.args, result=each.result, failures=each.failures))
+    return tuple(own)
+
 
 Opening: TypeAlias = Callable[[], tuple[Runtime, Sequence[Scenario]]]
 """Opens the runtime and says what to run: the same in every process. It must be picklable."""
@@ -128,7 +242,7 @@ class _Crew:
         else:
             index, report = said
             worker.given.remove(index)
-            self.reports[index] = unpacked(report, self._scenarios[index])
+            self.reports[index] = unpack_report(report, self._scenarios[index])
             self._ran += 1
             self._spent += report.duration
         self._feed(worker)
@@ -182,7 +296,7 @@ class _Crew:
 
     def _lose(self, index: int, line: str) -> None:
         scenario = self._scenarios[index]
-        failure = Failure(what="worker", lines=(line,), pointer="")
+        failure = ScenarioFailure(what="worker", lines=(line,), pointer="")
         self.reports[index] = ScenarioReport(
             scenario=scenario, seed=scenario.seed, steps=tuple, passed=False, failures=(failure,)
         )
@@ -234,7 +348,7 @@ async def _serve(
         while batch := await asyncio.to_thread(_heard, connection):
             for index in batch:
                 report = await run_scenario(runtime, scenarios[index], update=update)
-                connection.send((index, packed(report)))
+                connection.send((index, pack_report(report)))
 
 
 def _heard(connection: Connection) -> list[int]:

@@ -1,1 +1,4 @@
-"""Faces that other programs speak to: each translates a protocol to the runtime, and decides nothing."""
+"""The protocols that toolcrib serves tools over: they translate, and nothing else.
+
+This room may import `scenarios` and the rooms below it; of the rooms above it, `cli` starts it.
+"""

@@ -17,9 +17,9 @@ from sampling import examples
 from toolcrib.core.schemas import KINDS, KNOWN_MODES, envelope, with_blocks, without_told
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
+from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.editor_schemas import editor_schema
-from toolcrib.loading.schema_check import Shape
 from toolcrib.loading.sources import parse
 from toolcrib.schema.validation import Validator, check_schema
 
@@ -117,7 +117,7 @@ SCHEMAS = {kind: jsonschema.Draft202012Validator(editor_schema(kind, MODES.block
 CHECKED = {
     kind: jsonschema.Draft202012Validator(without_told(with_blocks(kind, MODES.blocks()))) for kind in KINDS
 }
-SHAPES = {kind: Shape(kind, MODES) for kind in KINDS}
+SHAPES = {kind: DocumentChecker(kind, MODES) for kind in KINDS}
 
 
 def words(schema: Any) -> Iterator[str]:

@@ -15,8 +15,8 @@ from http_servers import answering_json, raw_answer
 from live_tools import API, calling, live_tool
 from toolcrib import Outcome, VirtualClock
 from toolcrib.core.errors import NotReady
-from toolcrib.http.auth import Outgoing
-from toolcrib.security.secrets import Vault
+from toolcrib.http.auth import HookRequest
+from toolcrib.security.secrets import SecretResolver
 
 _numbers = itertools.count()
 
@@ -93,13 +93,13 @@ async def test_a_hook_is_asked_for_each_request_and_shows_nothing(hook):
 
 
 def test_what_a_hook_sees_can_not_be_changed():
-    view = Outgoing("GET", "https://api.example.com/", (), b"")
+    view = HookRequest("GET", "https://api.example.com/", (), b"")
     with pytest.raises(AttributeError):
         view.url = "https://evil.example.com/"
 
 
 async def test_what_it_adds_is_masked(hook):
-    vault = Vault({})
+    vault = SecretResolver({})
     auth = ready(
         hook("def sign(request): return {'headers': {'X-S': 'signed-with'}, 'query': {'s': 'a-nonce'}}"),
         vault,

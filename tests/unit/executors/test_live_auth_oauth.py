@@ -23,10 +23,10 @@ from http_servers import (
 )
 from toolcrib import VirtualClock
 from toolcrib.core.clock import RealClock
-from toolcrib.http import Bounds, Response
-from toolcrib.http.auth import AuthFailed, Tokens
+from toolcrib.http import ExchangeBounds, HTTPResponse
+from toolcrib.http.auth import AuthFailed, TokenCache
 from toolcrib.security.egress import EgressRefused
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
 
 KEYS = {"SECRET": "s3 cr&t", "REFRESH": "r-1", "CLIENT": "crib"}
 
@@ -135,9 +135,9 @@ async def test_refresh_tokens_are_rotated():
 
 async def test_a_token_is_asked_for_once():
     async with serving(counting()) as server, fetching(server) as fetch:
-        tokens, clock = Tokens(), VirtualClock()
+        tokens, clock = TokenCache(), VirtualClock()
         auth = ready(client(server), KEYS, tokens=tokens)
-        again = ready(client(server), Vault(KEYS), tokens=tokens)
+        again = ready(client(server), SecretResolver(KEYS), tokens=tokens)
         assert [await sent_token(each, clock, fetch) for each in (auth, auth, again)] == ["t-1"] * 3
         await clock.advance(10**6)
         assert await sent_token(auth, clock, fetch) == "t-1"
@@ -146,7 +146,7 @@ async def test_a_token_is_asked_for_once():
 
 async def test_what_differs_has_a_token_of_its_own():
     async with serving(counting()) as server, fetching(server) as fetch:
-        tokens, clock = Tokens(), VirtualClock()
+        tokens, clock = TokenCache(), VirtualClock()
         schemes = [
             client(server),
             client(server, scopes=["a"]),
@@ -289,7 +289,7 @@ async def test_a_new_caller_does_not_join_a_request_that_is_given_up():
     async def fetch(request):
         asked.append(request)
         if len(asked) > 1:
-            return Response(200, (), json.dumps(token("t-2")).encode())
+            return HTTPResponse(200, (), json.dumps(token("t-2")).encode())
         try:
             return await asyncio.get_running_loop().create_future()
         finally:
@@ -315,7 +315,7 @@ def test_another_event_loop_has_a_request_of_its_own():
         asked.append(request)
         if len(asked) == 1:
             return await asyncio.get_running_loop().create_future()
-        return Response(200, (), json.dumps(token("t-2")).encode())
+        return HTTPResponse(200, (), json.dumps(token("t-2")).encode())
 
     class Anywhere:
         origin = "https://auth.example.com"
@@ -524,11 +524,11 @@ async def test_a_server_that_is_not_there_is_told():
 
 
 async def test_the_guard_has_the_last_word():
-    async with serving(answering_json(token())) as server, sending("stock") as exchange:
+    async with serving(answering_json(token())) as server, sending() as exchange:
 
         async def fetch(request):
             return await exchange.sender.send(
-                request, Bounds(), hosts=(request.host,), owner="auth", repeatable=False
+                request, ExchangeBounds(), hosts=(request.host,), owner="auth", repeatable=False
             )
 
         with pytest.raises(EgressRefused):
@@ -540,7 +540,7 @@ async def test_the_guard_has_the_last_word():
 
 
 async def test_what_a_server_gives_is_masked_before_anything_else():
-    vault = Vault(KEYS)
+    vault = SecretResolver(KEYS)
     given = token(
         "an-access-token", refresh_token="a-refresh-token", id_token="an-id-token", scope="read", secret=["x"]
     )
@@ -551,17 +551,17 @@ async def test_what_a_server_gives_is_masked_before_anything_else():
 
 
 async def test_another_vault_learns_a_token_that_was_there_before():
-    tokens, clock = Tokens(), VirtualClock()
+    tokens, clock = TokenCache(), VirtualClock()
     async with serving(answering_json(token("an-access-token"))) as server, fetching(server) as fetch:
         await sent_token(ready(client(server), KEYS, tokens=tokens), clock, fetch)
-        later = Vault(KEYS)
+        later = SecretResolver(KEYS)
         await sent_token(ready(client(server), later, tokens=tokens), clock, fetch)
         assert later.hide_in_text("an-access-token") == "***"
         assert len(server.requests) == 1
 
 
 async def test_a_server_that_gives_very_much_is_not_remembered_whole():
-    vault = Vault(KEYS)
+    vault = SecretResolver(KEYS)
     given = {f"{number}_token": f"secret-{number}" for number in range(5000)}
     async with serving(answering_json({**token(), **given})) as server, fetching(server) as fetch:
         await sent_token(ready(client(server), vault), VirtualClock(), fetch)

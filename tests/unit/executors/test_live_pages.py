@@ -13,7 +13,7 @@ from live_answers import TOOL
 from live_paging import collect, draft_of
 from toolcrib import Outcome, Result
 from toolcrib.executors.live.pagination import compile_pages
-from toolcrib.http import Response
+from toolcrib.http import HTTPResponse
 from toolcrib.schema.validation import Validator
 
 
@@ -88,7 +88,7 @@ def test_a_list_that_may_be_missing_is_written_so():
 
 
 def test_an_empty_answer_is_an_empty_page():
-    done = collect({"style": "page", "param": "page"}, lambda _query, _draft: Response(204, (), b""))
+    done = collect({"style": "page", "param": "page"}, lambda _query, _draft: HTTPResponse(204, (), b""))
     assert done.value == {"items": [], "next_cursor": None}
     assert done.result.meta["pages"] == {"count": 1, "items": 0, "stopped": "end"}
 
@@ -205,9 +205,9 @@ def failing(answer, at):
 def test_a_page_that_fails_ends_the_call(good):
     failures = [
         (Result.failed(Outcome.TRANSPORT_ERROR, "broken", code="connection_broken", details={"a": 1}), "connection_broken"),
-        (Response(503, (("retry-after", "7"),), b""), "http_503"),
-        (Response(302, (("location", "/x"),), b""), "redirected"),
-        (Response(200, (("content-type", "application/json"),), b"{"), "not_json"),
+        (HTTPResponse(503, (("retry-after", "7"),), b""), "http_503"),
+        (HTTPResponse(302, (("location", "/x"),), b""), "redirected"),
+        (HTTPResponse(200, (("content-type", "application/json"),), b"{"), "not_json"),
         ({"data": 7}, "no_items"),
         ({"data": [7], "meta": {"next": []}}, "bad_cursor"),
     ]  # fmt: skip
@@ -225,7 +225,7 @@ def test_a_page_that_fails_ends_the_call(good):
 def test_errors_of_pages_are_those_of_the_block():
     block = {"errors": {"404": {"code": "gone", "message": "No {{ args.what }}"}}}
     result = collect(
-        CURSOR, lambda _query, _draft: Response(404, (), b""), {"what": "cats"}, block=block
+        CURSOR, lambda _query, _draft: HTTPResponse(404, (), b""), {"what": "cats"}, block=block
     ).result
     assert (result.error.code, result.message) == ("gone", "No cats")
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from live_paging import collect, draft_of
 from toolcrib import Outcome
 from toolcrib.executors.live.link_header import LinkRefused, followed, next_link
-from toolcrib.http import Response
-from toolcrib.http.request_builder import Draft
+from toolcrib.http import HTTPResponse
+from toolcrib.http.messages import RequestDraft
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_long_header_is_read_once():
     assert next_link("<" * 500_000) is None
 
 
-DRAFT = Draft(
+DRAFT = RequestDraft(
     "GET", "https", "api.test", 443, "/v1/things", ["q=a"], [("X-Key", "k"), ("Accept", "a"), ("Authorization", "b")],
     ["session=1"], b"",
 )  # fmt: skip
@@ -132,7 +132,7 @@ def linked(links, header=True):
         if header and following is not None:
             headers += (("link", f'<{following}>; rel="next"'),)
         body = items if header else {"rows": items, "next": following}
-        return Response(200, headers, json.dumps(body).encode())
+        return HTTPResponse(200, headers, json.dumps(body).encode())
 
     return serve
 

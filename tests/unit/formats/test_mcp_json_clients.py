@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.core.server_config import Server
+from toolcrib.formats.table import FORMATS
 from toolcrib.loading.servers import is_servers_file, read_servers_file
 
 
@@ -13,8 +14,8 @@ def read(tmp_path, text, name=".mcp.json"):
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    assert is_servers_file(str(path))
-    servers, problems = read_servers_file(str(path))
+    assert is_servers_file(str(path), FORMATS)
+    servers, problems = read_servers_file(str(path), FORMATS)
     assert all(problem.source == str(path) and problem.line and problem.column for problem in problems)
     return servers, [(problem.severity, problem.code, problem.pointer) for problem in problems]
 
@@ -201,7 +202,7 @@ def test_vs_code(tmp_path):
 def test_what_an_editor_asks_for_is_said_with_the_variable_to_set(tmp_path):
     path = tmp_path / "mcp.json"
     path.write_text(VS_CODE, encoding="utf-8")
-    _servers, problems = read_servers_file(str(path))
+    _servers, problems = read_servers_file(str(path), FORMATS)
     first = next(problem for problem in problems if problem.code == "looked_up")
     assert (first.line, first.hint) == (14, "set `PERPLEXITY_KEY`")
     assert "`${input:perplexity-key}`" in first.message
@@ -240,7 +241,7 @@ def test_a_key_without_a_meaning_is_told_once_for_all_servers(tmp_path):
     entries = ", ".join(f'"s{at}": {{"command": "c", "alwaysAllow": []}}' for at in range(5))
     path = tmp_path / "mcp.json"
     path.write_text(f'{{"mcpServers": {{{entries}}}}}', encoding="utf-8")
-    _servers, (problem,) = read_servers_file(str(path))
+    _servers, (problem,) = read_servers_file(str(path), FORMATS)
     assert problem.message == (
         "`alwaysAllow` of `s0`, `s1`, `s2` ... has no meaning here: which calls need approval is not said here"
     )
@@ -449,7 +450,7 @@ def test_no_value_is_shown_that_may_be_secret(tmp_path):
         }}""",
         encoding="utf-8",
     )
-    _servers, problems = read_servers_file(str(path))
+    _servers, problems = read_servers_file(str(path), FORMATS)
     assert len(problems) >= 8
     assert not any("hunter2" in str(problem) for problem in problems)
 
@@ -483,7 +484,7 @@ def test_names_that_tools_cant_have_are_told(tmp_path):
 def test_a_file_that_names_nothing_or_cant_be_read(tmp_path, text, code):
     path = tmp_path / "mcp.json"
     path.write_text(text, encoding="utf-8")
-    servers, problems = read_servers_file(str(path))
+    servers, problems = read_servers_file(str(path), FORMATS)
     assert servers == {}
     assert [problem.code for problem in problems if problem.severity == "error"] == [code]
 
@@ -491,15 +492,15 @@ def test_a_file_that_names_nothing_or_cant_be_read(tmp_path, text, code):
 def test_a_second_document_is_not_passed_over(tmp_path):
     path = tmp_path / "mcp.yaml"
     path.write_text("mcpServers: {a: {command: a}}\n---\nmcpServers: {b: {command: b}}\n", encoding="utf-8")
-    _servers, (problem,) = read_servers_file(str(path))
+    _servers, (problem,) = read_servers_file(str(path), FORMATS)
     assert (problem.code, problem.line) == ("several_documents", 3)
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    servers, (problem,) = read_servers_file(str(tmp_path / "mcp.json"))
+    servers, (problem,) = read_servers_file(str(tmp_path / "mcp.json"), FORMATS)
     assert (servers, problem.code) == ({}, "path_not_found")
-    assert not is_servers_file(str(tmp_path / "mcp.json"))
-    assert not is_servers_file(str(tmp_path))
+    assert not is_servers_file(str(tmp_path / "mcp.json"), FORMATS)
+    assert not is_servers_file(str(tmp_path), FORMATS)
 
 
 @pytest.mark.parametrize(
@@ -519,4 +520,4 @@ def test_a_file_that_is_not_there(tmp_path):
 def test_other_files_are_none(tmp_path, text):
     path = tmp_path / "x.json"
     path.write_text(text, encoding="utf-8")
-    assert not is_servers_file(str(path))
+    assert not is_servers_file(str(path), FORMATS)

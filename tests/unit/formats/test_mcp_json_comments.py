@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.loading.documents.jsonc import as_json
+from toolcrib.loading.documents.json_text import without_comments
 
 texts = st.text(st.sampled_from('ab/*"\\,]}é\n\u2028 :'), max_size=8)
 values = st.recursive(
@@ -44,7 +44,7 @@ def commented(draw):
 @given(commented())
 def test_comments_and_trailing_commas_say_nothing(case):
     value, text = case
-    read = as_json(text.encode()).decode()
+    read = without_comments(text.encode()).decode()
     assert json.loads(read) == value
     assert len(read) == len(text)
     assert [at for at, sign in enumerate(read) if sign in "\r\n"] == [
@@ -55,14 +55,14 @@ def test_comments_and_trailing_commas_say_nothing(case):
 @given(values, st.sampled_from([None, 2]))
 def test_json_stays_as_it_is(value, indent):
     text = json.dumps(value, indent=indent, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    assert as_json(text) == text
+    assert without_comments(text) == text
 
 
 @given(st.binary(max_size=40) | st.text('/*"\\,[]{}\n a', max_size=40).map(str.encode))
 def test_any_bytes_come_out_as_long_as_they_went_in(data):
-    kept = as_json(data)
+    kept = without_comments(data)
     assert len(kept.decode("utf-8", "surrogateescape")) == len(data.decode("utf-8", "surrogateescape"))
-    assert as_json(kept) == kept
+    assert without_comments(kept) == kept
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_any_bytes_come_out_as_long_as_they_went_in(data):
 )
 def test_what_is_neither_stays_wrong(text):
     with pytest.raises(ValueError, match=r"."):
-        json.loads(as_json(text.encode()))
+        json.loads(without_comments(text.encode()))
 
 
 def test_a_hostile_text_takes_no_time():
     for piece in ("/*", "//", '"', ",", "/* */", ", ", '"\\'):
         text = (piece * 300_000).encode()
-        assert len(as_json(text)) == len(text)
+        assert len(without_comments(text)) == len(text)

@@ -13,8 +13,8 @@ from toolcrib import Annotations, Descriptor, Executors, Icon
 from toolcrib.formats.mcp_tools import LATEST, definition_of, has_output, schemas_of
 from toolcrib.formats.promptkit.foreign_descriptors import normalise
 from toolcrib.loading.descriptors import parse_descriptor
+from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import parse_documents
-from toolcrib.loading.schema_check import Shape
 
 OBJECT = {"type": "object"}
 REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
@@ -42,7 +42,7 @@ RICH = Descriptor(
 
 
 KINDS = Executors.installed()
-SHAPE = Shape("descriptor", KINDS)
+SHAPE = DocumentChecker("descriptor", KINDS)
 
 
 def loaded(definition):

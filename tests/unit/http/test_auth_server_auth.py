@@ -18,12 +18,12 @@ from toolcrib import DocumentError
 from toolcrib.core.clock import RealClock
 from toolcrib.core.hooks import MissingHook, load_hook
 from toolcrib.core.server_config import Server
-from toolcrib.http import Bounds, Request, Response, open_sender
-from toolcrib.http.auth import AuthFailed, RequestAuth, Tokens, Way, schema, server_auth
-from toolcrib.http.request_builder import Draft
+from toolcrib.http import ExchangeBounds, HTTPRequest, HTTPResponse, open_client
+from toolcrib.http.auth import AuthContext, AuthFailed, RequestAuth, TokenCache, schema, server_auth
+from toolcrib.http.messages import RequestDraft
 from toolcrib.schema.validation import check_schema
-from toolcrib.security.egress import EgressRefused, Guard
-from toolcrib.security.secrets import MissingSecret, Vault
+from toolcrib.security.egress import EgressGuard, EgressRefused
+from toolcrib.security.secrets import MissingSecret, SecretResolver
 
 BEARER = {"type": "http", "scheme": "bearer", "token": "${TOKEN}"}
 BASIC = {"type": "http", "scheme": "basic", "username": "me", "password": "${PASSWORD}"}
@@ -51,7 +51,7 @@ class Asking:
         self.auth = auth
         self._exchange = exchange
 
-    def request(self, target: str = "/mcp", **parts: Any) -> Request:
+    def request(self, target: str = "/mcp", **parts: Any) -> HTTPRequest:
         return self._exchange.request(method="POST", target=target, body=b"{}", **parts)
 
     async def __call__(self, target: str = "/mcp", **parts: Any) -> int:
@@ -62,21 +62,21 @@ class Asking:
             response = await self._sent(await self.auth.applied(bare))
         return response.status
 
-    async def _sent(self, request: Request) -> Response:
+    async def _sent(self, request: HTTPRequest) -> HTTPResponse:
         return await self._exchange.sender.send(
-            request, Bounds(), hosts=(request.host,), owner="links", repeatable=False
+            request, ExchangeBounds(), hosts=(request.host,), owner="links", repeatable=False
         )
 
 
 @asynccontextmanager
 async def asking(
-    server: Any, auth: Any, *, tokens: Tokens | None = None, **more: Any
+    server: Any, auth: Any, *, tokens: TokenCache | None = None, **more: Any
 ) -> AsyncIterator[Asking]:
     """What asks a loopback server that has an `auth` in the project."""
-    async with sending("stock", server) as exchange:
-        way = Way(exchange.sender, RealClock(), (server.origin,))
+    async with sending(server) as exchange:
+        way = AuthContext(exchange.sender, RealClock(), (server.origin,))
         entry = Server("crm", "http", url=f"{server.origin}/mcp", auth=auth, **more)
-        yield Asking(server_auth(entry, Vault(KEYS), way, tokens=tokens), exchange)
+        yield Asking(server_auth(entry, SecretResolver(KEYS), way, tokens=tokens), exchange)
 
 
 async def asked(auth: Any, **more: Any) -> Head:
@@ -170,7 +170,7 @@ async def test_many_that_are_refused_at_once_wait_for_one_new_token():
 
 async def test_servers_with_the_same_credentials_share_a_token():
     given: list[str] = []
-    tokens = Tokens()
+    tokens = TokenCache()
     async with serving(token_server({"t-1"}, given)) as server:
         for _ in range(2):
             async with asking(server, oauth(server), tokens=tokens) as ask:
@@ -195,15 +195,15 @@ async def test_another_origin_gets_no_credential():
 
 async def test_tokens_are_asked_for_where_the_origin_lies_now():
     given: list[str] = []
-    async with serving(token_server({"t-1"}, given)) as server, sending("stock", server) as exchange:
-        way = Way(
+    async with serving(token_server({"t-1"}, given)) as server, sending(server) as exchange:
+        way = AuthContext(
             exchange.sender,
             RealClock(),
             (server.origin,),
             aimed=lambda request: request._replace(scheme="http", host="127.0.0.1", port=server.port),
         )
         scheme = {**oauth(server), "token_url": "https://auth.example.com/token"}
-        auth = server_auth(Server("crm", "http", url=server.origin, auth=scheme), Vault(KEYS), way)
+        auth = server_auth(Server("crm", "http", url=server.origin, auth=scheme), SecretResolver(KEYS), way)
         ask = Asking(auth, exchange)
         assert await ask() == 200
 
@@ -214,8 +214,10 @@ async def test_the_guard_has_its_say_over_the_address_of_tokens():
         asking(server, None) as ask,
         serving(answering_json({})) as other,
     ):
-        way = Way(ask._exchange.sender, RealClock(), (server.origin,))
-        auth = server_auth(Server("crm", "http", url=server.origin, auth=oauth(other)), Vault(KEYS), way)
+        way = AuthContext(ask._exchange.sender, RealClock(), (server.origin,))
+        auth = server_auth(
+            Server("crm", "http", url=server.origin, auth=oauth(other)), SecretResolver(KEYS), way
+        )
         assert auth is not None
         with pytest.raises(EgressRefused):
             await auth.applied(ask.request())
@@ -237,9 +239,9 @@ async def test_a_token_that_is_not_given_is_told_without_secrets():
 
 
 def tried(auth: Any, environment: dict[str, str] = KEYS, **more: Any) -> RequestAuth | None:
-    way = Way(open_sender(Guard(), client="stock"), RealClock(), ("https://crm.example.com",))
+    way = AuthContext(open_client(EgressGuard()), RealClock(), ("https://crm.example.com",))
     server = Server("crm", "http", url="https://crm.example.com/mcp", auth=auth, **more)
-    return server_auth(server, Vault(environment), way)
+    return server_auth(server, SecretResolver(environment), way)
 
 
 def test_a_missing_secret_has_its_place():
@@ -287,5 +289,5 @@ _headers = st.lists(st.tuples(_tokens.filter(lambda name: name.lower() != "cooki
 @given(_tokens, _pieces, _headers.map(tuple), st.binary(max_size=8))
 def test_a_draft_of_a_request_finishes_as_the_same(path, query, headers, body):
     target = f"/{path}?{query}" if query else f"/{path}"
-    request = Request("POST", "https", "example.com", 443, target, headers, body)
-    assert Draft.of(request).finished() == request
+    request = HTTPRequest("POST", "https", "example.com", 443, target, headers, body)
+    assert RequestDraft.of(request).finished() == request

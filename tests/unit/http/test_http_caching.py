@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.http.caching import freshness
-from toolcrib.http.messages import Request, Response
+from toolcrib.http.freshness import freshness
+from toolcrib.http.messages import HTTPRequest, HTTPResponse
 
 NOW = datetime(2030, 6, 1, 12, 0, 0, tzinfo=UTC)
 TAG = ("etag", '"a"')
@@ -21,8 +21,8 @@ def at(seconds: float) -> str:
 
 
 def told(*headers, status=200, method="GET", asked=()):
-    request = Request(method, "https", "api.example.com", 443, "/", tuple(asked))
-    return freshness(request, Response(status, tuple(headers), b""), NOW)
+    request = HTTPRequest(method, "https", "api.example.com", 443, "/", tuple(asked))
+    return freshness(request, HTTPResponse(status, tuple(headers), b""), NOW)
 
 
 def control(value):

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.http import Bounds, Fault, HTTPError
-from toolcrib.http.content_encoding import Body
-from toolcrib.http.headers_wire import answer_lines, body_of
+from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure
+from toolcrib.http.headers import response_headers
+from toolcrib.http.response_body import ResponseBody, body_reader
 
 
-def taken(raw: bytes, cuts: list[int], codings: list[str], most: int) -> bytes | Fault:
+def taken(raw: bytes, cuts: list[int], codings: list[str], most: int) -> bytes | HTTPFailure:
     """What becomes of a body that comes in pieces."""
     edges = [0, *sorted(cut for cut in cuts if cut < len(raw)), len(raw)]
     try:
-        body = Body(codings, most)
+        body = ResponseBody(codings, most)
         for start, end in pairwise(edges):
             body.add(raw[start:end])
         return body.whole()
@@ -46,25 +46,25 @@ def test_a_zipped_body_is_what_was_zipped(raw, cuts, level):
 def test_no_more_than_the_bound_is_taken(raw, cuts, most, zipped):
     sent = gzip.compress(raw) if zipped else raw
     whole = len(raw) <= most and len(sent) <= most
-    assert taken(sent, cuts, ["gzip"] * zipped, most) == (raw if whole else Fault.RESPONSE_TOO_LARGE)
+    assert taken(sent, cuts, ["gzip"] * zipped, most) == (raw if whole else HTTPFailure.RESPONSE_TOO_LARGE)
 
 
 @given(st.binary(min_size=1, max_size=60), CUTS, st.integers(1, 80))
 def test_a_zipped_body_that_is_cut_off_is_never_taken_for_whole(raw, cuts, missing):
     sent = gzip.compress(raw)
-    assert taken(sent[: max(len(sent) - missing, 1)], cuts, ["gzip"], 1000) is Fault.BAD_RESPONSE
+    assert taken(sent[: max(len(sent) - missing, 1)], cuts, ["gzip"], 1000) is HTTPFailure.BAD_RESPONSE
 
 
 @given(st.binary(min_size=1, max_size=20), CUTS)
 def test_nothing_may_stand_behind_a_zipped_body(surplus, cuts):
     got = taken(gzip.compress(b"plain") + surplus, cuts, ["gzip"], 1000)
-    assert got in {Fault.BAD_RESPONSE, Fault.UNSUPPORTED_CODING}
+    assert got in {HTTPFailure.BAD_RESPONSE, HTTPFailure.UNSUPPORTED_CODING}
 
 
 @given(st.binary(max_size=300), CUTS)
 def test_whatever_calls_itself_zipped_is_a_fault_or_is_zipped(raw, cuts):
     got = taken(raw, cuts, ["gzip"], 1000)
-    assert isinstance(got, Fault) or got == (gzip.decompress(raw) if raw else b"")
+    assert isinstance(got, HTTPFailure) or got == (gzip.decompress(raw) if raw else b"")
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_ways_to_name_no_coding(codings):
 )
 def test_other_codings_are_refused(codings):
     with pytest.raises(HTTPError) as caught:
-        Body(codings, 100)
-    assert caught.value.fault is Fault.UNSUPPORTED_CODING
+        ResponseBody(codings, 100)
+    assert caught.value.fault is HTTPFailure.UNSUPPORTED_CODING
 
 
 def test_a_bomb_is_stopped_without_being_unfolded():
@@ -94,7 +94,7 @@ def test_a_bomb_is_stopped_without_being_unfolded():
     sent = b"".join(bomb.compress(bytes(1 << 20)) for _ in range(300)) + bomb.flush()
     tracemalloc.start()
     try:
-        assert taken(sent, [], ["gzip"], 8 << 20) is Fault.RESPONSE_TOO_LARGE
+        assert taken(sent, [], ["gzip"], 8 << 20) is HTTPFailure.RESPONSE_TOO_LARGE
         assert tracemalloc.get_traced_memory()[1] < 32 << 20
     finally:
         tracemalloc.stop()
@@ -102,14 +102,14 @@ def test_a_bomb_is_stopped_without_being_unfolded():
 
 def test_what_is_announced_is_refused_before_it_comes():
     with pytest.raises(HTTPError, match="announces 101 bytes; at most 100 bytes are taken in"):
-        Body([], 100, 101)
-    assert Body([], 100, 100).whole() == b""
+        ResponseBody([], 100, 101)
+    assert ResponseBody([], 100, 100).whole() == b""
 
 
 @given(st.lists(st.tuples(st.binary(max_size=5), st.binary(max_size=5)), max_size=3))
 def test_headers_of_an_answer_hold_no_control_characters(raw):
     try:
-        lines = answer_lines(raw)
+        lines = response_headers(raw)
     except HTTPError:
         return
     for name, value in lines:
@@ -134,7 +134,7 @@ def test_headers_of_an_answer_hold_no_control_characters(raw):
 def test_an_answers_headers_are_judged_alike_in_any_order(headers, method, status):
     def judged(lines):
         try:
-            return body_of(method, status, lines, Bounds(body=10)) is None
+            return body_reader(method, status, lines, ExchangeBounds(body=10)) is None
         except HTTPError as error:
             return error.fault
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.http.event_streams import EventStream, StreamEvent
+from toolcrib.http.event_stream import EventStream, StreamEvent
 
 
 def read(*chunks: bytes) -> list[tuple[str, str]]:

@@ -1,17 +1,17 @@
-"""What both senders write, and what they make of an answer."""
+"""What the HTTP client writes, and what it makes of an answer."""
 
 from __future__ import annotations
 
 import pytest
 
-from http_exchanges import BOTH, sending
+from http_exchanges import sending
 from http_servers import (
     Head,
     answering,
     answering_json,
     serving,
 )
-from toolcrib.http import Fault, HTTPError
+from toolcrib.http import HTTPError, HTTPFailure
 
 
 def headers_of(head: Head) -> list[tuple[str, str]]:
@@ -19,9 +19,8 @@ def headers_of(head: Head) -> list[tuple[str, str]]:
     return [(name, value) for name, value in head.headers if name != "Host"]
 
 
-@BOTH
-async def test_a_request_is_written_as_it_was_given_with_one_spelling_for_each_name(client):
-    async with serving(answering_json({"a": 1})) as server, sending(client, server) as send:
+async def test_a_request_is_written_as_it_was_given_with_one_spelling_for_each_name():
+    async with serving(answering_json({"a": 1})) as server, sending(server) as send:
         answer = await send(
             method="POST",
             target="/a%2Fb/%2e%2e/c;d?q=%20+&q=%C3%A9&empty=&&x",
@@ -60,9 +59,8 @@ async def test_a_request_is_written_as_it_was_given_with_one_spelling_for_each_n
         ({"headers": (("X-Space", " a\t"),)}, [("X-Space", "a"), ("Accept-Encoding", "gzip")]),
     ],
 )
-@BOTH
-async def test_a_sender_adds_what_follows_and_nothing_else(client, asked, headers):
-    async with serving(answering(200)) as server, sending(client, server) as send:
+async def test_a_sender_adds_what_follows_and_nothing_else(asked, headers):
+    async with serving(answering(200)) as server, sending(server) as send:
         await send(**asked)
     assert headers_of(server.requests[0]) == headers
 
@@ -70,32 +68,28 @@ async def test_a_sender_adds_what_follows_and_nothing_else(client, asked, header
 @pytest.mark.parametrize(
     "target", ["/", "//", "//other.test/x", "/a/../b", "/%", "/?a=b?", "/?a=b?c", "/a:b@c", "/*'()!$,"]
 )
-@BOTH
-async def test_a_target_stays_what_it_was(client, target):
-    async with serving(answering(200)) as server, sending(client, server) as send:
+async def test_a_target_stays_what_it_was(target):
+    async with serving(answering(200)) as server, sending(server) as send:
         await send(target=target)
     assert server.requests[0].target == target
 
 
-@BOTH
-async def test_a_question_mark_without_a_query_is_dropped(client):
-    async with serving(answering(200)) as server, sending(client, server) as send:
+async def test_a_question_mark_without_a_query_is_dropped():
+    async with serving(answering(200)) as server, sending(server) as send:
         await send(target="/x?")
     assert server.requests[0].target == "/x"
 
 
-@BOTH
-async def test_a_large_body_arrives_whole(client):
+async def test_a_large_body_arrives_whole():
     body = bytes(range(256)) * 20_000
-    async with serving(answering(200)) as server, sending(client, server) as send:
+    async with serving(answering(200)) as server, sending(server) as send:
         await send(method="PUT", body=body)
     assert server.requests[0].body == body
 
 
-@BOTH
-async def test_an_answer_in_many_pieces_arrives_whole(client):
+async def test_an_answer_in_many_pieces_arrives_whole():
     body = bytes(range(256)) * 20_000
-    async with serving(answering(200, (), body)) as server, sending(client, server) as send:
+    async with serving(answering(200, (), body)) as server, sending(server) as send:
         assert (await send()).body == body
 
 
@@ -134,30 +128,27 @@ CANARY = "canary\r\nX-Evil: 1"
         {"host": ""},
     ],
 )
-@BOTH
-async def test_what_would_not_stay_in_its_place_is_refused_and_not_shown(client, asked):
-    async with serving(answering(200)) as server, sending(client, server) as send:
+async def test_what_would_not_stay_in_its_place_is_refused_and_not_shown(asked):
+    async with serving(answering(200)) as server, sending(server) as send:
         with pytest.raises(HTTPError) as caught:
             await send(**asked)
-        assert (caught.value.fault, caught.value.sent) == (Fault.BAD_REQUEST, False)
+        assert (caught.value.fault, caught.value.sent) == (HTTPFailure.BAD_REQUEST, False)
         assert "canary" not in str(caught.value).replace("`canary `", "")
         assert server.accepted == 0
 
 
-@BOTH
-async def test_redirects_are_not_followed_and_cookies_not_kept(client):
+async def test_redirects_are_not_followed_and_cookies_not_kept():
     handler = answering(302, {"Location": "/elsewhere", "Set-Cookie": "session=1"})
-    async with serving(handler) as server, sending(client, server) as send:
+    async with serving(handler) as server, sending(server) as send:
         answer = await send()
         await send()
         assert (answer.status, answer.header("location")) == (302, "/elsewhere")
         assert [(head.target, head.header("cookie")) for head in server.requests] == [("/", None)] * 2
 
 
-@BOTH
-async def test_headers_of_an_answer_keep_their_order_and_number(client):
+async def test_headers_of_an_answer_keep_their_order_and_number():
     headers = [("B", "1"), ("a", " 2 "), ("b", "3"), ("Empty", ""), ("Latin", "\xe9")]
-    async with serving(answering(200, headers)) as server, sending(client, server) as send:
+    async with serving(answering(200, headers)) as server, sending(server) as send:
         answer = await send()
     assert answer.headers[:-1] == (("b", "1"), ("a", "2"), ("b", "3"), ("empty", ""), ("latin", "\xe9"))
     assert (answer.header("b"), answer.header("none")) == ("1, 3", None)

@@ -1,4 +1,4 @@
-"""What both senders leave behind, and which of them is taken."""
+"""What the HTTP client leaves behind, and what it logs."""
 
 from __future__ import annotations
 
@@ -9,26 +9,23 @@ import sys
 
 import pytest
 
-from http_exchanges import BOTH, sending, settled
+from http_exchanges import sending, settled
 from http_servers import (
     answering,
     serving,
 )
-from toolcrib.http import Fault, HTTPError, open_sender
-from toolcrib.http.aiohttp_client import FastSender
-from toolcrib.http.client import StockSender
-from toolcrib.security.egress import Guard
+from toolcrib.http import HTTPError, HTTPFailure, open_client
+from toolcrib.security.egress import EgressGuard
 
 
-@BOTH
-async def test_a_cancelled_exchange_closes_its_connection_at_once(client):
+async def test_a_cancelled_exchange_closes_its_connection_at_once():
     asked = asyncio.Event()
 
     async def silent(reader, _writer, _head):
         asked.set()
         await reader.read()
 
-    async with serving(silent) as server, sending(client, server) as send:
+    async with serving(silent) as server, sending(server) as send:
         task = asyncio.create_task(send())
         await asked.wait()
         task.cancel()
@@ -37,14 +34,13 @@ async def test_a_cancelled_exchange_closes_its_connection_at_once(client):
         await server.all_closed()
 
 
-@BOTH
-async def test_a_thousand_cancelled_exchanges_leave_nothing(client):
+async def test_a_thousand_cancelled_exchanges_leave_nothing():
     async def silent(reader, writer, head):
         if len(head.target) % 2:
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
         await reader.read()
 
-    async with serving(silent) as server, sending(client, server) as send:
+    async with serving(silent) as server, sending(server) as send:
         for turn in range(20):
             tasks = [asyncio.create_task(send(target="/" * (turn + 1))) for _ in range(50)]
             await settled(lambda wanted=turn * 50 + 20: len(server.requests) >= wanted, turns=turn * 10)
@@ -55,26 +51,24 @@ async def test_a_thousand_cancelled_exchanges_leave_nothing(client):
             await server.all_closed()
 
 
-@BOTH
-async def test_closing_ends_what_is_under_way(client):
+async def test_closing_ends_what_is_under_way():
     asked = asyncio.Event()
 
     async def silent(reader, _writer, _head):
         asked.set()
         await reader.read()
 
-    async with serving(silent) as server, sending(client, server) as send:
+    async with serving(silent) as server, sending(server) as send:
         task = asyncio.create_task(send())
         await asked.wait()
         await send.sender.aclose()
         with pytest.raises(HTTPError) as caught:
             await task
-        assert caught.value.fault is Fault.CONNECTION_BROKEN
+        assert caught.value.fault is HTTPFailure.CONNECTION_BROKEN
 
 
-@BOTH
-async def test_a_sender_may_be_closed_twice(client):
-    async with serving(answering(200)) as server, sending(client, server) as send:
+async def test_a_sender_may_be_closed_twice():
+    async with serving(answering(200)) as server, sending(server) as send:
         await send()
         await send.sender.aclose()
         await send.sender.aclose()
@@ -83,8 +77,8 @@ async def test_a_sender_may_be_closed_twice(client):
 IN_TWO_LOOPS = """
 import asyncio, gc, sys, threading
 from http_servers import answering, serving
-from toolcrib.security.egress import Guard
-from toolcrib.http import Bounds, Request, open_sender
+from toolcrib.security.egress import EgressGuard
+from toolcrib.http import ExchangeBounds, HTTPRequest, open_client
 
 ready, port, end = threading.Event(), [], []
 
@@ -102,12 +96,12 @@ def run():
 thread = threading.Thread(target=run)
 thread.start()
 ready.wait()
-sender = open_sender(Guard([f"127.0.0.1:{port[0]}"]), client=sys.argv[1])
-request = Request("GET", "http", "127.0.0.1", port[0], "/")
+sender = open_client(EgressGuard([f"127.0.0.1:{port[0]}"]))
+request = HTTPRequest("GET", "http", "127.0.0.1", port[0], "/")
 
 async def ask():
     for _ in range(2):
-        await sender.send(request, Bounds(), hosts=("127.0.0.1",), owner="owner", repeatable=False)
+        await sender.send(request, ExchangeBounds(), hosts=("127.0.0.1",), owner="owner", repeatable=False)
 
 for _ in range(3):
     asyncio.run(ask())
@@ -125,10 +119,9 @@ print(end[2])
 """
 
 
-@BOTH
-def test_connections_of_a_loop_that_ended_are_closed_and_never_used_again(client, root):
+def test_connections_of_a_loop_that_ended_are_closed_and_never_used_again(root):
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-X", "dev", "-c", IN_TWO_LOOPS, client],
+        [sys.executable, "-W", "error", "-X", "dev", "-c", IN_TWO_LOOPS],
         cwd=root / "tests",
         capture_output=True,
         text=True,
@@ -137,61 +130,28 @@ def test_connections_of_a_loop_that_ended_are_closed_and_never_used_again(client
     assert (done.stdout, [line for line in done.stderr.splitlines() if "took" not in line]) == ("4\n", [])
 
 
-@BOTH
-async def test_the_libraries_log_nothing(client, caplog):
+async def test_the_library_logs_nothing(caplog):
     caplog.set_level(logging.DEBUG)
-    async with serving(answering(200)) as server, sending(client, server) as send:
+    async with serving(answering(200)) as server, sending(server) as send:
         await send(target="/?key=canary", headers=(("Authorization", "canary"),))
     assert "canary" not in caplog.text
 
 
-@pytest.mark.parametrize(("client", "name"), [("stock", "httpcore"), ("fast", "aiohttp")])
-def test_a_level_that_somebody_gave_a_librarys_log_stays(client, name):
-    logger = logging.getLogger(name)
+def test_a_level_that_somebody_gave_the_librarys_log_stays():
+    logger = logging.getLogger("httpcore")
     before = logger.level
     try:
         logger.setLevel(logging.ERROR)
-        open_sender(Guard(), client=client)
+        open_client(EgressGuard())
         assert logger.level == logging.ERROR
         logger.setLevel(logging.NOTSET)
-        open_sender(Guard(), client=client)
+        open_client(EgressGuard())
         assert logger.level == logging.WARNING
     finally:
         logger.setLevel(before)
 
 
-def test_the_fast_sender_is_taken_where_it_is_installed():
-    assert isinstance(open_sender(Guard()), FastSender)
-    assert isinstance(open_sender(Guard(), client="fast"), FastSender)
-    assert isinstance(open_sender(Guard(), client="stock"), StockSender)
-
-
-WITHOUT_AIOHTTP = """
-import sys
-
-sys.modules["aiohttp"] = None   # as if it were not installed
-
-from toolcrib.security.egress import Guard
-from toolcrib.core.errors import ConfigurationError
-from toolcrib.http import open_sender
-
-print(type(open_sender(Guard())).__name__)
-try:
-    open_sender(Guard(), client="fast")
-except ConfigurationError as error:
-    print(error.code, error.hint)
-"""
-
-
-def test_without_the_extra_the_stock_sender_is_taken_and_the_fast_one_is_an_error():
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", WITHOUT_AIOHTTP], capture_output=True, text=True, check=False
-    )
-    assert done.stderr == ""
-    assert done.stdout.splitlines() == ["StockSender", "missing_extra pip install 'toolcrib[fast]'"]
-
-
-def test_messages_alone_import_neither_library():
-    script = "import sys, toolcrib.http; print(sorted({'httpcore', 'aiohttp', 'ssl', 'asyncio'} & set(sys.modules)))"
+def test_messages_alone_do_not_import_the_library():
+    script = "import sys, toolcrib.http; print(sorted({'httpcore', 'ssl', 'asyncio'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

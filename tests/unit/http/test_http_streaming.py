@@ -11,28 +11,28 @@ from typing import Any
 import pytest
 
 from http_servers import Server, answering, answering_each, answering_raw, serving
-from toolcrib.http import Bounds, Fault, HTTPError, Request
-from toolcrib.http.streaming import Incoming, Streamer
-from toolcrib.security.egress import EgressRefused, Guard
+from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest
+from toolcrib.http.client import StreamedResponse, StreamingClient
+from toolcrib.security.egress import EgressGuard, EgressRefused
 
 HOST = "127.0.0.1"
 
 
-def request(server: Server, method: str = "GET", **fields: Any) -> Request:
-    return Request(method, "http", HOST, server.port, "/", **fields)
+def request(server: Server, method: str = "GET", **fields: Any) -> HTTPRequest:
+    return HTTPRequest(method, "http", HOST, server.port, "/", **fields)
 
 
 @asynccontextmanager
-async def streaming(server: Server, idle: float = 30.0) -> AsyncIterator[Streamer]:
-    streamer = Streamer(Guard([f"{HOST}:{server.port}"]), idle)
+async def streaming(server: Server, idle: float = 30.0) -> AsyncIterator[StreamingClient]:
+    streamer = StreamingClient(EgressGuard([f"{HOST}:{server.port}"]), idle)
     try:
         yield streamer
     finally:
         await streamer.aclose()
 
 
-async def answer(streamer: Streamer, server: Server, **bounds: Any) -> Incoming:
-    return await streamer.send(request(server), Bounds(**bounds), hosts=[HOST], silence=5)
+async def answer(streamer: StreamingClient, server: Server, **bounds: Any) -> StreamedResponse:
+    return await streamer.send(request(server), ExchangeBounds(**bounds), hosts=[HOST], silence=5)
 
 
 async def failure(server: Server, *, whole: bool = True, **bounds: Any) -> HTTPError:
@@ -126,7 +126,7 @@ async def test_a_whole_body_is_bounded_and_unzipped():
             incoming = await answer(streamer, server)
             assert await incoming.whole() == b"x" * 10_000
             await incoming.aclose()
-        assert (await failure(server, body=9_999)).fault is Fault.RESPONSE_TOO_LARGE
+        assert (await failure(server, body=9_999)).fault is HTTPFailure.RESPONSE_TOO_LARGE
 
 
 async def test_a_stream_with_a_coding_is_refused():
@@ -135,19 +135,19 @@ async def test_a_stream_with_a_coding_is_refused():
         incoming = await answer(streamer, server)
         with pytest.raises(HTTPError) as caught:
             incoming.check_stream()
-        assert caught.value.fault is Fault.UNSUPPORTED_CODING
+        assert caught.value.fault is HTTPFailure.UNSUPPORTED_CODING
         await incoming.aclose()
 
 
 @pytest.mark.parametrize(
     ("raw", "fault"),
     [
-        (b"", Fault.CONNECTION_BROKEN),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx", Fault.CONNECTION_BROKEN),
-        (b"SSH-2.0-OpenSSH\r\n", Fault.BAD_RESPONSE),
-        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000 + b"\r\n\r\n", Fault.HEADERS_TOO_LARGE),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nxxxx", Fault.BAD_RESPONSE),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", Fault.BAD_RESPONSE),
+        (b"", HTTPFailure.CONNECTION_BROKEN),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx", HTTPFailure.CONNECTION_BROKEN),
+        (b"SSH-2.0-OpenSSH\r\n", HTTPFailure.BAD_RESPONSE),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000 + b"\r\n\r\n", HTTPFailure.HEADERS_TOO_LARGE),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nxxxx", HTTPFailure.BAD_RESPONSE),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", HTTPFailure.BAD_RESPONSE),
     ],
 )
 @pytest.mark.parametrize("whole", [True, False])
@@ -163,8 +163,8 @@ async def test_silence_is_bounded_where_it_is_asked_for():
 
     async with serving(silent) as server, streaming(server) as streamer:
         with pytest.raises(HTTPError) as caught:
-            await streamer.send(request(server), Bounds(), hosts=[HOST], silence=0.05)
-        assert caught.value.fault is Fault.READ_TIMEOUT
+            await streamer.send(request(server), ExchangeBounds(), hosts=[HOST], silence=0.05)
+        assert caught.value.fault is HTTPFailure.READ_TIMEOUT
 
 
 async def test_hanging_up_ends_a_read_under_way():
@@ -176,7 +176,7 @@ async def test_hanging_up_ends_a_read_under_way():
         incoming = await answer(streamer, server)
         assert await incoming.chunk() == b"a"
         reading = asyncio.ensure_future(incoming.chunk())
-        incoming.hang_up(HTTPError(Fault.CONNECTION_BROKEN, "given up", sent=True))
+        incoming.hang_up(HTTPError(HTTPFailure.CONNECTION_BROKEN, "given up", sent=True))
         with pytest.raises(HTTPError, match="given up"):
             await reading
         await incoming.aclose()
@@ -196,11 +196,11 @@ async def test_a_request_that_is_cancelled_leaves_no_connection():
 
 async def test_nothing_is_sent_where_nothing_may_be():
     async with serving(answering()) as server:
-        streamer = Streamer(Guard())
+        streamer = StreamingClient(EgressGuard())
         with pytest.raises(EgressRefused):
             await answer(streamer, server)
         await streamer.aclose()
         with pytest.raises(HTTPError) as caught:
             await answer(streamer, server)
-        assert (caught.value.fault, caught.value.sent) == (Fault.CONNECT_FAILED, False)
+        assert (caught.value.fault, caught.value.sent) == (HTTPFailure.CONNECT_FAILED, False)
         assert server.accepted == 0

@@ -9,9 +9,9 @@ import ssl
 import pytest
 import trustme
 
-from http_exchanges import BOTH, resolving, sending
+from http_exchanges import resolving, sending
 from http_servers import answering, answering_raw, raw_answer, serving
-from toolcrib.http import Bounds, Fault, HTTPError
+from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure
 
 RESOLVE = resolving(api_test="127.0.0.1", other_test="127.0.0.1")
 
@@ -46,14 +46,13 @@ def certified(authority: trustme.CA, *names: str, **more) -> ssl.SSLContext:
 
 
 @pytest.mark.usefixtures("trusted")
-@BOTH
-async def test_certificates_of_the_named_file_are_believed_and_the_name_is_sent(client, authority):
+async def test_certificates_of_the_named_file_are_believed_and_the_name_is_sent(authority):
     asked = []
     context = certified(authority, "api.test")
     context.sni_callback = lambda _connection, name, _context: asked.append(name)
     async with (
         serving(answering(200, (), b"ok"), tls=context) as server,
-        sending(client, server, host="api.test", resolve=RESOLVE) as send,
+        sending(server, host="api.test", resolve=RESOLVE) as send,
     ):
         for _ in range(3):
             assert (await send()).body == b"ok"
@@ -62,26 +61,24 @@ async def test_certificates_of_the_named_file_are_believed_and_the_name_is_sent(
 
 
 @pytest.mark.usefixtures("trusted")
-@BOTH
-async def test_an_address_may_have_a_certificate(client, authority):
+async def test_an_address_may_have_a_certificate(authority):
     async with (
         serving(answering(200), tls=certified(authority, "127.0.0.1")) as server,
-        sending(client, server) as send,
+        sending(server) as send,
     ):
         assert (await send()).status == 200
 
 
-@BOTH
-async def test_certificates_of_a_named_folder_are_believed(client, authority, tmp_path, monkeypatch):
+async def test_certificates_of_a_named_folder_are_believed(authority, tmp_path, monkeypatch):
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
     async with (
         serving(answering(200), tls=certified(authority, "127.0.0.1")) as server,
-        sending(client, server) as send,
+        sending(server) as send,
     ):
         with pytest.raises(HTTPError) as caught:
             await send()
-        assert caught.value.fault is Fault.TLS_FAILED
+        assert caught.value.fault is HTTPFailure.TLS_FAILED
 
 
 @pytest.mark.parametrize(
@@ -98,76 +95,70 @@ async def test_certificates_of_a_named_folder_are_believed(client, authority, tm
         ),
     ],
 )
-@BOTH
-async def test_a_certificate_that_does_not_do(client, authority, trust, names, more, said, request):
+async def test_a_certificate_that_does_not_do(authority, trust, names, more, said, request):
     request.getfixturevalue(trust)
     async with (
         serving(answering(200), tls=certified(authority, *names, **more)) as server,
-        sending(client, server, host="api.test", resolve=RESOLVE) as send,
+        sending(server, host="api.test", resolve=RESOLVE) as send,
     ):
         with pytest.raises(HTTPError) as caught:
             await send()
-        assert (caught.value.fault, caught.value.sent) == (Fault.TLS_FAILED, False)
+        assert (caught.value.fault, caught.value.sent) == (HTTPFailure.TLS_FAILED, False)
         assert caught.value.message == f"the certificate of `api.test` {said}"
         assert server.requests == []
 
 
 @pytest.mark.usefixtures("trusted")
-@BOTH
-async def test_the_certificate_of_an_address_is_for_that_address(client, authority):
+async def test_the_certificate_of_an_address_is_for_that_address(authority):
     async with (
         serving(answering(200), tls=certified(authority, "api.test")) as server,
-        sending(client, server) as send,
+        sending(server) as send,
     ):
         with pytest.raises(HTTPError, match=r"the certificate of `127\.0\.0\.1` is for other addresses"):
             await send()
 
 
 @pytest.mark.usefixtures("trusted")
-@BOTH
-async def test_a_server_that_speaks_no_tls(client):
+async def test_a_server_that_speaks_no_tls():
     async with serving(answering_raw(raw_answer()), greeting=b"220 hello\r\n") as server:
         server.scheme = "https"
-        async with sending(client, server) as send:
+        async with sending(server) as send:
             with pytest.raises(
                 HTTPError, match=r"`127\.0\.0\.1` and toolcrib could not agree on TLS"
             ) as caught:
                 await send()
-            assert caught.value.fault is Fault.TLS_FAILED
+            assert caught.value.fault is HTTPFailure.TLS_FAILED
 
 
 @pytest.mark.usefixtures("trusted")
-@BOTH
-async def test_a_server_that_hangs_up_instead_of_speaking_tls(client):
+async def test_a_server_that_hangs_up_instead_of_speaking_tls():
     async def hang_up(_reader, writer, _head):
         writer.transport.abort()
 
     async with serving(hang_up, reads=False) as server:
         server.scheme = "https"
-        async with sending(client, server) as send:
+        async with sending(server) as send:
             with pytest.raises(HTTPError) as caught:
                 await send()
-            assert (caught.value.fault, caught.value.sent) == (Fault.CONNECT_FAILED, False)
+            assert (caught.value.fault, caught.value.sent) == (HTTPFailure.CONNECT_FAILED, False)
 
 
 @pytest.mark.usefixtures("trusted")
-@BOTH
-async def test_a_handshake_counts_as_connecting(client):
+async def test_a_handshake_counts_as_connecting():
     async def silent(reader, _writer, _head):
         await reader.read()
 
     async with serving(silent, reads=False) as server:
         server.scheme = "https"
-        async with sending(client, server) as send:
+        async with sending(server) as send:
             with pytest.raises(HTTPError) as caught:
-                await send(bounds=Bounds(connect=0.1))
-            assert (caught.value.fault, caught.value.sent) == (Fault.CONNECT_TIMEOUT, False)
+                await send(bounds=ExchangeBounds(connect=0.1))
+            assert (caught.value.fault, caught.value.sent) == (HTTPFailure.CONNECT_TIMEOUT, False)
             await server.stop()
 
 
 @pytest.mark.usefixtures("trusted")
-@BOTH
-async def test_a_handshake_that_is_cancelled_leaves_nothing(client):
+async def test_a_handshake_that_is_cancelled_leaves_nothing():
     began = asyncio.Event()
 
     async def silent(reader, _writer, _head):
@@ -177,7 +168,7 @@ async def test_a_handshake_that_is_cancelled_leaves_nothing(client):
 
     async with serving(silent, reads=False) as server:
         server.scheme = "https"
-        async with sending(client, server) as send:
+        async with sending(server) as send:
             task = asyncio.create_task(send())
             await began.wait()
             task.cancel()
@@ -186,8 +177,7 @@ async def test_a_handshake_that_is_cancelled_leaves_nothing(client):
 
 
 @pytest.mark.usefixtures("trusted")
-@BOTH
-async def test_a_cancelled_exchange_over_tls_leaves_nothing(client, authority):
+async def test_a_cancelled_exchange_over_tls_leaves_nothing(authority):
     asked = asyncio.Event()
 
     async def silent(reader, _writer, _head):
@@ -196,7 +186,7 @@ async def test_a_cancelled_exchange_over_tls_leaves_nothing(client, authority):
 
     async with (
         serving(silent, tls=certified(authority, "127.0.0.1")) as server,
-        sending(client, server) as send,
+        sending(server) as send,
     ):
         task = asyncio.create_task(send())
         await asked.wait()
@@ -207,17 +197,16 @@ async def test_a_cancelled_exchange_over_tls_leaves_nothing(client, authority):
 
 
 @pytest.mark.parametrize("content", [None, "no certificates"])
-@BOTH
-async def test_a_named_file_that_can_not_be_read(client, authority, content, tmp_path, monkeypatch):
+async def test_a_named_file_that_can_not_be_read(authority, content, tmp_path, monkeypatch):
     file = tmp_path / "roots.pem"
     if content is not None:
         file.write_text(content)
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     async with (
         serving(answering(200), tls=certified(authority, "127.0.0.1")) as server,
-        sending(client, server) as send,
+        sending(server) as send,
     ):
         with pytest.raises(HTTPError) as caught:
             await send()
-        assert (caught.value.fault, caught.value.sent) == (Fault.TLS_FAILED, False)
+        assert (caught.value.fault, caught.value.sent) == (HTTPFailure.TLS_FAILED, False)
         assert caught.value.message == f"the certificates that SSL_CERT_FILE ({file}) names can't be read"

@@ -11,9 +11,9 @@ from toolcrib.executors import Executors
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.prompts import parse_policy
-from toolcrib.loading.scenarios.provider_names import BUILT_IN
+from toolcrib.loading.scenarios.agents import BUILT_IN
 from toolcrib.provider.models import installed_providers
-from toolcrib.provider.models.scripted import lines_of
+from toolcrib.provider.models.scripted import scripted_replies
 from toolcrib.security.tool_policy import ToolPolicy
 
 TOOLS = """
@@ -382,7 +382,7 @@ agent:
       script: [{say: c}]
 """
     ).agent
-    lines = lines_of(agent.turns, agent.script)
+    lines = scripted_replies(agent.turns, agent.script)
     assert [(line.turn, line.first, line.last) for line in lines] == [
         (1, 1, 1),
         (1, 0, float("inf")),

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sampling import examples
-from toolcrib.loading.documents.archives import documents_among, open_archive, parse_archive
-from toolcrib.loading.documents.zip_reader import (
+from toolcrib.loading.documents.archives import (
     _END_MARK,
     ARCHIVE_BYTES,
     CONTENT_BYTES,
@@ -26,6 +25,9 @@ from toolcrib.loading.documents.zip_reader import (
     MOST,
     NAME_DEPTH,
     Faults,
+    documents_among,
+    open_archive,
+    parse_archive,
     read_zip,
 )
 

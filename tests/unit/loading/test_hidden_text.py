@@ -7,7 +7,7 @@ import json
 import pytest
 
 from in_memory import MOCKS, loaded
-from toolcrib.loading.hidden_text import MOST, hidden_problems
+from toolcrib.loading.document_checks import MAX_HIDDEN_PROBLEMS, hidden_problems
 from toolcrib.loading.sources import parse, parse_files
 
 TOOL = """\
@@ -105,7 +105,7 @@ def test_a_pattern_may_name_control_characters_and_may_hide_nothing_else():
 
 def test_not_every_text_of_a_document_is_told():
     problems = hidden_problems({"mock": ["\u200b"] * 50})
-    assert len(problems) == MOST
+    assert len(problems) == MAX_HIDDEN_PROBLEMS
     assert problems[-1].hint == "what follows holds more hidden characters"
 
 

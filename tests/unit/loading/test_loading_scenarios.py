@@ -11,7 +11,8 @@ from toolcrib.core.model import Descriptor, Example, Outcome
 from toolcrib.core.schemas import LATER_KEYS
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.scenarios.scenario import YEARS, Scenario, examples_of, mocked
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.scenario import YEARS, examples_of, with_mock
 from toolcrib.loading.sources import parse
 
 KINDS = Executors({"mock": MockExecutor})
@@ -284,9 +285,9 @@ def test_a_tool_without_examples_plays_nothing():
 def test_the_mock_of_a_scenario_stands_in_for_the_tools_own():
     scenario = scenario_of("scenario: s\nmocks:\n  tool:\n    result: 2\nsteps: [{call: tool}]\n")
     own = Descriptor(name="tool", mode="live", bindings={"live": {}})
-    seen = mocked(own, scenario)
+    seen = with_mock(own, scenario)
     assert (seen.mode, dict(seen.bindings)) == ("mock", {"live": {}, "mock": {"result": 2}})
     assert seen.origin.source == "x.scenario.yaml"
     assert seen.origin.place("/mock/result") == "x.scenario.yaml:4"
     other = Descriptor(name="other")
-    assert mocked(other, scenario) is other
+    assert with_mock(other, scenario) is other

@@ -7,8 +7,7 @@ import pytest
 from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.partial_check import sound
-from toolcrib.loading.schema_check import Shape
+from toolcrib.loading.document_checks import DocumentChecker, valid_parts
 from toolcrib.loading.sources import load, parse
 
 KINDS = Executors({"mock": MockExecutor})
@@ -45,14 +44,14 @@ def test_an_unknown_key_deep_in_a_list_does_not_hide_its_neighbour():
     ],
 )
 def test_an_unknown_key_is_left_out_alone_and_of_other_faults_the_whole_top_level_key(value, kept):
-    shape = Shape("descriptor", KINDS)
-    assert sound(value, shape.problems(value), shape) == kept
+    shape = DocumentChecker("descriptor", KINDS)
+    assert valid_parts(value, shape.problems(value), shape) == kept
 
 
 def test_the_document_itself_stays_as_it_was():
     value = {"name": "x", "mock": {"sequence": [{"result": 1, "foo": 1}]}}
-    shape = Shape("descriptor", KINDS)
-    assert sound(value, shape.problems(value), shape)["mock"] == {"sequence": [{"result": 1}]}
+    shape = DocumentChecker("descriptor", KINDS)
+    assert valid_parts(value, shape.problems(value), shape)["mock"] == {"sequence": [{"result": 1}]}
     assert value == {"name": "x", "mock": {"sequence": [{"result": 1, "foo": 1}]}}
 
 

@@ -9,6 +9,7 @@ from toolcrib.core.errors import DocumentError
 from toolcrib.core.model import Toolset
 from toolcrib.core.schemas import LATER_KEYS, with_blocks
 from toolcrib.executors import Executors
+from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import parse_documents
 from toolcrib.loading.projects import (
     DEFAULT_SOURCES,
@@ -20,10 +21,9 @@ from toolcrib.loading.projects import (
     second_project_file,
     settings_of,
 )
-from toolcrib.loading.schema_check import Shape
 
 KINDS = Executors({})
-SHAPE = Shape("project", KINDS)
+SHAPE = DocumentChecker("project", KINDS)
 
 WHOLE = """
 $schema: .toolcrib/project.schema.json

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.core.errors import Problem
-from toolcrib.loading.documents.large_json import LargeJSON
+from toolcrib.loading.documents.json_text import LargeJSON
 from toolcrib.loading.stores import parse_row_file, rows_by_key
 
 ROW = {

@@ -15,8 +15,8 @@ from toolcrib.core.errors import ExpressionError
 from toolcrib.engine.open_project import read_stock
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.documents.file_fingerprints import Trail
-from toolcrib.scenarios.pack_builder import read_parcel
+from toolcrib.loading.fingerprints import Trail
+from toolcrib.scenarios.pack_builder import build_pack
 from toolcrib.simulation.store import rows_of
 
 KINDS = Executors({"mock": MockExecutor})
@@ -215,7 +215,7 @@ def test_a_tool_that_leaves_a_pack_while_its_store_is_broken_is_gone(folder):
 
 def test_a_pack_travels_with_the_files_of_its_store(folder, monkeypatch):
     home = folder({**PACK, "other/orders.json": '{"O": {}}'})
-    parcel = asyncio.run(read_parcel(home / "shop", executors=KINDS))
+    parcel = asyncio.run(build_pack(home / "shop", executors=KINDS))
     assert parcel.problems == ()
     assert sorted(parcel.contents) == ["data/orders.json", "get.tool.yaml", "pack.yaml"]
     archive = home / "shop.zip"
@@ -224,7 +224,7 @@ def test_a_pack_travels_with_the_files_of_its_store(folder, monkeypatch):
         assert (told(stock), rows(stock)) == ([], {"A": {"n": 1}})
     monkeypatch.setenv("SHOP_ROWS", str(home / "other"))
     assert rows(opened(archive)) == {"O": {}}
-    assert "data/orders.json" in asyncio.run(read_parcel(home / "shop", executors=KINDS)).contents
+    assert "data/orders.json" in asyncio.run(build_pack(home / "shop", executors=KINDS)).contents
 
 
 def test_an_archive_with_a_broken_store_says_where(folder):

@@ -6,8 +6,9 @@ import pytest
 
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
+from toolcrib.formats.table import FORMATS
+from toolcrib.loading.reader import foreign
 from toolcrib.loading.sources import load
-from toolcrib.loading.unrelated_files import foreign
 
 KINDS = Executors({"mock": MockExecutor})
 
@@ -91,4 +92,4 @@ def test_a_file_that_is_gone_by_then_keeps_its_errors(tmp_path):
     path = write(tmp_path, "data.yaml", "a: *x\n")
     problems = load([path], KINDS).problems
     path.unlink()
-    assert foreign(path, str(path), problems) is None
+    assert foreign(path, str(path), problems, FORMATS) is None

@@ -22,9 +22,8 @@ from toolcrib.provider import (
     ToolResult,
     user,
 )
-from toolcrib.provider.loop.model_view import Sight, as_decided, value_of
 from toolcrib.provider.middleware import ProviderMiddleware
-from toolcrib.provider.models.scripted import Scripted
+from toolcrib.provider.models.scripted import ModelView, Scripted, as_decided, value_of
 
 ORDER = """
 name: get_order
@@ -251,4 +250,4 @@ def test_the_value_of_what_is_told(text, value):
 
 
 def test_nothing_is_seen_of_nothing():
-    assert Sight.of([]) == Sight("", 0, 1, 0, {}, None)
+    assert ModelView.of([]) == ModelView("", 0, 1, 0, {}, None)

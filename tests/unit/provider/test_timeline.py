@@ -7,8 +7,7 @@ import json
 import pytest
 
 from toolcrib import ConfigurationError, Outcome
-from toolcrib.provider.loop.timeline import Event, Place, Timeline
-from toolcrib.provider.loop.ui_view import MOST_HELD, View
+from toolcrib.provider.loop.timeline import MOST_HELD, Event, Timeline, TimelinePosition, View
 
 
 def viewed(events) -> View:
@@ -222,7 +221,7 @@ def test_calls_that_wait_go_on_waiting_and_end_in_a_later_turn_elsewhere():
         ]
     )
     assert (view.segments[0].status, view.segments[0].open, view.stop) == ("waiting", False, "pending")
-    elsewhere = Timeline(Place.parse(json.loads(json.dumps(timeline.place.as_json()))))
+    elsewhere = Timeline(TimelinePosition.parse(json.loads(json.dumps(timeline.place.as_json()))))
     later = [
         *elsewhere.call_updated("c1", "running"),
         *elsewhere.call_updated("c1", "completed", outcome="ok"),
@@ -368,4 +367,4 @@ def test_what_is_no_view_is_told(value):
 @pytest.mark.parametrize("value", [{}, {"seq": 1, "segments": 1, "calls": {"a": [1, "done"]}}])
 def test_what_is_no_place_is_told(value):
     with pytest.raises((KeyError, ValueError)):
-        Place.parse(value)
+        TimelinePosition.parse(value)

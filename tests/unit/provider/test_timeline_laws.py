@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sampling import examples
-from toolcrib.provider.loop.timeline import RANKS, Event, Place, Timeline
-from toolcrib.provider.loop.ui_view import View
+from toolcrib.provider.loop.timeline import RANKS, Event, Timeline, TimelinePosition, View
 
 KINDS = ("user", "text", "reasoning")
 
@@ -153,6 +152,6 @@ def test_a_stream_is_resumed_after_any_event_through_json(actions, after):
 def test_a_timeline_that_goes_on_elsewhere_follows_the_first(first, second):
     here = Timeline()
     begun = [*done(here, first), *here.turn_ended("pending")]
-    elsewhere = Timeline(Place.parse(json.loads(json.dumps(here.place.as_json()))))
+    elsewhere = Timeline(TimelinePosition.parse(json.loads(json.dumps(here.place.as_json()))))
     whole = viewed([*begun, *done(elsewhere, second)])
     assert whole.segments == viewed([*begun, *done(here, second)]).segments

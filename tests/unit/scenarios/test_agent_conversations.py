@@ -15,7 +15,7 @@ from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.loading.scenarios.scenario_links import in_namespace
 from toolcrib.scenarios import run_scenario, runs_of
-from toolcrib.scenarios.report_transfer import packed, unpacked
+from toolcrib.scenarios.workers import pack_report, unpack_report
 
 TOOLS = """
 name: get_order
@@ -62,7 +62,7 @@ def run(text, mocks=""):
     assert [str(problem) for problem in runtime.problems if problem.severity == "error"] == []
     (scenario,) = runs_of(runtime.scenarios[0])
     report = asyncio.run(run_scenario(runtime, scenario))
-    travelled = unpacked(pickle.loads(pickle.dumps(packed(report))), scenario)
+    travelled = unpack_report(pickle.loads(pickle.dumps(pack_report(report))), scenario)
     assert str(travelled) == str(report)
     assert travelled.as_json() == report.as_json()
     return report

@@ -9,7 +9,7 @@ import pytest
 
 from in_memory import runtime_of
 from toolcrib.scenarios import run_scenario, runs_of
-from toolcrib.scenarios.report_transfer import packed, unpacked
+from toolcrib.scenarios.workers import pack_report, unpack_report
 
 COIN = """
 name: coin
@@ -22,7 +22,7 @@ def run(text, **options):
     runtime = runtime_of(COIN + text)
     (scenario,) = runs_of(runtime.scenarios[0])
     report = asyncio.run(run_scenario(runtime, scenario, **options))
-    travelled = unpacked(pickle.loads(pickle.dumps(packed(report))), scenario)
+    travelled = unpack_report(pickle.loads(pickle.dumps(pack_report(report))), scenario)
     assert (str(travelled), travelled.as_json()) == (str(report), report.as_json())
     return report
 

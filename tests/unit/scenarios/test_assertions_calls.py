@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolcrib import Content
 from toolcrib.scenarios.assertions import Trajectory
-from toolcrib.scenarios.assertions.calls import same
+from toolcrib.scenarios.assertions.trajectories import same
 from trajectories import called, judged, stopped, way
 
 REFUSED = stopped("pay", "invalid_arguments", code="invalid_arguments", args={"to": 1})

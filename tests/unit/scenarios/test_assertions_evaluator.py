@@ -13,11 +13,12 @@ from in_memory import runtime_of
 from toolcrib import Outcome, Result, VirtualClock
 from toolcrib.core.model import Usage
 from toolcrib.loading.prompts import Guardrail
-from toolcrib.loading.scenarios.assertions import SPEAKING, WRAPPER, kinds
+from toolcrib.loading.scenarios.assertions import compile_guardrails, kinds
+from toolcrib.loading.scenarios.model import SPEAKING, WRAPPER
 from toolcrib.provider.conversations import CallRecord, Conversation
 from toolcrib.provider.messages import Message, Text, ToolCall, system, user
 from toolcrib.provider.models.protocol import Finish, ProviderError, ReasoningDelta, TextDelta, Tokens
-from toolcrib.scenarios.assertions import ASKING, JUDGING, Surroundings, Trajectory, judge
+from toolcrib.scenarios.assertions import ASKING, JUDGING, AssertionContext, Trajectory, judge
 from trajectories import called, conversation, judged, settled, stopped, way
 
 TALK = conversation(
@@ -160,7 +161,7 @@ def asked(answer, kind="llm_judge", params=None, trajectory=None):
         TextDelta(answer[:5]), ReasoningDelta("Hm."), TextDelta(answer[5:]), Finish(), TextDelta("{")
     )
     seen = trajectory or way(called("pay", args={"api_key": "sk-12345"}), say="Here you are.")
-    verdict = judged(kind, {"criteria": "It is kind.", **(params or {})}, seen, Surroundings(judge=model))
+    verdict = judged(kind, {"criteria": "It is kind.", **(params or {})}, seen, AssertionContext(judge=model))
     return verdict, model
 
 
@@ -205,7 +206,7 @@ class TestModelsThatJudge:
 
     @pytest.mark.parametrize("reason", ["length", "refused", "tired"])
     def test_an_answer_that_did_not_come_to_its_end_never_passes(self, reason):
-        cut = Surroundings(judge=Saying(TextDelta('{"passed": true} if it were'), Finish(reason)))
+        cut = AssertionContext(judge=Saying(TextDelta('{"passed": true} if it were'), Finish(reason)))
         verdict = judged("llm_judge", {"criteria": "a"}, way(say="Hi."), cut)
         assert (verdict.applies, verdict.passed) == (True, False)
         assert f"the judge's answer is incomplete (`{reason}`)" in verdict.message
@@ -216,7 +217,7 @@ class TestModelsThatJudge:
         assert "agent.judge" in verdict.message
 
     def test_a_model_that_gives_no_answer(self):
-        down = Surroundings(judge=Saying(ProviderError("The model is asleep.")))
+        down = AssertionContext(judge=Saying(ProviderError("The model is asleep.")))
         verdict = judged("llm_judge", {"criteria": "a"}, way(say="Hi."), down)
         assert (verdict.passed, verdict.message) == (False, "the judge gave no answer: The model is asleep.")
 
@@ -269,7 +270,7 @@ class TestToolsThatCheck:
         async def main():
             async with runtime_of(CHECK) as runtime:
                 session = runtime.session(clock=VirtualClock())
-                around = Surroundings(call_tool=session.call)
+                around = AssertionContext(call_tool=session.call)
                 return await judge(settled("tool_exec", {"tool": "run_tests", **params}), way(), around)
 
         return asyncio.run(main())
@@ -297,7 +298,9 @@ class TestToolsThatCheck:
         async def forever(_tool, _arguments):
             await asyncio.Event().wait()
 
-        verdict = judged("tool_exec", {"tool": "a", "timeout_seconds": 0.01}, way(), Surroundings(forever))
+        verdict = judged(
+            "tool_exec", {"tool": "a", "timeout_seconds": 0.01}, way(), AssertionContext(forever)
+        )
         assert (verdict.passed, verdict.message) == (False, "`a` took longer than 0.01 s")
 
     def test_there_is_no_session(self):
@@ -340,7 +343,7 @@ TRAJECTORIES = st.builds(
     calls=st.lists(CALLS, max_size=6).map(tuple),
     states=st.just({}) | st.just({"m": "open"}),
     has_text=st.booleans(),
-    guardrails=st.just((Guardrail("length", {"max": 5}),)),
+    guardrails=st.just(compile_guardrails((Guardrail("length", {"max": 5}),))),
 )
 PARAMS = {
     "tools_called": st.fixed_dictionaries({"tool_names": LISTS}, optional={"min_calls": BOUNDS}),
@@ -412,4 +415,4 @@ def test_a_result_with_its_duration_counts():
     async def slow(_tool, _arguments):
         return Result.ok("done")._replace(usage=Usage(1, 200.0))
 
-    assert "took 200 s" in judged("tool_exec", {"tool": "a"}, way(), Surroundings(slow)).message
+    assert "took 200 s" in judged("tool_exec", {"tool": "a"}, way(), AssertionContext(slow)).message

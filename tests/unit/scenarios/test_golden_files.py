@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from in_memory import MOCKS, loaded, problems_of
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.loading.documents.files import DiskFiles, MemoryFiles
+from toolcrib.loading.scenarios.expectations import golden_text, place_of
 from toolcrib.scenarios import run_scenario, runs_of
-from toolcrib.scenarios.goldens import GoldenChange, golden_text, place_of
+from toolcrib.scenarios.reports import GoldenChange
 
 ECHO = """
 name: echo

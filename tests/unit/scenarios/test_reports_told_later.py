@@ -14,7 +14,7 @@ from in_memory import MOCKS, runtime_of
 from toolcrib import Executors, Outcome, Result
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.scenarios import ScenarioReport, run_scenario, runs_of
-from toolcrib.scenarios.report_transfer import packed
+from toolcrib.scenarios.workers import pack_report
 from toolcrib.testing import FunctionExecutor
 
 SECRET = "hunter2-is-secret"
@@ -61,7 +61,7 @@ def everything(report: ScenarioReport) -> str:
     parts = [str(report), repr(report), json.dumps(report.as_json()), *fault_texts]
     # A step itself is the document, which says what it says; what came of it is not.
     parts += [repr(step[1:]) for step in report.steps]
-    return "\n".join([*parts, repr(report.failures), repr(packed(report))])
+    return "\n".join([*parts, repr(report.failures), repr(pack_report(report))])
 
 
 STEPS = {
@@ -116,7 +116,7 @@ def test_what_is_private_of_a_report_does_not_leave_the_process():
     report = run(f"scenario: s\nsteps: [{STEPS['an argument with a secret name']}]")
     with pytest.raises((TypeError, AttributeError, pickle.PicklingError)):
         pickle.dumps(report)
-    assert SECRET.encode() not in pickle.dumps(packed(report))
+    assert SECRET.encode() not in pickle.dumps(pack_report(report))
     assert SECRET not in everything(copy.copy(report))
 
 

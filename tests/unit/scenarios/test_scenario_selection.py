@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.core.model import Origin
-from toolcrib.loading.scenarios.scenario import Scenario
+from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.scenarios import select
-from toolcrib.scenarios.selection import keyword_test
+from toolcrib.scenarios.runs import keyword_test
 
 
 def scenario(name, *tags, source="packs/x.yaml"):

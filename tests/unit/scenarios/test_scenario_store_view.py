@@ -11,11 +11,11 @@ from in_memory import MOCKS, loaded, runtime_of
 from toolcrib.core.model import NO_FIXTURE, Collection, Fixture
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.expressions.matchers import compile_matcher
-from toolcrib.loading.scenarios.expectations import Verify
-from toolcrib.loading.scenarios.scenario import furnished
-from toolcrib.loading.scenarios.scenario_state import in_sight, misplaced
+from toolcrib.loading.scenarios.model import Verification
+from toolcrib.loading.scenarios.scenario import with_scenario_state
+from toolcrib.loading.scenarios.scenario_state import check_state_names, visible_state
 from toolcrib.scenarios import run_scenario
-from toolcrib.scenarios.tool_view import registry_for
+from toolcrib.scenarios.run_setup import registry_for
 
 SHOP = """
 name: pay
@@ -243,19 +243,19 @@ def test_a_scenarios_collection_is_one_for_tools_of_all_packs():
         name: tool._replace(fixture=Fixture({"orders": Collection("orders", f"{name}/orders")}))
         for name, tool in runtime.registry.items()
     }
-    seen = {name: furnished(tool, scenario) for name, tool in tools.items()}
-    assert in_sight(scenario, seen).unclear == frozenset()
+    seen = {name: with_scenario_state(tool, scenario) for name, tool in tools.items()}
+    assert visible_state(scenario, seen).unclear == frozenset()
     alone = replace(scenario, fixture=NO_FIXTURE)
-    assert in_sight(alone, tools) == (Fixture({}, {}), {"orders"})
-    codes = [problem.code for problem in misplaced(with_rule(alone), tools)]
+    assert visible_state(alone, tools) == (Fixture({}, {}), {"orders"})
+    codes = [problem.code for problem in check_state_names(with_rule(alone), tools)]
     assert codes == ["unclear_name"]
-    assert [problem.code for problem in misplaced(with_rule(scenario), tools)] == []
+    assert [problem.code for problem in check_state_names(with_rule(scenario), tools)] == []
 
 
 def with_rule(scenario):
     """The scenario, which wants an empty collection of orders."""
     kept = {"store": compile_matcher({"orders": {"$len": 0}}, [])}
-    return replace(scenario, verify=Verify(kept=kept))
+    return replace(scenario, verify=Verification(kept=kept))
 
 
 def test_a_scenario_whose_rows_are_wrong_does_not_run():

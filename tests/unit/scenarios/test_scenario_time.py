@@ -13,7 +13,7 @@ from reaching import ReachingExecutor, broken
 from toolcrib import Executors, Result
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.executors.mock import MockExecutor
-from toolcrib.loading.scenarios.steps import Advance
+from toolcrib.loading.scenarios.model import AdvanceStep
 from toolcrib.scenarios import run_scenario
 
 CLOCK = """
@@ -161,6 +161,6 @@ def test_what_can_not_be_said_of_time_is_refused(text, told):
 
 def test_who_makes_a_scenario_by_hand_can_not_move_a_real_clock_either():
     runtime = runtime_of(f"{CLOCK}scenario: s\nclock: {{mode: real}}\nsteps: [{{call: look}}]\n")
-    wrong = replace(runtime.scenarios[0], steps=(Advance(seconds=1),))
+    wrong = replace(runtime.scenarios[0], steps=(AdvanceStep(seconds=1),))
     with pytest.raises(ConfigurationError, match="can't be moved on"):
         asyncio.run(run_scenario(runtime, wrong))

@@ -8,7 +8,7 @@ import pytest
 
 from in_memory import runtime_of
 from toolcrib.scenarios import run_scenario
-from toolcrib.scenarios.report_transfer import packed, unpacked
+from toolcrib.scenarios.workers import pack_report, unpack_report
 
 TOOLS = """
 name: pay
@@ -97,7 +97,7 @@ def test_a_run_that_ended_early_tells_nothing_of_rules():
 
 def test_warnings_travel_and_are_in_the_json():
     report = run(RULES)
-    again = unpacked(packed(report), report.scenario)
+    again = unpack_report(pack_report(report), report.scenario)
     assert again.warnings == report.warnings
     assert again.digest == report.digest
     assert [warning["pointer"] for warning in again.as_json()["warnings"]] == [

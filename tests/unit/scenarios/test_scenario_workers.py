@@ -15,8 +15,7 @@ import pytest
 from openings import Documents
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.scenarios import run_scenario
-from toolcrib.scenarios.report_transfer import packed, unpacked
-from toolcrib.scenarios.workers import _Crew, _work, run_in_processes
+from toolcrib.scenarios.workers import _Crew, _work, pack_report, run_in_processes, unpack_report
 
 MANY = """
 scenario: many
@@ -160,7 +159,7 @@ def test_a_worker_ignores_ctrl_c_and_ends_when_its_line_is_closed(interrupts):
     listener.join()
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     assert said[0] == ["tools.yaml:11 good_NUMBER 0"]
-    assert unpacked(said[1][1], scenarios[0]).passed
+    assert unpack_report(said[1][1], scenarios[0]).passed
     theirs.close()
 
 
@@ -174,6 +173,6 @@ def test_a_worker_whose_listener_is_gone_ends_without_a_word(interrupts):
 
 def test_a_report_survives_its_journey_without_what_the_tool_really_answered():
     for report in here(MANY):
-        again = unpacked(pickle.loads(pickle.dumps(packed(report))), report.scenario)
+        again = unpack_report(pickle.loads(pickle.dumps(pack_report(report))), report.scenario)
         assert comparable(again) == comparable(report)
         assert all(step.result.raw_value is None for step in again.steps)

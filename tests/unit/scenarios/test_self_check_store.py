@@ -11,7 +11,7 @@ from toolcrib import Result
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.scenarios.self_check import MOST_WATCHED, prove
-from toolcrib.scenarios.self_check.store_arguments import Samples, find_arguments
+from toolcrib.scenarios.store_analysis import Samples, find_arguments
 from toolcrib.simulation.store import FRESH
 
 STORE = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.serve.mcp.guard import Guard
-from toolcrib.serve.mcp.options import Address, is_loopback
+from toolcrib.serve.mcp.guard import RequestGuard
+from toolcrib.serve.mcp.options import ListenAddress, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -31,14 +31,14 @@ from toolcrib.serve.mcp.options import Address, is_loopback
 def test_which_hosts_only_this_machine_reaches(host, only_here):
     assert is_loopback(host) is only_here
     if only_here:
-        assert Address(host).checked() == Address(host)
+        assert ListenAddress(host).checked() == ListenAddress(host)
     else:
         with pytest.raises(ConfigurationError, match="--token-env") as refused:
-            Address(host).checked()
+            ListenAddress(host).checked()
         assert refused.value.code == "token_needed"
-        assert Address(host, token="t" * 16).checked().token == "t" * 16
+        assert ListenAddress(host, token="t" * 16).checked().token == "t" * 16
         with pytest.raises(ConfigurationError, match="the token has 15 of at least 16") as refused:
-            Address(host, token="t" * 15).checked()
+            ListenAddress(host, token="t" * 15).checked()
         assert refused.value.code == "token_too_short"
         assert "t" * 15 not in str(refused.value)
 
@@ -46,17 +46,17 @@ def test_which_hosts_only_this_machine_reaches(host, only_here):
 @pytest.mark.parametrize("token", ["with blank", "nöt-ascii", "line\nbreak"])
 def test_a_token_that_no_header_can_carry(token):
     with pytest.raises(ConfigurationError, match="header"):
-        Address(token=token).checked()
+        ListenAddress(token=token).checked()
 
 
-def judged(guard: Guard, method: str = "POST", *, public: bool = False, **headers: str) -> int | None:
+def judged(guard: RequestGuard, method: str = "POST", *, public: bool = False, **headers: str) -> int | None:
     told = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]
-    answer = guard.judged(method, told, public=public)
+    answer = guard.check(method, told, public=public)
     return None if answer is None else answer.status
 
 
 def test_an_address_of_the_network_is_no_origin_of_its_own():
-    guard = Guard(Address("192.168.1.4", 80, token="t"), [80])
+    guard = RequestGuard(ListenAddress("192.168.1.4", 80, token="t"), [80])
     proof = {"authorization": "Bearer t"}
     assert judged(guard, host="192.168.1.4", **proof) is None
     assert judged(guard, host="192.168.1.4:80", **proof) is None
@@ -65,7 +65,7 @@ def test_an_address_of_the_network_is_no_origin_of_its_own():
 
 
 def test_the_token_comes_after_host_and_origin():
-    guard = Guard(Address(token="t"), [8000])
+    guard = RequestGuard(ListenAddress(token="t"), [8000])
     assert judged(guard, host="evil.test") == 421
     assert judged(guard, host="localhost", origin="http://evil.test") == 403
     assert judged(guard, host="localhost") == 401
@@ -74,9 +74,9 @@ def test_the_token_comes_after_host_and_origin():
 
 
 def test_two_of_a_header_are_one_too_many():
-    guard = Guard(Address(token="t"), [8000])
+    guard = RequestGuard(ListenAddress(token="t"), [8000])
     host, proof = (b"host", b"localhost"), (b"authorization", b"Bearer t")
     origin = (b"origin", b"http://localhost:8000")
-    assert guard.judged("POST", [host, proof, origin], public=False) is None
+    assert guard.check("POST", [host, proof, origin], public=False) is None
     for twice in (host, proof, origin):
-        assert guard.judged("POST", [host, proof, origin, twice], public=False) is not None
+        assert guard.check("POST", [host, proof, origin, twice], public=False) is not None

@@ -9,16 +9,16 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.serve.mcp.pipes import Pipes, TooLong
+from toolcrib.serve.mcp.stdio import OversizedLine, StdioPipes
 
 LINES = st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"")), max_size=12)
 
 
-async def read(data: bytes, cuts: list[int], limit: int) -> list[bytes | TooLong]:
+async def read(data: bytes, cuts: list[int], limit: int) -> list[bytes | OversizedLine]:
     source, feed = os.pipe()
     unread, target = os.pipe()
     try:
-        pipes = Pipes(source, target, limit=limit)
+        pipes = StdioPipes(source, target, limit=limit)
         places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
         for begin, end in pairwise(places):
             os.write(feed, data[begin:end])
@@ -34,7 +34,9 @@ async def read(data: bytes, cuts: list[int], limit: int) -> list[bytes | TooLong
 def test_lines_are_whole_and_bounded(lines, cuts, limit):
     found = asyncio.run(read(b"\n".join(lines), cuts, limit))
     kept = [
-        TooLong(limit) if len(line) > limit else line for line in lines if line.strip() or len(line) > limit
+        OversizedLine(limit) if len(line) > limit else line
+        for line in lines
+        if line.strip() or len(line) > limit
     ]
     assert found == kept
 
@@ -42,7 +44,7 @@ def test_lines_are_whole_and_bounded(lines, cuts, limit):
 async def test_what_nobody_reads_is_told():
     source, feed = os.pipe()
     unread, target = os.pipe()
-    pipes = Pipes(source, target)
+    pipes = StdioPipes(source, target)
     await pipes.write(b"heard\n")
     assert os.read(unread, 10) == b"heard\n"
     os.close(unread)

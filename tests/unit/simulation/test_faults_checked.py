@@ -11,7 +11,7 @@ from faulty import faulty, ordered, problems, read, wrong
 from in_memory import MOCKS
 from toolcrib.core.schemas import envelope
 from toolcrib.engine.runtime import loaded_runtime
-from toolcrib.loading.scenarios.faults import settled
+from toolcrib.loading.scenarios.faults import resolve_faults
 from toolcrib.schema.validation import validate
 from toolcrib.simulation.faults import KINDS
 
@@ -273,7 +273,9 @@ def test_texts_that_read_the_run_are_settled_for_each_run():
         """,
         more=MATRIX,
     )
-    one, two, three = settled(scenario.faults, {"matrix": {"kind": "empty", "violation": "range"}, "run": 3})
+    one, two, three = resolve_faults(
+        scenario.faults, {"matrix": {"kind": "empty", "violation": "range"}, "run": 3}
+    )
     assert (one.inject, two.inject, two.when) == ("empty", {"violate_schema": "range"}, {"args": {"n": 3}})
     assert three.inject == {"error": "{{ args.n }}"}
     assert [fault.name for fault in scenario.faults] == ["fault", "violate_schema", "error"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from toolcrib.core.abandonment import GivenUp, given_up
 from toolcrib.core.clock import format_duration
+from toolcrib.core.errors import CallProgress, progress_of
 from toolcrib.core.model import Call, Outcome, Result, Usage
 from toolcrib.core.protocols import CallNext
 from toolcrib.engine.middleware.call_failures import may_have_acted, untried
@@ -26,12 +26,12 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
         except TimeoutError as error:
             if not timer.expired():
                 raise
-            return _late(call, seconds, given_up(error.__cause__))
+            return _late(call, seconds, progress_of(error.__cause__))
 
     return deadline
 
 
-def _late(call: Call, seconds: float, given: GivenUp) -> Result:
+def _late(call: Call, seconds: float, given: CallProgress) -> Result:
     acted = bool(given.attempts) and given.reached and may_have_acted(call.tool)
     text = format_duration(seconds)
     queued = f"; it waited in the queue of `{given.queue}`" if given.queue else ""

@@ -10,8 +10,8 @@ from functools import partial
 from threading import RLock
 from weakref import WeakSet
 
-from toolcrib.core.abandonment import gave_up
 from toolcrib.core.clock import format_duration
+from toolcrib.core.errors import attach_progress
 from toolcrib.core.model import JSON, Bounds, Call, Outcome, Rate, Result
 from toolcrib.core.protocols import CallNext, Clock
 from toolcrib.engine.middleware.call_failures import untried
@@ -161,7 +161,7 @@ async def _admitted(call: Call, own: LimiterUse, shared: LimiterUse, lock: RLock
                         side.limiter.enter(side.bounds, clock.monotonic())
                 return None
     except asyncio.CancelledError as error:
-        gave_up(error, attempts=0, queue=awaited.name)
+        attach_progress(error, attempts=0, queue=awaited.name)
         raise
     finally:
         with lock:

@@ -21,11 +21,10 @@ from toolcrib.core.text import format_size
 from toolcrib.engine.middleware.call_failures import may_have_acted
 from toolcrib.engine.middleware.fault_redaction import as_reported, masked, without
 from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, never_waits, off_loop
-from toolcrib.schema.validation import Fault, Validator, ViolationReport, as_json, json_fault
-from toolcrib.schema.validation.json_values import ALIEN, weigh
-from toolcrib.schema.validation.sizes import DEPTH, SMALL, excess, is_large, room_for
+from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, json_fault
+from toolcrib.schema.validation.json_values import ALIEN, DEPTH, SMALL, excess, is_large, room_for, weigh
 from toolcrib.schema.validation.validator import MOST
-from toolcrib.security.redaction import SeenSecrets
+from toolcrib.security.redaction import Redactor
 
 _NOT_JSON = "can't be passed on as JSON"
 
@@ -101,9 +100,9 @@ def _judged(call: Call, result: Result, parts: list[JSON], validator: Validator,
     return _with_raw_value(_JUDGEMENTS[tool.on_invalid_result](tool, result, report), result, seen)
 
 
-def _seen(call: Call) -> SeenSecrets:
+def _seen(call: Call) -> Redactor:
     """The secrets among the arguments: a tool may have put them anywhere."""
-    return SeenSecrets(call.arguments, call.tool.input_schema)
+    return Redactor(call.arguments, call.tool.input_schema)
 
 
 def _plain(call: Call, result: Result, parts: list[JSON], validator: Validator) -> Result:
@@ -135,7 +134,7 @@ def _too_large(call: Call, result: Result, too_much: str) -> Result:
     return refused._replace(meta=result.meta, usage=result.usage)
 
 
-def _unreportable(call: Call, result: Result, fault: Fault) -> Result:
+def _unreportable(call: Call, result: Result, fault: Violation) -> Result:
     """The result goes on without what is no JSON; how a failed call ended is kept in the message."""
     sound = result._replace(meta=NOTHING, value=None, content=())
     faults = without(_seen(call), [fault], None)
@@ -162,7 +161,7 @@ def _lines(report: ViolationReport) -> list[str]:
     return [*(fault.for_model() for fault in report.faults[:MOST]), *report.unshown()]
 
 
-def _with_raw_value(judged: Result, result: Result, seen: SeenSecrets) -> Result:
+def _with_raw_value(judged: Result, result: Result, seen: Redactor) -> Result:
     """The raw value is kept for the one who repairs the tool, not for the model."""
     return judged._replace(raw_value=seen.hide_in(result.value))
 
@@ -183,7 +182,7 @@ _JUDGEMENTS: dict[str, Callable[[Descriptor, Result, ViolationReport], Result]] 
 }
 
 
-def _pointers(faults: Sequence[Fault]) -> list[JSON]:
+def _pointers(faults: Sequence[Violation]) -> list[JSON]:
     return [
         {"pointer": fault.pointer, "keyword": fault.keyword, "expected": fault.expected} for fault in faults
     ]

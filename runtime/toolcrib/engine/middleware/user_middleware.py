@@ -9,7 +9,7 @@ from toolcrib.core.protocols import CallNext, Middleware
 from toolcrib.engine.middleware.fault_redaction import as_reported
 from toolcrib.engine.middleware.layer import BuildLayer, LayerContext, may_wait, never_waits
 from toolcrib.schema.validation import as_json
-from toolcrib.schema.validation.sizes import DEPTH
+from toolcrib.schema.validation.json_values import DEPTH
 
 
 def layer_of(middleware: Middleware) -> BuildLayer:

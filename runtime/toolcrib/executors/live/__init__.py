@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.errors import DocumentError, NotReady, Problem
 from toolcrib.core.model import JSON, NOTHING, Descriptor, Schema
@@ -14,13 +14,16 @@ from toolcrib.executors.live.pagination import compile_pages
 from toolcrib.executors.live.request import compile_request
 from toolcrib.executors.live.response import compile_reading
 from toolcrib.executors.live.unused_keys import needless_keys
-from toolcrib.http import Client, Sender, open_sender
-from toolcrib.http.auth import Tokens, compile_auth
+from toolcrib.http import open_client
+from toolcrib.http.auth import TokenCache, compile_auth
 from toolcrib.http.auth import schema as auth_schema
-from toolcrib.security.secrets import MissingSecret, Vault, variables_of
-from toolcrib.security.trust.check import Workspace
-from toolcrib.security.trust.needs import Need, needs_of_http
-from toolcrib.servers.environment import World
+from toolcrib.security.secrets import MissingSecret, SecretResolver, variables_of
+from toolcrib.security.trust import Workspace
+from toolcrib.security.trust_needs import Need, needs_of_http
+from toolcrib.servers.environment import NetworkEnvironment
+
+if TYPE_CHECKING:
+    from toolcrib.http.client import HTTPClient
 
 __all__ = ["BoundLive", "LiveExecutor"]
 
@@ -69,22 +72,15 @@ class LiveExecutor:
         world: What may be reached; given anew before a tool is bound.
     """
 
-    def __init__(self, *, client: Client = "auto") -> None:
-        """Choose the library that carries requests.
-
-        Args:
-            client: `stock` for what every installation has, `fast` for the extra of that name, `auto` for the
-                fast one where it is installed.
-        """
-        self.world: World | None = None
-        self._client: Client = client
-        self._senders: dict[int, tuple[World, Sender]] = {}
-        self._tokens = Tokens()
+    def __init__(self) -> None:
+        self.world: NetworkEnvironment | None = None
+        self._clients: dict[int, tuple[NetworkEnvironment, HTTPClient]] = {}
+        self._tokens = TokenCache()
 
     @property
     def keeps_nothing(self) -> bool:
         """Whether no connection was ever made."""
-        return not self._senders
+        return not self._clients
 
     @property
     def block_schema(self) -> Schema:
@@ -113,7 +109,7 @@ class LiveExecutor:
 
         Raises:
             DocumentError: There is an error in it, which `check` would have told.
-            NotReady: A secret is missing, or the extra that was asked for.
+            NotReady: A secret is missing.
         """
         world = self.world or _nothing_special()
         problems: list[Problem] = []
@@ -124,21 +120,21 @@ class LiveExecutor:
             raise _not_ready(descriptor, world.vault, error) from None
         if any(problem.severity == "error" for problem in problems):
             raise DocumentError(problems)
-        return BoundLive(descriptor, parts, world, self._sender(world))
+        return BoundLive(descriptor, parts, world, self._client(world))
 
-    def _sender(self, world: World) -> Sender:
-        held = self._senders.get(id(world.guard))
+    def _client(self, world: NetworkEnvironment) -> HTTPClient:
+        held = self._clients.get(id(world.guard))
         if held is None:
-            made = open_sender(world.guard, client=self._client)
+            made = open_client(world.guard)
             # Another thread may have been quicker.
-            held = self._senders.setdefault(id(world.guard), (world, made))
+            held = self._clients.setdefault(id(world.guard), (world, made))
         return held[1]
 
     async def aclose(self) -> None:
         """Close every connection."""
-        senders, self._senders = self._senders, {}
-        for _world, sender in senders.values():
-            await sender.aclose()
+        clients, self._clients = self._clients, {}
+        for _world, client in clients.values():
+            await client.aclose()
 
 
 _READS: Mapping[str, bool] = {"read_only": True, "destructive": False, "idempotent": True}
@@ -147,7 +143,11 @@ _ANNOTATIONS = {"GET": _READS, "HEAD": _READS, "OPTIONS": _READS, "PUT": _PUTS, 
 
 
 def _compiled(
-    tool: Descriptor, problems: list[Problem], vault: Vault | None, tokens: Tokens, folder: str = ""
+    tool: Descriptor,
+    problems: list[Problem],
+    vault: SecretResolver | None,
+    tokens: TokenCache,
+    folder: str = "",
 ) -> Parts:
     block: Any = tool.bindings["live"]
     return Parts(
@@ -158,7 +158,7 @@ def _compiled(
     )
 
 
-def _not_ready(tool: Descriptor, vault: Vault, first: MissingSecret) -> NotReady:
+def _not_ready(tool: Descriptor, vault: SecretResolver, first: MissingSecret) -> NotReady:
     """All that is missing, each with its place; not only what was looked up first."""
     found: dict[str, MissingSecret] = {}
     if first.pointer:
@@ -173,5 +173,5 @@ def _not_ready(tool: Descriptor, vault: Vault, first: MissingSecret) -> NotReady
     return NotReady(message, code=first.code, hint="; ".join(hints))
 
 
-_nothing_special: Callable[[], World] = cache(World.ordinary)
+_nothing_special: Callable[[], NetworkEnvironment] = cache(NetworkEnvironment.ordinary)
 """The world of an executor that nobody gave one."""

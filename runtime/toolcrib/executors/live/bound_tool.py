@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.core.clock import parse_duration, run_in_thread
 from toolcrib.core.model import JSON, Call, Descriptor, Result
@@ -15,15 +15,16 @@ from toolcrib.executors.live.pagination import Pages
 from toolcrib.executors.live.request import CompiledRequest
 from toolcrib.executors.live.response import Read, Reading
 from toolcrib.executors.live.unused_keys import is_repeatable
-from toolcrib.http import Bounds, Sender
+from toolcrib.http import ExchangeBounds
 from toolcrib.http.auth import Auth
-from toolcrib.http.messages import parse_origin
-from toolcrib.http.request_builder import Draft
-from toolcrib.schema.validation.sizes import DEPTH, is_large
-from toolcrib.schema.validation.unusable_arguments import Misfit
-from toolcrib.security.secrets.redactor import one_call
-from toolcrib.security.secrets.result_redaction import masked
-from toolcrib.servers.environment import World
+from toolcrib.http.messages import RequestDraft, parse_origin
+from toolcrib.schema.validation.json_values import DEPTH, is_large
+from toolcrib.schema.validation.violations import UnusableArguments
+from toolcrib.security.redaction import one_call, redact_result
+from toolcrib.servers.environment import NetworkEnvironment
+
+if TYPE_CHECKING:
+    from toolcrib.http.client import HTTPClient
 
 
 class Parts(NamedTuple):
@@ -56,7 +57,7 @@ class BoundLive:
 
     waits = True
 
-    def __init__(self, tool: Descriptor, parts: Parts, world: World, sender: Sender) -> None:
+    def __init__(self, tool: Descriptor, parts: Parts, world: NetworkEnvironment, sender: HTTPClient) -> None:
         block: Any = tool.bindings["live"]
         request, auth = parts.request, parts.auth
         annotations = tool.annotations
@@ -81,18 +82,18 @@ class BoundLive:
     async def _attempt(self, call: Call) -> Result:
         try:
             draft = self._draft(call)
-        except Misfit as misfit:
+        except UnusableArguments as misfit:
             return misfit.refused(call, "live")
         pages = self._parts.pages
         if pages is None:
             return await self._exchange.answer(call, self._keyed(call, draft))
 
-        async def page(following: Draft) -> Read | Result:
+        async def page(following: RequestDraft) -> Read | Result:
             return await self._exchange.read(call, self._keyed(call, following))
 
         own = self._route.own_origins
         collected = await pages.collect(call, draft, page, self._parts.reading, own=own)
-        hide = partial(masked, collected, self._world.vault)
+        hide = partial(redact_result, collected, self._world.vault)
         if is_large(collected.value, DEPTH):
             return await run_in_thread(call.context.session.clock, hide)
         return hide()
@@ -104,7 +105,7 @@ class BoundLive:
         """
         try:
             draft = self._draft(call)
-        except Misfit as misfit:
+        except UnusableArguments as misfit:
             return misfit.refused(call, "live")
         pages = self._parts.pages
         first = draft if pages is None else pages.first(draft, call)
@@ -115,13 +116,13 @@ class BoundLive:
         request = self._route.aimed(self._keyed(call, first).finished())
         return plan_of(self._tool, self._parts.request, request, self._world.vault, call.arguments)
 
-    def _draft(self, call: Call) -> Draft:
+    def _draft(self, call: Call) -> RequestDraft:
         draft = self._parts.request.draft(call.arguments)
         if call.context.trace:
             draft.headers.extend(call.context.trace.items())
         return draft
 
-    def _keyed(self, call: Call, draft: Draft) -> Draft:
+    def _keyed(self, call: Call, draft: RequestDraft) -> RequestDraft:
         """The draft with the key that is the same for every attempt of it, and another one for every page."""
         if self._key_header:
             kept = [each for each in draft.headers if each[0] != self._key_header]
@@ -130,11 +131,11 @@ class BoundLive:
         return draft
 
 
-def _route_of(block: dict[str, Any], tool: Descriptor, parts: Parts, world: World) -> Route:
+def _route_of(block: dict[str, Any], tool: Descriptor, parts: Parts, world: NetworkEnvironment) -> Route:
     """Where the requests of a tool may go, and what an exchange may take."""
     named = (*parts.request.hosts, *(parts.auth.hosts if parts.auth is not None else ()))
     told = block.get("timeouts", {})
-    ordinary = Bounds()
+    ordinary = ExchangeBounds()
     bounds = ordinary._replace(
         connect=parse_duration(told["connect"]) if "connect" in told else ordinary.connect,
         read=parse_duration(told["read"]) if "read" in told else ordinary.read,
@@ -151,7 +152,7 @@ def _route_of(block: dict[str, Any], tool: Descriptor, parts: Parts, world: Worl
     )
 
 
-def _instead_of(hosts: Collection[str], world: World) -> Iterator[str]:
+def _instead_of(hosts: Collection[str], world: NetworkEnvironment) -> Iterator[str]:
     """The hosts that stand for others of these: who puts them there means them to be reached."""
     for written, instead in world.origins.items():
         _scheme, host, port = parse_origin(written)

@@ -16,10 +16,10 @@ from urllib.parse import parse_qsl, unquote_plus
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON, Descriptor, Schema
 from toolcrib.core.text import DuplicateKey, escape_terminal, unique_members
-from toolcrib.http import Bounds, Request, Response
+from toolcrib.http import ExchangeBounds, HTTPRequest, HTTPResponse
 from toolcrib.loading.settings import written
-from toolcrib.security.redaction import HIDDEN, SeenSecrets, is_secret_name, redact
-from toolcrib.security.secrets import Vault
+from toolcrib.security.redaction import HIDDEN, Redactor, is_secret_name, redact
+from toolcrib.security.secrets import SecretResolver
 
 if TYPE_CHECKING:
     from toolcrib.executors.live.request import CompiledRequest
@@ -63,8 +63,8 @@ class CallMasks:
 
     def __init__(self, vault: Masks, arguments: JSON, schema: Schema | None) -> None:
         self._vault = vault
-        self._seen = Vault({})
-        for secret in SeenSecrets(arguments, schema).known:
+        self._seen = SecretResolver({})
+        for secret in Redactor(arguments, schema).known:
             self._seen.register(secret)
 
     def knows(self, raw: bytes) -> bool:
@@ -76,7 +76,7 @@ class CallMasks:
         return self._seen.hide_in_text(self._vault.hide_in_text(text))
 
 
-def shown(request: Request, vault: Masks) -> dict[str, JSON]:
+def shown(request: HTTPRequest, vault: Masks) -> dict[str, JSON]:
     """The parts of a request, masked.
 
     Returns:
@@ -91,7 +91,7 @@ def shown(request: Request, vault: Masks) -> dict[str, JSON]:
     return {"method": request.method, "url": _address(request.url, vault), "headers": headers, "body": body}
 
 
-def curl(request: Request, vault: Masks) -> str:
+def curl(request: HTTPRequest, vault: Masks) -> str:
     """The command that makes a POSIX shell send the same request; only masked secrets are to be filled in.
 
     What curl would add of its own is kept out; it asks for no content coding. A body of more than 64 KiB is not
@@ -111,14 +111,14 @@ def curl(request: Request, vault: Masks) -> str:
     return before + " \\\n  ".join([*words, *data])
 
 
-def _method_options(request: Request) -> list[str]:
+def _method_options(request: HTTPRequest) -> list[str]:
     if request.method == "HEAD" and not request.body:
         return ["--head"]
     implied = "POST" if request.body else "GET"
     return [] if request.method == implied else [f"--request {shlex.quote(request.method)}"]
 
 
-def _added_by_curl(request: Request) -> Iterator[str]:
+def _added_by_curl(request: HTTPRequest) -> Iterator[str]:
     """The headers that curl would add and this request does not have."""
     names = {name.lower() for name, _value in request.headers}
     added = ["User-Agent", "Accept"]
@@ -127,7 +127,7 @@ def _added_by_curl(request: Request) -> Iterator[str]:
     return (name for name in added if name.lower() not in names)
 
 
-def _data(request: Request, vault: Masks) -> tuple[str, list[str]]:
+def _data(request: HTTPRequest, vault: Masks) -> tuple[str, list[str]]:
     """What stands before the command, and its option for the body."""
     if not request.body:
         return "", []
@@ -154,7 +154,7 @@ def _octal(raw: bytes) -> str:
 def plan_of(
     tool: Descriptor,
     compiled: CompiledRequest,
-    request: Request,
+    request: HTTPRequest,
     vault: Masks,
     arguments: JSON = None,
 ) -> dict[str, JSON]:
@@ -187,7 +187,7 @@ def _block(tool: Descriptor) -> dict[str, Any]:
     return cast("dict[str, Any]", tool.bindings["live"])
 
 
-def _sources(tool: Descriptor, compiled: CompiledRequest, request: Request) -> Iterator[JSON]:
+def _sources(tool: Descriptor, compiled: CompiledRequest, request: HTTPRequest) -> Iterator[JSON]:
     origin = tool.origin
     if "mode" in origin.settings:
         yield {"part": "mode", "name": "live", "at": origin.settings["mode"]}
@@ -214,7 +214,7 @@ def _sources(tool: Descriptor, compiled: CompiledRequest, request: Request) -> I
             yield {"part": key.partition(".")[0], "name": key.removeprefix("limits."), "at": place}
 
 
-def _sources_of_pages(tool: Descriptor, request: Request) -> Iterator[JSON]:
+def _sources_of_pages(tool: Descriptor, request: HTTPRequest) -> Iterator[JSON]:
     pages = _block(tool).get("pagination", {})
     sent = {name for name, _value in parse_qsl(request.target.partition("?")[2], keep_blank_values=True)}
     for key in ("size_param", "limit_param", "param"):
@@ -227,7 +227,7 @@ def _sources_of_pages(tool: Descriptor, request: Request) -> Iterator[JSON]:
 
 
 def _timeouts(tool: Descriptor) -> dict[str, JSON]:
-    usual = Bounds()
+    usual = ExchangeBounds()
     given = _block(tool).get("timeouts", {})
     return {
         "connect": given.get("connect", format_duration(usual.connect)),
@@ -256,7 +256,7 @@ def _limits(tool: Descriptor) -> dict[str, JSON]:
     return dict(written(tool.limits))
 
 
-def request_lines(request: Request, vault: Masks) -> Iterator[str]:
+def request_lines(request: HTTPRequest, vault: Masks) -> Iterator[str]:
     """What is sent, each line after `> `; the body shortened."""
     yield f"> {request.method} {_address(request.target, vault)} HTTP/1.1"
     yield f"> Host: {vault.hide_in_text(request.origin.partition('://')[2])}"
@@ -265,7 +265,7 @@ def request_lines(request: Request, vault: Masks) -> Iterator[str]:
 
 
 def response_lines(
-    response: Response, vault: Masks, redact: Callable[[str], str] | None = None
+    response: HTTPResponse, vault: Masks, redact: Callable[[str], str] | None = None
 ) -> Iterator[str]:
     """What came back, each line after `< `; the body shortened.
 

@@ -17,7 +17,7 @@ from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import compact
 from toolcrib.executors.live.error_bodies import Said, one_line, what_is_said
 from toolcrib.expressions import Rendering, compile_value
-from toolcrib.http.retry_after import seconds_to_wait
+from toolcrib.http.headers import seconds_to_wait
 
 Envelope = dict[str, JSON]
 """`status`, `headers` (names in lower case), `body`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from toolcrib.core.clock import run_in_thread
 from toolcrib.core.model import JSON, Call, Outcome, Result
@@ -13,19 +13,21 @@ from toolcrib.executors.live.dry_run import CallMasks, request_lines, response_l
 from toolcrib.executors.live.redirects import hop
 from toolcrib.executors.live.response import Read, Reading
 from toolcrib.executors.live.response_masking import masked_read, may_tell
-from toolcrib.http import Bounds, Fault, HTTPError, Request, Response, Sender
+from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest, HTTPResponse
 from toolcrib.http.auth import Auth, AuthFailed
-from toolcrib.http.messages import parse_origin
-from toolcrib.http.request_builder import Draft
-from toolcrib.schema.validation.sizes import SMALL
+from toolcrib.http.messages import RequestDraft, parse_origin
+from toolcrib.schema.validation.json_values import SMALL
 from toolcrib.security.egress import EgressRefused
-from toolcrib.security.secrets import Vault
-from toolcrib.security.secrets.result_redaction import masked
-from toolcrib.servers.environment import World
+from toolcrib.security.redaction import redact_result
+from toolcrib.security.secrets import SecretResolver
+from toolcrib.servers.environment import NetworkEnvironment
+
+if TYPE_CHECKING:
+    from toolcrib.http.client import HTTPClient
 
 _log = logging.getLogger("toolcrib.http")
 
-_UNREADABLE = frozenset({Fault.RESPONSE_TOO_LARGE, Fault.HEADERS_TOO_LARGE})
+_UNREADABLE = frozenset({HTTPFailure.RESPONSE_TOO_LARGE, HTTPFailure.HEADERS_TOO_LARGE})
 _MOVED = frozenset({301, 302, 303, 307, 308})
 _FRESHNESS = frozenset({"cache-control", "expires", "etag", "last-modified"})
 
@@ -46,12 +48,12 @@ class Route(NamedTuple):
     own: str
     origin: str
     hosts: tuple[str, ...]
-    bounds: Bounds
+    bounds: ExchangeBounds
     redirects: int
     owner: str
-    world: World
+    world: NetworkEnvironment
 
-    def aimed(self, request: Request) -> Request:
+    def aimed(self, request: HTTPRequest) -> HTTPRequest:
         """The request, sent where its origin is meant to lie."""
         origins = self.world.origins
         if not origins or request.origin not in origins:
@@ -70,11 +72,11 @@ class Exchange:
 
     def __init__(
         self,
-        sender: Sender,
+        sender: HTTPClient,
         route: Route,
         auth: Auth | None,
         reading: Reading,
-        vault: Vault,
+        vault: SecretResolver,
         *,
         repeatable: bool,
         keeps: bool,
@@ -99,13 +101,13 @@ class Exchange:
         self._keeps = keeps
         self._bounds = route.bounds
 
-    async def answer(self, call: Call, draft: Draft) -> Result:
+    async def answer(self, call: Call, draft: RequestDraft) -> Result:
         """What comes of a draft that has one answer."""
         if call.kept is not None:
             draft.headers.extend(call.kept.validators.items())
         response = await self._response(call, draft)
         if isinstance(response, Result):
-            return masked(response, self._vault)
+            return redact_result(response, self._vault)
         if response.status == 304 and call.kept is not None:
             result = call.kept.result
         elif len(response.body) > SMALL:
@@ -117,16 +119,16 @@ class Exchange:
         freshness = self._freshness(call, draft, response)
         return result.with_meta(freshness=freshness) if freshness is not None else result
 
-    def _result(self, call: Call, response: Response) -> Result:
+    def _result(self, call: Call, response: HTTPResponse) -> Result:
         """What is made of an answer."""
         read = self._read(response)
         now = call.context.session.clock.now
         result = self._reading.result(read, call.arguments, now) if isinstance(read, Read) else read
         if response.status in _PASSED_ON and not self._repeatable:
             result = _may_have_acted(result)
-        return masked(result, self._vault) if may_tell(self._vault, response) else result
+        return redact_result(result, self._vault) if may_tell(self._vault, response) else result
 
-    async def read(self, call: Call, draft: Draft) -> Read | Result:
+    async def read(self, call: Call, draft: RequestDraft) -> Read | Result:
         """What is read of the answer to one page."""
         response = await self._response(call, draft)
         if isinstance(response, Result):
@@ -135,21 +137,21 @@ class Exchange:
             return await run_in_thread(call.context.session.clock, partial(self._read, response))
         return self._read(response)
 
-    def _read(self, response: Response) -> Read | Result:
+    def _read(self, response: HTTPResponse) -> Read | Result:
         """What is read of an answer; of a failure without secrets, since what is told of it may be cut."""
         read = self._reading.read(response)
         if isinstance(read, Result) or not self._reading.failed(response.status):
             return read
         return masked_read(read, self._vault) if may_tell(self._vault, response) else read
 
-    def _freshness(self, call: Call, draft: Draft, response: Response) -> JSON:
+    def _freshness(self, call: Call, draft: RequestDraft, response: HTTPResponse) -> JSON:
         if response.status != 304 and _FRESHNESS.isdisjoint(name for name, _value in response.headers):
             return None
-        from toolcrib.http.caching import freshness  # noqa: PLC0415 -- most answers say nothing of it
+        from toolcrib.http.freshness import freshness  # noqa: PLC0415 -- most answers say nothing of it
 
         return freshness(draft.finished(), response, call.context.session.clock.now())
 
-    async def _response(self, call: Call, draft: Draft) -> Response | Result:
+    async def _response(self, call: Call, draft: RequestDraft) -> HTTPResponse | Result:
         try:
             if self._auth is not None and draft.origin in self._route.own_origins:
                 return await self._proven(call, draft, self._auth)
@@ -168,7 +170,7 @@ class Exchange:
                 retryable=error.retryable,
             )
 
-    async def _proven(self, call: Call, draft: Draft, auth: Auth) -> Response | Result:
+    async def _proven(self, call: Call, draft: RequestDraft, auth: Auth) -> HTTPResponse | Result:
         """With authentication; where the other side does not take it, once more with what is new.
 
         Only an answer to the request itself asks for that: one behind a redirect comes after the request has acted.
@@ -176,7 +178,7 @@ class Exchange:
         clock = call.context.session.clock
         bare = draft.copied()
 
-        async def fetch(request: Request) -> Response:
+        async def fetch(request: HTTPRequest) -> HTTPResponse:
             return await self._sent(call, self._route.aimed(request), repeatable=False)
 
         await auth.apply(draft, clock, fetch)
@@ -188,7 +190,9 @@ class Exchange:
             response = await self._sent(call, request)
         return await self._followed(call, request, response)
 
-    async def _followed(self, call: Call, request: Request, response: Response) -> Response | Result:
+    async def _followed(
+        self, call: Call, request: HTTPRequest, response: HTTPResponse
+    ) -> HTTPResponse | Result:
         """The answer behind the redirects that the tool follows."""
         route = self._route
         for _ in range(route.redirects):
@@ -207,7 +211,9 @@ class Exchange:
                 return self._denied(error, acted=not self._repeatable).with_usage(call.attempt, 0.0)
         return response
 
-    async def _sent(self, call: Call, request: Request, *, repeatable: bool | None = None) -> Response:
+    async def _sent(
+        self, call: Call, request: HTTPRequest, *, repeatable: bool | None = None
+    ) -> HTTPResponse:
         """One request; of a token, which may be worth only one, nothing is sent twice."""
         route, masks = self._route, None
         again = self._repeatable if repeatable is None else repeatable
@@ -235,14 +241,14 @@ class Exchange:
         outcome = Outcome.TRANSPORT_ERROR
         if fault in _UNREADABLE:
             outcome = Outcome.LIMIT_EXCEEDED
-        elif fault is Fault.READ_TIMEOUT:
+        elif fault is HTTPFailure.READ_TIMEOUT:
             outcome = Outcome.TIMEOUT
         elif acted:
             outcome = Outcome.UNKNOWN_OUTCOME
         message = f"`{call.tool.name}`: {error.message}"
         if outcome is Outcome.UNKNOWN_OUTCOME:
             message += "; the request was sent, so it may have acted"
-        if fault is Fault.RESPONSE_TOO_LARGE:
+        if fault is HTTPFailure.RESPONSE_TOO_LARGE:
             message += "; ask for less, or raise `limits.output_size`"
         retryable = not acted and fault not in _UNREADABLE and fault not in _LASTING
         return Result.failed(outcome, message, code=fault.value, details=details, retryable=retryable)
@@ -259,7 +265,14 @@ def _may_have_acted(result: Result) -> Result:
     return result._replace(error=result.error._replace(details=details, retryable=False))
 
 
-_LASTING = frozenset({Fault.BAD_REQUEST, Fault.TLS_FAILED, Fault.UNSUPPORTED_CODING, Fault.BAD_RESPONSE})
+_LASTING = frozenset(
+    {
+        HTTPFailure.BAD_REQUEST,
+        HTTPFailure.TLS_FAILED,
+        HTTPFailure.UNSUPPORTED_CODING,
+        HTTPFailure.BAD_RESPONSE,
+    }
+)
 """Faults that the same request meets again."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from urllib.parse import parse_qsl
 
 from toolcrib.executors.live.redirects import CROSSING, pointed_at
-from toolcrib.http.request_builder import Draft
+from toolcrib.http.messages import RequestDraft
 
 _TARGET = re.compile(r"\s*<([^>]*)>")
 _PARAMETER = re.compile(r'\s*;\s*([^\s=;,"<>]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*)))?')
@@ -41,7 +41,7 @@ def next_link(header: str) -> str | None:
     return None
 
 
-def followed(draft: Draft, target: str, *, foreign: bool, own: Collection[str] = ()) -> Draft:
+def followed(draft: RequestDraft, target: str, *, foreign: bool, own: Collection[str] = ()) -> RequestDraft:
     """The request to where a link of an answer points.
 
     Args:
@@ -71,7 +71,7 @@ def followed(draft: Draft, target: str, *, foreign: bool, own: Collection[str] =
     return following
 
 
-def parameter_of(draft: Draft, name: str) -> str | None:
+def parameter_of(draft: RequestDraft, name: str) -> str | None:
     """The last value that a parameter has in the query of a request; None where it has none."""
     values = [value for key, value in parse_qsl("&".join(draft.query), keep_blank_values=True) if key == name]
     return values[-1] if values else None

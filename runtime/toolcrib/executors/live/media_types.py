@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, Content
 from toolcrib.core.text import JSON_DECODER, DuplicateKey, NotFinite
-from toolcrib.http import Response
+from toolcrib.http import HTTPResponse
 
 Form: TypeAlias = Literal["auto", "json", "text", "binary"]
 
@@ -100,7 +100,7 @@ def _form(name: str) -> Form:
     return "binary"
 
 
-def read_body(response: Response, form: Form) -> Body:
+def read_body(response: HTTPResponse, form: Form) -> Body:
     """The body as it was asked for, or by its content type. An empty one is null.
 
     Raises:
@@ -112,7 +112,7 @@ def read_body(response: Response, form: Form) -> Body:
     return _READERS[told.form if form == "auto" else form](response.body, told)
 
 
-def read_any_body(response: Response) -> Body:
+def read_any_body(response: HTTPResponse) -> Body:
     """The body of a failure, which is read with indulgence: JSON where it is JSON, else text, else bytes."""
     if not response.body or response.status in _NO_CONTENT:
         return None, ()

@@ -23,8 +23,8 @@ from toolcrib.executors.live.pagination_styles import (
 )
 from toolcrib.executors.live.response import Read, Reading
 from toolcrib.expressions.jmespath_queries import Select, compile_select
-from toolcrib.http.request_builder import Draft
-from toolcrib.schema.validation.sizes import DEPTH, is_large
+from toolcrib.http.messages import RequestDraft
+from toolcrib.schema.validation.json_values import DEPTH, is_large
 
 MAX_PAGES = 10
 MAX_ITEMS = 1000
@@ -39,7 +39,7 @@ _KEYS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
 }
 """Style -> the keys that it needs, and those that it may have."""
 
-Fetch = Callable[[Draft], Awaitable[Read | Result]]
+Fetch = Callable[[RequestDraft], Awaitable[Read | Result]]
 
 
 class _Broken(Exception):
@@ -93,7 +93,7 @@ class Pages:
         self.cursor_arg = cursor_arg
 
     async def collect(
-        self, call: Call, draft: Draft, fetch: Fetch, reading: Reading, *, own: Collection[str] = ()
+        self, call: Call, draft: RequestDraft, fetch: Fetch, reading: Reading, *, own: Collection[str] = ()
     ) -> Result:
         """The items of the pages as one result; `meta.pages` and `meta.next_cursor` say what was left.
 
@@ -124,14 +124,14 @@ class Pages:
             return await run_in_thread(call.context.session.clock, finish)
         return finish()
 
-    def first(self, draft: Draft, call: Call) -> Draft | Result:
+    def first(self, draft: RequestDraft, call: Call) -> RequestDraft | Result:
         """The request for the first page; or the result of a call whose cursor is none."""
         try:
             return self._beginning(self._style, draft, call).draft
         except _Broken as broken:
             return broken.result
 
-    def _beginning(self, style: Style, draft: Draft, call: Call) -> Step:
+    def _beginning(self, style: Style, draft: RequestDraft, call: Call) -> Step:
         value = None if self.cursor_arg is None else call.arguments.get(self.cursor_arg)
         try:
             return style.first(draft, None if value is None or value == "" else str(value))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from toolcrib.core.model import JSON
 from toolcrib.executors.live.link_header import followed, next_link, parameter_of
 from toolcrib.expressions.jmespath_queries import Select
-from toolcrib.http.request_builder import Draft
+from toolcrib.http.messages import RequestDraft
 
 _LONGEST = 4096
 _NUMBER = re.compile(r"[0-9]{1,15}")
@@ -33,7 +33,7 @@ class Step(NamedTuple):
     """
 
     position: str
-    draft: Draft
+    draft: RequestDraft
     cursor: str
 
 
@@ -54,7 +54,7 @@ class Page(NamedTuple):
 class Style(Protocol):
     """How pages follow each other. The ValueError of an expression and LinkRefused pass through."""
 
-    def first(self, draft: Draft, cursor: str | None) -> Step:
+    def first(self, draft: RequestDraft, cursor: str | None) -> Step:
         """The first page of a call: the beginning, or at a cursor that an earlier call gave. NoPage where it is none."""
         ...
 
@@ -78,7 +78,7 @@ class CursorStyle(NamedTuple):
     next: Select
     param: str
 
-    def first(self, draft: Draft, cursor: str | None) -> Step:
+    def first(self, draft: RequestDraft, cursor: str | None) -> Step:
         """From a cursor, or without one."""
         return Step("", draft, "") if cursor is None else self._at(draft, cursor)
 
@@ -94,7 +94,7 @@ class CursorStyle(NamedTuple):
     def within(self, page: Page, kept: int) -> None:
         """Cursors are of whole pages."""
 
-    def _at(self, draft: Draft, cursor: str) -> Step:
+    def _at(self, draft: RequestDraft, cursor: str) -> Step:
         return Step(cursor, _with(draft, self.param, cursor), cursor)
 
 
@@ -117,7 +117,7 @@ class CountedStyle(NamedTuple):
     size: int | None
     next: Select | None
 
-    def first(self, draft: Draft, cursor: str | None) -> Step:
+    def first(self, draft: RequestDraft, cursor: str | None) -> Step:
         """From a number, or from the first."""
         if cursor is not None and _NUMBER.fullmatch(cursor) is None:
             raise NoPage("it is no number that an earlier answer gave")
@@ -139,7 +139,7 @@ class CountedStyle(NamedTuple):
         """Any item can be the first, where items are counted."""
         return self._at(page.step.draft, int(page.step.position) + kept) if self.by_items else None
 
-    def _at(self, draft: Draft, number: int) -> Step:
+    def _at(self, draft: RequestDraft, number: int) -> Step:
         return Step(str(number), _with(draft, self.param, str(number)), str(number))
 
 
@@ -158,7 +158,7 @@ class LinkStyle(NamedTuple):
     foreign: bool
     own: Collection[str] = ()
 
-    def first(self, draft: Draft, cursor: str | None) -> Step:
+    def first(self, draft: RequestDraft, cursor: str | None) -> Step:
         """From what the parameter is given, or as the block says."""
         return Step(draft.finished().url, draft, "") if cursor is None else self._at(draft, cursor)
 
@@ -188,12 +188,12 @@ class LinkStyle(NamedTuple):
         headers: Any = envelope["headers"]
         return next_link(headers.get("link", ""))
 
-    def _at(self, draft: Draft, cursor: str) -> Step:
+    def _at(self, draft: RequestDraft, cursor: str) -> Step:
         placed = _with(draft, self.param, cursor)
         return Step(placed.finished().url, placed, cursor)
 
 
-def _with(draft: Draft, param: str, value: str) -> Draft:
+def _with(draft: RequestDraft, param: str, value: str) -> RequestDraft:
     """The draft with a parameter.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
-from toolcrib.http import Request
+from toolcrib.http import HTTPRequest
 from toolcrib.http.messages import DEFAULT_PORTS, HOST, origin_of
 
 CROSSING = frozenset({"accept", "accept-language", "user-agent"})
@@ -17,7 +17,7 @@ _SAFE = "/?:@!$&'()*+,;=~-._%"
 _LONGEST = 8192
 
 
-def hop(request: Request, status: int, location: str, own: Collection[str]) -> Request | None:
+def hop(request: HTTPRequest, status: int, location: str, own: Collection[str]) -> HTTPRequest | None:
     """The request to where an answer points.
 
     POST becomes GET where the status says so, as everywhere; other methods stay. Nothing goes from https to http,
@@ -49,7 +49,7 @@ def hop(request: Request, status: int, location: str, own: Collection[str]) -> R
         if method not in _READING or body:
             return None
         headers = tuple(each for each in headers if each[0].lower() in CROSSING)
-    return Request(method, scheme, host, port, f"{path}?{query}" if query else path, headers, body)
+    return HTTPRequest(method, scheme, host, port, f"{path}?{query}" if query else path, headers, body)
 
 
 class Place(NamedTuple):

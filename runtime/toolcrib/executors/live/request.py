@@ -32,9 +32,8 @@ from toolcrib.executors.live.request_body import NONE, Body, compile_body
 from toolcrib.executors.live.templates import Arguments, Part, Sources, below
 from toolcrib.executors.live.url import NOWHERE, Url, compile_url
 from toolcrib.executors.live.url import POINTER as URL
-from toolcrib.http.messages import origin_of
-from toolcrib.http.request_builder import Draft
-from toolcrib.security.secrets import Vault
+from toolcrib.http.messages import RequestDraft, origin_of
+from toolcrib.security.secrets import SecretResolver
 
 __all__ = ["CompiledRequest", "Part", "compile_request"]
 
@@ -100,7 +99,7 @@ class CompiledRequest:
         self._body = body.make
         self._typed = headers.typed
 
-    def draft(self, arguments: Arguments) -> Draft:
+    def draft(self, arguments: Arguments) -> RequestDraft:
         """The request of one call, to which authentication and pages may add.
 
         Args:
@@ -114,7 +113,7 @@ class CompiledRequest:
         headers = filled(self._headers, arguments)
         if media_type and not self._typed:
             headers.append(("Content-Type", media_type))
-        return Draft(
+        return RequestDraft(
             self.method,
             url.scheme,
             url.host,
@@ -128,7 +127,7 @@ class CompiledRequest:
 
 
 def compile_request(
-    block: dict[str, Any], tool: Descriptor, problems: list[Problem], vault: Vault | None
+    block: dict[str, Any], tool: Descriptor, problems: list[Problem], vault: SecretResolver | None
 ) -> CompiledRequest:
     """Compile the request of a block whose shape its schema has accepted; faults are added to `problems`.
 

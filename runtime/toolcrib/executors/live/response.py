@@ -13,7 +13,7 @@ from toolcrib.executors.live.media_types import Form, Unreadable, read_any_body,
 from toolcrib.executors.live.response_redaction import Steps, compile_paths, redacted, redacted_body
 from toolcrib.executors.live.size_budget import Budget, compile_budget
 from toolcrib.expressions.jmespath_queries import Select, compile_select
-from toolcrib.http import Response
+from toolcrib.http import HTTPResponse
 
 
 class Read(NamedTuple):
@@ -64,7 +64,7 @@ class Reading:
         """A body as it was sent, without what `redact` names."""
         return redacted_body(text, self._paths) if self._paths else text
 
-    def read(self, response: Response) -> Read | Result:
+    def read(self, response: HTTPResponse) -> Read | Result:
         """The body by content type; `invalid_result` where it is not what was promised.
 
         A failure is read with indulgence, whatever its body is: what it says of itself matters more.
@@ -142,7 +142,7 @@ def _check_form(response: Mapping[str, Any], block: Mapping[str, Any], problems:
         )
 
 
-def _headers(response: Response) -> dict[str, JSON]:
+def _headers(response: HTTPResponse) -> dict[str, JSON]:
     """The headers by name; several of one name are joined (RFC 9110 section 5.3)."""
     joined: dict[str, JSON] = {}
     for name, value in response.headers:

@@ -19,10 +19,10 @@ from toolcrib.executors.live.uri_encoding import (
 )
 from toolcrib.expressions.delimiters import ExpressionBody
 from toolcrib.http.messages import DEFAULT_PORTS
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.egress import read_host
 from toolcrib.security.redaction import is_secret_name, secret_part
-from toolcrib.security.secrets import Variable
+from toolcrib.security.secrets import SecretVariable
 
 POINTER: Final = "/live/url"
 
@@ -160,7 +160,7 @@ class _Skeleton:
             )
         self._sources.tell("invalid_url", f"`url` {message}", POINTER, hint)
 
-    def _variable(self, variable: Variable, after: list[Piece]) -> None:
+    def _variable(self, variable: SecretVariable, after: list[Piece]) -> None:
         """Put a part of the address in; its value is the operator's and may have structure."""
         value = self._sources.looked_up(variable, POINTER, secret=False)
         if variable.default is None and not self._sources.looks_up:
@@ -335,7 +335,9 @@ def same_shape(path: str, slashes: int) -> str:
         Misfit: It has not as many segments as the template, or is not only a path.
     """
     if path.count("/") != slashes or "?" in path or "#" in path:
-        raise Misfit("the path of the url would have another shape than the descriptor gives it", at=POINTER)
+        raise UnusableArguments(
+            "the path of the url would have another shape than the descriptor gives it", at=POINTER
+        )
     return path
 
 

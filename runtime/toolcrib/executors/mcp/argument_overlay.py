@@ -13,7 +13,7 @@ from toolcrib.core.pointers import pointer_step, pointer_to
 from toolcrib.core.subschemas import closed_names
 from toolcrib.expressions import compile_value
 from toolcrib.expressions.compiler import ArgumentReads
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.violations import UnusableArguments
 
 Arguments: TypeAlias = "dict[str, JSON]"
 
@@ -32,7 +32,7 @@ _Read: TypeAlias = Callable[[Arguments], Any]
 """Works out a JSON value, or `_ABSENT`; raises ExpressionError."""
 
 
-class Overlay(NamedTuple):
+class ArgumentOverlay(NamedTuple):
     """What a descriptor does to the arguments of its calls.
 
     Attributes:
@@ -63,17 +63,17 @@ class Overlay(NamedTuple):
                 sent[name] = value
         return sent
 
-    def _misfit(self, name: str, error: ExpressionError, given: Arguments) -> Misfit:
+    def _misfit(self, name: str, error: ExpressionError, given: Arguments) -> UnusableArguments:
         absent = next((each for each in self.reads if each not in given), None)
         if absent is not None:
             message = f"`{absent}` was not given, and this call needs it"
-            return Misfit(message, pointer=pointer_to((absent,)), hint="give it")
-        return Misfit(
+            return UnusableArguments(message, pointer=pointer_to((absent,)), hint="give it")
+        return UnusableArguments(
             f"`args.{name}` of the descriptor can't be worked out: {error.message}", hint=error.hint
         )
 
 
-def compile_overlay(tool: Descriptor, problems: list[Problem]) -> Overlay:
+def compile_overlay(tool: Descriptor, problems: list[Problem]) -> ArgumentOverlay:
     """Compile `args` of the block.
 
     Args:
@@ -85,7 +85,7 @@ def compile_overlay(tool: Descriptor, problems: list[Problem]) -> Overlay:
     watch = ArgumentReads(closed_names(tool.input_schema) if "input_schema" in tool.origin.written else None)
     compile_value(args, watch.names, problems, _AT)
     members = tuple((name, _reader(value, f"{_AT}/{pointer_step(name)}")) for name, value in args.items())
-    return Overlay(members, tuple(watch.keys), watch.whole)
+    return ArgumentOverlay(members, tuple(watch.keys), watch.whole)
 
 
 def fixed_names(block: Mapping[str, Any]) -> frozenset[str]:

@@ -41,7 +41,7 @@ from toolcrib.executors.mock.transaction import (
 from toolcrib.executors.mock.variables import KeepingScope, MockState, Scope, keeps, scope_of, slot_of
 
 if TYPE_CHECKING:
-    from toolcrib.core.call_numbers import Numbers
+    from toolcrib.simulation.store import CallCounter
 
 __all__ = ["BoundMock", "MockExecutor"]
 
@@ -294,11 +294,11 @@ class _Scoping(Protocol):
         ...
 
 
-def _numbers_of(call: Call) -> Numbers:
+def _numbers_of(call: Call) -> CallCounter:
     """The numbers of calls that may come again, or may have failed before: each attempt of one has the same."""
-    from toolcrib.core.call_numbers import numbers_of  # noqa: PLC0415 -- most calls come once
+    from toolcrib.simulation.store import call_counter_of  # noqa: PLC0415 -- most calls come once
 
-    return numbers_of(call.context.session, call.tool.name)
+    return call_counter_of(call.context.session, call.tool.name)
 
 
 def _keeping(fixture: Fixture, pack: str) -> _Scoping:

@@ -7,19 +7,18 @@ from functools import cache
 from typing import Any
 
 from toolcrib.http.auth.compiler import compile_auth
-from toolcrib.http.auth.python_hook import Outgoing
-from toolcrib.http.auth.scheme import Auth, AuthFailed, Fetch
-from toolcrib.http.auth.server_auth import RequestAuth, Way, server_auth
-from toolcrib.http.auth.tokens import Tokens
+from toolcrib.http.auth.oauth import TokenCache
+from toolcrib.http.auth.schemes import Auth, AuthFailed, Fetch, HookRequest
+from toolcrib.http.auth.server_auth import AuthContext, RequestAuth, server_auth
 
 __all__ = [
     "Auth",
+    "AuthContext",
     "AuthFailed",
     "Fetch",
-    "Outgoing",
+    "HookRequest",
     "RequestAuth",
-    "Tokens",
-    "Way",
+    "TokenCache",
     "compile_auth",
     "schema",
     "server_auth",

@@ -8,36 +8,32 @@ from urllib.parse import unquote_plus
 
 from toolcrib.core.errors import Problem
 from toolcrib.core.protocols import Clock
-from toolcrib.http.auth.credentials import Fields
-from toolcrib.http.auth.oauth import OAuth, oauth2, warn_of_plain_text
-from toolcrib.http.auth.python_hook import HookAuth, python
-from toolcrib.http.auth.scheme import Auth, Fetch
-from toolcrib.http.auth.static_schemes import Fixed, Spot, api_key, basic, bearer
-from toolcrib.http.auth.token_endpoint import address_of
-from toolcrib.http.auth.tokens import Tokens
+from toolcrib.http.auth.credentials import AuthFields
+from toolcrib.http.auth.oauth import OAuth, TokenCache, oauth2, parse_token_endpoint, warn_of_plain_text
+from toolcrib.http.auth.schemes import Auth, Fetch, HookAuth, Spot, StaticAuth, api_key, basic, bearer, python
 from toolcrib.http.headers import fault_of_name
-from toolcrib.http.request_builder import Draft
-from toolcrib.security.secrets import Vault
+from toolcrib.http.messages import RequestDraft
+from toolcrib.security.secrets import SecretResolver
 
 
-class Several:
+class CombinedAuth:
     """Schemes that all apply, in their order: a hook sees what those before it have added."""
 
     def __init__(self, schemes: Sequence[Auth]) -> None:
         self.hosts: tuple[str, ...] = tuple(host for scheme in schemes for host in scheme.hosts)
         self._schemes = schemes
 
-    async def apply(self, draft: Draft, clock: Clock, fetch: Fetch) -> None:
+    async def apply(self, draft: RequestDraft, clock: Clock, fetch: Fetch) -> None:
         """Add what each of them adds; see `Auth.apply`."""
         for scheme in self._schemes:
             await scheme.apply(draft, clock, fetch)
 
-    def show(self, draft: Draft) -> None:
+    def show(self, draft: RequestDraft) -> None:
         """Add what each of them adds, masked."""
         for scheme in self._schemes:
             scheme.show(draft)
 
-    async def renewed(self, clock: Clock, fetch: Fetch, used: Draft | None = None) -> bool:
+    async def renewed(self, clock: Clock, fetch: Fetch, used: RequestDraft | None = None) -> bool:
         """Whether any of them has something new; each is asked. See `Auth.renewed`."""
         return any([await scheme.renewed(clock, fetch, used) for scheme in self._schemes])
 
@@ -47,9 +43,9 @@ def compile_auth(
     pointer: str,
     place: Callable[[str], str],
     problems: list[Problem],
-    vault: Vault | None,
+    vault: SecretResolver | None,
     *,
-    tokens: Tokens | None = None,
+    tokens: TokenCache | None = None,
     folder: str = "",
 ) -> Auth | None:
     """Compile the `auth` of a block.
@@ -79,20 +75,20 @@ def compile_auth(
     schemes: list[Auth] = []
     spots = dict(_spots_of(block, pointer))
     for index, scheme in enumerate([auth] if alone else auth):
-        fields = Fields(scheme, at if alone else f"{at}/{index}", problems, vault)
-        compiled = _compiled(fields, place, tokens or Tokens(), folder)
+        fields = AuthFields(scheme, at if alone else f"{at}/{index}", problems, vault)
+        compiled = _compiled(fields, place, tokens or TokenCache(), folder)
         _check_spot(fields, spots)
         if compiled is not None:
             schemes.append(compiled)
-    _check_url(block, Fields({}, at, problems, vault))
+    _check_url(block, AuthFields({}, at, problems, vault))
     if vault is None or not schemes:
         return None
-    return schemes[0] if len(schemes) == 1 else Several(schemes)
+    return schemes[0] if len(schemes) == 1 else CombinedAuth(schemes)
 
 
 def _compiled(
-    fields: Fields, place: Callable[[str], str], tokens: Tokens, folder: str
-) -> Fixed | OAuth | HookAuth | None:
+    fields: AuthFields, place: Callable[[str], str], tokens: TokenCache, folder: str
+) -> StaticAuth | OAuth | HookAuth | None:
     kind = fields.choice("type")
     if kind == "apiKey":
         return api_key(fields)
@@ -101,7 +97,7 @@ def _compiled(
     return oauth2(fields, tokens) if kind == "oauth2" else python(fields, place, folder)
 
 
-def _check_spot(fields: Fields, spots: dict[Spot, str]) -> None:
+def _check_spot(fields: AuthFields, spots: dict[Spot, str]) -> None:
     """Whether a scheme's place is free, and one where a credential may stand."""
     kind, where, name = fields.choice("type"), fields.choice("in"), fields.choice("name")
     if kind == "python":
@@ -130,8 +126,8 @@ def _spots_of(block: Mapping[str, Any], pointer: str) -> Iterator[tuple[Spot, st
         yield ("query", unquote_plus(piece.partition("=")[0])), f"{pointer}/url"
 
 
-def _check_url(block: Mapping[str, Any], fields: Fields) -> None:
+def _check_url(block: Mapping[str, Any], fields: AuthFields) -> None:
     origin = "/".join(str(block.get("url", "")).split("/", 3)[:3])
-    address = None if "${" in origin else address_of(origin)
+    address = None if "${" in origin else parse_token_endpoint(origin)
     if address is not None:
         warn_of_plain_text(address, fields)

@@ -1,28 +1,182 @@
-"""OAuth 2.0 without people: client credentials and refresh tokens (RFC 6749 sections 4.4 and 6)."""
+"""OAuth 2.0 without people: client credentials and refresh tokens (RFC 6749 sections 4.4 and 6).
+
+Tokens are fetched once for everybody who needs them, and kept while they last.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from contextvars import Context
 from functools import partial
-from typing import Final
-from urllib.parse import quote_plus, urlencode
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote_plus, urlencode, urlsplit
 
 from toolcrib.core.model import JSON
 from toolcrib.core.protocols import Clock
 from toolcrib.core.text import DuplicateKey, decode_json
-from toolcrib.http import Fault, HTTPError, Request, Response
-from toolcrib.http.auth.credentials import STAND_IN, Fields
-from toolcrib.http.auth.scheme import AuthFailed, Fetch
-from toolcrib.http.auth.static_schemes import Spot, basic_header, set_header
-from toolcrib.http.auth.token_endpoint import Address, address_of
-from toolcrib.http.auth.tokens import Account, Token, Tokens
-from toolcrib.http.request_builder import Draft
-from toolcrib.http.retry_after import seconds_to_wait
+from toolcrib.http import HTTPError, HTTPFailure, HTTPRequest, HTTPResponse
+from toolcrib.http.auth.credentials import STAND_IN, AuthFields
+from toolcrib.http.auth.schemes import AuthFailed, Fetch, Spot, basic_header, set_header
+from toolcrib.http.headers import seconds_to_wait
+from toolcrib.http.messages import DEFAULT_PORTS, RequestDraft
 from toolcrib.security.egress import is_loopback
 from toolcrib.security.redaction import HIDDEN, is_secret_name
-from toolcrib.security.secrets import Vault
+from toolcrib.security.secrets import SecretResolver
+
+
+class TokenEndpoint(NamedTuple):
+    """Where tokens are asked for.
+
+    Attributes:
+        scheme: `http` or `https`.
+        host: Lower case, without brackets.
+        port: The port.
+        target: Path and query.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+
+    @property
+    def shown(self) -> str:
+        """The address without its query."""
+        return HTTPRequest("POST", self.scheme, self.host, self.port, self.target.partition("?")[0]).url
+
+
+def parse_token_endpoint(text: str) -> TokenEndpoint | None:
+    """The address that a text is; None where it is none, or has a user name or a fragment."""
+    fit = text.isascii() and text.isprintable() and not any(each in text for each in ' "<>\\^`{|}#')
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if not fit or parts.scheme not in DEFAULT_PORTS or not host or "@" in parts.netloc or port == 0:
+        return None
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return TokenEndpoint(parts.scheme, host, port or DEFAULT_PORTS[parts.scheme], target)
+
+
+_MARGIN = 30.0
+"""Seconds before its end from which on a token is replaced; of short-lived tokens the last tenth."""
+
+_MOST_CLOCKS = 64
+
+
+class Token(NamedTuple):
+    """What a token server gave.
+
+    Attributes:
+        value: The access token.
+        lifetime: Seconds that it lasts, from when it was asked for; None where nobody said.
+        refresh_token: The one that takes the place of the one that was used; empty for none.
+    """
+
+    value: str
+    lifetime: float | None = None
+    refresh_token: str = ""
+
+    def __repr__(self) -> str:
+        return f"Token(lifetime={self.lifetime})"
+
+
+Ask = Callable[[str], Coroutine[Any, Any, Token]]
+"""Asks for a token, with the refresh token that is good now."""
+
+
+class _Flight:
+    """A request for a token that is under way, and how many wait for it."""
+
+    def __init__(self, asking: Coroutine[Any, Any, Token]) -> None:
+        # In a context of its own: it is no part of the call that happened to come first, and may outlive it.
+        self.task = asyncio.get_running_loop().create_task(asking, context=Context())
+        self.waiting = 0
+
+    def can_be_joined(self) -> bool:
+        """Whether it goes on in the running event loop."""
+        return not self.task.done() and self.task.get_loop() is asyncio.get_running_loop()
+
+
+class Account:
+    """One identity at one token server, and the token it has now."""
+
+    def __init__(self, refresh_token: str) -> None:
+        self._refresh_token = refresh_token
+        self._token: Token | None = None
+        self._ends: dict[Callable[[], float], float] = {}
+        self._flight: _Flight | None = None
+
+    async def token(self, clock: Clock, ask: Ask) -> str:
+        """The token to use now. Everybody who needs a new one at the same time waits for the same request.
+
+        Whatever `ask` raises is raised for each of them. A caller that is cancelled leaves the others waiting;
+        with the last one the request is cancelled.
+        """
+        token = self._token
+        if token is not None and self._lasts(token, clock):
+            return token.value
+        flight = self._flight
+        if flight is None or not flight.can_be_joined():
+            flight = self._flight = _Flight(self._asked(clock, ask))
+        flight.waiting += 1
+        try:
+            with clock.outside():
+                return (await asyncio.shield(flight.task)).value
+        finally:
+            flight.waiting -= 1
+            if not flight.waiting and not flight.task.done():
+                await self._given_up(flight)
+
+    def refuse(self, value: str) -> None:
+        """Do not give this token again."""
+        if self._token is not None and self._token.value == value:
+            self._token = None
+
+    async def _asked(self, clock: Clock, ask: Ask) -> Token:
+        began = clock.monotonic()
+        token = await ask(self._refresh_token)
+        self._refresh_token = token.refresh_token or self._refresh_token
+        self._token = token
+        self._ends = {} if token.lifetime is None else {clock.monotonic: began + _usable(token.lifetime)}
+        return token
+
+    async def _given_up(self, flight: _Flight) -> None:
+        if self._flight is flight:
+            self._flight = None
+        flight.task.cancel()
+        await asyncio.wait([flight.task])
+
+    def _lasts(self, token: Token, clock: Clock) -> bool:
+        """Whether a token lasts, by this clock; on a clock that has not seen it before, its whole life begins."""
+        if token.lifetime is None:
+            return True
+        now = clock.monotonic
+        if now not in self._ends:
+            if len(self._ends) == _MOST_CLOCKS:
+                self._ends.clear()
+            self._ends[now] = now() + _usable(token.lifetime)
+        return now() < self._ends[now]
+
+
+def _usable(lifetime: float) -> float:
+    return lifetime - min(_MARGIN, lifetime / 10)
+
+
+class TokenCache:
+    """The accounts of an executor: tools with the same credentials share their tokens."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[tuple[object, ...], Account] = {}
+
+    def account(self, identity: tuple[object, ...], refresh_token: str = "") -> Account:
+        """The account of an identity: token address, client, scopes and everything else that tells it from others."""
+        return self._accounts.setdefault((*identity, refresh_token), Account(refresh_token))
+
 
 _HINTS: Final = {
     "invalid_client": "check `client_id` and `client_secret`, and whether the server wants `client_auth: body`",
@@ -37,11 +191,11 @@ _CODE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,59}")
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _PASSING: Final = frozenset(
     {
-        Fault.CONNECT_FAILED,
-        Fault.CONNECT_TIMEOUT,
-        Fault.WRITE_FAILED,
-        Fault.READ_TIMEOUT,
-        Fault.CONNECTION_BROKEN,
+        HTTPFailure.CONNECT_FAILED,
+        HTTPFailure.CONNECT_TIMEOUT,
+        HTTPFailure.WRITE_FAILED,
+        HTTPFailure.READ_TIMEOUT,
+        HTTPFailure.CONNECTION_BROKEN,
     }
 )
 _MOST_SECRETS: Final = 16
@@ -55,7 +209,7 @@ class Grant:
     """
 
     def __init__(
-        self, address: Address, headers: tuple[tuple[str, str], ...], form: tuple[tuple[str, str], ...]
+        self, address: TokenEndpoint, headers: tuple[tuple[str, str], ...], form: tuple[tuple[str, str], ...]
     ) -> None:
         self.address = address
         self._headers = headers
@@ -66,7 +220,7 @@ class Grant:
         """Equal for grants that may share their tokens."""
         return self.address, self._headers, self._form
 
-    async def ask(self, clock: Clock, fetch: Fetch, vault: Vault, refresh_token: str) -> Token:
+    async def ask(self, clock: Clock, fetch: Fetch, vault: SecretResolver, refresh_token: str) -> Token:
         """Ask for a token.
 
         Raises:
@@ -75,7 +229,7 @@ class Grant:
         """
         form = [*self._form, *([("refresh_token", refresh_token)] if refresh_token else [])]
         address = self.address
-        request = Request("POST", *address, self._headers, urlencode(form).encode())
+        request = HTTPRequest("POST", *address, self._headers, urlencode(form).encode())
         try:
             response = await fetch(request)
         except HTTPError as error:
@@ -116,7 +270,9 @@ class Grant:
             f"{message}; check `token_url`", details={"token_url": self.address.shown, "status": 200}
         )
 
-    def _refused(self, response: Response, told: dict[str, JSON], clock: Clock, vault: Vault) -> AuthFailed:
+    def _refused(
+        self, response: HTTPResponse, told: dict[str, JSON], clock: Clock, vault: SecretResolver
+    ) -> AuthFailed:
         """What an answer says that gives no token (RFC 6749 section 5.2)."""
         status = response.status
         details: dict[str, JSON] = {"token_url": self.address.shown, "status": status}
@@ -147,13 +303,13 @@ class OAuth:
 
     spot: Spot = ("header", "authorization")
 
-    def __init__(self, grant: Grant, account: Account, vault: Vault) -> None:
+    def __init__(self, grant: Grant, account: Account, vault: SecretResolver) -> None:
         self.hosts: tuple[str, ...] = (grant.address.host,)
         self._grant = grant
         self._account = account
         self._vault = vault
 
-    async def apply(self, draft: Draft, clock: Clock, fetch: Fetch) -> None:
+    async def apply(self, draft: RequestDraft, clock: Clock, fetch: Fetch) -> None:
         """Add the token, which is fetched if there is none that lasts.
 
         Raises:
@@ -162,11 +318,11 @@ class OAuth:
         """
         set_header(draft, "Authorization", f"Bearer {await self._current(clock, fetch)}")
 
-    def show(self, draft: Draft) -> None:
+    def show(self, draft: RequestDraft) -> None:
         """Add the header, masked."""
         set_header(draft, "Authorization", f"Bearer {HIDDEN}")
 
-    async def renewed(self, clock: Clock, fetch: Fetch, used: Draft | None = None) -> bool:
+    async def renewed(self, clock: Clock, fetch: Fetch, used: RequestDraft | None = None) -> bool:
         """Get a token that is not the one that was used.
 
         Raises:
@@ -183,7 +339,7 @@ class OAuth:
         return token
 
 
-def oauth2(fields: Fields, tokens: Tokens) -> OAuth | None:
+def oauth2(fields: AuthFields, tokens: TokenCache) -> OAuth | None:
     """`{type: oauth2, flow: client_credentials|refresh_token, token_url, ...}`; None while it is only checked.
 
     Raises:
@@ -209,7 +365,7 @@ def oauth2(fields: Fields, tokens: Tokens) -> OAuth | None:
     return OAuth(grant, tokens.account(grant.identity, refresh_token), fields.vault)
 
 
-def _optional(fields: Fields) -> Iterator[tuple[str, str]]:
+def _optional(fields: AuthFields) -> Iterator[tuple[str, str]]:
     scopes = fields.block.get("scopes", [])
     if scopes:
         yield "scope", " ".join(scopes)
@@ -217,7 +373,7 @@ def _optional(fields: Fields) -> Iterator[tuple[str, str]]:
         yield "audience", fields.text("audience", "form")
 
 
-def token_address(fields: Fields) -> Address | None:
+def token_address(fields: AuthFields) -> TokenEndpoint | None:
     """The `token_url`; None where it is none, which is reported, or not known yet.
 
     Raises:
@@ -226,7 +382,7 @@ def token_address(fields: Fields) -> Address | None:
     text = fields.text("token_url", "address")
     if text == STAND_IN and fields.vault is None:
         return None
-    address = address_of(text)
+    address = parse_token_endpoint(text)
     if address is None:
         message = "`token_url` is no address that tokens can be asked for at"
         hint = "write `https://host/path`, without a user name or a fragment (RFC 6749 section 3.2)"
@@ -236,14 +392,14 @@ def token_address(fields: Fields) -> Address | None:
     return address
 
 
-def warn_of_plain_text(address: Address, fields: Fields, key: str = "") -> None:
+def warn_of_plain_text(address: TokenEndpoint, fields: AuthFields, key: str = "") -> None:
     """Warn of credentials that go to another machine without encryption."""
     if address.scheme == "http" and not is_loopback(address.host):
         message = f"credentials go to {address.host} without encryption: everybody on the way can read them"
         fields.tell("unencrypted_secret", message, key, hint="write `https://`", severity="warning")
 
 
-def _told(response: Response) -> dict[str, JSON]:
+def _told(response: HTTPResponse) -> dict[str, JSON]:
     """The members of an answer; none where it is no object. DuplicateKey where one is there twice."""
     try:
         told = decode_json(response.body)
@@ -254,7 +410,7 @@ def _told(response: Response) -> dict[str, JSON]:
     return told if isinstance(told, dict) else {}
 
 
-def _register(told: dict[str, JSON], vault: Vault) -> None:
+def _register(told: dict[str, JSON], vault: SecretResolver) -> None:
     """Everything that an answer gives away is masked before anything is done with it."""
     secrets = [
         value
@@ -282,6 +438,6 @@ def _line(text: str) -> str:
     return shown if len(shown) <= 200 else f"{shown[:199]}…"
 
 
-def _bearer_of(draft: Draft) -> str:
+def _bearer_of(draft: RequestDraft) -> str:
     values = [value for name, value in draft.headers if name.lower() == "authorization"]
     return values[0].removeprefix("Bearer ") if values else ""

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.protocols import Clock
 from toolcrib.core.server_config import Server
-from toolcrib.http import Bounds, Request, Response, Sender
+from toolcrib.http import ExchangeBounds, HTTPRequest, HTTPResponse
 from toolcrib.http.auth.compiler import compile_auth
-from toolcrib.http.auth.scheme import Auth
-from toolcrib.http.auth.tokens import Tokens
-from toolcrib.http.request_builder import Draft
-from toolcrib.security.secrets import Vault
+from toolcrib.http.auth.oauth import TokenCache
+from toolcrib.http.auth.schemes import Auth
+from toolcrib.http.messages import RequestDraft
+from toolcrib.security.secrets import SecretResolver
 
-TOKENS = Bounds(body=1024 * 1024)
+if TYPE_CHECKING:
+    from toolcrib.http.client import HTTPClient
+
+TOKENS = ExchangeBounds(body=1024 * 1024)
 """What asking for a token may take."""
 
 
-def as_it_is(request: Request) -> Request:
+def as_it_is(request: HTTPRequest) -> HTTPRequest:
     """The request, sent where it says."""
     return request
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class AuthContext:
     """How tokens are asked for, and where what proves who asks may go.
 
     Attributes:
@@ -36,17 +40,17 @@ class Way:
         bounds: What one may take.
     """
 
-    sender: Sender
+    sender: HTTPClient
     clock: Clock
     origins: Collection[str]
-    aimed: Callable[[Request], Request] = as_it_is
-    bounds: Bounds = TOKENS
+    aimed: Callable[[HTTPRequest], HTTPRequest] = as_it_is
+    bounds: ExchangeBounds = TOKENS
 
 
 class RequestAuth:
     """Proves who asks, request by request. It may be used by many tasks at once."""
 
-    def __init__(self, auth: Auth, way: Way, owner: str) -> None:
+    def __init__(self, auth: Auth, way: AuthContext, owner: str) -> None:
         """Hold what it takes.
 
         Args:
@@ -58,7 +62,7 @@ class RequestAuth:
         self._way = way
         self._owner = owner
 
-    async def applied(self, request: Request) -> Request:
+    async def applied(self, request: HTTPRequest) -> HTTPRequest:
         """The request with what proves who asks, in place of what has the same name.
 
         A request to another origin than the server's own stays as it is: a redirect takes no credential along.
@@ -69,11 +73,11 @@ class RequestAuth:
         """
         if request.origin not in self._way.origins:
             return request
-        draft = Draft.of(request)
+        draft = RequestDraft.of(request)
         await self._auth.apply(draft, self._way.clock, self._fetch)
         return draft.finished()
 
-    async def renewed(self, refused: Request) -> bool:
+    async def renewed(self, refused: HTTPRequest) -> bool:
         """After status 401: whether there is something new, so that the bare request may be tried once more.
 
         Args:
@@ -86,9 +90,9 @@ class RequestAuth:
         """
         if refused.origin not in self._way.origins:
             return False
-        return await self._auth.renewed(self._way.clock, self._fetch, Draft.of(refused))
+        return await self._auth.renewed(self._way.clock, self._fetch, RequestDraft.of(refused))
 
-    async def _fetch(self, request: Request) -> Response:
+    async def _fetch(self, request: HTTPRequest) -> HTTPResponse:
         way = self._way
         aimed = way.aimed(request)
         with way.clock.outside():  # of a token, which may be worth only one request, nothing is sent twice
@@ -98,7 +102,7 @@ class RequestAuth:
 
 
 def server_auth(
-    server: Server, vault: Vault, way: Way, *, tokens: Tokens | None = None
+    server: Server, vault: SecretResolver, way: AuthContext, *, tokens: TokenCache | None = None
 ) -> RequestAuth | None:
     """Compile the `auth` of a server and look its secrets up.
 

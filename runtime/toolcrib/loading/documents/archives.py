@@ -1,17 +1,439 @@
-"""A pack in a zip archive, read in memory: nothing is unpacked to disk, and one fault refuses the whole archive."""
+"""Packs in zip archives: read in memory and without trust, never unpacked to disk. The format: PKWARE's APPNOTE.TXT 6.3.
+
+The end record, the directory and the local headers must agree and cover every byte, or the whole archive is refused.
+Reading costs no more than the bounds below, whatever the archive claims.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import re
+import stat
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from toolcrib.core.errors import Problem
 from toolcrib.loading.documents.document import first_bytes
 from toolcrib.loading.documents.files import PACK_FILES, SKIPPED_FOLDERS, SUFFIXES, MemoryFiles
-from toolcrib.loading.documents.zip_reader import ARCHIVE_BYTES, Faults, read_zip
+from toolcrib.loading.documents.positions import clipped
+
+ENTRIES: Final = 2_000
+"""Files and folders in an archive."""
+
+FILE_BYTES: Final = 1 << 20
+"""Bytes of one file."""
+
+CONTENT_BYTES: Final = 16 << 20
+"""Bytes of all files together."""
+
+ARCHIVE_BYTES: Final = 20 << 20
+"""Bytes of the archive itself."""
+
+RATIO: Final = 100
+"""How many bytes may come of one byte of the archive, in files of `RATIO_FROM` bytes and more."""
+
+RATIO_FROM: Final = 64 << 10
+
+NAME_DEPTH: Final = 8
+"""Parts of a name, the file's own included."""
+
+NAME_LENGTH: Final = 255
+"""Characters of a name."""
+
+MOST: Final = 100
+"""Problems of one archive that are reported."""
+
+STORED: Final = 0
+DEFLATED: Final = 8
+
+_END: Final = struct.Struct("<4s4H2LH")
+_CENTRAL: Final = struct.Struct("<4s6H3L5H2L")
+_LOCAL: Final = struct.Struct("<4s5H3L2H")
+_SUMS: Final = struct.Struct("<3L")
+
+_END_MARK: Final = b"PK\x05\x06"
+_CENTRAL_MARK: Final = b"PK\x01\x02"
+_LOCAL_MARK: Final = b"PK\x03\x04"
+_SUMS_MARK: Final = b"PK\x07\x08"
+_ZIP64_MARK: Final = b"PK\x06\x07"
+_ZIP64_LOCATOR: Final = 20
+
+_VERSION: Final = 63
+"""Of the format, ten times: 6.3."""
+
+_SUMS_FOLLOW: Final = 1 << 3
+_ENCRYPTED: Final = 1 << 0 | 1 << 6 | 1 << 13
+_KNOWN_FLAGS: Final = _SUMS_FOLLOW | 1 << 1 | 1 << 2 | 1 << 11  # 1, 2: how hard it was pressed; 11: UTF-8
+
+_EXTRA_ZIP64: Final = 0x0001
+_EXTRA_OTHER_NAME: Final = 0x7075
+_EXTRA_BYTES: Final = 512
+
+_DOS_FOLDER: Final = 0x10
+_DOS_NO_FILE: Final = 0x08 | 0x400  # volume label, reparse point (a link on Windows)
+
+_SAFE_NAME: Final = re.compile(rb"(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]+(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._-]+)*/?")
+
+_BUILD: Final = "`toolcrib pack build` writes one that is safe"
+
+
+class Faults:
+    """What is wrong with an archive, so far."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._codes: set[str] = set()
+        self.found: list[Problem] = []
+
+    def tell(self, code: str, message: str, hint: str = "") -> None:
+        """One more fault; from `MOST` on only that there are more."""
+        self._codes.add(code)
+        if len(self.found) < MOST:
+            self.found.append(Problem(code=code, message=message, hint=hint, source=self._source))
+        elif len(self.found) == MOST:
+            message = f"{MOST} faults were found; what else is wrong was not looked at"
+            self.found.append(Problem(code="too_many_problems", message=message, source=self._source))
+
+    def told(self, *codes: str) -> bool:
+        """Whether one of these is among the faults."""
+        return not self._codes.isdisjoint(codes)
+
+
+class _Entry(NamedTuple):
+    """One line of the directory."""
+
+    raw: bytes
+    flags: int
+    method: int
+    crc: int
+    packed: int
+    size: int
+    attributes: int
+    offset: int
+
+    @property
+    def shown(self) -> str:
+        """The name as a message shows it."""
+        return _shown(self.raw)
+
+    @property
+    def is_folder(self) -> bool:
+        return self.raw.endswith(b"/")
+
+    @property
+    def sums(self) -> tuple[int, int, int]:
+        """As they stand in the header before the content, and behind it."""
+        return (self.crc, self.packed, self.size)
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the name means the same place on every system, below wherever the archive is."""
+        raw = self.raw
+        return len(raw) <= NAME_LENGTH and _SAFE_NAME.fullmatch(raw) is not None and self.depth <= NAME_DEPTH
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the content is packed in a way that is known here."""
+        return not self.flags & ~_KNOWN_FLAGS and self.method in {STORED, DEFLATED}
+
+    @property
+    def depth(self) -> int:
+        """Parts of the name."""
+        return self.raw.rstrip(b"/").count(b"/") + 1
+
+
+def _shown(raw: bytes) -> str:
+    """A name as a message shows it; the rest of a long one is not even looked at."""
+    return clipped(raw[: _SHOWN + 1].decode("utf-8", "replace"), _SHOWN)
+
+
+_SHOWN: Final = 120
+"""Characters."""
+
+
+def read_zip(data: bytes, faults: Faults) -> dict[str, bytes]:
+    """Name within the archive -> content of every file that is sound; to be used only where no fault was told."""
+    end = _end(data, faults)
+    entries = _directory(data, end, faults) if end is not None else []
+    for entry in entries:
+        _check_entry(entry, faults)
+    _check_names(entries, faults)
+    _check_sizes(entries, faults)
+    starts = _laid_out(data, end.offset, entries, faults) if end is not None else []
+    if faults.told("archive_overlap", "archive_too_large"):
+        return {}
+    return _inflated(data, starts, faults)
+
+
+class _End(NamedTuple):
+    """Where the directory lies, and how many lines it has."""
+
+    entries: int
+    offset: int
+    stop: int
+
+
+def _end(data: bytes, faults: Faults) -> _End | None:
+    """What the end record says; None, with a fault, where nothing after it can be trusted."""
+    if len(data) > ARCHIVE_BYTES:
+        message = f"the archive has more than {ARCHIVE_BYTES >> 20} MiB"
+        faults.tell("archive_too_large", message, "leave out what is no tool, scenario or data of them")
+        return None
+    found = list(_end_records(data))
+    if found != [data.rfind(_END_MARK)]:  # others take the last one, whether it fits or not
+        faults.tell("archive_damaged", _without_end(data, len(found)), _BUILD)
+        return None
+    (at,) = found
+    _, disk, first_disk, here, entries, size, offset, _ = _END.unpack_from(data, at)
+    if data[max(at - _ZIP64_LOCATOR, 0) : at].startswith(_ZIP64_MARK) or 0xFFFF in (here, entries):
+        faults.tell("archive_unsupported", "the archive is in the zip64 form, which no pack needs", _BUILD)
+    elif disk or first_disk or here != entries:
+        faults.tell("archive_unsupported", "the archive is spread over several disks", _BUILD)
+    elif offset + size > at:
+        faults.tell("archive_damaged", "the directory does not lie where the end record says", _BUILD)
+    elif offset + size < at:
+        message = f"{at - offset - size} bytes stand before the archive, or between its directory and its end"
+        faults.tell("archive_surplus", message, _BUILD)
+    elif entries > ENTRIES:
+        message = f"the archive holds {entries:,} files and folders; at most {ENTRIES:,} are read"
+        faults.tell("archive_too_large", message, "divide it into several packs")
+    else:
+        return _End(entries, offset, at)
+    return None
+
+
+def _end_records(data: bytes) -> Iterator[int]:
+    """Where an end record stands whose comment reaches to the last byte."""
+    first = max(len(data) - _END.size - 0xFFFF, 0)
+    at = data.find(_END_MARK, first)
+    while at >= 0:
+        if at + _END.size <= len(data) and at + _END.size + _END.unpack_from(data, at)[-1] == len(data):
+            yield at
+        at = data.find(_END_MARK, at + 1)
+
+
+def _without_end(data: bytes, found: int) -> str:
+    if found:
+        return "the archive has, or seems to have, several end records, so that its directory depends on the reader"
+    if data.startswith(_LOCAL_MARK):
+        return "the archive is cut off, half written, or goes on after its end: its end record is not where it belongs"
+    return "the file is no zip archive" if data else "the file is empty"
+
+
+def _directory(data: bytes, end: _End, faults: Faults) -> list[_Entry]:
+    """The lines of the directory; they fill it to its last byte."""
+    entries: list[_Entry] = []
+    at = end.offset
+    while len(entries) < end.entries:
+        if at + _CENTRAL.size > end.stop or data[at : at + 4] != _CENTRAL_MARK:
+            faults.tell("archive_damaged", f"line {len(entries) + 1} of the directory can't be read", _BUILD)
+            return entries
+        line: tuple[int, ...] = _CENTRAL.unpack_from(data, at)
+        needed, flags, method, _, _, crc, packed, size, name, extra, comment, disk, _, attributes, offset = (
+            line[2:]
+        )
+        at += _CENTRAL.size
+        entry = _Entry(data[at : at + name], flags, method, crc, packed, size, attributes, offset)
+        _check_extra(entry, data[at + name : at + name + extra], faults)
+        if disk or needed > _VERSION:
+            where = "lies on another disk" if disk else f"needs version {needed / 10:g} of the format"
+            faults.tell("archive_unsupported", f"`{entry.shown}` {where}", _BUILD)
+        at += name + extra + comment
+        entries.append(entry)
+    if at != end.stop:
+        message = f"the directory has {abs(end.stop - at)} bytes too {'many' if at < end.stop else 'few'}"
+        faults.tell("archive_surplus" if at < end.stop else "archive_damaged", message, _BUILD)
+    return entries
+
+
+def _check_extra(entry: _Entry, extra: bytes, faults: Faults) -> None:
+    """Further fields may say when a file was changed and by whom, not how large it is or what it is called."""
+    at = 0
+    if len(extra) > _EXTRA_BYTES:
+        message = (
+            f"`{entry.shown}` has {len(extra):,} bytes of further fields; at most {_EXTRA_BYTES} are read"
+        )
+        faults.tell("archive_too_large", message, _BUILD)
+        return
+    while at + 4 <= len(extra):
+        kind, length = struct.unpack_from("<2H", extra, at)
+        if kind in {_EXTRA_ZIP64, _EXTRA_OTHER_NAME}:
+            what = "sizes in the zip64 form" if kind == _EXTRA_ZIP64 else "a second name"
+            faults.tell("archive_unsupported", f"`{entry.shown}` has {what}, which no pack needs", _BUILD)
+        at += 4 + length
+    if at != len(extra):
+        faults.tell("archive_damaged", f"the further fields of `{entry.shown}` can't be read", _BUILD)
+
+
+def _check_entry(entry: _Entry, faults: Faults) -> None:
+    """What one line of the directory says of itself: its name, its kind, how it is packed."""
+    if not entry.is_safe:
+        deep = f": it is {entry.depth} parts deep" if entry.depth > NAME_DEPTH else ""
+        message = f"`{entry.shown}` is no safe name{deep}"
+        hint = f"a name is at most {NAME_DEPTH} parts of ASCII letters, digits, `.`, `_`, `-` (no spaces, no accents), and at most {NAME_LENGTH} characters"
+        faults.tell("archive_unsafe_name", message, hint)
+    if not _is_plain(entry):
+        message = f"`{entry.shown}` is a link, a device or something else than a file or folder"
+        faults.tell("archive_not_a_file", message, "put a copy of the file in its place")
+    if not entry.is_readable:
+        how = "encrypted" if entry.flags & _ENCRYPTED else "packed in a way that is not read"
+        message = f"`{entry.shown}` is {how}: method {entry.method}, flags {entry.flags:#06x}"
+        faults.tell(
+            "archive_unsupported", message, "store the files or deflate them, and do not encrypt them"
+        )
+
+
+def _is_plain(entry: _Entry) -> bool:
+    """Whether an entry is a file or folder as its name says, for Unix and for Windows."""
+    if entry.attributes & _DOS_NO_FILE or (entry.attributes & _DOS_FOLDER and not entry.is_folder):
+        return False
+    kind = stat.S_IFMT(entry.attributes >> 16)
+    return kind in {0, stat.S_IFDIR if entry.is_folder else stat.S_IFREG}
+
+
+def _check_names(entries: Sequence[_Entry], faults: Faults) -> None:
+    """No two entries mean one place, on any file system. Safe names are ASCII, and so in every normal form."""
+    listed: set[bytes] = set()
+    spelt: dict[bytes, bytes] = {}
+    for entry in entries:
+        if entry.raw in listed:
+            faults.tell("archive_duplicate_name", f"`{entry.shown}` is there twice", _BUILD)
+        elif entry.is_safe:
+            other = next(
+                (spelt[key] for key, path in _paths(entry.raw) if spelt.setdefault(key, path) != path), None
+            )
+            if other is not None:
+                message = f"`{entry.shown}` goes through `{_shown(other)}`, spelt differently, or once a file and once a folder"
+                faults.tell(
+                    "archive_duplicate_name",
+                    message,
+                    "case makes no difference on many disks; rename one of them",
+                )
+        listed.add(entry.raw)
+
+
+def _paths(name: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """A name and the folders above it, with a `/` at the end of folders; first what a file system knows each by."""
+    at = name.find(b"/")
+    while at >= 0:
+        yield name[:at].lower(), name[: at + 1]
+        at = name.find(b"/", at + 1)
+    if not name.endswith(b"/"):
+        yield name.lower(), name
+
+
+def _check_sizes(entries: Sequence[_Entry], faults: Faults) -> None:
+    """What the directory promises is within bounds; that it keeps the promise is seen while inflating."""
+    for entry in entries:
+        if entry.size > FILE_BYTES:
+            message = f"`{entry.shown}` has {entry.size:,} bytes; at most {FILE_BYTES:,} are read of one file"
+            faults.tell("archive_too_large", message, "leave it out, or divide it")
+        elif entry.size >= RATIO_FROM and entry.size > RATIO * entry.packed:
+            message = (
+                f"`{entry.shown}` makes {entry.size:,} bytes of {entry.packed:,}, more than {RATIO} of one"
+            )
+            faults.tell("archive_too_large", message, _BUILD)
+    total = sum(entry.size for entry in entries)
+    if total > CONTENT_BYTES:
+        message = f"the files have {total:,} bytes together; at most {CONTENT_BYTES:,} are read"
+        faults.tell("archive_too_large", message, "divide it into several packs")
+
+
+def _laid_out(data: bytes, stop: int, entries: Sequence[_Entry], faults: Faults) -> list[tuple[_Entry, int]]:
+    """Where the contents of entries begin. Every byte before the directory belongs to exactly one entry."""
+    found: list[tuple[_Entry, int]] = []
+    reached, known = 0, True
+    for entry in sorted(entries, key=lambda entry: entry.offset):
+        start = _content_start(data, stop, entry, faults)
+        _check_seam(reached, entry.offset, entry, faults, gaps=known and start is not None)
+        end = _content_end(data, start, entry, faults) if start is not None else None
+        known = end is not None
+        if start is not None and end is not None:
+            found.append((entry, start))
+            reached = max(reached, end)
+    _check_seam(reached, stop, None, faults, gaps=known)
+    return found
+
+
+def _check_seam(reached: int, begins: int, entry: _Entry | None, faults: Faults, *, gaps: bool) -> None:
+    """Nothing overlaps what lies before it, and nothing lies between, where it is known what lies before (`gaps`).
+
+    What begins there is an entry, or the directory.
+    """
+    if begins == reached:
+        return
+    what = "the directory" if entry is None else f"`{entry.shown}`"
+    if begins > reached and gaps:
+        message = f"{begins - reached:,} bytes that belong to no file stand before {what}"
+        faults.tell("archive_surplus", message, _BUILD)
+    elif begins < reached:
+        message = f"{what} overlaps the file before it by {reached - begins:,} bytes"
+        faults.tell("archive_overlap", message, _BUILD)
+
+
+def _content_start(data: bytes, stop: int, entry: _Entry, faults: Faults) -> int | None:
+    """Where the content of an entry begins; None, with a fault, where its own header says other things."""
+    start = entry.offset + _LOCAL.size
+    if start > stop or data[entry.offset : entry.offset + 4] != _LOCAL_MARK:
+        faults.tell("archive_damaged", f"`{entry.shown}` is not where the directory says", _BUILD)
+        return None
+    header: tuple[int, ...] = _LOCAL.unpack_from(data, entry.offset)
+    _, _, flags, method, _, _, *sums, name, extra = header
+    agreed = (entry.flags, entry.method, entry.raw) == (flags, method, data[start : start + name])
+    unsaid = 0 if entry.flags & _SUMS_FOLLOW else None
+    if not agreed or any(here not in {there, unsaid} for here, there in zip(sums, entry.sums, strict=True)):
+        message = f"the directory and the header of `{entry.shown}` do not say the same"
+        faults.tell("archive_damaged", message, _BUILD)
+        return None
+    _check_extra(entry, data[start + name : start + name + extra], faults)
+    return start + name + extra
+
+
+def _content_end(data: bytes, start: int, entry: _Entry, faults: Faults) -> int | None:
+    """The first byte behind an entry, and behind the sums that may follow it, with their mark or without."""
+    end = start + entry.packed
+    if not entry.flags & _SUMS_FOLLOW:
+        return end
+    sums = _SUMS.pack(*entry.sums)
+    for following in (_SUMS_MARK + sums, sums):
+        if data.startswith(following, end):
+            return end + len(following)
+    faults.tell("archive_damaged", f"the sums behind `{entry.shown}` are not those of the directory", _BUILD)
+    return None
+
+
+def _inflated(data: bytes, starts: Sequence[tuple[_Entry, int]], faults: Faults) -> dict[str, bytes]:
+    """Name -> content of the files that keep their promise."""
+    contents: dict[str, bytes] = {}
+    view = memoryview(data)
+    for entry, start in starts:
+        content = _content(view[start : start + entry.packed], entry) if entry.is_readable else b""
+        if content is None:
+            faults.tell("archive_damaged", f"the content of `{entry.shown}` is not what was packed", _BUILD)
+        elif not entry.is_folder:
+            contents[entry.raw.decode("utf-8", "backslashreplace")] = content
+    return contents
+
+
+def _content(packed: memoryview, entry: _Entry) -> bytes | None:
+    """The content of an entry, of exactly the size and sum that were promised; else None."""
+    if entry.method == STORED:
+        content = bytes(packed)
+    else:
+        inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+        try:
+            content = inflater.decompress(packed, entry.size + 1)
+        except zlib.error:
+            return None
+        if not inflater.eof or inflater.unused_data:
+            return None
+    kept = len(content) == entry.size and len(packed) == entry.packed and zlib.crc32(content) == entry.crc
+    return content if kept and not (entry.is_folder and content) else None
+
 
 _OF_MACOS: Final = "__MACOSX"
 """The folder that macOS adds to archives, for what its file system knows of each file."""

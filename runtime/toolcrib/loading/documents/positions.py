@@ -74,6 +74,27 @@ class Problems(list[Problem]):
             raise Stopped
 
 
+def decoded_text(data: bytes, problems: Problems) -> str:
+    """The text of a file, without a mark of byte order.
+
+    Raises:
+        Stopped: It is no UTF-8, which was told.
+    """
+    try:
+        return data.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        message = f"the byte 0x{data[error.start]:02x} is no UTF-8"
+        line, column = line_and_column(data[: error.start].decode())
+        hint = "save the file as UTF-8"
+        problems.report(Problem(code="invalid_utf8", message=message, line=line, column=column, hint=hint))
+        raise Stopped from None
+
+
+def line_and_column(before: str) -> tuple[int, int]:
+    """1-based line and column of what follows a text."""
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
+
+
 def pointer_of(tokens: Iterable[str | int]) -> str:
     """The JSON Pointer of a path, ended early where it would be longer than `POINTER`."""
     pointer = ""

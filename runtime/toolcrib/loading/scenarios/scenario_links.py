@@ -10,17 +10,16 @@ from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON, Descriptor, Outcome
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.protocols import Kinds
-from toolcrib.loading.scenarios.matrices import combinations
-from toolcrib.loading.scenarios.scenario import Scenario, mocked
-from toolcrib.loading.scenarios.scenario_state import inheriting, misplaced
-from toolcrib.loading.scenarios.steps import AnyStep, Parallel, Step
+from toolcrib.loading.scenarios.model import AnyStep, CallStep, ParallelStep, Scenario
+from toolcrib.loading.scenarios.scenario import combinations, with_mock
+from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state
 from toolcrib.registry.namespaces import full_name
 
 Tools = Mapping[str, Descriptor]
 Refused = Mapping[str, Problem]
 
 
-def link(
+def check_links(
     scenario: Scenario, tools: Tools, kinds: Kinds, refused: Refused, unread: Sequence[str] = ()
 ) -> list[Problem]:
     """Everything in a scenario that does not fit the tools: unknown names, modes without a block, wrong mocks.
@@ -36,7 +35,7 @@ def link(
         The problems, placed in the scenario's file; a tool that was refused is named once.
     """
     inherited: list[Problem] = []
-    scenario = inheriting(scenario, tools, inherited)
+    scenario = with_inherited_state(scenario, tools, inherited)
     found = [
         *inherited,
         *_refused(scenario, tools, refused),
@@ -44,11 +43,11 @@ def link(
         *_mocks(scenario, tools, refused, kinds),
         *_modes(scenario, tools, refused),
         *_verify(scenario, tools, refused),
-        *misplaced(scenario, tools),
+        *check_state_names(scenario, tools),
         *_faults(scenario, tools, refused),
         *_agent(scenario, tools, refused),
     ]
-    return [placed(_weighed(_doubted(problem, unread), scenario), scenario) for problem in found]
+    return [place_problem(_weighed(_doubted(problem, unread), scenario), scenario) for problem in found]
 
 
 def _weighed(problem: Problem, scenario: Scenario) -> Problem:
@@ -76,12 +75,12 @@ _SHOWN = 3
 """Files that a hint names."""
 
 
-def placed(problem: Problem, scenario: Scenario) -> Problem:
+def place_problem(problem: Problem, scenario: Scenario) -> Problem:
     """A problem at a pointer into a scenario, with its file and line."""
     if problem.source:
         return problem
     if scenario.origin.is_composed:
-        from toolcrib.loading.cache_codec import document_behind  # noqa: PLC0415 -- few were put together of several files
+        from toolcrib.loading.cache.document_codec import document_behind  # noqa: PLC0415 -- few were put together of several files
 
         return document_behind(scenario.origin).place(problem)
     line, column = scenario.origin.locate(problem.pointer)
@@ -133,7 +132,7 @@ def _mocks(scenario: Scenario, tools: Tools, refused: Refused, kinds: Kinds) -> 
     for name in scenario.mocks:
         place = f"/mocks/{pointer_step(name)}"
         if name in tools:
-            for problem in kinds.check_binding("mock", mocked(tools[name], scenario)):
+            for problem in kinds.check_binding("mock", with_mock(tools[name], scenario)):
                 yield problem._replace(pointer=place + problem.pointer.removeprefix("/mock"))
         elif name not in refused:
             yield _unknown(name, place, tools)
@@ -145,7 +144,7 @@ def _modes(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Probl
         fitting = [tool for tool in tools.values() if fnmatchcase(tool.name, glob)]
         if not fitting and not _fits_any(glob, refused):
             yield _unknown(glob, pointer, tools)
-        elif fitting and not any(mode in mocked(tool, scenario).bindings for tool in fitting):
+        elif fitting and not any(mode in with_mock(tool, scenario).bindings for tool in fitting):
             message = f"no tool that fits `{glob}` has a `{mode}:` block"
             there = sorted({mode for tool in fitting for mode in tool.bindings})
             hint = did_you_mean(mode, there) or f"their modes are: {', '.join(there) or 'none'}"
@@ -172,7 +171,7 @@ def _faults(scenario: Scenario, tools: Tools, refused: Refused) -> list[Problem]
         for _label, values in combinations(scenario.matrix)
         for number in range(1, scenario.repeat + 1)
     ]
-    return check_faults(scenario.faults, tools, refused, runs, lambda tool: mocked(tool, scenario))
+    return check_faults(scenario.faults, tools, refused, runs, lambda tool: with_mock(tool, scenario))
 
 
 def _agent(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Problem]:
@@ -202,9 +201,9 @@ def in_namespace(scenario: Scenario, tools: Collection[str]) -> Scenario:
         return long if long in tools or any(fnmatchcase(tool, long) for tool in tools) else name
 
     def called(step: AnyStep) -> AnyStep:
-        if isinstance(step, Parallel):
+        if isinstance(step, ParallelStep):
             return replace(step, calls=tuple(replace(call, call=full(call.call)) for call in step.calls))
-        return replace(step, call=full(step.call)) if isinstance(step, Step) else step
+        return replace(step, call=full(step.call)) if isinstance(step, CallStep) else step
 
     verify = scenario.verify
     order = verify.order and (verify.order[0], tuple(full(name) for name in verify.order[1]))

@@ -1,1 +1,1 @@
-"""A turn of a model's tool loop, part by part."""
+"""The parts of a turn: offer tools, judge calls, make them, and record what happens."""

@@ -1,4 +1,4 @@
-"""A policy, enforced: what it says of each call, in the order in which a model asks for them.
+"""A policy, enforced: which tools a model is offered, and what the policy says of each call, in the order of the calls.
 
 Everything is worked out of the records of the calls so far, so a conversation that another process goes on with is
 judged as if it had never stopped.
@@ -14,9 +14,13 @@ from typing import NamedTuple, TypeVar
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.text import canonical
+from toolcrib.formats.providers import Declaration, declare
 from toolcrib.provider.conversations import CallRecord, Stop
+from toolcrib.provider.loop.calls import ResultReader
 from toolcrib.provider.messages import ToolCall
-from toolcrib.security.tool_policy import ToolPolicy, allows, needs_of
+from toolcrib.registry.catalog import Hidden
+from toolcrib.registry.registry import Registry
+from toolcrib.security.tool_policy import CHOICES, ToolPolicy, allows, needs_of
 
 T = TypeVar("T")
 
@@ -32,7 +36,7 @@ _MOST_NAMES = 10_000
 """Names whose rules are remembered; a model may make up any number of them."""
 
 
-class Rules(NamedTuple):
+class ToolRules(NamedTuple):
     """What a policy says of one tool, whatever was called before.
 
     Attributes:
@@ -72,7 +76,7 @@ class Rulebook:
         """
         self.policy = policy
         self._own = own
-        self._known: dict[str, Rules] = {}
+        self._known: dict[str, ToolRules] = {}
         self.own(own)
 
     def own(self, tool: str) -> None:
@@ -81,7 +85,7 @@ class Rulebook:
         self._own = tool
         self._known[tool] = self._made(tool)._replace(allowed=True, asks=False, polls=True)
 
-    def of(self, tool: str) -> Rules:
+    def of(self, tool: str) -> ToolRules:
         """What it says of a tool."""
         rules = self._known.get(tool)
         if rules is None:
@@ -90,9 +94,9 @@ class Rulebook:
                 self._known[tool] = rules
         return rules
 
-    def _made(self, tool: str) -> Rules:
+    def _made(self, tool: str) -> ToolRules:
         policy = self.policy
-        return Rules(
+        return ToolRules(
             allowed=allows(policy, tool),
             asks=_fits(tool, policy.ask),
             polls=_fits(tool, policy.polling),
@@ -235,7 +239,7 @@ class Ledger:
         what = "are not there" if cause == UNKNOWN else "may not be called"
         return self.exceed(Stop.MAX_FAILURES, f"tools that {what} were asked for {_times(count)}")
 
-    def _forbidden(self, tool: str, rules: Rules, only: str | None) -> Result | None:
+    def _forbidden(self, tool: str, rules: ToolRules, only: str | None) -> Result | None:
         if not rules.allowed:
             return _denied(FORBIDDEN, f"`{tool}` may not be called")
         if only is not None and tool != only:
@@ -243,7 +247,7 @@ class Ledger:
             return _denied(FORBIDDEN, f"`{tool}` may not be called now: {which}, in this round")
         return None
 
-    def _out_of_order(self, tool: str, rules: Rules, now: float) -> Result | None:
+    def _out_of_order(self, tool: str, rules: ToolRules, now: float) -> Result | None:
         missing = [need for need in rules.before if need not in self._well and not self._is_done(need)]
         if missing:
             first = " and ".join(f"`{need}`" for need in missing)
@@ -269,7 +273,7 @@ class Ledger:
             taken.update({at: tool for of, at in self._rulebook.of(tool).places if of == group})
         return next((tool for at, tool in taken.items() if at != place), "")
 
-    def _spent(self, tool: str, rules: Rules, now: float) -> Result | None:
+    def _spent(self, tool: str, rules: ToolRules, now: float) -> Result | None:
         policy, begun = self._rulebook.policy, self._begun_in_all
         if policy.max_calls is not None and self._total + begun >= policy.max_calls:
             return self.exceed(Stop.MAX_CALLS, f"the conversation may have {_calls(policy.max_calls)}")
@@ -336,3 +340,67 @@ def _calls(most: int) -> str:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
+
+
+class ToolOffer:
+    """What a registry and a policy offer to a model. Worked out once for each registry.
+
+    Attributes:
+        registry: The tools.
+        reader: Reads on in long results.
+    """
+
+    def __init__(self, registry: Registry, rulebook: Rulebook, dialect: str, reader: ResultReader) -> None:
+        """Declare the tools.
+
+        Args:
+            registry: The tools.
+            rulebook: The policy; what it does not allow is not declared.
+            dialect: The form of the declarations (`formats.providers.DIALECTS`).
+            reader: Its tool is declared once there are long results.
+        """
+        self.registry = registry
+        self.reader = reader
+        tools = [tool for tool in registry.select() if rulebook.of(tool.name).allowed]
+        names = {tool.name: registry.alias_of(tool.name) for tool in tools}
+        self._declared = declare(tools, dialect, names)
+        self._with_reader = (*self._declared, *declare([reader.tool], dialect, {}))
+        self._by_name = {each.name: each for each in self._with_reader}
+        self._by_tool = {each.tool: each for each in self._with_reader}
+
+    def declared(self, *, reading: bool) -> tuple[Declaration, ...]:
+        """What is declared, in the same order each time.
+
+        Args:
+            reading: Whether there are long results to read on in.
+        """
+        return self._with_reader if reading else self._declared
+
+    def can_choose(self, tool_choice: str) -> bool:
+        """Whether a choice of tools is possible: the tool that it names may be gone since the policy was checked."""
+        return tool_choice in CHOICES or tool_choice in self._by_tool
+
+    def choice(self, tool_choice: str) -> str:
+        """A choice of tools as a request has it: the name of a tool is the declared one."""
+        declaration = self._by_tool.get(tool_choice)
+        return tool_choice if declaration is None else declaration.name
+
+    def tool_of(self, written: str) -> str:
+        """The name of the tool that is meant by what a model writes; the same text where none is."""
+        declaration = self._by_name.get(written)
+        if declaration is not None:
+            return declaration.tool
+        return written if written in self.registry else self.registry.named_by_alias(written) or written
+
+    def knows(self, tool: str) -> bool:
+        """Whether there is such a tool, offered or not."""
+        return tool in self._by_tool or tool in self.registry
+
+    def restored(self, tool: str, arguments: dict[str, JSON]) -> dict[str, JSON]:
+        """Arguments as a model gives them, as the tool takes them."""
+        declaration = self._by_tool.get(tool)
+        return arguments if declaration is None else declaration.restore(arguments)
+
+    def hidden(self, tool: str) -> Hidden | None:
+        """Why a tool that is there is not offered; None if it is, or is not there."""
+        return self.registry.hidden(tool) if tool in self.registry else None

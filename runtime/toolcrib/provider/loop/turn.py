@@ -1,35 +1,50 @@
 """One turn, from round to round: what was said, what was asked for, what came of it. Nothing here waits.
 
-A round, in the order of its methods: `request`, `hearing` and `take`, `judge`, `tell`, `close`; then `over`.
+A round, in the order of the methods of `ConversationTurn`: `request`, `hearing` and `take`, `judge`, `tell`, `close`;
+then `over`. `StreamDecoder` makes events of an answer while it comes, in the order in which its parts began.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, NOTHING, Content, Outcome, Result
-from toolcrib.core.text import part_text
+from toolcrib.core.text import part_text, truncate
 from toolcrib.provider.conversations import Answer, CallRecord, Conversation, Pending, Stop
-from toolcrib.provider.loop.approval_gate import Gate
-from toolcrib.provider.loop.calls import Begun, Ended, News, Planned
-from toolcrib.provider.loop.model_view import as_decided
-from toolcrib.provider.loop.pending_answers import planned, refused
-from toolcrib.provider.loop.policy_enforcer import Ledger, Rulebook
-from toolcrib.provider.loop.result_paging import Reader, media, told, within
-from toolcrib.provider.loop.stop_reasons import bounded, named, why_answered, why_cut_off
-from toolcrib.provider.loop.stream_decoder import Hearing, Ids
+from toolcrib.provider.loop.approvals import ApprovalGate, answer_refusal, planned_call
+from toolcrib.provider.loop.calls import (
+    CallEnd,
+    CallEvent,
+    CallStart,
+    PlannedCall,
+    ResultReader,
+    limit_content,
+    media_parts,
+    render_result,
+)
+from toolcrib.provider.loop.policy_enforcer import Ledger, Rulebook, ToolOffer
 from toolcrib.provider.loop.timeline import Event, Timeline
-from toolcrib.provider.loop.tool_offer import Offering
-from toolcrib.provider.messages import Message, Reasoning, ToolCall, ToolResult
-from toolcrib.provider.models.assembler import AnswerPart
-from toolcrib.provider.models.prices import Prices
-from toolcrib.provider.models.protocol import Finish, ProviderError, Request, Tokens
+from toolcrib.provider.messages import Message, Reasoning, Text, ToolCall, ToolResult
+from toolcrib.provider.models.assembler import AnswerPart, Assembler
+from toolcrib.provider.models.protocol import (
+    CallDelta,
+    Delta,
+    Finish,
+    Prices,
+    ProviderError,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    Tokens,
+)
+from toolcrib.provider.models.scripted import as_decided
 from toolcrib.provider.redaction import Discretion, unhidden
 
 
-class Terms(NamedTuple):
+class TurnSettings(NamedTuple):
     """What a conversation is held under.
 
     Attributes:
@@ -49,7 +64,7 @@ class Terms(NamedTuple):
     costly: bool = False
 
 
-class Turn:
+class ConversationTurn:
     """A turn under way.
 
     Args:
@@ -58,7 +73,7 @@ class Turn:
         conversation: Where it begins, or goes on.
     """
 
-    def __init__(self, terms: Terms, gate: Gate, conversation: Conversation) -> None:
+    def __init__(self, terms: TurnSettings, gate: ApprovalGate, conversation: Conversation) -> None:
         self.spilled = dict(conversation.spilled)
         self._terms = terms
         self._gate = gate
@@ -72,7 +87,7 @@ class Turn:
         self._timeline = Timeline(conversation.place)
         self._news: list[Event] = []
         known = {call.id for message in self._messages for call in message.calls}
-        self._ids = Ids(known | conversation.place.calls.keys())
+        self._ids = CallIds(known | conversation.place.calls.keys())
         self._turn = conversation.turns
         self._round = _rounds_of_turn(self._messages)
         self._ledger = Ledger(terms.rulebook, conversation.calls, self._turn)
@@ -80,9 +95,9 @@ class Turn:
         self._asked: dict[str, ToolCall] = {}
         self._open: dict[str, ToolCall] = {}
         self._told: dict[str, Message] = {}
-        self._begun: dict[str, Begun] = {}
+        self._begun: dict[str, CallStart] = {}
         self._finish: Finish | None = None
-        self._hearing: Hearing | None = None
+        self._hearing: StreamDecoder | None = None
         self._spoke = False
         self._wanted = ""
         self._failed: tuple[Stop, str] | None = None
@@ -101,7 +116,7 @@ class Turn:
             if message.role == "user" and (text := message.text or _described(message)):
                 self._hear(self._timeline.user(text))
 
-    def request(self, offering: Offering, *, streaming: bool) -> Request:
+    def request(self, offering: ToolOffer, *, streaming: bool) -> Request:
         """What the model is asked next."""
         policy = self._terms.rulebook.policy
         first = self._round == 0 and offering.can_choose(policy.tool_choice)
@@ -122,12 +137,12 @@ class Turn:
             aware=any(message.calls for message in self._messages),
         )
 
-    def hearing(self) -> Hearing:
+    def hearing(self) -> StreamDecoder:
         """Who hears the answer."""
-        self._hearing = Hearing(self._timeline, self._ids, self._gate.offering.tool_of)
+        self._hearing = StreamDecoder(self._timeline, self._ids, self._gate.offering.tool_of)
         return self._hearing
 
-    def take(self, hearing: Hearing) -> None:
+    def take(self, hearing: StreamDecoder) -> None:
         """The answer is whole: what it says and what it costs are part of the conversation."""
         self._hearing = None
         parts, finish, events = hearing.end()
@@ -153,7 +168,7 @@ class Turn:
     def fail(self, error: ProviderError) -> None:
         """There is no answer; what was said of it stays."""
         calls = self._cut()
-        cut_off = f"; its calls were not made: {named(calls)}" if calls else ""
+        cut_off = f"; its calls were not made: {name_calls(calls)}" if calls else ""
         hint = f"; {error.hint}" if error.hint else ""
         self._failed = Stop.PROVIDER_FAILED, f"{error.message} ({error.code}){cut_off}{hint}"
         self._failure = error.as_json()
@@ -199,7 +214,7 @@ class Turn:
 
     # What was asked for.
 
-    def judge(self) -> list[Planned]:
+    def judge(self) -> list[PlannedCall]:
         """The calls of the answer that are to be made; the others have their results, or wait."""
         too_dear = self._unaffordable()
         if self._calls and too_dear:
@@ -208,14 +223,14 @@ class Turn:
         for call in self._calls:
             refusal = self._gate.refusal(call, self._ledger, self._finish or Finish())
             if refusal is None:
-                plans.append(Planned(call))
+                plans.append(PlannedCall(call))
             elif isinstance(refusal, Pending):
                 self._wait(refusal)
             else:
                 self._settle(call, refusal)
         return plans
 
-    def resume(self, answers: Mapping[str, Answer], offering: Offering) -> list[Planned]:
+    def resume(self, answers: Mapping[str, Answer], offering: ToolOffer) -> list[PlannedCall]:
         """The calls that waited and are to be made now; the others have their results."""
         self._gate.enter(offering, "auto")
         last = next(message for message in reversed(self._messages) if message.calls)
@@ -227,10 +242,10 @@ class Turn:
             answer = answers[call.id]
             pending, now = self._pending.pop(call.id), self._gate.now()
             made = self._open[call.id] = _decided(call, answer, pending)
-            refusal = refused(made, answer, pending, now - self._records[call.id].at)
+            refusal = answer_refusal(made, answer, pending, now - self._records[call.id].at)
             refusal = refusal or self._ledger.judge_again(made, now)
             if refusal is None:
-                plans.append(planned(made, answer))
+                plans.append(planned_call(made, answer))
             else:
                 self._settle(made, refusal)
         return plans
@@ -242,13 +257,13 @@ class Turn:
 
     # What came of it.
 
-    def tell(self, news: News) -> None:
+    def tell(self, news: CallEvent) -> None:
         """A call has begun, tells of itself, or has ended."""
-        if isinstance(news, Begun):
+        if isinstance(news, CallStart):
             self._begun[news.id] = news
             self._hear(self._timeline.call_updated(news.id, "running"))
             return
-        if not isinstance(news, Ended):
+        if not isinstance(news, CallEnd):
             self._hear(self._timeline.call_updated(news.id, text=str(self._discretion.value(news.text))))
             return
         call, result = self._open[news.id], news.result
@@ -269,15 +284,15 @@ class Turn:
 
     def _settle(self, call: ToolCall, result: Result) -> None:
         """A call has its result."""
-        fitting = within(result, self._terms.content_limit)
-        text, handle, whole = told(fitting, self._terms.limit, self.spilled, self.reader.tool.name)
+        fitting = limit_content(result, self._terms.content_limit)
+        text, handle, whole = render_result(fitting, self._terms.limit, self.spilled, self.reader.tool.name)
         shown = self._shown(call, fitting, text)
         if handle:
             self.spilled[handle] = whole
         if self._is_edited(call):
             text = as_decided(self._discretion.arguments(call.name, call.arguments)) + text
         code = "" if result.error is None else result.error.code
-        parts = (ToolResult(call.id, call.name, result.outcome, text, media(fitting), code),)
+        parts = (ToolResult(call.id, call.name, result.outcome, text, media_parts(fitting), code),)
         self._told[call.id] = Message("tool", parts)
         del self._open[call.id]
         self._records[call.id] = self._recorded(call, result, code)
@@ -291,7 +306,9 @@ class Turn:
             decided = as_decided(self._discretion.arguments(call.name, call.arguments))
         seen = self._discretion.result(call.name, result)
         if seen != result:
-            text, _handle, _whole = told(seen, self._terms.limit, self.spilled, self.reader.tool.name)
+            text, _handle, _whole = render_result(
+                seen, self._terms.limit, self.spilled, self.reader.tool.name
+            )
         return decided + text
 
     def _is_edited(self, call: ToolCall) -> bool:
@@ -366,7 +383,7 @@ class Turn:
         if self._finish is not None and not self._finish.is_complete:
             return why_cut_off(self._finish, {call.id: call.name for call in self._calls})
         records = [self._records[call.id] for call in self._calls]
-        return bounded(records) or self._stopped(records) or self._no_more()
+        return bound_reached(records) or self._stopped(records) or self._no_more()
 
     def _stopped(self, records: Iterable[CallRecord]) -> tuple[Stop, str] | None:
         for record in records:
@@ -408,7 +425,7 @@ class Turn:
         return new
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> ResultReader:
         """Reads on in long results."""
         return self._gate.offering.reader
 
@@ -462,3 +479,166 @@ def _rounds_of_turn(messages: list[Message]) -> int:
             break
         rounds += message.role == "assistant"
     return rounds
+
+
+_BOUNDS: Final = frozenset(stop.value for stop in Stop if stop.value.startswith("max_"))
+
+_ENDS: Final[Mapping[str, Stop]] = {
+    "stop": Stop.ANSWERED,
+    "tool_calls": Stop.ANSWERED,
+    "length": Stop.LENGTH,
+    "refused": Stop.REFUSED,
+    "pause_turn": Stop.LENGTH,  # Anthropic's: the service would go on, if it were asked once more
+}
+"""Why an answer ended -> why the turn did, where nothing was called."""
+
+_SHOWN: Final = 100
+"""Bytes of a name that is shown, which the model may have made up."""
+
+
+def name_calls(calls: Mapping[str, str]) -> str:
+    """Calls (id -> tool) as they are named for a person."""
+    return ", ".join(f"`{truncate(tool, _SHOWN)}` ({truncate(id_, _SHOWN)})" for id_, tool in calls.items())
+
+
+def why_cut_off(finish: Finish, calls: Mapping[str, str]) -> tuple[Stop, str]:
+    """Why a turn ends with an answer that did not come to its end, of which no call was made; the same for a person.
+
+    Args:
+        finish: The end of the answer.
+        calls: The calls that it asks for: id -> tool.
+    """
+    stop = Stop.REFUSED if finish.reason == "refused" else Stop.LENGTH
+    what = "was refused" if stop is Stop.REFUSED else "was cut off"
+    own_word = "" if finish.reason in _ENDS else f" (the provider says `{finish.reason}`)"
+    return stop, f"the answer {what}{own_word}; its calls were not made: {name_calls(calls)}"
+
+
+def why_answered(reason: str, wanted: str, *, spoke: bool) -> tuple[Stop, str]:
+    """Why a turn ends with an answer that calls nothing, and the same for a person.
+
+    Args:
+        reason: Why the answer ended.
+        wanted: What was to be called: `required` for any tool, or the name of one; empty for nothing.
+        spoke: Whether anything was said.
+    """
+    stop = _ENDS.get(reason, Stop.ANSWERED)
+    said = []
+    if reason not in _ENDS:
+        said.append(f"the provider says `{reason}`")
+    elif not spoke:
+        said.append("the model said nothing")
+    if wanted and stop is Stop.ANSWERED:
+        what = "a tool" if wanted == "required" else f"`{wanted}`"
+        said.append(f"the model was to call {what}, and called nothing")
+    return stop, "; ".join(said)
+
+
+def bound_reached(records: Iterable[CallRecord]) -> tuple[Stop, str] | None:
+    """The bound that calls of a round come to."""
+    for record in records:
+        if record.outcome is Outcome.LIMIT_EXCEEDED and not record.reached and record.code in _BOUNDS:
+            return Stop(record.code), record.message
+    return None
+
+
+_Held: TypeAlias = "int | TextDelta | ReasoningDelta"
+"""What can't be told yet: the number of a call, or what was said behind it."""
+
+
+class CallIds:
+    """The ids of the calls of a conversation: every one of them is there once."""
+
+    def __init__(self, taken: Collection[str]) -> None:
+        self._taken = set(taken)
+        self._numbers = {"call": len(self._taken)}
+
+    def settle(self, wanted: str) -> str:
+        """The id of the next call: the provider's, or one like it where that is taken or missing."""
+        settled = wanted or self._next("call")
+        while settled in self._taken:
+            settled = self._next(wanted or "call")
+        self._taken.add(settled)
+        return settled
+
+    def _next(self, start: str) -> str:
+        self._numbers[start] = number = self._numbers.get(start, 1) + 1
+        return f"{start}_{number}"
+
+
+class StreamDecoder:
+    """Hears one answer.
+
+    A call is told once its id is known; what is said behind it waits until then, so that the order is true.
+    """
+
+    def __init__(self, timeline: Timeline, ids: CallIds, tool_of: Callable[[str], str]) -> None:
+        self._timeline = timeline
+        self._settle = ids.settle
+        self._tool_of = tool_of
+        self._answer = Assembler()
+        self._ids: dict[int, str] = {}
+        self._tools: dict[int, str] = {}
+        self._held: deque[_Held] = deque()
+
+    def hear(self, delta: Delta) -> Iterator[Event]:
+        """Take a piece, and tell what is new."""
+        for piece in self._answer.add(delta):
+            if isinstance(piece, CallDelta):
+                yield from self._call(piece)
+            elif isinstance(piece, TextDelta | ReasoningDelta):
+                self._held.append(piece)
+                yield from self._let_go()
+
+    def end(self) -> tuple[list[AnswerPart], Finish, list[Event]]:
+        """The parts of the answer, its calls with their ids; its end; and what has not been told yet."""
+        parts: list[AnswerPart] = []
+        number = 0
+        for part in self._answer.parts():
+            if isinstance(part, ToolCall):
+                if number not in self._ids:
+                    self._ids[number] = self._settle(part.id)
+                    if number not in self._tools:
+                        self._held.append(number)
+                part = part._replace(id=self._ids[number])  # noqa: PLW2901 -- the same call
+                number += 1
+            parts.append(part)
+        unsaid = Finish(
+            "length" if number else "stop"
+        )  # without an end, nobody says that the calls are whole
+        return parts, self._answer.finish or unsaid, list(self._let_go())
+
+    def cut(self) -> tuple[tuple[Text, ...], dict[str, str], list[Event]]:
+        """The texts of an answer that breaks off, the calls that were told (id -> tool), and what was not told yet.
+
+        What the model thought is nothing to go on with when it is cut off, and neither are its calls.
+        """
+        self._held = deque(held for held in self._held if not isinstance(held, int) or held in self._ids)
+        events = [*self.hear(Finish()), *self._let_go()]
+        calls = {id_: self._tools[number] for number, id_ in self._ids.items()}
+        return tuple(part for part in self._answer.parts() if isinstance(part, Text)), calls, events
+
+    def _call(self, piece: CallDelta) -> Iterator[Event]:
+        number = piece.slot
+        if number not in self._tools:
+            self._held.append(number)
+            self._tools[number] = ""
+        if piece.id and number not in self._ids:
+            self._ids[number] = self._settle(piece.id)
+        if piece.name:
+            self._tools[number] = self._tool_of(piece.name)
+        if piece.id or piece.name:
+            yield from self._let_go()
+
+    def _let_go(self) -> Iterator[Event]:
+        """Tell what is known, up to the first call whose id is not."""
+        while self._held:
+            first = self._held[0]
+            if isinstance(first, int) and first not in self._ids:
+                return
+            self._held.popleft()
+            if isinstance(first, int):
+                yield from self._timeline.call(self._ids[first], self._tools.get(first, ""))
+            elif first.text:
+                say = self._timeline.text if isinstance(first, TextDelta) else self._timeline.reasoning
+                yield from say(first.text)

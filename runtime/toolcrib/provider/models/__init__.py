@@ -1,1 +1,1 @@
-"""Services of models, and scripted ones in their place."""
+"""Models behind a service (OpenAI, Anthropic, installed ones), and the scripted model."""

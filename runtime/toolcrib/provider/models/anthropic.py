@@ -7,22 +7,15 @@ from typing import Any, Final
 
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, Content, Outcome
-from toolcrib.http.event_streams import StreamEvent
+from toolcrib.http.event_stream import StreamEvent
 from toolcrib.provider.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
-from toolcrib.provider.models.http_client import Answer, Service
-from toolcrib.provider.models.http_model import Reader, ServedModel
-from toolcrib.provider.models.protocol import (
-    CallDelta,
-    Delta,
-    Finish,
-    ReasoningDelta,
-    Request,
-    TextDelta,
-    Tokens,
-)
-from toolcrib.provider.models.wire_format import (
+from toolcrib.provider.models.http_client import (
     IMAGES,
     PDF,
+    AnswerReader,
+    ServedModel,
+    Service,
+    ServiceAnswer,
     arguments_of,
     count_of,
     described,
@@ -33,6 +26,15 @@ from toolcrib.provider.models.wire_format import (
     text_of,
     wire_id,
     wire_name,
+)
+from toolcrib.provider.models.protocol import (
+    CallDelta,
+    Delta,
+    Finish,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    Tokens,
 )
 
 MAX_TOKENS: Final = 8192
@@ -100,7 +102,7 @@ class Anthropic(ServedModel):
         body["messages"] = _messages(request.messages)
         return body
 
-    def read_whole(self, value: dict[str, Any], answer: Answer) -> Iterator[Delta]:
+    def read_whole(self, value: dict[str, Any], answer: ServiceAnswer) -> Iterator[Delta]:
         """What an answer says that does not come as events."""
         if not isinstance(value.get("content"), list):
             raise answer.unreadable("the answer has no `content`")
@@ -112,7 +114,7 @@ class Anthropic(ServedModel):
         usage, model = object_of(value.get("usage")), text_of(value.get("model"))
         yield _finish(value.get("stop_reason"), blocks, usage, model)
 
-    def reader(self, answer: Answer) -> Reader:
+    def reader(self, answer: ServiceAnswer) -> AnswerReader:
         """What reads an answer that comes as events."""
         return _Reader(answer)
 
@@ -208,7 +210,7 @@ def _shown(part: Content) -> JSON:
 _KINDS: Final[Sequence[tuple[str, frozenset[str]]]] = (("image", IMAGES), ("document", frozenset({PDF})))
 
 
-def _begun(index: int, block: dict[str, Any], answer: Answer) -> Iterator[Delta]:
+def _begun(index: int, block: dict[str, Any], answer: ServiceAnswer) -> Iterator[Delta]:
     """What a block says where it begins; all of it, where it does not come in pieces."""
     kind = block.get("type")
     if kind == "text":
@@ -253,7 +255,7 @@ class _Reader:
     finish: Finish | None = None
     done = False
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: ServiceAnswer) -> None:
         self._answer = answer
         self._blocks: dict[int, dict[str, Any]] = {}
         self._usage: dict[str, Any] = {}

@@ -10,12 +10,11 @@ from urllib.parse import urlsplit
 from toolcrib.core.errors import ConfigurationError, did_you_mean
 from toolcrib.core.protocols import Clock
 from toolcrib.http.messages import parse_origin
-from toolcrib.loading.scenarios.provider_names import GROUP
-from toolcrib.provider.models.base_url import address_of
+from toolcrib.loading.scenarios.agents import GROUP
 from toolcrib.provider.models.protocol import Provider
 from toolcrib.security.egress import is_loopback, is_metadata, read_host
-from toolcrib.security.egress.hosts import place_of
-from toolcrib.servers.environment import World
+from toolcrib.security.hosts import place_of
+from toolcrib.servers.environment import NetworkEnvironment
 
 
 def open_provider(
@@ -24,7 +23,7 @@ def open_provider(
     model: str = "",
     base_url: str = "",
     api_key: str | None = None,
-    world: World | None = None,
+    world: NetworkEnvironment | None = None,
     clock: Clock | None = None,
     trusted: bool = True,
     **options: Any,
@@ -61,9 +60,11 @@ def _is_at_home(make: Callable[..., Any], base_url: str) -> bool:
     """Whether an address is the provider's own, or on this machine."""
     if not base_url:
         return True
-    origin = address_of(base_url).origin
+    from toolcrib.provider.models.http_client import parse_base_url  # noqa: PLC0415 -- it imports the HTTP client
+
+    origin = parse_base_url(base_url).origin
     service = getattr(make, "SERVICE", None)
-    own = service is not None and service.base_url and origin == address_of(service.base_url).origin
+    own = service is not None and service.base_url and origin == parse_base_url(service.base_url).origin
     return bool(own) or is_loopback(parse_origin(origin)[1])
 
 
@@ -74,7 +75,7 @@ def provider_names() -> list[str]:
     return sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))})
 
 
-def reaching(world: World, base_url: str) -> World:
+def reaching(world: NetworkEnvironment, base_url: str) -> NetworkEnvironment:
     """The world, where the address that an operator gives may be reached: on this machine, or by its number.
 
     That is for addresses of whoever runs the command. A name is judged by the egress guard as always, and so is an
@@ -92,13 +93,13 @@ def reaching(world: World, base_url: str) -> World:
 
 
 def _openai() -> Callable[..., Any]:
-    from toolcrib.provider.models.openai_chat import OpenAIChat  # noqa: PLC0415 -- only where it is asked for
+    from toolcrib.provider.models.openai import OpenAIChat  # noqa: PLC0415 -- it imports the HTTP client
 
     return OpenAIChat
 
 
 def _openai_responses() -> Callable[..., Any]:
-    from toolcrib.provider.models.openai_responses import OpenAIResponses  # noqa: PLC0415 -- as above
+    from toolcrib.provider.models.openai import OpenAIResponses  # noqa: PLC0415 -- as above
 
     return OpenAIResponses
 
@@ -110,7 +111,7 @@ def _anthropic() -> Callable[..., Any]:
 
 
 def _azure_openai() -> Callable[..., Any]:
-    from toolcrib.provider.models.azure_openai import AzureOpenAI  # noqa: PLC0415 -- as above
+    from toolcrib.provider.models.openai import AzureOpenAI  # noqa: PLC0415 -- as above
 
     return AzureOpenAI
 

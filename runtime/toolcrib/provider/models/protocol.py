@@ -1,16 +1,19 @@
-"""What a model is asked, and what comes of it: the contract of a provider."""
+"""The contract of a provider: requests, the pieces of an answer, their price, and the checks of what a provider answers."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, NamedTuple, Protocol, TypeAlias
+import logging
+import math
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Coroutine, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from toolcrib.core.errors import ToolcribError
+from toolcrib.core.errors import ConfigurationError, ToolcribError
 from toolcrib.core.model import JSON, NOTHING
 from toolcrib.formats.providers import Declaration
 from toolcrib.provider.messages import Message
-from toolcrib.servers.environment import World
+from toolcrib.servers.environment import NetworkEnvironment
 
 
 class Request(NamedTuple):
@@ -34,7 +37,7 @@ class Request(NamedTuple):
     streaming: bool = False
     settings: Mapping[str, JSON] = NOTHING
     aware: bool = False
-    world: World | None = None
+    world: NetworkEnvironment | None = None
 
 
 class TextDelta(NamedTuple):
@@ -148,3 +151,116 @@ class ProviderError(ToolcribError):
         details: JSON = json.loads(json.dumps(self.details, default=str))
         told: dict[str, JSON] = {"code": self.code, "message": self.message, "hint": self.hint}
         return {**told, "retryable": self.retryable, "details": details}
+
+
+_MILLION = 1_000_000
+
+
+class Prices(NamedTuple):
+    """US dollars for a million tokens of each kind.
+
+    Attributes:
+        input: What is sent.
+        output: What is answered, with what was thought.
+        cached: What is sent and was known to the provider; None for the price of `input`.
+        cache_writes: What is sent and kept by the provider; None for the price of `input`.
+    """
+
+    input: float = 0.0
+    output: float = 0.0
+    cached: float | None = None
+    cache_writes: float | None = None
+
+    def cost(self, tokens: Tokens) -> float:
+        """US dollars."""
+        kept = tokens.cached + tokens.cache_writes
+        dollars = max(tokens.input - kept, 0) * self.input + tokens.output * self.output
+        dollars += tokens.cached * (self.input if self.cached is None else self.cached)
+        dollars += tokens.cache_writes * (self.input if self.cache_writes is None else self.cache_writes)
+        return dollars / _MILLION
+
+    def check(self) -> None:
+        """Nothing, where all of them are prices.
+
+        Raises:
+            ConfigurationError: One is no finite number of at least 0.
+        """
+        for name, price in self._asdict().items():
+            sound = isinstance(price, int | float) and not isinstance(price, bool)
+            if price is not None and not (sound and math.isfinite(price) and price >= 0):
+                raise ConfigurationError(
+                    f"the price `{name}` is {price!r}", hint="write US dollars for a million tokens: 0.15"
+                )
+
+
+_FORMS: Final[Mapping[type, tuple[Any, ...]]] = {
+    TextDelta: (str,),
+    ReasoningDelta: (str, object),
+    CallDelta: (int, str, str, (str, dict)),
+    Finish: (str, Tokens, str),
+}
+"""Kind of a piece -> what its fields are."""
+
+
+async def checked_response(provider: Provider, request: Request) -> AsyncGenerator[Delta, None]:
+    """The pieces of an answer, as they come.
+
+    Raises:
+        ProviderError: The provider's own; or, in its place, for whatever else it raises, and for what is no piece.
+            A bug's text may hold anything, so only the log of `toolcrib` has it.
+    """
+    try:
+        deltas: Any = provider.respond(request)
+        if not isinstance(deltas, AsyncIterable):
+            raise _no_generator(provider, deltas)  # noqa: TRY301 -- told as what the provider raises itself
+        async with _closing(deltas):
+            async for delta in deltas:
+                if not _is_sound(delta):
+                    raise _no_delta(provider, delta)  # noqa: TRY301 -- as above
+                yield delta
+    except ProviderError:
+        raise
+    except ToolcribError as error:
+        raise ProviderError(error.message, code=error.code, hint=error.hint) from error
+    except Exception as error:
+        logging.getLogger("toolcrib").exception("a bug in the provider `%s`", _name(provider))
+        kind = type(error).__name__
+        message = f"a bug in the provider `{_name(provider)}`: {kind}; the log of `toolcrib` has the trace"
+        raise ProviderError(message, code="provider_bug", details={"exception": kind}) from error
+
+
+def _closing(deltas: AsyncIterable[Delta]) -> AbstractAsyncContextManager[object]:
+    """Closes what a provider gives, where that can be closed."""
+    return aclosing(deltas) if isinstance(deltas, AsyncGenerator) else nullcontext()
+
+
+def _is_sound(delta: Any) -> bool:
+    form = _FORMS.get(type(delta))
+    if form is None or not all(map(isinstance, delta, form)):
+        return False
+    counts: Iterable[Any] = delta.tokens if type(delta) is Finish else ()
+    return all(isinstance(count, int) and count >= 0 for count in counts)
+
+
+def _no_generator(provider: Provider, given: object) -> ProviderError:
+    if isinstance(given, Coroutine):
+        given.close()
+    return ProviderError(
+        f"`respond` of the provider `{_name(provider)}` gives a `{type(given).__name__}`",
+        code="invalid_answer",
+        hint="make it an asynchronous generator: `async def respond(self, request)` with `yield`",
+    )
+
+
+def _no_delta(provider: Provider, given: object) -> ProviderError:
+    form = _FORMS.get(type(given))
+    what = "with fields of other types" if form else "in its answer"
+    return ProviderError(
+        f"the provider `{_name(provider)}` gives a `{type(given).__name__}` {what}",
+        code="invalid_answer",
+        hint="yield `TextDelta`, `ReasoningDelta`, `CallDelta` and at the end `Finish`, with texts in their fields",
+    )
+
+
+def _name(provider: Provider) -> str:
+    return type(provider).__name__

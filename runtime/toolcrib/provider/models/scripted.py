@@ -1,4 +1,4 @@
-"""A model that plays a script: what it answers depends on what it sees, never on how often it was asked."""
+"""A model that plays a script: its answers depend on what it sees (`ModelView`), never on how often it was asked."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON, Outcome
-from toolcrib.core.text import compact, truncate
-from toolcrib.loading.scenarios.agents import Reply, ScriptedCall, Turn
-from toolcrib.provider.loop.model_view import Named, Sight, as_it_is, results_in, told_of
+from toolcrib.core.text import JSON_DECODER, compact, truncate
+from toolcrib.loading.scenarios.model import AgentReply, AgentTurn, ScriptedCall
 from toolcrib.provider.messages import Message, ToolResult
 from toolcrib.provider.models.protocol import (
     CallDelta,
@@ -20,6 +19,96 @@ from toolcrib.provider.models.protocol import (
     Request,
     TextDelta,
 )
+
+Named: TypeAlias = Callable[[str], str]
+
+
+def as_it_is(tool: str) -> str:
+    """A tool by its name."""
+    return tool
+
+
+class ModelView(NamedTuple):
+    """A conversation, as a script reads it.
+
+    Attributes:
+        user: The last text of the user.
+        turn: How often the user has spoken.
+        reply: The number of the next reply among those since then, from 1.
+        replies: How often the model has replied.
+        results: Tool -> the last value that it answered.
+        last: What was told last of a call: `{tool, outcome, code, value, text}`; None before the first.
+    """
+
+    user: str = ""
+    turn: int = 0
+    reply: int = 1
+    replies: int = 0
+    results: dict[str, JSON] = {}  # noqa: RUF012 -- never changed
+    last: dict[str, JSON] | None = None
+
+    @classmethod
+    def of(cls, messages: Sequence[Message], named: Named = as_it_is) -> ModelView:
+        """What there is to see in some messages; `named` says what the script calls a tool."""
+        user, turn, reply, replies = "", 0, 1, 0
+        results: dict[str, JSON] = {}
+        last: dict[str, JSON] | None = None
+        for message in messages:
+            if message.role == "user":
+                user, turn, reply = message.text, turn + 1, 1
+            elif message.role == "assistant":
+                reply, replies = reply + 1, replies + 1
+            for result in results_in(message):
+                last = result_as_seen(result, named)
+                if result.outcome is Outcome.OK:
+                    results[named(result.name)] = last["value"]
+        return cls(user, turn, reply, replies, results, last)
+
+    def put_into(self, names: dict[str, JSON]) -> dict[str, JSON]:
+        """Names that expressions read, with what scripts see among them."""
+        names.update(user=self.user, results=self.results, turn=self.turn)
+        return names
+
+
+def results_in(message: Message) -> list[ToolResult]:
+    """What a message tells of calls."""
+    return [part for part in message.parts if isinstance(part, ToolResult)]
+
+
+def result_as_seen(result: ToolResult, named: Named = as_it_is) -> dict[str, JSON]:
+    """What a model is told of a call: `{tool, outcome, code, value, text}`."""
+    return {
+        "tool": named(result.name),
+        "outcome": result.outcome.value,
+        "code": result.code,
+        "value": value_of(result.text),
+        "text": result.text,
+    }
+
+
+def as_decided(arguments: JSON) -> str:
+    """The line that tells a model with which arguments a call was made, where they are not its own."""
+    return f"{_CALLED_WITH}{compact(arguments)}{_AS_DECIDED}\n"
+
+
+_CALLED_WITH, _AS_DECIDED = "[called with ", ", as was decided]"
+
+
+def value_of(text: str) -> JSON:
+    """The value that a text is JSON of, or begins with; the text itself where it is none.
+
+    What is told beside an object or a list, on lines of its own, is left out.
+    """
+    first, line, rest = text.partition("\n")
+    if line and first.startswith(_CALLED_WITH) and first.endswith(_AS_DECIDED):
+        text = rest
+    try:
+        value, end = JSON_DECODER.raw_decode(text)
+    except (ValueError, RecursionError):
+        return text
+    whole = end == len(text) or (isinstance(value, dict | list) and text[end] == "\n")
+    return value if whole else text
+
 
 Place: TypeAlias = Callable[[str], str]
 """JSON Pointer -> `file:line`."""
@@ -37,7 +126,7 @@ _UNSAID = ReasoningDelta("", {"unsaid": True})
 """Stands where something would be said, so that replies are counted alike."""
 
 
-class Line(NamedTuple):
+class ScriptedReply(NamedTuple):
     """A reply, and where in a conversation it may stand.
 
     Attributes:
@@ -47,13 +136,15 @@ class Line(NamedTuple):
         last: The last one.
     """
 
-    reply: Reply
+    reply: AgentReply
     turn: int = 0
     first: int = 0
     last: float = ANY
 
 
-def lines_of(turns: Iterable[Turn], script: Iterable[Reply] = ()) -> tuple[Line, ...]:
+def scripted_replies(
+    turns: Iterable[AgentTurn], script: Iterable[AgentReply] = ()
+) -> tuple[ScriptedReply, ...]:
     """The script of a whole conversation.
 
     A reply in the script of a turn belongs to this turn. Without a `when` of its own it stands behind those before
@@ -64,20 +155,24 @@ def lines_of(turns: Iterable[Turn], script: Iterable[Reply] = ()) -> tuple[Line,
         turns: With their scripts.
         script: Replies for any turn; those of the turn itself come first.
     """
-    lines: list[Line] = []
+    lines: list[ScriptedReply] = []
     number, least, most = 0, 0, 0.0
     for turn in turns:
         if turn.user is not None:
             number, least, most = number + 1, 0, 0.0
         for reply in turn.script:
             times = reply.times or ANY
-            lines.append(Line(reply, number) if reply.when else Line(reply, number, least + 1, most + times))
+            lines.append(
+                ScriptedReply(reply, number)
+                if reply.when
+                else ScriptedReply(reply, number, least + 1, most + times)
+            )
             least += not (reply.when or reply.optional)
             most += times
-    return (*lines, *(Line(reply) for reply in script))
+    return (*lines, *(ScriptedReply(reply) for reply in script))
 
 
-class Unexpected(NamedTuple):
+class UnexpectedResult(NamedTuple):
     """A model was told otherwise of a call than its script expects.
 
     Attributes:
@@ -111,7 +206,7 @@ class Scripted:
         failed: The error of the last request; None where it was answered.
 
     Args:
-        script: What it may answer; `lines_of` makes it.
+        script: What it may answer; `scripted_replies` makes it.
         names: What expressions may read besides `user`, `results` and `turn`: a new mapping each time.
         place: Where a reply stands, for errors.
         named: What the script calls a tool.
@@ -123,14 +218,14 @@ class Scripted:
 
     def __init__(
         self,
-        script: Sequence[Line],
+        script: Sequence[ScriptedReply],
         *,
         names: Callable[[], dict[str, JSON]] = dict,
         place: Place = lambda pointer: pointer,
         named: Named = as_it_is,
         speaks: bool = True,
     ) -> None:
-        self.unexpected: list[Unexpected] = []
+        self.unexpected: list[UnexpectedResult] = []
         self.failed: ProviderError | None = None
         self._script = tuple(script)
         self._names = names
@@ -149,9 +244,9 @@ class Scripted:
         Raises:
             DocumentError: Something is wrong with a reply.
         """
-        from toolcrib.loading.scenarios.scripts import parse_turns  # noqa: PLC0415 -- documents are read another way
+        from toolcrib.loading.scenarios.agents import parse_turns  # noqa: PLC0415 -- documents are read another way
 
-        return cls(lines_of(parse_turns(turns)))
+        return cls(scripted_replies(parse_turns(turns)))
 
     async def respond(self, request: Request, /) -> AsyncGenerator[Delta, None]:
         """Give the reply that fits.
@@ -168,7 +263,7 @@ class Scripted:
             self.failed = error
             raise
 
-    def settle(self, messages: Sequence[Message]) -> list[Unexpected]:
+    def settle(self, messages: Sequence[Message]) -> list[UnexpectedResult]:
         """Judge what was told of the calls that were asked for, as far as that is known and was not judged before."""
         told = {part.id: part for message in messages for part in results_in(message)}
         asked = [message.calls for message in messages if message.role == "assistant"]
@@ -180,9 +275,9 @@ class Scripted:
             if result is None:
                 left.append(awaited)
                 continue
-            names = names or Sight.of(messages, self._named).put_into(self._names())
+            names = names or ModelView.of(messages, self._named).put_into(self._names())
             if lines := _differences(awaited.call, result, names):
-                found.append(Unexpected(awaited.call, result.id, lines))
+                found.append(UnexpectedResult(awaited.call, result.id, lines))
         self._awaited = left
         self.unexpected += found
         return found
@@ -191,7 +286,7 @@ class Scripted:
         """The calls that were asked for, of which something is expected, and nothing was told."""
         return [awaited.call for awaited in self._awaited]
 
-    def unused(self) -> list[Reply]:
+    def unused(self) -> list[AgentReply]:
         """The replies that were never given, and had to be."""
         pairs = zip(self._script, self._used, strict=True)
         return [line.reply for line, times in pairs if not times and not line.reply.optional]
@@ -200,7 +295,7 @@ class Scripted:
         unexpected = self.settle(request.messages)
         if unexpected:
             raise _as_error(unexpected, self._place)
-        sight = Sight.of(request.messages, self._named)
+        sight = ModelView.of(request.messages, self._named)
         names = sight.put_into(self._names())
         number = self._choose(sight, names)
         if number is None:
@@ -218,13 +313,13 @@ class Scripted:
         ]
         yield from deltas
 
-    def _choose(self, sight: Sight, names: Mapping[str, JSON]) -> int | None:
+    def _choose(self, sight: ModelView, names: Mapping[str, JSON]) -> int | None:
         for number, line in enumerate(self._script):
             if not self._why_not(number, line, sight, names):
                 return number
         return None
 
-    def _deltas(self, reply: Reply, request: Request, names: Mapping[str, JSON]) -> list[Delta]:
+    def _deltas(self, reply: AgentReply, request: Request, names: Mapping[str, JSON]) -> list[Delta]:
         """What the reply comes to; all of it is worked out before any of it is said."""
         declared = {declaration.tool: declaration.name for declaration in request.tools}
         deltas: list[Delta] = [] if self._speaks else [_UNSAID]
@@ -244,7 +339,7 @@ class Scripted:
             raise ProviderError(message, code="script_failed", hint=error.hint, details=details) from None
         return [*deltas, Finish(reply.finish or ("tool_calls" if reply.calls else "stop"))]
 
-    def _why_not(self, number: int, line: Line, sight: Sight, names: Mapping[str, JSON]) -> str:
+    def _why_not(self, number: int, line: ScriptedReply, sight: ModelView, names: Mapping[str, JSON]) -> str:
         """The first reason why a reply does not fit, in words; empty if it does."""
         reply = line.reply
         if line.turn and line.turn != sight.turn:
@@ -264,7 +359,7 @@ class Scripted:
                 return f"{key}{told}" if told.startswith("/") else f"{key}: {told}"
         return ""
 
-    def _unscripted(self, sight: Sight, names: Mapping[str, JSON]) -> ProviderError:
+    def _unscripted(self, sight: ModelView, names: Mapping[str, JSON]) -> ProviderError:
         """The error that says of each reply why it does not fit, and what to write."""
         reasons = [
             f"reply at {self._place(line.reply.pointer)}: {self._why_not(number, line, sight, names)}"
@@ -296,7 +391,7 @@ def _differences(call: ScriptedCall, result: ToolResult, names: Mapping[str, JSO
     matcher = call.expect_result
     if matcher is None:
         return ()
-    told = told_of(result)
+    told = result_as_seen(result)
     if result.outcome is Outcome.OK:
         value, ended = told["value"], ""
     else:
@@ -309,7 +404,7 @@ def _differences(call: ScriptedCall, result: ToolResult, names: Mapping[str, JSO
     return tuple([*lines, ended] if lines and ended else lines)
 
 
-def _as_error(unexpected: Sequence[Unexpected], place: Place) -> ProviderError:
+def _as_error(unexpected: Sequence[UnexpectedResult], place: Place) -> ProviderError:
     first = unexpected[0]
     message = f"`{first.call.tool}` told the model otherwise than expected: {first.lines[0]} ({place(first.call.pointer)})"
     return ProviderError(message, code="unexpected_result", details={"pointer": first.call.pointer})
@@ -334,7 +429,7 @@ def _times(times: int) -> str:
     return "one use" if times == 1 else f"{times} uses"
 
 
-def _placed(line: Line) -> str:
+def _placed(line: ScriptedReply) -> str:
     if line.last == line.first:
         return f"reply {line.first}"
     return (
@@ -344,7 +439,7 @@ def _placed(line: Line) -> str:
     )
 
 
-def _seen(sight: Sight) -> str:
+def _seen(sight: ModelView) -> str:
     """What the model saw last."""
     last = sight.last
     if last is None or sight.reply == 1:
@@ -353,7 +448,7 @@ def _seen(sight: Sight) -> str:
     return f"`{last['tool']}` ended {last['outcome']}{code}"
 
 
-def _paste(sight: Sight, *, own: bool) -> str:
+def _paste(sight: ModelView, *, own: bool) -> str:
     """YAML of a reply that fits this request."""
     when: dict[str, JSON] = {} if own else {"turn": sight.turn}
     when["reply"] = sight.reply

@@ -1,131 +1,403 @@
-"""Calls as assertions see them: which of them count, what they answered, and how they are told."""
+"""Assertions about calls: which tools, their arguments and results, and what the conversation cost."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import groupby
+from typing import Any, Final
 
-from toolcrib.core.errors import did_you_mean
-from toolcrib.core.model import JSON, Outcome, Result
-from toolcrib.core.text import compact, text_for_model
-from toolcrib.executors.client.client_call import DECLINED
+from toolcrib.core.model import JSON, Content, Outcome
 from toolcrib.provider.conversations import CallRecord
-from toolcrib.schema.validation.violations import count, shorten, show
-from toolcrib.security.redaction import redact
+from toolcrib.scenarios.assertions.trajectories import (
+    AssertionVerdict,
+    Trajectory,
+    answered,
+    as_text,
+    failed,
+    finds,
+    good,
+    held,
+    listed,
+    made,
+    near,
+    of_tools,
+    same,
+    skipped,
+    stands_in,
+    times,
+    told,
+    verdict,
+)
+from toolcrib.schema.validation.violations import count, shorten
 
-_TOLD: Final = 12
-"""Calls that a message tells; the others are counted."""
-
-_LONGEST: Final = 120
-"""Characters that a message spends on the arguments of a call."""
-
-_ENDLESS: Final = 1 << 30
+Params = Mapping[str, Any]
 
 
-def made(calls: Iterable[CallRecord], *, ignore_validation: bool = False) -> list[CallRecord]:
-    """The calls that reached their tool; with `ignore_validation` also those whose arguments were refused."""
-    return [
-        call
-        for call in calls
-        if call.reached
-        or call.outcome is Outcome.OK
-        or (ignore_validation and call.outcome is Outcome.INVALID_ARGUMENTS)
+def tools_called(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """Each of some tools was called well, not too seldom and not too often."""
+    least, most = params.get("min_calls", 1), params.get("max_calls")
+    calls = good(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
+    if params.get("require_args"):
+        calls = [call for call in calls if call.arguments]
+    numbers = Counter(call.tool for call in calls)
+    names = list(dict.fromkeys(params["tool_names"]))
+    missing = [name for name in names if numbers[name] < least]
+    excess = [name for name in names if most is not None and numbers[name] > most]
+    good_calls = {name: f"`{name}` has {count(numbers[name], 'good call')}" for name in names}
+    faults = [
+        f"{good_calls[name]}, wanted at least {least}{near(name, trajectory.calls, names)}"
+        for name in missing
     ]
+    faults += [f"{good_calls[name]}, wanted at most {most}" for name in excess]
+    if faults:
+        score = 0.0 if excess else 1 - len(missing) / len(names)
+        return failed(f"{'; '.join(faults)}; {listed(trajectory.calls)}", score)
+    return held(", ".join(good_calls.values()))
 
 
-def good(calls: Iterable[CallRecord], *, ignore_validation: bool = False) -> list[CallRecord]:
-    """The calls that ended `ok`, or that a person declined: the model has done its part.
+def tools_not_called(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """None of some tools was called, nor was it tried."""
+    found = of_tools(trajectory.calls, params["tool_names"])
+    if found:
+        names = ", ".join(f"`{name}`" for name in dict.fromkeys(call.tool for call in found))
+        return failed(f"{names} must not be called; {listed(found)}")
+    names = ", ".join(f"`{name}`" for name in params["tool_names"])
+    return held(f"none of {names} was called")
 
-    With `ignore_validation` also those whose arguments were refused.
-    """
-    return [
-        call
-        for call in calls
-        if call.outcome is Outcome.OK
-        or call.code == DECLINED
-        or (ignore_validation and call.outcome is Outcome.INVALID_ARGUMENTS)
+
+def tool_call_count(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """So many calls were made."""
+    tool = params.get("tool")
+    calls = made(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
+    number = len(of_tools(calls, tool and [tool]))
+    least, most = params.get("min", 0), params.get("max")
+    words = f"`{tool}` was called {times(number)}" if tool else f"{count(number, 'call')} made"
+    if number < least or (most is not None and number > most):
+        wanted = f"at least {least}" if number < least else f"at most {most}"
+        hint = near(tool, trajectory.calls) if tool else ""
+        return failed(f"{words}, wanted {wanted}{hint}; {listed(trajectory.calls)}")
+    return held(words)
+
+
+def tool_call_sequence(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """Calls of some tools were made in an order."""
+    sequence: Sequence[str] = params["sequence"]
+    calls = made(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
+    found = len(subsequence(sequence, calls))
+    words = " > ".join(sequence)
+    if found == len(sequence):
+        return held(f"{words} was called in this order")
+    tool = sequence[found]
+    before = f" after {' > '.join(sequence[:found])}" if found else ""
+    hint = near(tool, trajectory.calls, sequence)
+    return failed(
+        f"wanted {words}, but `{tool}` was not called{before}{hint}; {listed(trajectory.calls)}",
+        found / len(sequence),
+    )
+
+
+def subsequence(sequence: Sequence[str], calls: Sequence[CallRecord]) -> list[CallRecord]:
+    """The earliest calls of a sequence's tools in their order, as far as they are there."""
+    found: list[CallRecord] = []
+    for call in calls:
+        if len(found) < len(sequence) and call.tool == sequence[len(found)]:
+            found.append(call)
+    return found
+
+
+def tool_anti_pattern(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """Calls followed one another in none of some orders."""
+    faults = []
+    for pattern in params["patterns"]:
+        found = subsequence(pattern["sequence"], trajectory.calls)
+        if len(found) == len(pattern["sequence"]):
+            reason = f"{pattern['message']}: " if pattern.get("message") else ""
+            faults.append(f"{reason}{' > '.join(pattern['sequence'])}, as {', '.join(map(told, found))}")
+    if faults:
+        return failed("; ".join(faults))
+    return held(f"none of {count(len(params['patterns']), 'forbidden order')} was found")
+
+
+def tool_no_repeat(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """No tool was called again and again."""
+    most = params.get("max_repeats", 1)
+    runs = [(tool, len([*run])) for tool, run in groupby(call.tool for call in trajectory.calls)]
+    watched = params.get("tools")
+    faults = [
+        f"`{tool}` was called {times(number)} in a row"
+        for tool, number in runs
+        if number > most and (not watched or tool in watched)
     ]
+    if faults:
+        return failed(f"{'; '.join(faults)}, wanted at most {most}; {listed(trajectory.calls)}")
+    return held(f"no tool was called more than {times(most)} in a row")
 
 
-def of_tools(calls: Iterable[CallRecord], tools: Collection[str] | None) -> list[CallRecord]:
-    """The calls of some tools; all of them where none is named."""
-    return [call for call in calls if not tools or call.tool in tools]
-
-
-def answered(call: CallRecord) -> str:
-    """The whole text of what a call answered, or of why it failed; empty while it waits."""
-    if call.outcome is None:
-        return ""
-    if call.outcome is Outcome.OK:
-        return text_for_model(Result.ok(call.value, content=call.content), _ENDLESS)
-    failure = Result.failed(call.outcome, call.message, code=call.code or None, content=call.content)
-    return text_for_model(failure, _ENDLESS)
-
-
-def ending(call: CallRecord) -> str:
-    """How a call ended, in a word or two."""
-    if call.outcome is None:
-        return "waiting"
-    return f"{call.outcome} ({call.code})" if call.code not in {"", call.outcome} else call.outcome.value
-
-
-def told(call: CallRecord) -> str:
-    """A call in a few words: `get_order({"id":"ORD-1"}) ok`."""
-    arguments = "?" if call.arguments is None else as_text(redact(call.arguments)) if call.arguments else ""
-    return f"{shorten(call.tool)}({shorten(arguments, _LONGEST)}) {ending(call)}"
-
-
-def listed(calls: Sequence[CallRecord], words: str = "calls") -> str:
-    """All calls in order, as a sentence."""
-    if not calls:
-        return f"no {words}"
-    lines = [told(call) for call in calls[:_TOLD]]
-    more = [f"{len(calls) - _TOLD} more"] if len(calls) > _TOLD else []
-    return f"{words}: " + ", ".join([*lines, *more])
-
-
-def near(tool: str, calls: Iterable[CallRecord], others: Iterable[str] = ()) -> str:
-    """What was called under a name like this one, as the end of a sentence; empty if nothing was.
-
-    Args:
-        tool: What was wanted.
-        calls: What was called.
-        others: Names that are wanted as well, so that none of them is a slip of this one.
-    """
-    names = {call.tool for call in calls}
-    hint = "" if tool in names else did_you_mean(tool, names - {*others})
-    return f" ({hint})" if hint else ""
-
-
-def times(number: int) -> str:
-    """`2 times`."""
-    return count(number, "time")
-
-
-def same(wanted: JSON, got: JSON) -> bool:
-    """Whether a value is as wanted: of objects the keys that are named, null for any; numbers equal their texts."""
-    if wanted is None:
-        return True
-    if isinstance(wanted, dict):
-        return isinstance(got, dict) and all(
-            key in got and same(value, got[key]) for key, value in wanted.items()
+def tool_efficiency(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """The calls stayed within bounds."""
+    number, errors = len(trajectory.calls), len(_failed(trajectory.calls))
+    rate = errors / number if number else 0.0
+    faults = [
+        f"{words}, wanted at most {params[key]}"
+        for key, value, words in (
+            ("max_calls", number, count(number, "call")),
+            ("max_errors", errors, count(errors, "failed call")),
+            ("max_error_rate", rate, f"a share of {rate:.2f} of the calls failed"),
         )
-    if isinstance(wanted, list):
-        return isinstance(got, list) and len(got) == len(wanted) and all(map(same, wanted, got))
-    if isinstance(got, list | dict) or got is None:
-        return False
-    return as_text(wanted) == as_text(got) or (_is_number(wanted) and _is_number(got) and wanted == got)
+        if key in params and value > params[key]
+    ]
+    if faults:
+        return failed(f"{'; '.join(faults)}; {listed(trajectory.calls)}")
+    return held(f"{count(number, 'call')}, {errors} of them failed")
 
 
-def as_text(value: JSON) -> str:
-    """A value as a regular expression sees it: a text as it is, all else as JSON."""
-    if isinstance(value, str):
-        return value
-    try:
-        return compact(value)
-    except ValueError:
-        return show(value)
+def no_tool_errors(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """Every call ended well."""
+    calls = of_tools(trajectory.calls, params.get("tools"))
+    errors = _failed(calls)
+    if errors:
+        why = "; ".join(
+            f"{told(call)}: {call.message}" if call.message else told(call) for call in errors[:5]
+        )
+        more = f"; {len(errors) - 5} more" if len(errors) > 5 else ""
+        return failed(
+            f"{len(errors)} of {count(len(calls), 'call')} failed: {why}{more}", 1 - len(errors) / len(calls)
+        )
+    return held(f"{count(len(calls), 'call')}, none of them failed")
 
 
-def _is_number(value: JSON) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _failed(calls: Sequence[CallRecord]) -> list[CallRecord]:
+    """The calls that ended otherwise than well; one that waits has not ended."""
+    return [call for call in calls if call.outcome not in {None, Outcome.OK}]
+
+
+def workflow_tool_access(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """In each state only those tools were called that may be."""
+    if trajectory.calls and not any(call.states for call in trajectory.calls):
+        return skipped("no mock has a named state, so nobody knows in which state the calls were made")
+    faults = [
+        f"{told(call)} in the state `{rule['state']}`, where {_names(rule['allowed'])} may be called"
+        for call in trajectory.calls
+        for rule in params["rules"]
+        if rule["state"] in states_in(call.states) and call.tool not in rule["allowed"]
+    ]
+    return verdict(not faults, "; ".join(faults) or f"{count(len(trajectory.calls), 'call')}, all allowed")
+
+
+def _names(tools: Sequence[str]) -> str:
+    return ", ".join(f"`{tool}`" for tool in tools) or "nothing"
+
+
+def states_in(states: Mapping[str, JSON]) -> set[str]:
+    """The states that all named machines are in; a machine may have one for each of its keys."""
+    found: set[str] = set()
+    for state in states.values():
+        if isinstance(state, str):
+            found.add(state)
+        elif isinstance(state, dict):
+            found |= states_in(state)
+    return found
+
+
+def tool_args(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """Some call of a tool had some arguments."""
+    calls = _made_of(params, trajectory)
+    if not calls:
+        return _not_called(params["tool_name"], trajectory)
+    misses = [[*_wrong_values(params["expected_args"], call)] for call in calls]
+    if not all(misses):
+        return held(told(calls[misses.index([])]))
+    nearest = min(range(len(calls)), key=lambda index: len(misses[index]))
+    message = f"no call of `{params['tool_name']}` had these arguments; nearest is {told(calls[nearest])}: {'; '.join(misses[nearest])}"
+    return failed(message)
+
+
+def tool_args_excluded(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """No call of a tool had some arguments."""
+    forbidden = [(name, [value]) for name, value in params.get("excluded_args", {}).items()]
+    for name, values in params.get("forbidden_args", {}).items():
+        forbidden.append((name, values if isinstance(values, list) else [values]))
+    calls = of_tools(trajectory.calls, [params["tool_name"]])
+    faults = [
+        f"{told(call)} has `{name}`: {shorten(as_text(value))}"
+        for call in calls
+        for name, values in forbidden
+        for value in values
+        if name in (call.arguments or {}) and _equal(value, (call.arguments or {})[name])
+    ]
+    if faults:
+        return failed("; ".join(faults))
+    return held(f"{count(len(calls), 'call')} of `{params['tool_name']}`, none with these arguments")
+
+
+def tool_calls_with_args(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """All calls of a tool are as described."""
+    calls = _made_of(params, trajectory)
+    if not calls:
+        return _not_called(params.get("tool_name"), trajectory)
+    misses = [(call, [*misfits(params, call)]) for call in calls]
+    wrong = [f"{told(call)}: {'; '.join(found)}" for call, found in misses if found]
+    if wrong:
+        return failed("; ".join(wrong), 1 - len(wrong) / len(calls))
+    return held(listed(calls))
+
+
+def tool_call_chain(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """Calls as described were made in an order."""
+    steps = params["steps"]
+    calls = made(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
+    found, nearest = 0, ""
+    for call in calls:
+        if found < len(steps) and call.tool == steps[found]["tool"]:
+            wrong = [*misfits(steps[found], call)]
+            found, nearest = (found, f"{told(call)}: {'; '.join(wrong)}") if wrong else (found + 1, "")
+    names = [step["tool"] for step in steps]
+    words = " > ".join(names)
+    if found == len(steps):
+        return held(f"{words} was called in this order")
+    tool = names[found]
+    why = (
+        f"nearest is {nearest}"
+        if nearest
+        else f"`{tool}` was not called{near(tool, trajectory.calls, names)}"
+    )
+    message = f"wanted {words}, but step {found + 1} is missing: {why}; {listed(trajectory.calls)}"
+    return failed(message, found / len(steps))
+
+
+def misfits(wanted: Params, call: CallRecord) -> Iterator[str]:
+    """How a call is otherwise than described by `expected_args`, `args_match`, `result_*` and `no_error`."""
+    yield from _wrong_values(wanted.get("expected_args", {}), call)
+    for name, pattern in wanted.get("args_match", {}).items():
+        if name not in (call.arguments or {}):
+            yield f"`{name}` is missing"
+        elif not finds(pattern)(as_text((call.arguments or {})[name])):
+            yield f"`{name}` does not match {pattern}"
+    text = answered(call)
+    for part in wanted.get("result_includes", ()):
+        if not stands_in(part, text):
+            yield f'the result has no "{shorten(part)}"'
+    if "result_matches" in wanted and not finds(wanted["result_matches"])(text):
+        yield f"the result does not match {wanted['result_matches']}"
+    if wanted.get("no_error") and call.outcome is not Outcome.OK:
+        yield f"it did not end well: {call.message}" if call.message else "it did not end well"
+
+
+def _wrong_values(wanted: Mapping[str, JSON], call: CallRecord) -> Iterator[str]:
+    got = call.arguments or {}
+    for name, value in wanted.items():
+        if name not in got:
+            yield f"`{name}` is missing"
+        elif not same(value, got[name]):
+            yield f"`{name}` is not {shorten(as_text(value))}"
+
+
+def _equal(value: JSON, got: JSON) -> bool:
+    """As `same`, where null is no other value than itself."""
+    return got is None if value is None else same(value, got)
+
+
+def _made_of(params: Params, trajectory: Trajectory) -> list[CallRecord]:
+    calls = made(trajectory.calls, ignore_validation=params.get("ignore_validation", False))
+    return of_tools(calls, [params["tool_name"]] if "tool_name" in params else None)
+
+
+def _not_called(tool: str | None, trajectory: Trajectory) -> AssertionVerdict:
+    words = f"`{tool}` was not called{near(tool, trajectory.calls)}" if tool else "no tool was called"
+    return failed(f"{words}; {listed(trajectory.calls)}")
+
+
+_SHOWN: Final = 200
+"""Characters of a result that a message shows."""
+
+
+def tool_result_includes(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """Calls answered some texts."""
+    parts = params["patterns"]
+    words = " and ".join(f'"{shorten(part)}"' for part in parts)
+    return _counted(params, trajectory, lambda text: all(stands_in(part, text) for part in parts), words)
+
+
+def tool_result_matches(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """Calls answered something that a regular expression is found in."""
+    return _counted(params, trajectory, finds(params["pattern"]), f"a match of {params['pattern']}")
+
+
+def _counted(
+    params: Params, trajectory: Trajectory, fits: Callable[[str], bool], words: str
+) -> AssertionVerdict:
+    tool, wanted = params.get("tool"), params.get("occurrence", 1)
+    calls = of_tools(made(trajectory.calls), tool and [tool])
+    texts = [answered(call) for call in calls]
+    number = sum(map(fits, texts))
+    whose = f"of `{tool}` " if tool else ""
+    if number >= wanted:
+        return held(f"results {whose}had {words} {times(number)}")
+    if not calls:
+        hint = near(tool, trajectory.calls) if tool else ""
+        return failed(f"no call {whose}was made, wanted {words}{hint}; {listed(trajectory.calls)}")
+    others = [text for text in texts if not fits(text)]
+    shown = f"; another one was {shorten(others[-1], _SHOWN) or 'empty'}" if others else ""
+    return failed(f"results {whose}had {words} {times(number)}, wanted {wanted}{shown}")
+
+
+def tool_result_has_media(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """A call answered with media of a kind."""
+    wanted = params["media_type"]
+    return _media(params, trajectory, lambda part: _kind(part) == wanted, wanted)
+
+
+def tool_result_media_type(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """A call answered with a part of a media type."""
+    wanted = params["mime_type"].lower()
+    return _media(params, trajectory, lambda part: fnmatchcase(_media_type(part), wanted), wanted)
+
+
+def _media(
+    params: Params, trajectory: Trajectory, fits: Callable[[Content], bool], wanted: str
+) -> AssertionVerdict:
+    tool = params.get("tool")
+    calls = of_tools(made(trajectory.calls), tool and [tool])
+    parts = [part for call in calls for part in call.content]
+    whose = f"of `{tool}`" if tool else "of any tool"
+    if any(map(fits, parts)):
+        return held(f"a result {whose} has {wanted}")
+    hint = near(tool, trajectory.calls) if tool and not calls else ""
+    there = _listed(parts) if parts else "no parts beside the value"
+    return failed(f"no result {whose} has {wanted}{hint}; there were {there}; {listed(calls)}")
+
+
+def _media_type(part: Content) -> str:
+    return (part.mime_type or "").partition(";")[0].strip().lower()
+
+
+def _kind(part: Content) -> str:
+    """The kind of a part: by its media type, else by its own type; what is read as a file is a document."""
+    kind = _media_type(part).partition("/")[0]
+    if kind in {"image", "audio", "video"}:
+        return kind
+    return "document" if part.type == "resource" else part.type
+
+
+def _listed(parts: Iterable[Content]) -> str:
+    return ", ".join(_media_type(part) or part.type for part in parts)
+
+
+def cost_budget(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """The conversation took no more than that."""
+    tokens = trajectory.tokens
+    spent = [
+        ("max_cost_usd", trajectory.cost, f"${trajectory.cost:.4f}"),
+        ("max_total_tokens", tokens.input + tokens.output, f"{tokens.input + tokens.output} tokens"),
+        ("max_input_tokens", tokens.input, f"{tokens.input} tokens sent"),
+        ("max_output_tokens", tokens.output, f"{tokens.output} tokens came"),
+    ]
+    faults = [
+        f"{words}, wanted at most {params[key]}"
+        for key, value, words in spent
+        if key in params and value > params[key]
+    ]
+    within = ", ".join(words for key, _value, words in spent if key in params)
+    return verdict(not faults, "; ".join(faults) or within)

@@ -1,14 +1,32 @@
-"""Assertions about what was said."""
+"""Assertions about what was said: its words and JSON, and comparisons with what was expected or said before."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from toolcrib.scenarios.assertions.patterns import finds, stands_as_words, stands_in
-from toolcrib.scenarios.assertions.trajectories import Trajectory
-from toolcrib.scenarios.assertions.verdicts import Verdict, failed, held, verdict
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import JSON
+from toolcrib.core.text import JSON_DECODER, decode_json, json_equal
+from toolcrib.expressions.jmespath_queries import compile_select
+from toolcrib.scenarios.assertions.calls import states_in
+from toolcrib.scenarios.assertions.trajectories import (
+    AssertionVerdict,
+    Trajectory,
+    as_text,
+    failed,
+    finds,
+    held,
+    listed,
+    made,
+    of_tools,
+    skipped,
+    stands_as_words,
+    stands_in,
+    verdict,
+)
+from toolcrib.schema.validation import Validator, report
 from toolcrib.schema.validation.violations import count, shorten
 
 Params = Mapping[str, Any]
@@ -25,24 +43,24 @@ def said(text: str) -> str:
     return f'the reply is "{shorten(text, _SHOWN)}"' if text else "nothing was said"
 
 
-def content_includes(params: Params, trajectory: Trajectory) -> Verdict:
+def content_includes(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """Some texts stand in the reply."""
     return _all_in(params["patterns"], trajectory.reply)
 
 
-def field_presence(params: Params, trajectory: Trajectory) -> Verdict:
+def field_presence(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """Some names stand in the reply."""
     return _all_in(params["fields"], trajectory.reply)
 
 
-def _all_in(parts: Sequence[str], reply: str) -> Verdict:
+def _all_in(parts: Sequence[str], reply: str) -> AssertionVerdict:
     missing = [part for part in parts if not stands_in(part, reply)]
     if missing:
         return failed(f"{_quoted(missing)} missing; {said(reply)}", 1 - len(missing) / len(parts))
     return held(f"the reply has {_quoted(parts)}")
 
 
-def content_includes_any(params: Params, trajectory: Trajectory) -> Verdict:
+def content_includes_any(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """One of some texts was said."""
     found = [part for part in params["patterns"] if any(stands_in(part, text) for text in trajectory.texts)]
     if found:
@@ -50,7 +68,7 @@ def content_includes_any(params: Params, trajectory: Trajectory) -> Verdict:
     return failed(f"none of {_quoted(params['patterns'])} was said; {said(trajectory.reply)}")
 
 
-def content_excludes(params: Params, trajectory: Trajectory) -> Verdict:
+def content_excludes(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """None of some texts was said."""
     within = stands_as_words if params.get("match_mode") == "word_boundary" else stands_in
     found = [
@@ -62,21 +80,21 @@ def content_excludes(params: Params, trajectory: Trajectory) -> Verdict:
     return verdict(not found, "; ".join(found) or f"none of {_quoted(params['patterns'])} was said")
 
 
-def content_matches(params: Params, trajectory: Trajectory) -> Verdict:
+def content_matches(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """A regular expression is found in the reply."""
     if finds(params["pattern"])(trajectory.reply):
         return held(f"the reply matches {params['pattern']}")
     return failed(f"no match of {params['pattern']}; {said(trajectory.reply)}")
 
 
-def min_length(params: Params, trajectory: Trajectory) -> Verdict:
+def min_length(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """The reply is not too short."""
     length, least = len(trajectory.reply), params["min"]
     message = f"the reply has {count(length, 'character')}, wanted at least {least}"
     return verdict(length >= least, message, min(1.0, length / least))
 
 
-def max_length(params: Params, trajectory: Trajectory) -> Verdict:
+def max_length(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """The reply is not too long."""
     length = len(trajectory.reply)
     bounds = [(length, params.get("max"), "character"), (length // _SIGNS, params.get("max_tokens"), "token")]
@@ -88,7 +106,7 @@ def max_length(params: Params, trajectory: Trajectory) -> Verdict:
     return verdict(score == 1, message, score)
 
 
-def sentence_count(params: Params, trajectory: Trajectory) -> Verdict:
+def sentence_count(params: Params, trajectory: Trajectory) -> AssertionVerdict:
     """The reply has so many sentences."""
     number = sum(1 for part in re.split(r"[.!?]+(?:\s|$)", trajectory.reply) if part.strip())
     least, most = params.get("min", 0), params.get("max")
@@ -100,3 +118,167 @@ def sentence_count(params: Params, trajectory: Trajectory) -> Verdict:
 
 def _quoted(parts: Sequence[str]) -> str:
     return ", ".join(f'"{shorten(part)}"' for part in parts)
+
+
+_BLOCK: Final = re.compile(r"```[^\n`]*\n(.*?)\n[ \t]*```", re.DOTALL)
+_BEGINS: Final = re.compile(r"[{\[]")
+
+_TRIES: Final = 100
+"""Places of a text at which JSON may begin that are looked at."""
+
+
+class _NoJSON(Exception):
+    """A reply holds no JSON."""
+
+
+def is_valid_json(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """The reply is JSON."""
+    try:
+        value = _value(params, trajectory.reply)
+    except _NoJSON as error:
+        return failed(str(error))
+    return held(f"the reply is {shorten(as_text(value), _SHOWN)}")
+
+
+def json_schema(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """The reply is JSON that fits a schema."""
+    try:
+        value = _value(params, trajectory.reply)
+    except _NoJSON as error:
+        return failed(str(error))
+    faults = Validator(params["schema"]).faults(value)
+    return verdict(not faults, report(faults).replace("\n", "; ") or "the reply fits the schema")
+
+
+def json_path(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """What an expression finds in the reply is as described."""
+    problems: list[Problem] = []
+    select = compile_select(params["expression"], "/expression", problems)
+    if select is None:
+        return failed(problems[0].message)
+    try:
+        found = select(_value(params, trajectory.reply))
+    except _NoJSON as error:
+        return failed(str(error))
+    except ValueError as error:
+        return failed(f"{params['expression']}: {error}; {said(trajectory.reply)}")
+    faults = [*_misfits(params, found)]
+    words = f"{params['expression']} is {shorten(as_text(found), _SHOWN)}"
+    return verdict(not faults, f"{words}, wanted {' and '.join(faults)}" if faults else words)
+
+
+def _misfits(params: Params, found: JSON) -> Iterator[str]:
+    """What was wanted of a value and is otherwise."""
+    if "expected" in params and not json_equal(params["expected"], found):
+        yield shorten(as_text(params["expected"]), _SHOWN)
+    items = found if isinstance(found, list) else None
+    for wanted in params.get("contains", ()):
+        if items is None or not any(json_equal(wanted, item) for item in items):
+            yield f"a list with {shorten(as_text(wanted))}"
+    number = found if isinstance(found, int | float) and not isinstance(found, bool) else None
+    if "min" in params and (number is None or number < params["min"]):
+        yield f"a number from {params['min']} up"
+    if "max" in params and (number is None or number > params["max"]):
+        yield f"a number up to {params['max']}"
+    if "min_results" in params and (items is None or len(items) < params["min_results"]):
+        yield f"a list of at least {params['min_results']}"
+    if "max_results" in params and (items is None or len(items) > params["max_results"]):
+        yield f"a list of at most {params['max_results']}"
+    if found is None and not params.keys() & _DESCRIBING:
+        yield "something"
+
+
+_DESCRIBING: Final = frozenset({"expected", "contains", "min", "max", "min_results", "max_results"})
+
+
+def _value(params: Params, reply: str) -> JSON:
+    """The JSON of a reply, where it may stand.
+
+    Raises:
+        _NoJSON: There is none.
+    """
+    texts = [reply]
+    if params.get("allow_wrapped"):
+        texts = [*_BLOCK.findall(reply), reply]
+    for text in texts:
+        try:
+            return decode_json(text.strip())
+        except (ValueError, RecursionError):
+            continue
+    if params.get("extract_json"):
+        for begin in [*_BEGINS.finditer(reply)][:_TRIES]:
+            try:
+                found: JSON = JSON_DECODER.raw_decode(reply, begin.start())[0]
+            except (ValueError, RecursionError):
+                continue
+            return found
+    hint = "" if {"allow_wrapped", "extract_json"} & params.keys() else _hint(reply)
+    raise _NoJSON(f"no JSON; {said(reply)}{hint}")
+
+
+def _hint(reply: str) -> str:
+    return " (`allow_wrapped` looks into code blocks)" if "```" in reply else ""
+
+
+def invariant_fields_preserved(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """No later call of a tool lacks an argument that an earlier one had."""
+    calls = of_tools(made(trajectory.calls), [params["tool"]])
+    fields = list(dict.fromkeys(params["fields"]))
+    lost = []
+    for field in fields:
+        there = [field in (call.arguments or {}) for call in calls]
+        if True in there and False in there[there.index(True) :]:
+            lost.append(f"`{field}` is missing in call {there.index(False, there.index(True)) + 1}")
+    if lost:
+        return failed(f"{'; '.join(lost)}; {listed(calls)}", 1 - len(lost) / len(fields))
+    return held(f"{count(len(calls), 'call')} of `{params['tool']}`, no field was lost")
+
+
+def outcome_equivalent(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """It came to what was expected."""
+    if params["metric"] == "tool_calls":
+        return _same_tools(params["expected_tools"], trajectory)
+    if params["metric"] == "final_state":
+        return _same_state(params["expected_state"], trajectory)
+    same = trajectory.reply == params["expected_content"]
+    return verdict(
+        same,
+        said(trajectory.reply) + ("" if same else f', wanted "{shorten(params["expected_content"], 200)}"'),
+    )
+
+
+def directional(params: Params, trajectory: Trajectory) -> AssertionVerdict:
+    """It is as it was before."""
+    if params["check"] == "same_tool_calls":
+        return _same_tools(params["baseline_tools"], trajectory)
+    if params["check"] == "same_outcome":
+        return _same_state(params["baseline_state"], trajectory)
+    ours, theirs = ({*text.lower().split()} for text in (trajectory.reply, params["baseline_content"]))
+    share = len(ours & theirs) / len(ours | theirs) if ours | theirs else 1.0
+    threshold = params.get("threshold", 0.5)
+    words = f"{share:.2f} of the words are those of the baseline, wanted {threshold}"
+    return verdict(share >= threshold, f"{words}; {said(trajectory.reply)}", share)
+
+
+def speaks(params: Params) -> bool:
+    """Whether a comparison is one of what was said."""
+    return params.get("metric") == "content_hash" or params.get("check") == "similar_content"
+
+
+def _same_tools(wanted: Sequence[str], trajectory: Trajectory) -> AssertionVerdict:
+    got = {call.tool for call in made(trajectory.calls)}
+    missing, more = sorted({*wanted} - got), sorted(got - {*wanted})
+    if not missing and not more:
+        return held(f"the tools called are {', '.join(sorted(got)) or 'none'}")
+    faults = [f"{', '.join(missing)} not called"] if missing else []
+    faults += [f"{', '.join(more)} called as well"] if more else []
+    return failed(
+        f"wanted {', '.join(wanted) or 'no tools'}: {'; '.join(faults)}; {listed(trajectory.calls)}"
+    )
+
+
+def _same_state(wanted: str, trajectory: Trajectory) -> AssertionVerdict:
+    if not trajectory.states:
+        return skipped("no mock has a named state, so nobody knows the state at the end")
+    states = states_in(trajectory.states)
+    return verdict(wanted in states, f"the state is {', '.join(sorted(states))}, wanted {wanted}")

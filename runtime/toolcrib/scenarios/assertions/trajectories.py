@@ -1,17 +1,24 @@
-"""What assertions judge: the way that an agent took, or one turn of it, as plain values."""
+"""What assertions see of an agent's conversation, or of one turn of it, and the verdicts they give."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
-from toolcrib.core.model import JSON, NOTHING
-from toolcrib.loading.prompts import Guardrail
+from toolcrib.core.errors import ConfigurationError, Problem, did_you_mean
+from toolcrib.core.model import JSON, NOTHING, Outcome, Result
+from toolcrib.core.text import compact, text_for_model
+from toolcrib.executors.client.client_call import DECLINED
+from toolcrib.expressions.matchers import compile_matcher
+from toolcrib.loading.scenarios.model import GuardrailCheck
 from toolcrib.provider.conversations import CallRecord, Conversation
 from toolcrib.provider.messages import Message
 from toolcrib.provider.models.protocol import Tokens
-from toolcrib.security.redaction import SeenSecrets
+from toolcrib.schema.validation.violations import count, shorten, show
+from toolcrib.security.redaction import Redactor, redact
 
 _NO_TOKENS: Final = Tokens()
 
@@ -31,7 +38,7 @@ class Trajectory:
         tokens: What the conversation took so far.
         cost: The same in US dollars; 0 where no prices are known.
         states: Named states of the mocks at the end; empty where nobody knows them.
-        guardrails: Those of the prompt, as written.
+        guardrails: Those of the prompt.
         has_text: Whether there was a model that could say something.
         hide: Masks what the run knows to be secret in a text.
         whole: All of the conversation as far as it came, for what looks beyond the turn; None where this is it.
@@ -43,7 +50,7 @@ class Trajectory:
     tokens: Tokens = _NO_TOKENS
     cost: float = 0.0
     states: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
-    guardrails: tuple[Guardrail, ...] = ()
+    guardrails: tuple[GuardrailCheck, ...] = ()
     has_text: bool = True
     hide: Callable[[str], str] = _as_it_is
     whole: Trajectory | None = None
@@ -53,7 +60,7 @@ class Trajectory:
         cls,
         conversation: Conversation,
         turn: int | None = None,
-        guardrails: Sequence[Guardrail] = (),
+        guardrails: Sequence[GuardrailCheck] = (),
         *,
         has_text: bool = True,
         states: Mapping[str, JSON] = NOTHING,
@@ -65,7 +72,7 @@ class Trajectory:
             conversation: As far as it came.
             turn: The number of the user's message that began the turn, from 1; None for all turns. Of what came
                 later nothing is seen.
-            guardrails: Those of the prompt, as written.
+            guardrails: Those of the prompt.
             has_text: Whether there was a model that could say something.
             states: Named states of the mocks at the end.
             hide: Masks secrets in a text.
@@ -96,7 +103,7 @@ class Trajectory:
 
     def hidden(self, text: str) -> str:
         """A text without secrets: those that the run knows, and what calls have under a secret's name."""
-        seen = SeenSecrets()
+        seen = Redactor()
         for call in self.calls:
             seen.add(call.arguments)
             seen.add(call.value)
@@ -114,3 +121,185 @@ def _of_turns(messages: Iterable[Message], turns: Sequence[int]) -> Iterator[Mes
 
 def _texts(messages: Iterable[Message]) -> tuple[str, ...]:
     return tuple(message.text for message in messages if message.role == "assistant" and message.text)
+
+
+class AssertionVerdict(NamedTuple):
+    """What comes of an assertion.
+
+    Attributes:
+        applies: Whether it could be judged; one that does not apply neither holds nor fails.
+        passed: Whether it holds; False where it does not apply.
+        score: How far it holds, from 0 to 1.
+        message: What was asked for and what was there; why it does not apply. On one line, without secrets.
+        unmet: Whether it does not apply because what its own `when` asks for did not happen.
+    """
+
+    applies: bool
+    passed: bool
+    score: float
+    message: str
+    unmet: bool = False
+
+
+def held(message: str, score: float = 1.0) -> AssertionVerdict:
+    """The assertion holds."""
+    return AssertionVerdict(applies=True, passed=True, score=score, message=message)
+
+
+def failed(message: str, score: float = 0.0) -> AssertionVerdict:
+    """It does not hold."""
+    return AssertionVerdict(applies=True, passed=False, score=score, message=message)
+
+
+def skipped(reason: str) -> AssertionVerdict:
+    """It does not apply."""
+    return AssertionVerdict(applies=False, passed=False, score=0.0, message=reason)
+
+
+def verdict(passed: bool, message: str, score: float | None = None) -> AssertionVerdict:
+    """It holds or not; the score is 1 or 0 unless given."""
+    return AssertionVerdict(
+        applies=True, passed=passed, score=float(passed) if score is None else score, message=message
+    )
+
+
+@lru_cache(maxsize=256)
+def finds(pattern: str) -> Callable[[str], bool]:
+    """What tells whether a regular expression is found in a text, in linear time.
+
+    Raises:
+        ConfigurationError: It is none; loading refuses it.
+    """
+    problems: list[Problem] = []
+    matcher = compile_matcher({"$regex": pattern}, problems)
+    if problems:
+        raise ConfigurationError(problems[0].message, code=problems[0].code)
+    return matcher.matches
+
+
+def stands_in(part: str, text: str) -> bool:
+    """Whether a text stands in another one, whatever their case."""
+    return part.casefold() in text.casefold()
+
+
+def stands_as_words(part: str, text: str) -> bool:
+    """Whether a text stands in another one with no letter or digit before or after it, whatever their case."""
+    return re.search(rf"(?<!\w){re.escape(part.casefold())}(?!\w)", text.casefold()) is not None
+
+
+_TOLD: Final = 12
+"""Calls that a message tells; the others are counted."""
+
+_LONGEST: Final = 120
+"""Characters that a message spends on the arguments of a call."""
+
+_ENDLESS: Final = 1 << 30
+
+
+def made(calls: Iterable[CallRecord], *, ignore_validation: bool = False) -> list[CallRecord]:
+    """The calls that reached their tool; with `ignore_validation` also those whose arguments were refused."""
+    return [
+        call
+        for call in calls
+        if call.reached
+        or call.outcome is Outcome.OK
+        or (ignore_validation and call.outcome is Outcome.INVALID_ARGUMENTS)
+    ]
+
+
+def good(calls: Iterable[CallRecord], *, ignore_validation: bool = False) -> list[CallRecord]:
+    """The calls that ended `ok`, or that a person declined: the model has done its part.
+
+    With `ignore_validation` also those whose arguments were refused.
+    """
+    return [
+        call
+        for call in calls
+        if call.outcome is Outcome.OK
+        or call.code == DECLINED
+        or (ignore_validation and call.outcome is Outcome.INVALID_ARGUMENTS)
+    ]
+
+
+def of_tools(calls: Iterable[CallRecord], tools: Collection[str] | None) -> list[CallRecord]:
+    """The calls of some tools; all of them where none is named."""
+    return [call for call in calls if not tools or call.tool in tools]
+
+
+def answered(call: CallRecord) -> str:
+    """The whole text of what a call answered, or of why it failed; empty while it waits."""
+    if call.outcome is None:
+        return ""
+    if call.outcome is Outcome.OK:
+        return text_for_model(Result.ok(call.value, content=call.content), _ENDLESS)
+    failure = Result.failed(call.outcome, call.message, code=call.code or None, content=call.content)
+    return text_for_model(failure, _ENDLESS)
+
+
+def ending(call: CallRecord) -> str:
+    """How a call ended, in a word or two."""
+    if call.outcome is None:
+        return "waiting"
+    return f"{call.outcome} ({call.code})" if call.code not in {"", call.outcome} else call.outcome.value
+
+
+def told(call: CallRecord) -> str:
+    """A call in a few words: `get_order({"id":"ORD-1"}) ok`."""
+    arguments = "?" if call.arguments is None else as_text(redact(call.arguments)) if call.arguments else ""
+    return f"{shorten(call.tool)}({shorten(arguments, _LONGEST)}) {ending(call)}"
+
+
+def listed(calls: Sequence[CallRecord], words: str = "calls") -> str:
+    """All calls in order, as a sentence."""
+    if not calls:
+        return f"no {words}"
+    lines = [told(call) for call in calls[:_TOLD]]
+    more = [f"{len(calls) - _TOLD} more"] if len(calls) > _TOLD else []
+    return f"{words}: " + ", ".join([*lines, *more])
+
+
+def near(tool: str, calls: Iterable[CallRecord], others: Iterable[str] = ()) -> str:
+    """What was called under a name like this one, as the end of a sentence; empty if nothing was.
+
+    Args:
+        tool: What was wanted.
+        calls: What was called.
+        others: Names that are wanted as well, so that none of them is a slip of this one.
+    """
+    names = {call.tool for call in calls}
+    hint = "" if tool in names else did_you_mean(tool, names - {*others})
+    return f" ({hint})" if hint else ""
+
+
+def times(number: int) -> str:
+    """`2 times`."""
+    return count(number, "time")
+
+
+def same(wanted: JSON, got: JSON) -> bool:
+    """Whether a value is as wanted: of objects the keys that are named, null for any; numbers equal their texts."""
+    if wanted is None:
+        return True
+    if isinstance(wanted, dict):
+        return isinstance(got, dict) and all(
+            key in got and same(value, got[key]) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return isinstance(got, list) and len(got) == len(wanted) and all(map(same, wanted, got))
+    if isinstance(got, list | dict) or got is None:
+        return False
+    return as_text(wanted) == as_text(got) or (_is_number(wanted) and _is_number(got) and wanted == got)
+
+
+def as_text(value: JSON) -> str:
+    """A value as a regular expression sees it: a text as it is, all else as JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return compact(value)
+    except ValueError:
+        return show(value)
+
+
+def _is_number(value: JSON) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

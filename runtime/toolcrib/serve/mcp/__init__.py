@@ -8,12 +8,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.serve.mcp.options import Address, CertificateFiles, Limits, Options, Say, StdoutError
+from toolcrib.serve.mcp.options import (
+    CertificateFiles,
+    ClientLimits,
+    ListenAddress,
+    Options,
+    Say,
+    StdoutError,
+)
 
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
 
-__all__ = ["Address", "CertificateFiles", "Limits", "Options", "StdoutError", "serve_http", "serve_stdio"]
+__all__ = [
+    "CertificateFiles",
+    "ClientLimits",
+    "ListenAddress",
+    "Options",
+    "StdoutError",
+    "serve_http",
+    "serve_stdio",
+]
 
 
 async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
@@ -35,7 +50,7 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
         await serve(runtime, options, say)
 
 
-async def serve_http(runtime: Runtime, options: Options, address: Address, say: Say) -> None:
+async def serve_http(runtime: Runtime, options: Options, address: ListenAddress, say: Say) -> None:
     """Serve whoever asks at an address, until a signal ends that.
 
     Args:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from toolcrib.serve.mcp.options import ANYWHERE, Address, is_loopback
+from toolcrib.serve.mcp.options import ANYWHERE, ListenAddress, is_loopback
 
 LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 
@@ -34,7 +34,7 @@ _TOKEN_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 Headers = list[tuple[bytes, bytes]]
 
 
-class Answer(NamedTuple):
+class GuardAnswer(NamedTuple):
     """A short answer of our own.
 
     Attributes:
@@ -50,16 +50,16 @@ class Answer(NamedTuple):
 
 def refusal(
     status: int, message: str, *headers: tuple[bytes, bytes], data: Mapping[str, Any] | None = None
-) -> Answer:
+) -> GuardAnswer:
     """A refusal as JSON-RPC writes an error that belongs to no request."""
     error = {"code": -32600, "message": message} | ({} if data is None else {"data": data})
-    return Answer(status, json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode(), headers)
+    return GuardAnswer(status, json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode(), headers)
 
 
-class Guard:
+class RequestGuard:
     """What requests must show."""
 
-    def __init__(self, address: Address, ports: Iterable[int]) -> None:
+    def __init__(self, address: ListenAddress, ports: Iterable[int]) -> None:
         """Judge requests to an address.
 
         Args:
@@ -72,7 +72,7 @@ class Guard:
         self._own_origins = frozenset(_own_origins(address, ports))
         self._origins = frozenset(origin.encode("latin-1").lower() for origin in address.origins)
 
-    def judged(self, method: str, headers: Headers, *, public: bool) -> Answer | None:
+    def check(self, method: str, headers: Headers, *, public: bool) -> GuardAnswer | None:
         """What a request is answered at once; None where it may go on.
 
         Args:
@@ -89,7 +89,7 @@ class Guard:
             return (
                 _preflight(headers)
                 if self.shares_with(headers)
-                else Answer(405, headers=((b"allow", b"GET, POST, DELETE"),))
+                else GuardAnswer(405, headers=((b"allow", b"GET, POST, DELETE"),))
             )
         if self._token and not public:
             proofs = _values(headers, b"authorization")
@@ -129,7 +129,7 @@ def _is_loopback_name(host: bytes) -> bool:
     return name in LOOPBACK_NAMES
 
 
-def _hosts(address: Address, ports: tuple[int, ...]) -> Iterable[bytes]:
+def _hosts(address: ListenAddress, ports: tuple[int, ...]) -> Iterable[bytes]:
     names = list(address.hosts)
     if address.host not in ANYWHERE:
         names.append(f"[{address.host}]" if ":" in address.host else address.host)
@@ -138,18 +138,18 @@ def _hosts(address: Address, ports: tuple[int, ...]) -> Iterable[bytes]:
         yield from (f"{name}:{port}".encode("latin-1", "replace") for port in ports)
 
 
-def _own_origins(address: Address, ports: tuple[int, ...]) -> Iterable[bytes]:
+def _own_origins(address: ListenAddress, ports: tuple[int, ...]) -> Iterable[bytes]:
     """A page that this server itself would serve, at the addresses that only this machine has."""
     if is_loopback(address.host) or address.host in ANYWHERE:
         for name in LOOPBACK_NAMES:
             yield from (f"{address.scheme}://{name}:{port}".encode() for port in ports)
 
 
-def _preflight(headers: Headers) -> Answer:
+def _preflight(headers: Headers) -> GuardAnswer:
     asked = b",".join(_values(headers, b"access-control-request-headers")).decode("latin-1").lower()
     named = {name.strip() for name in asked.split(",")}
     allowed = sorted(name for name in named if name in _ALLOWED_HEADERS or _is_param(name))
-    return Answer(
+    return GuardAnswer(
         204,
         headers=(
             (b"access-control-allow-methods", b"GET, POST, DELETE"),

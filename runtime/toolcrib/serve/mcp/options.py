@@ -57,7 +57,7 @@ class Options(NamedTuple):
     drain: float = DRAIN
 
 
-class Limits(NamedTuple):
+class ClientLimits(NamedTuple):
     """What clients over HTTP may take.
 
     Attributes:
@@ -86,7 +86,7 @@ class CertificateFiles(NamedTuple):
     key: Path
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where HTTP is served, and for whom.
 
     Attributes:
@@ -104,7 +104,7 @@ class Address(NamedTuple):
     token: str = ""
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
-    limits: Limits = Limits()
+    limits: ClientLimits = ClientLimits()
     tls: CertificateFiles | None = None
 
     @property
@@ -112,7 +112,7 @@ class Address(NamedTuple):
         """`https` or `http`."""
         return "http" if self.tls is None else "https"
 
-    def checked(self) -> Address:
+    def checked(self) -> ListenAddress:
         """The same address, if it may be served so.
 
         Raises:

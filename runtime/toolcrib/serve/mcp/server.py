@@ -1,16 +1,20 @@
 """The SDK's low-level server over a runtime: one for every client, every transport and both eras of MCP.
 
-A request comes through the SDK, which checks it, and goes to the runtime; what comes back is told in the words of
-MCP. In the handshake era (2025-11-25 and before) a connection has a session of the runtime of its own. Since
-2026-07-28 requests belong to no connection, and share one.
+A request comes through the SDK, which checks it, and goes to the runtime; the result is translated to MCP. In the handshake
+era (2025-11-25 and before) a connection has a session of the runtime of its own. Since 2026-07-28 requests belong to no
+connection, and share one. Progress of a call is reported, and calls can be cancelled and drained. Files are followed while
+tools are served, and clients are notified when the list changes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from logging import getLogger
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 from mcp import MCPError
@@ -19,26 +23,136 @@ from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
-from mcp.types import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    CallToolRequestParams,
-    PaginatedRequestParams,
-)
+from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, CallToolRequestParams, PaginatedRequestParams
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from toolcrib import __version__
-from toolcrib.core.model import JSON, NOTHING, Outcome
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.model import JSON, NOTHING, Outcome, Partial, Progress, Result
 from toolcrib.engine.session import Session
-from toolcrib.serve.mcp.calls import Calls
-from toolcrib.serve.mcp.options import Options
-from toolcrib.serve.mcp.preencoded import KEY, Splices
-from toolcrib.serve.mcp.results import COMPLETE, wire_result
-from toolcrib.serve.mcp.tool_list import Listing, Listings
+from toolcrib.serve.mcp.messages import COMPLETE, render_result
+from toolcrib.serve.mcp.options import Options, Say
+from toolcrib.serve.mcp.tool_list import PAGES, EncodedPages, ListingCache, ToolListing
 
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
+
+Report: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Tells a client how far its call is: progress, total, message."""
+
+
+class CallsInFlight:
+    """The calls under way.
+
+    Attributes:
+        ending: Whether no further call is taken.
+    """
+
+    def __init__(self) -> None:
+        self.ending = False
+        self._tasks: set[asyncio.Task[Result]] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def run(
+        self,
+        session: Session,
+        name: str,
+        arguments: Mapping[str, JSON] | None,
+        trace: Mapping[str, str],
+        report: Report | None,
+    ) -> Result:
+        """Call a tool.
+
+        Cancelling who waits for it cancels the call, once: the call then ends in its own time. The SDK would
+        cancel again whatever the call does to clean up, so a call that may wait has a task of its own.
+
+        Args:
+            session: Whose call it is.
+            name: Name of the tool.
+            arguments: As the client gave them.
+            trace: Trace headers to pass on.
+            report: Receives progress; None where nobody asked for it.
+        """
+        if self.ending:
+            return _ENDING
+        if report is None:
+            at_once = session.call_at_once(name, arguments)
+            if at_once is not None:
+                return at_once
+            task = asyncio.ensure_future(session.call(name, arguments, trace=trace))
+        else:
+            task = asyncio.ensure_future(_watched(session.stream(name, arguments, trace=trace), report))
+        self._begun(task)
+        try:
+            await asyncio.wait([task])
+        finally:
+            task.cancel()  # does nothing to one that is done
+        return _CUT_OFF if task.cancelled() else task.result()
+
+    def _begun(self, task: asyncio.Task[Result]) -> None:
+        self._tasks.add(task)
+        self._idle.clear()
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Result]) -> None:
+        self._tasks.discard(task)
+        if not self._tasks:
+            self._idle.set()
+
+    async def drained(self, seconds: float, hurry: asyncio.Event) -> int:
+        """Take no further call, let those under way end, and cancel what is left.
+
+        Args:
+            seconds: How long they get.
+            hurry: Ends that time early.
+
+        Returns:
+            How many were cancelled.
+        """
+        self.ending = True
+        waits = [asyncio.ensure_future(self._idle.wait()), asyncio.ensure_future(hurry.wait())]
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        left = [*self._tasks]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=1.0)
+        return len(left)
+
+
+_ENDING = Result.failed(
+    Outcome.UNAVAILABLE, "the server is about to end", code="server_ending", retryable=True
+)
+
+_CUT_OFF = Result.failed(Outcome.CANCELLED, "the server ended before the call did", code="server_ended")
+
+
+async def _watched(events: AsyncIterator[Progress | Partial | Result], report: Report) -> Result:
+    """The result of a call, with what comes before it reported.
+
+    MCP wants progress that grows with each notification. What does not grow, and a piece of the result, which MCP
+    knows no other way to send early, has its text passed on with the least greater number.
+    """
+    last = -math.inf
+    async for event in events:
+        if isinstance(event, Result):
+            return event
+        if isinstance(event, Partial):
+            progress, total, text = last, None, event.content.text or ""
+        else:
+            progress, total, text = event.progress, event.total, event.message
+        if progress <= last:
+            if not text:
+                continue
+            progress = math.nextafter(last, math.inf) if last > -math.inf else 0.0
+        last = progress
+        await report(progress, total, text or None)
+    raise AssertionError("a stream ends with a result")
+
 
 Context = ServerRequestContext[Any, Any]
 
@@ -58,13 +172,13 @@ _SLOWEST_NOTICE: Final = 5.0
 _log = getLogger("toolcrib")
 
 
-class Face:
+class ToolServer:
     """A runtime as an MCP server.
 
     Attributes:
-        server: The SDK's server; transports run it.
+        sdk: The SDK's server; transports run it.
         calls: The calls under way.
-        splices: Where a transport that is one stream exchanges texts for pages; None where each request has its own.
+        pages: Where a transport that is one stream exchanges texts for pages; None where each request has its own.
     """
 
     def __init__(self, runtime: Runtime, options: Options, *, shared: bool = True) -> None:
@@ -76,18 +190,18 @@ class Face:
             shared: Whether lists may be kept by caches that serve several clients: not where clients prove who
                 they are.
         """
-        self.calls = Calls()
-        self.splices: Splices | None = None
+        self.calls = CallsInFlight()
+        self.pages: EncodedPages | None = None
         self._runtime = runtime
         self._options = options
-        self._listings = Listings(options)
+        self._listings = ListingCache(options)
         self._connections: dict[Connection, Session] = {}
         self._stateless = runtime.session(caller="mcp")
         self._changes = options.watch or bool(runtime.servers)
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
         fresh = FRESH_CHANGING if self._changes else FRESH
-        self.server = self._made(CacheHint(fresh, "public" if shared else "private"))
+        self.sdk = self._made(CacheHint(fresh, "public" if shared else "private"))
 
     def _made(self, hint: CacheHint) -> Server[Any]:
         project = self._runtime.project
@@ -138,11 +252,11 @@ class Face:
             raise MCPError(
                 INVALID_PARAMS, "Invalid cursor: use the nextCursor of a page as it was given, or none"
             ) from None
-        splices = self.splices if ctx.request is None else ctx.request.scope.get(KEY)
-        if splices is None:
+        pages = self.pages if ctx.request is None else ctx.request.scope.get(PAGES)
+        if pages is None:
             listed["tools"] = json.loads(b"[" + page.data + b"]")
         else:
-            listed["tools"] = [splices.put(page.data)] if page.data else []
+            listed["tools"] = [pages.put(page.data)] if page.data else []
         return listed if page.cursor is None else {**listed, "nextCursor": page.cursor}
 
     async def _call(self, ctx: Context, params: CallToolRequestParams) -> dict[str, Any]:
@@ -158,7 +272,7 @@ class Face:
             raise _unknown(params.name, self._listing(ctx))
         revision = ctx.protocol_version
         declared = self._listing(ctx).has_output(name, revision)
-        return wire_result(name, result, revision=revision, declared=declared)
+        return render_result(name, result, revision=revision, declared=declared)
 
     def answers_at_once(self, name: str) -> bool:
         """Whether a tool, by the name that clients call it, was called before and never waits."""
@@ -173,7 +287,7 @@ class Face:
         """The schema against which the SDK judges `Mcp-Param-*` headers (MCP 2026-07-28, transports)."""
         return self._listings.of(self._runtime.registry, self._options.toolset).input_of(name)
 
-    def _listing(self, ctx: Context) -> Listing:
+    def _listing(self, ctx: Context) -> ToolListing:
         return self._listings.of(self._runtime.registry, self._toolset(ctx))
 
     def _toolset(self, ctx: Context) -> str:
@@ -240,7 +354,7 @@ async def _notify(connection: Connection) -> None:
             await connection.send_tool_list_changed()
 
 
-def _unknown(name: str, listing: Listing) -> MCPError:
+def _unknown(name: str, listing: ToolListing) -> MCPError:
     """MCP, server/tools, error handling: an unknown tool is a protocol error."""
     shown = name.encode(errors="replace").decode()
     shown = shown if len(shown) <= 128 else f"{shown[:128]}…"
@@ -256,3 +370,38 @@ def _trace_of(meta: Mapping[str, Any]) -> Mapping[str, str]:
         for key, value in found.items()
         if isinstance(value, str) and len(value) <= _LONGEST_TRACE and value.isascii() and value.isprintable()
     } or NOTHING
+
+
+@asynccontextmanager
+async def notify_changes(
+    runtime: Runtime, server: ToolServer, options: Options, say: Say
+) -> AsyncIterator[None]:
+    """Within the block clients are told of changes, and files are followed, if that is wanted."""
+    changed = asyncio.Event()
+    unfollow = runtime.engine.follow(changed.set)
+    tasks = [asyncio.create_task(_announced(changed, server))]
+    if options.watch:
+        tasks.append(asyncio.create_task(_followed(runtime, say)))
+    try:
+        yield
+    finally:
+        unfollow()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def _announced(changed: asyncio.Event, server: ToolServer) -> None:
+    """One notice for however many tools that change together."""
+    while await changed.wait():
+        changed.clear()
+        await server.announce()
+
+
+async def _followed(runtime: Runtime, say: Say) -> None:
+    try:
+        async with aclosing(runtime.watch()) as reports:
+            async for report in reports:
+                say(f"reloaded: {report}")
+    except ConfigurationError as error:
+        say(f"files are not followed: {error.message}")

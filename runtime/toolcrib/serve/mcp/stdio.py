@@ -8,7 +8,12 @@ which requests still wait for an answer when the input ends.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import anyio
 from mcp.shared.message import SessionMessage
@@ -24,19 +29,154 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
-from toolcrib.serve.mcp.banner import opening_line
-from toolcrib.serve.mcp.change_notifier import announcing
+from toolcrib.serve.mcp.lifecycle import Shutdown, opening_line
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
-from toolcrib.serve.mcp.options import Options, Say, StdoutError
-from toolcrib.serve.mcp.pipes import Pipes, TooLong
-from toolcrib.serve.mcp.preencoded import Splices
-from toolcrib.serve.mcp.server import Face
-from toolcrib.serve.mcp.shutdown import Ending
+from toolcrib.serve.mcp.options import MOST_BODY, Options, Say, StdoutError
+from toolcrib.serve.mcp.server import ToolServer, notify_changes
+from toolcrib.serve.mcp.tool_list import EncodedPages
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
     from toolcrib.engine.runtime import Runtime
+
+_CHUNK: Final = 1 << 16
+_AHEAD: Final = 16
+"""Chunks that are read before anybody takes them."""
+
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+
+
+class OversizedLine(NamedTuple):
+    """Stands for a line that was passed over.
+
+    Attributes:
+        limit: Bytes that it may have.
+    """
+
+    limit: int
+
+
+class StdioPipes:
+    """A pipe to read lines from and one to write to.
+
+    Attributes:
+        broken: Set when nothing can be written any more.
+        error: Why; None while it can, and where the reader went away.
+    """
+
+    def __init__(self, source: int, target: int, *, limit: int = MOST_BODY) -> None:
+        """Read and write these file descriptors.
+
+        Args:
+            source: Is read.
+            target: Is written to.
+            limit: Bytes of a line at most.
+        """
+        self.broken = asyncio.Event()
+        self.error: OSError | None = None
+        self._source, self._target, self._limit = source, target, limit
+        self._loop = asyncio.get_running_loop()
+        self._room = threading.Semaphore(_AHEAD)
+        self._chunks: asyncio.Queue[bytes] = asyncio.Queue()
+        self._outgoing: SimpleQueue[tuple[bytes, asyncio.Future[None]]] = SimpleQueue()
+        for work in (self._reading, self._writing):
+            threading.Thread(target=work, name=f"toolcrib-stdio{work.__name__}", daemon=True).start()
+
+    @classmethod
+    @contextmanager
+    def claimed(cls) -> Iterator[Self]:
+        """Stdin and stdout, for nobody else: within the block what prints goes to stderr, and what reads meets the end.
+
+        Raises:
+            OSError: One of them is closed.
+        """
+        source, target = os.dup(_STDIN), os.dup(_STDOUT)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, _STDIN)
+        os.close(nothing)
+        os.dup2(_STDERR, _STDOUT)
+        try:
+            yield cls(source, target)
+        finally:
+            os.dup2(source, _STDIN)
+            os.dup2(target, _STDOUT)
+
+    async def lines(self) -> AsyncIterator[bytes | OversizedLine]:
+        """The lines, without their ends; those of nothing but blanks are passed over. Ends with the input, or by `stop`."""
+        rest: list[bytes] = []
+        length, passing = 0, False
+        while chunk := await self._chunks.get():
+            self._room.release()
+            *ended, last = chunk.split(b"\n")
+            for part in ended:
+                line = b"".join((*rest, part))
+                rest, length = [], 0
+                if passing:
+                    passing = False
+                elif len(line) > self._limit:
+                    yield OversizedLine(self._limit)
+                elif line.strip():
+                    yield line
+            length += len(last)
+            if passing or length > self._limit:
+                if not passing:
+                    yield OversizedLine(self._limit)
+                rest, length, passing = [], 0, True
+            else:
+                rest.append(last)
+        line = b"".join(rest)
+        if line.strip():
+            yield line
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._chunks.put_nowait(b"")
+
+    async def write(self, data: bytes) -> None:
+        """Write all of it; once that has failed, nothing."""
+        if self.broken.is_set():
+            return
+        written = self._loop.create_future()
+        self._outgoing.put((data, written))
+        await written
+
+    def _reading(self) -> None:
+        while self._room.acquire():
+            try:
+                chunk = os.read(self._source, _CHUNK)
+            except OSError:
+                chunk = b""
+            if not self._tell(lambda chunk=chunk: self._chunks.put_nowait(chunk)) or not chunk:
+                return
+
+    def _writing(self) -> None:
+        while True:
+            data, written = self._outgoing.get()
+            try:
+                _write_all(self._target, data)
+            except BrokenPipeError:
+                self._tell(self.broken.set)
+            except OSError as error:
+                self.error = error
+                self._tell(self.broken.set)
+            if not self._tell(lambda written=written: written.done() or written.set_result(None)):
+                return
+
+    def _tell(self, what: object) -> bool:
+        """Have something done by the event loop; False where it is over."""
+        try:
+            self._loop.call_soon_threadsafe(what)  # type: ignore[arg-type]
+        except RuntimeError:
+            return False
+        return True
+
+
+def _write_all(target: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(target, view) :]
+
 
 GRACE: Final = 1.0
 """Seconds that requests get once the input has ended: the client is about to go, and kills who tarries."""
@@ -59,18 +199,18 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
         StdoutError: stdout can't be written to. A client that went away is no error.
         OSError: stdin or stdout is closed.
     """
-    face = Face(runtime, options)
-    face.splices = Splices()
-    ending = Ending()
-    with Pipes.claimed() as pipes, ending.by_signals(), anyio.CancelScope() as scope:
+    server = ToolServer(runtime, options)
+    server.pages = EncodedPages()
+    shutdown = Shutdown()
+    with StdioPipes.claimed() as pipes, shutdown.by_signals(), anyio.CancelScope() as scope:
         to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
         say(opening_line(runtime, options, "over stdio"))
-        exchange = _Exchange(pipes, face, face.splices)
-        async with announcing(runtime, face, options, say), anyio.create_task_group() as group:
+        exchange = _Exchange(pipes, server, server.pages)
+        async with notify_changes(runtime, server, options, say), anyio.create_task_group() as group:
             group.start_soon(exchange.write, from_server)
-            group.start_soon(exchange.read, to_server, ending, options.drain, scope)
-            await face.server.run(from_client, to_client, face.server.create_initialization_options())
+            group.start_soon(exchange.read, to_server, shutdown, options.drain, scope)
+            await server.sdk.run(from_client, to_client, server.sdk.create_initialization_options())
     if pipes.error is not None:
         raise StdoutError(*pipes.error.args)
 
@@ -78,35 +218,35 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
 class _Exchange:
     """Messages on their way between the pipes and the SDK, and the requests that are not answered yet."""
 
-    def __init__(self, pipes: Pipes, face: Face, splices: Splices) -> None:
+    def __init__(self, pipes: StdioPipes, server: ToolServer, pages: EncodedPages) -> None:
         self._pipes = pipes
-        self._face = face
-        self._splices = splices
+        self._server = server
+        self._pages = pages
         self._asked: dict[str, str] = {}
         self._settled = asyncio.Event()
 
     async def read(
         self,
         to_server: MemoryObjectSendStream[SessionMessage | Exception],
-        ending: Ending,
+        shutdown: Shutdown,
         drain: float,
         scope: anyio.CancelScope,
     ) -> None:
         """Hand on what the client says. When it has said all, or a signal came, let what is under way end."""
-        stopped = asyncio.create_task(_first_of(ending.asked, self._pipes.broken))
+        stopped = asyncio.create_task(_first_of(shutdown.asked, self._pipes.broken))
         stopped.add_done_callback(lambda _task: self._pipes.stop())
         async with to_server:
             async for line in self._pipes.lines():
                 message = await self._parsed(line)
                 if message is not None:
                     await to_server.send(SessionMessage(message))
-            await self._settle(drain if ending.asked.is_set() else min(drain, GRACE), ending)
+            await self._settle(drain if shutdown.asked.is_set() else min(drain, GRACE), shutdown)
             scope.deadline = anyio.current_time() + CLOSING
         stopped.cancel()
 
-    async def _parsed(self, line: bytes | TooLong) -> JSONRPCRequest | JSONRPCNotification | None:
+    async def _parsed(self, line: bytes | OversizedLine) -> JSONRPCRequest | JSONRPCNotification | None:
         """The message of a line; None for an answer to us, who asked nothing, and for what is none, which is answered."""
-        if isinstance(line, TooLong):
+        if isinstance(line, OversizedLine):
             await self._refuse(INVALID_REQUEST, f"The message is longer than {line.limit} bytes")
             return None
         try:
@@ -137,7 +277,7 @@ class _Exchange:
                     data = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
                 except ValueError:  # a value that JSON has no form for
                     data = _error(getattr(message, "id", None), INTERNAL_ERROR, "Internal error")
-                await self._pipes.write(self._splices.into(data) + b"\n")
+                await self._pipes.write(self._pages.into(data) + b"\n")
                 if isinstance(message, JSONRPCResponse | JSONRPCError):
                     self._answered(message.id)
 
@@ -149,15 +289,15 @@ class _Exchange:
         if all(method == _LISTEN for method in self._asked.values()):
             self._settled.set()
 
-    async def _settle(self, seconds: float, ending: Ending) -> None:
+    async def _settle(self, seconds: float, shutdown: Shutdown) -> None:
         """Wait until every request is answered, cancel the calls that are left, and end the streams of changes."""
         self._settled.clear()
         self._answered(None)
         if self._pipes.broken.is_set():
             seconds = 0
-        await _first_of(self._settled, ending.hurried, self._pipes.broken, seconds=seconds)
-        await self._face.calls.drained(0, ending.hurried)
-        self._face.close()
+        await _first_of(self._settled, shutdown.hurried, self._pipes.broken, seconds=seconds)
+        await self._server.calls.drained(0, shutdown.hurried)
+        self._server.close()
 
 
 async def _first_of(*events: asyncio.Event, seconds: float | None = None) -> None:

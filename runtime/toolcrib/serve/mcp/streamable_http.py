@@ -1,50 +1,364 @@
-"""MCP over HTTP: listening, serving, and ending without losing a call."""
+"""MCP over HTTP: the routes `/mcp`, `/mcp/TOOLSET` and `/healthz` behind the guard, and an end without losing a call.
+
+Sessions, events and the two eras of MCP are left to the SDK.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from functools import partial
+import json
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from contextvars import ContextVar
+from math import inf
 from stat import S_IROTH
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from urllib.parse import unquote
 
-import uvicorn
+from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
+from mcp.server.streamable_http import StreamableHTTPServerTransport
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-from toolcrib.core.errors import ConfigurationError
-from toolcrib.serve.mcp.acceptor import CLOSING, Acceptor
-from toolcrib.serve.mcp.banner import opening_line
-from toolcrib.serve.mcp.change_notifier import announcing
-from toolcrib.serve.mcp.connections import Connection
-from toolcrib.serve.mcp.guard import Guard
+from toolcrib.core.errors import near_misses
+from toolcrib.core.model import JSON
+from toolcrib.serve.mcp.guard import GuardAnswer, Headers, RequestGuard, refusal
+from toolcrib.serve.mcp.lifecycle import Shutdown, opening_line
+from toolcrib.serve.mcp.listener import HttpServer, bind_listeners, limits_within_descriptors
+from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
 from toolcrib.serve.mcp.options import (
+    MOST_BODY,
     NEW_TOKEN,
     SHORTEST_TOKEN,
-    Address,
-    Limits,
+    ClientLimits,
+    ListenAddress,
     Options,
     Say,
-    is_loopback,
 )
-from toolcrib.serve.mcp.routes import PATH, Web
-from toolcrib.serve.mcp.server import Face
-from toolcrib.serve.mcp.shutdown import Ending
+from toolcrib.serve.mcp.server import TOOLSET, ToolServer, notify_changes
+from toolcrib.serve.mcp.tool_list import PAGES, EncodedPages
 
 if TYPE_CHECKING:
-    from socket import socket
-    from ssl import SSLContext
-
     from toolcrib.engine.runtime import Runtime
 
-KEPT: Final = 60
-"""Seconds that a connection is kept which nobody uses; a client that sends when it is closed loses its call."""
+_JSON_REPLY: ContextVar[bool] = ContextVar("the request gets one JSON body", default=False)
+"""Calls of the handshake era that are answered at once get one JSON body in place of a stream of events.
 
-RESERVE: Final = 124
-"""File descriptors that connections leave to everything else: files that are read anew, outgoing calls, servers that are
-started. Where the process may open few files at all, half of them."""
+Either is an answer that every client takes (MCP 2025-11-25, transports, sending messages). A stream can hold progress
+before the answer, and is kept alive by pings while a call takes its time; it costs as much as all the rest of a call:
+0.73 ms a call with one body, 1.26 ms with a stream. The SDK chooses for a whole server, by asking whether something is
+true: the object that it asks looks at the request at hand.
+"""
 
 
-async def serve_http(runtime: Runtime, options: Options, address: Address, say: Say) -> None:
+class _JsonForThisRequest:
+    def __bool__(self) -> bool:
+        return _JSON_REPLY.get()
+
+
+JSON_FOR_THIS_REQUEST: Final = cast("bool", _JsonForThisRequest())
+"""For `json_response` of the SDK's session manager: true within a request for which `choose_reply_form` chose JSON."""
+
+
+def choose_reply_form(message: JSON, at_once: Callable[[str], bool]) -> None:
+    """Choose how the request of this task is answered.
+
+    Only for calls within a session: what opens one must be answered with a stream, since that would hold for all that the
+    session's own task sends.
+
+    Args:
+        message: The request.
+        at_once: Whether a tool, by the name that clients call it, is one that never waits.
+    """
+    if _can_reply_with_json(message, at_once):
+        _JSON_REPLY.set(True)
+
+
+def _can_reply_with_json(message: JSON, at_once: Callable[[str], bool]) -> bool:
+    if not isinstance(message, dict) or message.get("method") != "tools/call" or "id" not in message:
+        return False
+    params = message.get("params")
+    name = params.get("name") if isinstance(params, dict) else None
+    if not isinstance(params, dict) or not isinstance(name, str):
+        return False
+    meta = params.get("_meta")
+    return not (isinstance(meta, dict) and "progressToken" in meta) and at_once(name)
+
+
+class SessionPool(StreamableHTTPSessionManager):
+    """The SDK's sessions. Where they are full it would refuse every new client until a session has been idle for long.
+
+    Who uses a session that is over gets 404 for it, and opens another one (MCP 2025-11-25, transports, session management).
+    """
+
+    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        if self.max_sessions is not None and len(self._server_instances) >= self.max_sessions:
+            self._end_the_longest_idle()
+        return super()._admit_session(requestor)
+
+    def _end_the_longest_idle(self) -> None:
+        """End a session, if there is one with no request in flight, nor a stream that is open."""
+        number = min(self._server_instances, key=lambda number: _over_at(self._server_instances[number]))
+        session = self._server_instances[number]
+        if session.idle_scope is not None and session.idle_scope.deadline < inf:
+            del self._server_instances[number]
+            self._session_owners.pop(number, None)
+            session.idle_scope.cancel()
+
+
+def _over_at(session: StreamableHTTPServerTransport) -> float:
+    """When a session that nobody uses would be over: the sooner, the longer it is idle."""
+    scope = session.idle_scope
+    return inf if scope is None or scope.cancel_called else scope.deadline
+
+
+Message: TypeAlias = MutableMapping[str, Any]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Scope: TypeAlias = dict[str, Any]
+
+PATH: Final = "/mcp"
+HEALTH: Final = "/healthz"
+
+IDLE: Final = 30 * 60.0
+"""Seconds after which a session of the handshake era is over that nobody uses."""
+
+_JSON: Final = (b"content-type", b"application/json")
+_PLAIN: Final = (b"x-content-type-options", b"nosniff")
+
+
+class McpApp:
+    """The ASGI application.
+
+    Attributes:
+        sessions: The SDK's side; it must run while requests come.
+    """
+
+    def __init__(
+        self,
+        server: ToolServer,
+        guard: RequestGuard,
+        toolsets: Callable[[], Sequence[str]],
+        tools: Callable[[], int],
+        most_sessions: int,
+    ) -> None:
+        """Route requests to a server.
+
+        Args:
+            server: The MCP server.
+            guard: Who may ask.
+            toolsets: The names of the toolsets that paths may ask for, as they are now.
+            tools: How many tools are offered now.
+            most_sessions: How many sessions of the handshake era may be open.
+        """
+        self.sessions = SessionPool(
+            server.sdk,
+            json_response=JSON_FOR_THIS_REQUEST,
+            max_request_body_size=MOST_BODY,
+            max_sessions=most_sessions,
+            session_idle_timeout=IDLE,
+        )
+        self._answers_at_once = server.answers_at_once
+        self._guard = guard
+        self._toolsets = toolsets
+        self._tools = tools
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        path: str = scope["path"]
+        headers: Headers = scope["headers"]
+        shared = self._guard.shares_with(headers)
+        if shared:
+            send = _sharing(send, shared)
+        answer = self._guard.check(scope["method"], headers, public=path == HEALTH) or self._routed(
+            scope, path
+        )
+        if answer is not None:
+            await _answered(send, answer, body=scope["method"] != "HEAD")
+            return
+        if scope["method"] == "POST":
+            body, receive = await read_body(receive)
+            answer = None if body is None else self._judged(body, headers)
+            if answer is not None:
+                await _answered(send, answer)
+                return
+        pages = scope[PAGES] = EncodedPages()
+        try:
+            await self.sessions.handle_request(
+                scope, _whole(receive), _without_echo(insert_pages(send, pages))
+            )
+        except _ClientGone:
+            return
+
+    def _judged(self, body: bytes, headers: Headers) -> GuardAnswer | None:
+        """The answer to what is no JSON or has a key twice; what else is wrong with a request, the SDK says."""
+        try:
+            message = parse_message(body)
+        except InvalidMessage as error:
+            told = {"code": error.code, "message": str(error)}
+            return GuardAnswer(
+                400, json.dumps({"jsonrpc": "2.0", "id": error.request, "error": told}).encode()
+            )
+        if _in_session(headers):
+            choose_reply_form(message, self._answers_at_once)
+        return None
+
+    def _routed(self, scope: Scope, path: str) -> GuardAnswer | None:
+        """An answer of our own; None for what goes to MCP."""
+        if path == PATH:
+            return None
+        if path == HEALTH:
+            return self._health(scope["method"])
+        base, _, toolset = path.rpartition("/")
+        if base != PATH or not toolset:
+            return refusal(404, "There is nothing here; MCP is served at /mcp and /mcp/TOOLSET")
+        name, known = unquote(toolset), self._toolsets()
+        if name not in known:
+            near = near_misses(name, known)
+            return refusal(404, "There is no such toolset", data={"didYouMean": near} if near else None)
+        scope[TOOLSET] = name
+        return None
+
+    def _health(self, method: str) -> GuardAnswer:
+        if method not in {"GET", "HEAD"}:
+            return GuardAnswer(405, headers=((b"allow", b"GET, HEAD"),))
+        return GuardAnswer(200, json.dumps({"status": "ok", "tools": self._tools()}).encode())
+
+
+async def read_body(receive: Receive) -> tuple[bytes | None, Receive]:
+    """The body of an HTTP request, and what gives the request again from its beginning.
+
+    None in place of a body that is longer than messages may be, or that breaks off: it is left to who reads it next.
+    """
+    heard: deque[Message] = deque()
+    size, whole = 0, False
+    while not whole and size <= MOST_BODY:
+        message = await receive()
+        heard.append(message)
+        if message["type"] != "http.request":
+            break
+        size += len(message.get("body", b""))
+        whole = not message.get("more_body")
+    body = b"".join(each.get("body", b"") for each in heard) if whole and size <= MOST_BODY else None
+
+    async def again() -> Message:
+        return heard.popleft() if heard else await receive()
+
+    return body, again
+
+
+class _ClientGone(Exception):
+    """The client went away before its request was whole."""
+
+
+def _whole(receive: Receive) -> Receive:
+    """A `receive` that raises `_ClientGone`: the SDK raises what nobody catches, and it is logged with its traceback."""
+    whole = False
+
+    async def received() -> Message:
+        nonlocal whole
+        message = await receive()
+        if message["type"] == "http.disconnect" and not whole:
+            raise _ClientGone
+        whole = whole or not message.get("more_body")
+        return message
+
+    return received
+
+
+def _in_session(headers: Headers) -> bool:
+    """Whether a request belongs to a session of the handshake era."""
+    return any(name == b"mcp-session-id" for name, _value in headers)
+
+
+async def _answered(send: Send, answer: GuardAnswer, *, body: bool = True) -> None:
+    length = (b"content-length", str(len(answer.body)).encode())
+    told = [*answer.headers, _PLAIN, length, *([_JSON] if answer.body else [])]
+    await send({"type": "http.response.start", "status": answer.status, "headers": told})
+    await send({"type": "http.response.body", "body": answer.body if body else b""})
+
+
+def _sharing(send: Send, headers: Headers) -> Send:
+    async def shared(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], *headers]}
+        await send(message)
+
+    return shared
+
+
+def _without_echo(send: Send) -> Send:
+    """A `send` that says of a malformed request only that it is one: the SDK repeats what was wrong with it."""
+    held: list[Message] = []
+
+    async def plain(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == 400:
+            held.append(message)
+        elif held:
+            start = held.pop()
+            body = _said_shortly(message.get("body", b""))
+            told = [(name, value) for name, value in start["headers"] if name != b"content-length"]
+            told.append((b"content-length", str(len(body)).encode()))
+            await send({**start, "headers": told})
+            await send({**message, "body": body})
+        else:
+            await send(message)
+
+    return plain
+
+
+_ECHOING: Final = {"Validation error": (-32600, "Invalid Request"), "Parse error": (-32700, "Parse error")}
+
+
+def _said_shortly(body: bytes) -> bytes:
+    try:
+        told = json.loads(body)
+        lead = told["error"]["message"].partition(":")[0]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return body
+    if lead not in _ECHOING:
+        return body
+    code, message = _ECHOING[lead]
+    return json.dumps(
+        {"jsonrpc": "2.0", "id": told.get("id"), "error": {"code": code, "message": message}}
+    ).encode()
+
+
+def insert_pages(send: Send, pages: EncodedPages) -> Send:
+    """An ASGI `send` that puts the bytes in, in a JSON body (then its length is told anew) as in an event."""
+    held: list[Message] = []
+
+    async def inserting(message: Message) -> None:
+        if not pages and not held:
+            await send(message)
+        elif message["type"] == "http.response.start":
+            # A body of known length follows at once, and of events nobody says how long they will be.
+            if _has_length(message):
+                held.append(message)
+            else:
+                await send(message)
+        elif message["type"] == "http.response.body":
+            body = pages.into(message.get("body", b""))
+            while held:
+                await send(_with_length(held.pop(), len(body)))
+            await send({**message, "body": body})
+        else:
+            await send(message)
+
+    return inserting
+
+
+def _has_length(start: Message) -> bool:
+    return any(name == b"content-length" for name, _value in start["headers"])
+
+
+def _with_length(start: Message, length: int) -> Message:
+    told = [(name, value) for name, value in start["headers"] if name != b"content-length"]
+    return {**start, "headers": [*told, (b"content-length", str(length).encode())]}
+
+
+async def serve_http(runtime: Runtime, options: Options, address: ListenAddress, say: Say) -> None:
     """Serve until a signal comes, and let calls in flight end.
 
     Args:
@@ -63,42 +377,34 @@ async def serve_http(runtime: Runtime, options: Options, address: Address, say: 
         from toolcrib.serve.mcp.tls import tls_context  # noqa: PLC0415 -- slow to import
 
         tls = tls_context(address.tls)
-    limits = _within_descriptors(address.limits)
-    listeners = await _listeners(address)
+    limits = limits_within_descriptors(address.limits)
+    listeners = await bind_listeners(address)
     ports = sorted({listener.getsockname()[1] for listener in listeners})
-    face = Face(runtime, options, shared=not address.token)
-    guard = Guard(address, ports)
-    web = Web(face, guard, lambda: _toolsets(runtime, options), face.count, limits.sessions)
-    server = _Uvicorn(_config(web), limits, tls, say)
-    ending = Ending()
-    with ending.by_signals():
+    tool_server = ToolServer(runtime, options, shared=not address.token)
+    guard = RequestGuard(address, ports)
+    app = McpApp(tool_server, guard, lambda: _toolsets(runtime, options), tool_server.count, limits.sessions)
+    server = HttpServer(app, limits, tls, say)
+    shutdown = Shutdown()
+    with shutdown.by_signals():
         # The sessions end before the connections that wait for them are closed.
-        async with server.closed_at_last(), web.sessions.run(), announcing(runtime, face, options, say):
-            await server.listen(listeners, ending)
+        async with (
+            server.closed_at_last(),
+            app.sessions.run(),
+            notify_changes(runtime, tool_server, options, say),
+        ):
+            await server.listen(listeners, shutdown)
             say(opening_line(runtime, options, f"at {_url(address, ports[0])}"))
             for warning in _warnings(address, limits):
                 say(warning)
-            await ending.asked.wait()
+            await shutdown.asked.wait()
             server.stop_listening()
-            cut = await face.calls.drained(options.drain, ending.hurried)
+            cut = await tool_server.calls.drained(options.drain, shutdown.hurried)
             if cut:
                 say(f"cancelled {cut} call{'' if cut == 1 else 's'} in flight")
-            face.close()
+            tool_server.close()
 
 
-def _within_descriptors(limits: Limits) -> Limits:
-    """The limits, with no more connections than the process may have files open, but for a reserve."""
-    try:
-        from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit  # noqa: PLC0415 -- not on Windows
-    except ImportError:
-        return limits
-    files, _hard = getrlimit(RLIMIT_NOFILE)
-    if files == RLIM_INFINITY:
-        return limits
-    return limits._replace(connections=min(limits.connections, files - min(files // 2, RESERVE)))
-
-
-def _warnings(address: Address, limits: Limits) -> Iterator[str]:
+def _warnings(address: ListenAddress, limits: ClientLimits) -> Iterator[str]:
     """What people should know who start the server."""
     if limits.connections < address.limits.connections:
         yield (
@@ -114,106 +420,11 @@ def _warnings(address: Address, limits: Limits) -> Iterator[str]:
         yield f"warning: every user of this machine can read the key `{address.tls.key}`; use `chmod 600`"
 
 
-def _config(web: Web) -> uvicorn.Config:
-    return uvicorn.Config(
-        web,
-        http="h11",
-        lifespan="off",
-        ws="none",
-        log_config=None,
-        log_level="error",  # of a malformed request its client is told, and nobody else
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=KEPT,
-        timeout_graceful_shutdown=CLOSING,
-    )
-
-
-class _Uvicorn(uvicorn.Server):
-    """uvicorn without its signals, which would end streams of events whose calls are still under way, and its listening."""
-
-    def __init__(self, config: uvicorn.Config, limits: Limits, tls: SSLContext | None, say: Say) -> None:
-        super().__init__(config)
-        self.servers = []
-        self._limits = limits
-        self._acceptor = Acceptor(self._connection, limits, tls, say)
-        self._serving: asyncio.Task[None] | None = None
-        self._listening = asyncio.Event()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    async def startup(self, sockets: list[socket] | None = None) -> None:
-        await self.lifespan.startup()
-        self._acceptor.start(sockets or [])
-        self.started = True
-        self._listening.set()
-
-    def _connection(self, **given: Any) -> Connection:
-        return Connection(
-            config=self.config,
-            server_state=self.server_state,
-            app_state=self.lifespan.state,
-            limits=self._limits,
-            **given,
-        )
-
-    async def listen(self, listeners: list[socket], ending: Ending) -> None:
-        """Answer requests from now on; where that ends by itself, everything does."""
-        self._serving = asyncio.create_task(self.serve(sockets=listeners))
-        for tell in (self._listening.set, ending.ask):
-            self._serving.add_done_callback(partial(_told, tell))
-        await self._listening.wait()
-
-    def stop_listening(self) -> None:
-        """Take no further connection; those that are there go on."""
-        self._acceptor.close()
-
-    @asynccontextmanager
-    async def closed_at_last(self) -> AsyncIterator[None]:
-        """Behind the block every connection is closed."""
-        try:
-            yield
-        finally:
-            self._acceptor.close()
-            self.should_exit = True
-            if self._serving is not None:
-                await self._serving
-
-
-def _told(tell: Callable[[], None], _task: asyncio.Task[None]) -> None:
-    tell()
-
-
-async def _listeners(address: Address) -> list[socket]:
-    """Sockets that are bound, all of them, or an error that says why not."""
-    loop = asyncio.get_running_loop()
-    shown = f"{address.host}:{address.port}"
-    try:
-        bound = await loop.create_server(asyncio.Protocol, address.host, address.port, start_serving=False)
-    except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise ConfigurationError(
-            f"nothing can be served at {shown}: {why}",
-            code="address_not_free",
-            hint="choose another `--host` or `--port`; `--port 0` takes any that is free",
-        ) from None
-    try:
-        listeners = [listener.dup() for listener in bound.sockets]
-    finally:
-        bound.close()
-    if not all(is_loopback(listener.getsockname()[0]) for listener in listeners):
-        address.check_token()
-    return listeners
-
-
 def _toolsets(runtime: Runtime, options: Options) -> list[str]:
     known = list(runtime.registry.toolsets)
     return [name for name in known if name == options.toolset] if options.toolset else known
 
 
-def _url(address: Address, port: int) -> str:
+def _url(address: ListenAddress, port: int) -> str:
     host = f"[{address.host}]" if ":" in address.host else address.host
     return f"{address.scheme}://{host}:{port}{PATH}"

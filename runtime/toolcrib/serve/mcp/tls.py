@@ -1,4 +1,4 @@
-"""The certificate and the key by which the HTTP face speaks TLS."""
+"""The certificate and the key that HTTP is served over TLS with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The tools as clients list and name them: encoded once for each registry, revision of MCP and toolset."""
+"""The tools as clients list and name them: encoded once for each registry, revision of MCP and toolset.
+
+A page of `tools/list` is the same for every client until the registry changes. The SDK would make objects of all its
+tools, check them, and encode them again for each request. So the result that passes through the SDK has one text in
+place of the tools, and when its bytes leave us that text is exchanged for the page (`EncodedPages`). The SDK still does all
+that it does around a result, and nothing of it is rebuilt here.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +12,7 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from functools import cached_property
+from secrets import token_hex
 from typing import NamedTuple
 
 from toolcrib.core.model import JSON
@@ -14,7 +21,7 @@ from toolcrib.registry.registry import Registry
 from toolcrib.serve.mcp.options import PAGE_BYTES, Options
 
 
-class Page(NamedTuple):
+class ToolPage(NamedTuple):
     """A part of the list.
 
     Attributes:
@@ -27,7 +34,7 @@ class Page(NamedTuple):
     cursor: str | None
 
 
-class Listing:
+class ToolListing:
     """The offered tools of a registry, within a toolset or all of them, in the order of their names."""
 
     def __init__(self, registry: Registry, toolset: str, options: Options) -> None:
@@ -42,7 +49,7 @@ class Listing:
         self._options = options
         self.names = [card.name for card in registry.query(toolset=toolset or None)]
         self._encoded: dict[tuple[str, str], bytes] = {}
-        self._pages: dict[tuple[str, int], Page] = {}
+        self._pages: dict[tuple[str, int], ToolPage] = {}
         self._ends: set[tuple[str, int]] = set()
         self._inputs: dict[str, dict[str, JSON]] = {}
         self._outputs: dict[tuple[str, str], bool] = {}
@@ -76,7 +83,7 @@ class Listing:
             self._outputs[key] = tool is not None and has_output(tool, revision)
         return self._outputs[key]
 
-    def page(self, revision: str, cursor: str | None) -> Page:
+    def page(self, revision: str, cursor: str | None) -> ToolPage:
         """A page of the list, as a revision of MCP writes it.
 
         Args:
@@ -97,7 +104,7 @@ class Listing:
             self._ends.add((revision, end))
         return page
 
-    def _made(self, revision: str, begin: int) -> tuple[Page, int]:
+    def _made(self, revision: str, begin: int) -> tuple[ToolPage, int]:
         parts: list[bytes] = []
         length = 0
         for name in self.names[begin : begin + self._options.page_tools]:
@@ -107,7 +114,9 @@ class Listing:
                 break
             parts.append(part)
         end = begin + len(parts)
-        return Page(b",".join(parts), _cursor(self.names[end - 1]) if end < len(self.names) else None), end
+        return ToolPage(
+            b",".join(parts), _cursor(self.names[end - 1]) if end < len(self.names) else None
+        ), end
 
     def _definition(self, name: str, revision: str) -> bytes:
         key = (name, revision)
@@ -123,21 +132,21 @@ class Listing:
         return self._encoded[key]
 
 
-class Listings:
+class ListingCache:
     """The listings of the registry that is in force."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._registry: Registry | None = None
-        self._kept: dict[str, Listing] = {}
+        self._kept: dict[str, ToolListing] = {}
 
-    def of(self, registry: Registry, toolset: str) -> Listing:
+    def of(self, registry: Registry, toolset: str) -> ToolListing:
         """The listing of a toolset, worked out once for each registry."""
         if registry is not self._registry:
             self._registry, self._kept = registry, {}
         listing = self._kept.get(toolset)
         if listing is None:
-            listing = self._kept[toolset] = Listing(registry, toolset, self._options)
+            listing = self._kept[toolset] = ToolListing(registry, toolset, self._options)
         return listing
 
 
@@ -153,3 +162,31 @@ def _after(cursor: str) -> str:
     if not name or _cursor(name) != cursor:
         raise ValueError("a cursor that was not written by `_cursor`")
     return name
+
+
+PAGES = "toolcrib.pages"
+"""Where the scope of an HTTP request holds its `EncodedPages`."""
+
+
+class EncodedPages:
+    """Texts that stand for bytes until they leave. Each is used once, and nobody can guess one."""
+
+    __slots__ = ("_pages",)
+
+    def __init__(self) -> None:
+        self._pages: dict[bytes, bytes] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._pages)
+
+    def put(self, page: bytes) -> str:
+        """A text to write, as a JSON string, where these bytes shall be."""
+        token = f"page-{token_hex(16)}"
+        self._pages[f'"{token}"'.encode()] = page
+        return token
+
+    def into(self, data: bytes) -> bytes:
+        """The encoded message, with the bytes where their texts stood."""
+        for token in [token for token in self._pages if token in data]:
+            data = data.replace(token, self._pages.pop(token), 1)
+        return data

@@ -4,34 +4,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from toolcrib import __version__
 from toolcrib.core.clock import RealClock
 from toolcrib.core.model import OUTPUT_SIZE
 from toolcrib.core.server_config import Server
-from toolcrib.http import Bounds, Fault, HTTPError, Request, Sender, open_sender
-from toolcrib.http.auth import AuthFailed, RequestAuth, Tokens, Way, server_auth
+from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest, open_client
+from toolcrib.http.auth import AuthContext, AuthFailed, RequestAuth, TokenCache, server_auth
+from toolcrib.http.client import StreamedResponse, StreamingClient
 from toolcrib.http.headers import header_fault
 from toolcrib.http.messages import parse_origin
-from toolcrib.http.streaming import Incoming, Streamer
-from toolcrib.security.egress import EgressRefused, Guard, is_metadata, read_host
-from toolcrib.security.egress.hosts import place_of, shown
-from toolcrib.servers.environment import World, normal_origin
-from toolcrib.servers.mcp.transports import StartFailed, Texts, Trouble
+from toolcrib.security.egress import EgressGuard, EgressRefused, is_metadata, read_host
+from toolcrib.security.hosts import place_of, shown
+from toolcrib.servers.environment import NetworkEnvironment, normal_origin
+from toolcrib.servers.mcp.transports import ServerTexts, StartFailure, Trouble
 
-BOUNDS = Bounds(body=OUTPUT_SIZE)
+if TYPE_CHECKING:
+    from toolcrib.http.client import HTTPClient
+
+BOUNDS = ExchangeBounds(body=OUTPUT_SIZE)
 """What an answer may take: 16 MiB, 64 KiB of headers, 5 s for the connection."""
 
 _HINTS = {
-    Fault.CONNECT_FAILED: "see whether it runs, and `url`",
-    Fault.CONNECT_TIMEOUT: "see whether it runs, and `url`",
-    Fault.TLS_FAILED: "see to its certificate, or name the one that signs it in SSL_CERT_FILE",
+    HTTPFailure.CONNECT_FAILED: "see whether it runs, and `url`",
+    HTTPFailure.CONNECT_TIMEOUT: "see whether it runs, and `url`",
+    HTTPFailure.TLS_FAILED: "see to its certificate, or name the one that signs it in SSL_CERT_FILE",
 }
 
 
-class Failed(Exception):
+class ExchangeFailure(Exception):
     """An exchange failed.
 
     Attributes:
@@ -56,7 +59,7 @@ class Failed(Exception):
         self.lost = lost
 
     @classmethod
-    def by(cls, error: HTTPError | EgressRefused | AuthFailed) -> Failed:
+    def by(cls, error: HTTPError | EgressRefused | AuthFailed) -> ExchangeFailure:
         """What an error of the exchange, the guard or the authentication comes to."""
         if isinstance(error, HTTPError):
             trouble = Trouble(error.fault.value, error.message, _HINTS.get(error.fault, ""))
@@ -66,7 +69,7 @@ class Failed(Exception):
         return cls(Trouble("auth_failed", error.message), sent=False)
 
 
-class Endpoint(NamedTuple):
+class ServerEndpoint(NamedTuple):
     """Where a server is, and what every request to it has. Its `repr` shows the origin.
 
     Attributes:
@@ -86,7 +89,7 @@ class Endpoint(NamedTuple):
     target: str
     headers: tuple[tuple[str, str], ...]
     written: str
-    guard: Guard
+    guard: EgressGuard
 
     def __repr__(self) -> str:
         return f"Endpoint({self.request('GET').origin})"
@@ -98,13 +101,13 @@ class Endpoint(NamedTuple):
 
     def request(
         self, method: str, headers: Sequence[tuple[str, str]] = (), body: bytes = b"", target: str = ""
-    ) -> Request:
+    ) -> HTTPRequest:
         """A request to the server; `headers` go before its own of the same name."""
         taken = {name.lower() for name, _ in headers}
         usual = [*self.headers, ("User-Agent", f"toolcrib/{__version__}")]
         own = [(name, value) for name, value in usual if name.lower() not in taken]
         lines = {name.lower(): (name, value) for name, value in reversed(own)}
-        return Request(
+        return HTTPRequest(
             method,
             self.scheme,
             self.host,
@@ -115,21 +118,21 @@ class Endpoint(NamedTuple):
         )
 
 
-def endpoint_of(server: Server, world: World) -> Endpoint:
+def resolve_endpoint(server: Server, world: NetworkEnvironment) -> ServerEndpoint:
     """Where a server is, with everything looked up.
 
     Raises:
         MissingSecret: Something is not there.
         StartFailed: What is looked up makes no address, or no header.
     """
-    texts = Texts(server, world.vault)
+    texts = ServerTexts(server, world.vault)
     url = texts.address(server.url, "/url")
     headers = [(name, texts.named(name, text, f"/headers/{name}")) for name, text in server.headers.items()]
     texts.check()
     for name, value in headers:
         if fault := header_fault(value):
             message = f"the header `{name}` of the server `{server.name}` {fault}"
-            raise StartFailed(message, hint="see to what is looked up for it")
+            raise StartFailure(message, hint="see to what is looked up for it")
     start, mark, query = url.partition("#")[0].partition("?")
     scheme, _, rest = start.partition("://")
     authority, slash, path = rest.partition("/")
@@ -139,16 +142,18 @@ def endpoint_of(server: Server, world: World) -> Endpoint:
         read = read_host(host)
     except ValueError:
         message = f"the `url` of the server `{server.name}` is no address"
-        raise StartFailed(
+        raise StartFailure(
             message, hint="write `https://host/mcp`, and see to what is looked up for it"
         ) from None
     aimed = parse_origin(world.instead_of(written))
     by_itself = read.name == "localhost" or (read.literal and not is_metadata(read.name))
     guard = world.guard.also([place_of(read.name, port)] if by_itself else [])
-    return Endpoint(*aimed, f"/{path}{mark}{query}" if slash or mark else "/", tuple(headers), written, guard)
+    return ServerEndpoint(
+        *aimed, f"/{path}{mark}{query}" if slash or mark else "/", tuple(headers), written, guard
+    )
 
 
-class Caller:
+class EndpointClient:
     """Sends requests to one server, and renews what proves who asks where it is refused.
 
     Args:
@@ -161,17 +166,17 @@ class Caller:
         StartFailed: What is looked up makes no address, or no header.
     """
 
-    def __init__(self, server: Server, world: World, tokens: Tokens | None) -> None:
-        self.endpoint = endpoint_of(server, world)
-        self._streamer = Streamer(self.endpoint.guard)
-        self._sender: Sender = open_sender(self.endpoint.guard, client="stock")
-        way = Way(self._sender, RealClock(), [self.endpoint.request("GET").origin], _aim(world))
+    def __init__(self, server: Server, world: NetworkEnvironment, tokens: TokenCache | None) -> None:
+        self.endpoint = resolve_endpoint(server, world)
+        self._streamer = StreamingClient(self.endpoint.guard)
+        self._sender: HTTPClient = open_client(self.endpoint.guard)
+        way = AuthContext(self._sender, RealClock(), [self.endpoint.request("GET").origin], _aim(world))
         self._auth: RequestAuth | None = server_auth(server, world.vault, way, tokens=tokens)
         self.proves = self._auth is not None
 
     async def send(
-        self, request: Request, *, silence: float | None, sending: Callable[[], None] | None = None
-    ) -> Incoming:
+        self, request: HTTPRequest, *, silence: float | None, sending: Callable[[], None] | None = None
+    ) -> StreamedResponse:
         """Send a request, and read the head of its answer.
 
         Args:
@@ -185,11 +190,11 @@ class Caller:
         try:
             return await self._sent(request, silence, sending)
         except (HTTPError, EgressRefused, AuthFailed) as error:
-            raise Failed.by(error) from None
+            raise ExchangeFailure.by(error) from None
 
     async def _sent(
-        self, request: Request, silence: float | None, sending: Callable[[], None] | None
-    ) -> Incoming:
+        self, request: HTTPRequest, silence: float | None, sending: Callable[[], None] | None
+    ) -> StreamedResponse:
         hosts = (self.endpoint.host,)
         if self._auth is None:
             return await self._streamer.send(request, BOUNDS, hosts=hosts, silence=silence, sending=sending)
@@ -214,8 +219,8 @@ class Caller:
         await self._sender.aclose()
 
 
-def _aim(world: World) -> Callable[[Request], Request]:
-    def aimed(request: Request) -> Request:
+def _aim(world: NetworkEnvironment) -> Callable[[HTTPRequest], HTTPRequest]:
+    def aimed(request: HTTPRequest) -> HTTPRequest:
         scheme, host, port = parse_origin(world.instead_of(request.origin))
         return request._replace(scheme=scheme, host=host, port=port)
 
@@ -226,7 +231,7 @@ _UNKNOWN_SESSION = -32000
 """The code that servers of the TypeScript SDK answer with, and status 400, where they do not know a session."""
 
 
-def session_is_over(status: int, body: bytes) -> bool:
+def is_session_over(status: int, body: bytes) -> bool:
     """Whether a request with a session was refused for that (2025-11-25, basic/transports, "Session Management")."""
     if status == 404:
         return True
@@ -236,7 +241,9 @@ def session_is_over(status: int, body: bytes) -> bool:
     return "session" in str(error.get("message", "")).lower()
 
 
-def trouble_of(status: int, headers: Mapping[str, str], body: bytes, *, proves: bool) -> Trouble | None:
+def trouble_in_status(
+    status: int, headers: Mapping[str, str], body: bytes, *, proves: bool
+) -> Trouble | None:
     """What is wrong; None where the body says it, or nothing is.
 
     Args:

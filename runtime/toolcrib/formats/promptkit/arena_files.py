@@ -1,0 +1,187 @@
+"""What came of PromptKit's arenas, as files of our own: a pack of tools and scenarios."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import JSON, Descriptor, Origin
+from toolcrib.core.protocols import Files
+from toolcrib.formats.yaml_writer import yaml_of
+from toolcrib.loading.cache.document_codec import Unkept, document_behind
+from toolcrib.loading.documents.document import parse_documents
+from toolcrib.loading.scenarios.model import Scenario
+
+PACK: Final = "pack.yaml"
+PROJECT: Final = "toolcrib.yaml"
+
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_APART: Final = frozenset(("input_schema", "output_schema", "mode", "agent", "faults", "matrix"))
+"""Keys with an empty line before them."""
+
+
+class ArenaFile(NamedTuple):
+    """A file that is to be written.
+
+    Attributes:
+        kind: `tool`, `scenario`, `pack`, `project` or `data`.
+        name: Of the tool or scenario; of any other file its path.
+        file: Its path, relative to the folder of the pack.
+        content: Its content.
+    """
+
+    kind: str
+    name: str
+    file: str
+    content: bytes
+
+
+class ArenaFiles(NamedTuple):
+    """What is to be written.
+
+    Attributes:
+        files: The files, each once.
+        refused: Name of a tool or scenario -> why it has no file.
+    """
+
+    files: tuple[ArenaFile, ...]
+    refused: Mapping[str, str]
+
+
+def files_of_arena(
+    name: str, tools: Iterable[Descriptor], scenarios: Iterable[Scenario], servers: Mapping[str, JSON]
+) -> ArenaFiles:
+    """The files of a pack.
+
+    Each holds what loading made of what it read, so it says the same. It is YAML, and JSON where YAML would be read
+    as anything else.
+
+    Args:
+        name: What the pack is called; what a name can't have becomes `-`.
+        tools: Its tools, as they were read.
+        scenarios: Its scenarios, as they were read.
+        servers: MCP servers that a project names beside it.
+    """
+    press = _FileSet()
+    for tool in tools:
+        press.add_tool(tool)
+    for scenario in scenarios:
+        press.add_scenario(scenario)
+    if not press.files:
+        return ArenaFiles((), press.refused)
+    called = _FOREIGN.sub("-", name).strip("-") or "imported"
+    own = list(press.files.values())
+    own.insert(0, _file("pack", PACK, PACK, _pack(called, name)))
+    if servers:
+        project: dict[str, JSON] = {"project": called, "sources": ["."], "servers": dict(servers)}
+        own.insert(1, _file("project", PROJECT, PROJECT, project))
+    return ArenaFiles(tuple(own), press.refused)
+
+
+def _pack(called: str, name: str) -> dict[str, JSON]:
+    return {
+        "name": called,
+        "version": "0.1.0",
+        "description": f"Tools and scenarios of the PromptKit arena {name}.",
+        "tools": ["tools/*.tool.*"],
+        "scenarios": ["scenarios/*.scenario.*"],
+    }
+
+
+class _FileSet:
+    """Makes files, no two of one name."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, ArenaFile] = {}
+        self.refused: dict[str, str] = {}
+
+    def add_tool(self, tool: Descriptor) -> None:
+        """A tool, and the files that it names."""
+        value = self._value("tool", tool.name, tool.origin)
+        if value is None:
+            return
+        data = dict(_data_of(value, tool.origin.files))
+        moved = {old: new for old, (new, _content) in data.items() if old != new}
+        self._add("tool", tool.name, "tools", _renamed(value, moved) if moved else value)
+        for new, content in data.values():
+            path = posixpath.join("tools", new)
+            self.files.setdefault(path.casefold(), ArenaFile("data", path, path, content))
+
+    def add_scenario(self, scenario: Scenario) -> None:
+        """A scenario."""
+        value = self._value("scenario", scenario.name, scenario.origin)
+        if value is not None:
+            self._add("scenario", scenario.name, "scenarios", value)
+
+    def _value(self, kind: str, name: str, origin: Origin) -> dict[str, Any] | None:
+        try:
+            value = document_behind(origin).value
+        except Unkept as error:
+            self.refused[name] = f"the {kind} is no document of one file: {error}"
+            return None
+        return value if isinstance(value, dict) else None
+
+    def _add(self, kind: str, name: str, folder: str, value: dict[str, Any]) -> None:
+        file = _file(kind, name, f"{folder}/{name}.{kind}.yaml", value)
+        if file.file.casefold() in self.files:
+            self.refused[name] = f"another {kind} is `{name}` already"
+        else:
+            self.files[file.file.casefold()] = file
+
+
+def _file(kind: str, name: str, path: str, value: dict[str, Any]) -> ArenaFile:
+    """A document as a file: YAML if that is read back unchanged, else JSON."""
+    text = "".join(f"{line}\n" for line in _lines(value))
+    documents, problems = parse_documents(path, text)
+    if not problems and len(documents) == 1 and documents[0].value == value:
+        return ArenaFile(kind, name, path, text.encode())
+    as_json = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    return ArenaFile(kind, name, f"{path.removesuffix('.yaml')}.json", as_json.encode())
+
+
+def _lines(value: Mapping[str, JSON]) -> Iterator[str]:
+    for key, item in value.items():
+        yield from ("",) if key in _APART else ()
+        yield from yaml_of({key: item})
+
+
+def _data_of(value: dict[str, Any], files: Files | None) -> Iterator[tuple[str, tuple[str, bytes]]]:
+    """The files that a mock names -> their place beside the descriptor, and what they hold."""
+    for named in _named_in(value.get("mock")):
+        try:
+            content = files.read(named) if files is not None else None
+        except OSError:  # loading has told it
+            content = None
+        if content is not None:
+            yield named, (posixpath.normpath(named).replace("../", "").lstrip("/"), content)
+
+
+def _named_in(mock: Any) -> Iterator[str]:
+    if not isinstance(mock, dict):
+        return
+    parts = mock.get("content")
+    named = [part.get("file") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    yield from (name for name in (*named, mock.get("result_file")) if isinstance(name, str))
+
+
+def _renamed(value: dict[str, Any], moved: Mapping[str, str]) -> dict[str, Any]:
+    """A descriptor whose mock names files by their new place."""
+    mock = dict(value["mock"])
+    if isinstance(mock.get("content"), list):
+        mock["content"] = [
+            {**part, "file": moved.get(part["file"], part["file"])} if "file" in part else part
+            for part in mock["content"]
+        ]
+    if mock.get("result_file") in moved:
+        mock["result_file"] = moved[mock["result_file"]]
+    return {**value, "mock": mock}
+
+
+def sorted_by_severity(problems: Sequence[Problem]) -> Sequence[Problem]:
+    """The problems, what refuses something first, then what may change a run, then what does not."""
+    order = ("error", "warning", "notice")
+    return sorted(problems, key=lambda problem: order.index(problem.severity))

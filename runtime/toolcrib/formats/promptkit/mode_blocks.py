@@ -1,0 +1,417 @@
+"""Converts the parts of a foreign descriptor that say how it is called to our blocks `live`, `client` and `mock`.
+
+An HTTP call is described by PromptKit's `http`, or by the flat `endpoint`. Everything there has its effect here or is
+refused with its line. Where PromptKit loses what was said, we do not: every argument goes somewhere unless `exclude`
+names it, values of `static_...` always go and can't be overridden, texts are encoded for their place, a variable that
+`headers_from_env` names has to be set, and `${VAR}` in the url and in headers is looked up.
+
+Of a tool that its caller fulfils, `consent` and `categories` are the same there and here. `timeout_ms` counts
+milliseconds. Answers are always checked here: with `validate_output: false` one that does not fit is passed on
+(`on_invalid_result: pass`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Protocol, TypeAlias
+
+from toolcrib.core.errors import ExpressionError, did_you_mean
+from toolcrib.core.model import JSON
+from toolcrib.expressions import as_written
+from toolcrib.formats.promptkit.go_templates import literal, translate
+from toolcrib.loading.documents.positions import pointer_of
+
+_KEYS = (
+    "url",
+    "method",
+    "headers",
+    "headers_from_env",
+    "timeout_ms",
+    "redact",
+    "request",
+    "response",
+    "multimodal",
+)
+
+_REQUEST_KEYS = (
+    "query_params",
+    "header_params",
+    "body_mapping",
+    "exclude",
+    "static_query",
+    "static_headers",
+    "static_body",
+)
+
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+
+_LOOK_UP = re.compile(r"(\$\{[^}]*\})")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_STEP = re.compile(r'[^".\\*]+')
+_FROM_ENVIRONMENT = re.compile(r"([^=\s]+)=([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
+
+
+class DescriptorBuilder(Protocol):
+    """The document that the block becomes a part of."""
+
+    def put(self, path: tuple[str, ...], item: JSON, place: str) -> None:
+        """Set a part of it, and note the place where that was written."""
+        ...
+
+    def problem(self, code: str, message: str, place: str, *, hint: str = "") -> None:
+        """Something is wrong at a place of the document as written."""
+        ...
+
+    def check_rest(self, value: dict[str, Any], known: tuple[str, ...], place: str) -> None:
+        """Refuse keys that are not known."""
+        ...
+
+    def shorten_timeout(self, milliseconds: int, place: str) -> None:
+        """A call takes no longer than this."""
+        ...
+
+
+def put_endpoint(form: DescriptorBuilder, url: JSON, place: str) -> None:
+    """The flat form's `endpoint`: all arguments are posted there as JSON."""
+    _Http(form, {"url": url}, {}, place, url_place=place).put()
+
+
+def put_http(form: DescriptorBuilder, block: JSON, schema: JSON, place: str) -> None:
+    """PromptKit's `http`; `schema` is that of the arguments, in whose order they are sent."""
+    if not isinstance(block, dict):
+        form.problem("wrong_type", "`http` is an object", place)
+        form.put(("live",), {}, place)
+        return
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    form.check_rest(block, _KEYS, place)
+    _Http(form, block, properties if isinstance(properties, dict) else {}, place).put()
+
+
+class _Http:
+    """One block on its way."""
+
+    def __init__(
+        self,
+        form: DescriptorBuilder,
+        block: dict[str, Any],
+        properties: dict[str, Any],
+        place: str,
+        *,
+        url_place: str = "",
+    ) -> None:
+        self._form = form
+        self._block = block
+        self._place = place
+        self._url_place = url_place or f"{place}/url"
+        self._properties = properties
+        self._request = self._object(block, "request", _REQUEST_KEYS, place)
+        self._response = self._object(block, "response", ("body_mapping",), place)
+        self._used: set[str] = set()
+        self._headers: set[str] = set()
+
+    def put(self) -> None:
+        """Put everything in its place, and report what is wrong."""
+        method = self._block.get("method", "POST")
+        method = method.upper() if isinstance(method, str) else method
+        at = f"{self._place}/method" if "method" in self._block else self._place
+        self._form.put(("live", "method"), method, at)
+        if "url" in self._block:
+            url = self._block["url"]
+            url = self._template(url, self._url_place) if isinstance(url, str) else url
+            self._form.put(("live", "url"), url, self._url_place)
+        self._put_headers()
+        excluded = set(self._arguments("exclude"))
+        listed = self._arguments("query_params")
+        left = [name for name in self._properties if name not in self._used | excluded]
+        if method in _WITH_BODY:
+            self._put_query(listed)
+            self._put_body([name for name in left if name not in listed], excluded)
+        else:
+            self._put_query([*listed, *(name for name in left if name not in listed)], all_of_them=True)
+            self._refuse_body(str(method))
+        self._put_rest()
+
+    # Headers.
+
+    def _put_headers(self) -> None:
+        request, place = self._request, self._place
+        for name, value, at in self._texts(request, "header_params", f"{place}/request"):
+            self._header(name, self._template(value, at), at)
+        for name, value, at in self._texts(request, "static_headers", f"{place}/request"):
+            self._header(name, _literally(value), at)
+        for name, value, at in self._texts(self._block, "headers", place):
+            self._header(name, self._template(value, at), at)
+        for item, at in self._list(self._block, "headers_from_env", place):
+            match = _FROM_ENVIRONMENT.fullmatch(item)
+            if match is None:
+                message = f"`{item}` does not say which header a variable is for"
+                self._form.problem("wrong_form", message, at, hint="write `Authorization=API_TOKEN`")
+            else:
+                self._header(match[1], f"${{{match[2]}}}", at)
+
+    def _header(self, name: str, value: str, place: str) -> None:
+        if name.lower() in self._headers:
+            self._form.problem("duplicate_key", f"the header `{name}` is said twice", place)
+            return
+        self._headers.add(name.lower())
+        self._form.put(("live", "headers", name), value, place)
+
+    # The query and the body.
+
+    def _put_query(self, names: list[str], *, all_of_them: bool = False) -> None:
+        static = list(self._texts(self._request, "static_query", f"{self._place}/request"))
+        fixed = {name for name, _value, _at in static}
+        listed = dict(self._list(self._request, "query_params", f"{self._place}/request"))
+        if all_of_them and not (self._properties or static or names):
+            self._form.put(("live", "query"), {"from": "args"}, self._place)
+        for name in names:
+            if name not in fixed:
+                place = listed.get(name, self._place)
+                self._form.put(("live", "query", name), self._argument(name), place)
+        for name, value, at in static:
+            self._form.put(("live", "query", name), _literally(value), at)
+
+    def _argument(self, name: str) -> str:
+        """An argument as a whole expression; an object or a list of such is sent as JSON, as PromptKit does."""
+        schema = self._properties.get(name)
+        items = schema.get("items") if isinstance(schema, dict) else None
+        if _has_type(schema, "object") or _has_type(items, "object", "array"):
+            return (
+                f"{{{{ (args[{literal(name)}] | tojson) if args[{literal(name)}] is not none else none }}}}"
+            )
+        return _whole(name)
+
+    def _put_body(self, names: list[str], excluded: set[str]) -> None:
+        place = f"{self._place}/request"
+        static = self._request.get("static_body")
+        if static is not None and not isinstance(static, dict):
+            self._form.problem("wrong_type", "`static_body` is an object", f"{place}/static_body")
+            static = None
+        mapping = self._mapping(self._request, place)
+        if self._properties and not (names or static or mapping):
+            return
+        if excluded:
+            body: JSON = {name: _whole(name) for name in names}
+            self._form.put(("live", "body", "json"), body, f"{place}/exclude")
+        else:
+            self._form.put(("live", "body", "from"), "args", self._place)
+            self._form.put(("live", "body", "as"), "json", self._place)
+        if static:
+            written = json.dumps(static, ensure_ascii=False).replace("`", "\\`")
+            select = f"merge({f'({mapping})' if mapping else '@'}, `{written}`)"
+            self._form.put(("live", "body", "select"), select, f"{place}/static_body")
+        elif mapping:
+            self._form.put(("live", "body", "select"), mapping, f"{place}/body_mapping")
+
+    def _refuse_body(self, method: str) -> None:
+        for key in ("body_mapping", "static_body"):
+            if key in self._request:
+                message = f"`{key}` has no effect: a {method} request has no body"
+                place = f"{self._place}/request/{key}"
+                self._form.problem(
+                    "needless_key", message, place, hint="leave it out, or write another method"
+                )
+
+    # The rest.
+
+    def _put_rest(self) -> None:
+        mapping = self._mapping(self._response, f"{self._place}/response")
+        if mapping:
+            self._form.put(("live", "select"), f"body | {mapping}", f"{self._place}/response/body_mapping")
+        redacted: list[JSON] = [
+            _as_path(name) for name, _at in self._list(self._block, "redact", self._place)
+        ]
+        if redacted:
+            self._form.put(("live", "response", "redact"), redacted, f"{self._place}/redact")
+        media = self._object(self._block, "multimodal", ("enabled", "accept_types"), self._place)
+        types = list(self._list(media, "accept_types", f"{self._place}/multimodal"))
+        if types and self._enabled(media):
+            accepted = ", ".join(name for name, _at in types)
+            self._form.put(("live", "accept"), accepted, f"{self._place}/multimodal/accept_types")
+        self._put_timeout()
+
+    def _enabled(self, media: dict[str, Any]) -> bool:
+        enabled = media.get("enabled", False)
+        if not isinstance(enabled, bool):
+            self._form.problem(
+                "wrong_type", "`enabled` is true or false", f"{self._place}/multimodal/enabled"
+            )
+        return enabled is True
+
+    def _put_timeout(self) -> None:
+        milliseconds, place = self._block.get("timeout_ms", 0), f"{self._place}/timeout_ms"
+        if isinstance(milliseconds, bool) or not isinstance(milliseconds, int):
+            self._form.problem("wrong_type", "a timeout in milliseconds is a whole number", place)
+        elif milliseconds > 0:
+            self._form.put(("live", "timeouts", "read"), f"{milliseconds}ms", place)
+            self._form.shorten_timeout(milliseconds, place)
+
+    # How parts are read.
+
+    def _template(self, text: str, place: str) -> str:
+        """A text with Go's `{{.x}}` as ours; the arguments in it are used up."""
+        try:
+            translated = translate(text)
+        except ExpressionError as error:
+            self._form.problem(error.code, error.message, place, hint=error.hint)
+            return ""
+        self._used.update(translated.arguments)
+        return translated.text
+
+    def _object(self, holder: dict[str, Any], key: str, known: tuple[str, ...], place: str) -> dict[str, Any]:
+        value = holder.get(key, {})
+        if not isinstance(value, dict):
+            self._form.problem("wrong_type", f"`{key}` is an object", f"{place}/{key}")
+            return {}
+        self._form.check_rest(value, known, f"{place}/{key}")
+        return value
+
+    def _texts(self, holder: dict[str, Any], key: str, place: str) -> Iterator[tuple[str, str, str]]:
+        """The members of an object whose values are texts; Go takes a number or boolean for one."""
+        members = holder.get(key, {})
+        if not isinstance(members, dict):
+            self._form.problem("wrong_type", f"`{key}` is an object", f"{place}/{key}")
+            return
+        for name, value in members.items():
+            at = f"{place}/{key}/{name.replace('~', '~0').replace('/', '~1')}"
+            if isinstance(value, str):
+                yield name, value, at
+            elif isinstance(value, bool | int | float):
+                yield name, json.dumps(value), at
+            else:
+                self._form.problem("wrong_type", f"`{name}` is a text", at)
+
+    def _list(self, holder: dict[str, Any], key: str, place: str) -> Iterator[tuple[str, str]]:
+        """The texts of a list."""
+        items = holder.get(key, [])
+        if not isinstance(items, list):
+            self._form.problem("wrong_type", f"`{key}` is a list", f"{place}/{key}")
+            return
+        for index, item in enumerate(items):
+            if isinstance(item, str):
+                yield item, f"{place}/{key}/{index}"
+            else:
+                self._form.problem("wrong_type", f"`{key}` holds texts", f"{place}/{key}/{index}")
+
+    def _arguments(self, key: str) -> list[str]:
+        """The names of arguments in a list; one that the schema does not know is a slip."""
+        names = []
+        for name, at in self._list(self._request, key, f"{self._place}/request"):
+            if self._properties and name not in self._properties:
+                hint = did_you_mean(name, self._properties)
+                self._form.problem(
+                    "unknown_argument", f"the schema knows no argument `{name}`", at, hint=hint
+                )
+            else:
+                names.append(name)
+        return names
+
+    def _mapping(self, holder: dict[str, Any], place: str) -> str:
+        """A JMESPath expression on one line; empty for none."""
+        mapping = holder.get("body_mapping", "")
+        if not isinstance(mapping, str):
+            self._form.problem("wrong_type", "`body_mapping` is a text", f"{place}/body_mapping")
+            return ""
+        return mapping.strip()
+
+
+def _literally(text: str) -> str:
+    """A text that holds no expression; `${VAR}` in it is looked up."""
+    pieces = _LOOK_UP.split(text)
+    return "".join(piece if place % 2 else str(as_written(piece)) for place, piece in enumerate(pieces))
+
+
+def _whole(name: str) -> str:
+    path = f"args.{name}" if _NAME.fullmatch(name) else f"args[{literal(name)}]"
+    return f"{{{{ {path} }}}}"
+
+
+def _as_path(name: str) -> str:
+    """A member of the answer as a path of ours, which may have several steps."""
+    return name if _STEP.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
+def _has_type(schema: Any, *names: str) -> bool:
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    return (
+        kind in names if isinstance(kind, str) else isinstance(kind, list) and not set(names).isdisjoint(kind)
+    )
+
+
+def put_client(form: DescriptorBuilder, block: dict[str, JSON], place: str) -> None:
+    """PromptKit's `client`; an unknown key passes through, to be checked like one of ours."""
+    form.put(("client",), {}, place)
+    for key, item in block.items():
+        turn = _TURNS.get(key)
+        where = place + pointer_of((key,))
+        if turn is None:
+            form.put(("client", key), item, where)
+        else:
+            turn(form, item, where)
+
+
+def _timeout(form: DescriptorBuilder, item: JSON, place: str) -> None:
+    """None or less means the tool's own."""
+    if isinstance(item, bool) or not isinstance(item, int):
+        form.problem("wrong_type", "a timeout in milliseconds is a whole number", place)
+    elif item > 0:
+        form.put(("client", "timeout"), f"{item}ms", place)
+
+
+def _validate_output(form: DescriptorBuilder, item: JSON, place: str) -> None:
+    if not isinstance(item, bool):
+        form.problem("wrong_type", "`validate_output` is true or false", place)
+    elif not item:
+        form.put(("on_invalid_result",), "pass", place)
+
+
+_Turn: TypeAlias = Callable[[DescriptorBuilder, JSON, str], None]
+
+_TURNS: Mapping[str, _Turn] = {"timeout_ms": _timeout, "validate_output": _validate_output}
+
+
+_PART_KEYS: Final = ("type", "text", "media")
+_MEDIA_KEYS: Final = ("file_path", "url", "data", "mime_type", "width", "height", "caption")
+_RESOURCES: Final = ("video", "document")
+_NAMES: Final = {
+    "file_path": "file",
+    "url": "uri",
+    "data": "data",
+    "mime_type": "mime_type",
+    "caption": "title",
+}
+
+
+def put_parts(form: DescriptorBuilder, parts: list[JSON], place: str) -> None:
+    """The parts of an answer; where one gives a size, which ours do not have, all are kept in the metadata as well."""
+    turned: list[JSON] = [_part(form, part, f"{place}/{index}") for index, part in enumerate(parts)]
+    form.put(("mock", "content"), turned, place)
+    if any(_has_size(part) for part in parts):
+        form.put(("metadata", "mock_parts"), parts, place)
+
+
+def _part(form: DescriptorBuilder, part: Any, place: str) -> dict[str, Any]:
+    if not isinstance(part, dict):
+        form.problem("wrong_type", "a part is an object", place)
+        return {"type": "text", "text": ""}
+    form.check_rest(part, _PART_KEYS, place)
+    media = part.get("media", {})
+    if not isinstance(media, dict):
+        form.problem("wrong_type", "`media` is an object", f"{place}/media")
+        media = {}
+    form.check_rest(media, _MEDIA_KEYS, f"{place}/media")
+    kind = part.get("type")
+    turned: dict[str, Any] = {"type": "resource" if kind in _RESOURCES else kind}
+    turned |= {"text": as_written(part["text"])} if "text" in part else {}
+    turned |= {new: as_written(media[old]) for old, new in _NAMES.items() if old in media}
+    if turned["type"] == "resource":
+        turned.setdefault("uri", f"file:{media.get('file_path', 'data')}")
+    return turned
+
+
+def _has_size(part: JSON) -> bool:
+    """Whether a part gives a width or height, which our parts do not have."""
+    media = part.get("media") if isinstance(part, dict) else None
+    return isinstance(media, dict) and ("width" in media or "height" in media)

@@ -1,0 +1,215 @@
+"""From a prompt of PromptKit to the system prompt, the guardrails and the policy of an agent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from toolcrib.core.errors import Problem, did_you_mean
+from toolcrib.core.model import JSON
+from toolcrib.expressions import as_written
+from toolcrib.formats.promptkit.library import ArenaLibrary
+from toolcrib.formats.promptkit.source_nodes import PlacedValue, SourceNode, placed, placed_list
+from toolcrib.loading.scenarios.assertions import check_guardrails
+
+_BOUNDS: Final[Mapping[str, str]] = {
+    "max_rounds": "max_rounds",
+    "max_tool_calls_per_turn": "max_calls_per_turn",
+    "max_total_tool_calls": "max_calls",
+    "max_calls_per_minute": "max_calls_per_minute",
+    "max_parallel_tool_calls": "max_parallel",
+    "max_identical_tool_calls": "max_identical",
+    "max_cost_usd": "max_cost",
+}
+"""Their key -> ours. None or less is their way to say nothing."""
+
+_IDLE_THERE: Final = ("max_tool_calls_per_turn", "max_total_tool_calls", "max_calls_per_minute")
+"""Bounds that PromptKit reads and never enforces."""
+
+
+def policy_keys(sources: Sequence[SourceNode], allowed: PlacedValue | None) -> dict[str, PlacedValue | None]:
+    """The policy of a conversation.
+
+    Args:
+        sources: Their policies; the first that sets a key counts.
+        allowed: The globs of the tools that are offered; None for all.
+    """
+    parts: dict[str, PlacedValue | None] = {"allow": allowed}
+    for theirs, ours in _BOUNDS.items():
+        node = _first(sources, theirs, lambda node: node.value > 0)
+        parts[ours] = None if node is None else placed(node.value, node)
+    choice = _first(sources, "tool_choice", lambda node: bool(node.text))
+    parts["tool_choice"] = None if choice is None else placed(choice.text, choice)
+    for theirs, ours in (("blocklist", "deny"), ("stop_on_tool", "stop_on_tool")):
+        node = _first(sources, theirs, lambda node: bool(node.value))
+        parts[ours] = None if node is None else placed_names(node)
+    return parts
+
+
+def _first(
+    sources: Sequence[SourceNode], key: str, counts: Callable[[SourceNode], bool]
+) -> SourceNode | None:
+    found = (source.part(key) for source in sources)
+    return next((node for node in found if node and counts(node)), None)
+
+
+def placed_names(node: SourceNode) -> PlacedValue:
+    """A list of names, or one of them alone, each once."""
+    items = list(node.each()) if isinstance(node.value, list) else [node]
+    texts = {item.text: item for item in items if item.text}
+    return placed_list(node, [placed(text, item) for text, item in texts.items()])
+
+
+def enforced_bounds(sources: Sequence[SourceNode]) -> Iterator[Problem]:
+    """A notice for each bound that PromptKit never enforces."""
+    for source in sources:
+        for key in _IDLE_THERE:
+            node = source.part(key)
+            if node and node.value > 0:
+                message = (
+                    f"PromptKit reads `{key}` and never enforces it; here a call beyond it ends the turn"
+                )
+                hint = f"`policy.{_BOUNDS[key]}` of the scenario"
+                yield node.problem("enforced_here", message, hint, "notice")
+
+
+_PLACE: Final = re.compile(r"\{\{\s*\.?([A-Za-z_][A-Za-z0-9_.-]*)\s*\}\}")
+_PASSES: Final = 3
+"""How often places within what was put in are filled in again, as PromptKit does."""
+
+
+_FRAGMENTS: Final = "fragments"
+"""Where the text of a fragment may be asked for by a way that no variable has."""
+
+_WAY_TO_VALUES: Final = "give it under `vars` of the prompt or `variables` of the scenarios"
+_WAYS_TO_FRAGMENTS: Final = {_FRAGMENTS: "name it under `fragments` of the prompt, with its `path`"}
+
+
+class ArenaPrompt(NamedTuple):
+    """A prompt of an arena.
+
+    Attributes:
+        name: By which the arena knows it.
+        spec: Its content.
+        given: What the arena gives for its variables.
+    """
+
+    name: str
+    spec: SourceNode
+    given: SourceNode
+
+    @property
+    def task_type(self) -> str:
+        """What scenarios choose it by."""
+        return self.spec.part("task_type").text or self.name
+
+    @property
+    def allowed(self) -> PlacedValue:
+        """The globs of the tools that it offers; a prompt that names none offers none."""
+        named = self.spec.part("allowed_tools") or self.spec.part("tools")
+        return placed_names(named) if named else placed_list(self.spec, [])
+
+
+def prompt_of_scenario(
+    prompts: list[ArenaPrompt], scenario: SourceNode, library: ArenaLibrary
+) -> ArenaPrompt | None:
+    """The prompt of a scenario; None where there is none, which is reported."""
+    asked = scenario.part("task_type")
+    known = {prompt.name: prompt for prompt in prompts} | {prompt.task_type: prompt for prompt in prompts}
+    if asked.text in known:
+        return known[asked.text]
+    if not asked.text and len(prompts) == 1:
+        return prompts[0]
+    if asked.text:
+        message = f"no prompt of the arena has the task type `{asked.text}`: nothing instructs the agent"
+        hint = did_you_mean(asked.text, known) or f"its prompts are for: {', '.join(known) or 'nothing'}"
+        library.problems.append(asked.problem("no_prompt", message, hint, "warning"))
+    elif prompts:
+        message = "the scenario names no `task_type`, and the arena has several prompts: nothing instructs the agent"
+        hint = f"write one of: {', '.join(known)}"
+        library.problems.append(scenario.problem("no_prompt", message, hint, "warning"))
+    return None
+
+
+def system_prompt(prompt: ArenaPrompt, scenario: SourceNode, library: ArenaLibrary) -> PlacedValue | None:
+    """The text that instructs the agent, with its variables put in; None where there is none."""
+    template = prompt.spec.part("system_template")
+    if not template.text:
+        return None
+    values = _variables(prompt, scenario) | _fragments(prompt, library)
+    text = template.text
+    for _ in range(_PASSES):
+        text = _PLACE.sub(lambda place: values.get(place[1], place[0]), text)
+    for name in dict.fromkeys(_PLACE.findall(text)):
+        message = f"`{{{{{name}}}}}` of the prompt has no value, and stays as it is"
+        hint = did_you_mean(name, values) or _WAYS_TO_FRAGMENTS.get(name.partition(".")[0], _WAY_TO_VALUES)
+        library.tell(template.problem("unresolved_variable", message, hint, "warning"))
+    return placed(as_written(text), template)
+
+
+def guardrails(prompt: ArenaPrompt, library: ArenaLibrary) -> list[PlacedValue]:
+    """The guardrails for each answer; a validator without a counterpart is reported, and never checked."""
+    found = []
+    for node in prompt.spec.part("validators").each():
+        if node.part("enabled").value is False:
+            continue
+        params: dict[str, JSON] = dict(node.part("params").value or {})
+        entry: dict[str, JSON] = {"type": node.part("type").text, **({"params": params} if params else {})}
+        faults: list[Problem] = []
+        check_guardrails([entry], "", faults)
+        if faults:
+            message = f"the validator `{entry['type']}` has no counterpart, so it is never judged: {faults[0].message}"
+            library.tell(node.problem("no_counterpart", message, faults[0].hint, "warning"))
+            entry = {"type": entry["type"], "unsupported": faults[0].message}
+        found.append(placed(entry, node))
+    return found
+
+
+def _variables(prompt: ArenaPrompt, scenario: SourceNode) -> dict[str, str]:
+    """Name -> value: of the prompt, over it of the arena, over that of the scenario."""
+    about = scenario.part("context_metadata")
+    values = {
+        "context_slot": "",
+        "domain": about.part("domain").text or "general",
+        "domain_hint": about.part("domain").text or "general",
+        "user_context": about.part("user_role").text or "user",
+        "project_stage": about.part("project_stage").text,
+    }
+    for variable in prompt.spec.part("variables").each():
+        if variable.part("default"):
+            values[variable.part("name").text] = variable.part("default").text
+    for holder in (prompt.spec.part("optional_vars"), prompt.given, scenario.part("variables")):
+        values |= {name: node.text for name, node in holder.entries()}
+    return values
+
+
+def _fragments(prompt: ArenaPrompt, library: ArenaLibrary) -> dict[str, str]:
+    """Name of a fragment, also with `fragments.` before it -> its text."""
+    texts = {}
+    for fragment in prompt.spec.part("fragments").each():
+        file = fragment.part("path") or fragment.part("file")
+        name = fragment.part("name").text
+        if file:
+            texts[name] = _fragment(file, library)
+        else:
+            message = f"the fragment `{name}` names no file, and PromptKit's own registry of them is not read"
+            library.tell(fragment.problem("no_counterpart", message, severity="warning"))
+    return texts | {f"{_FRAGMENTS}.{name}": text for name, text in texts.items()}
+
+
+def _fragment(file: SourceNode, library: ArenaLibrary) -> str:
+    """The text of a fragment: of the `system_template` or `content` of a manifest, or the file as it is."""
+    from toolcrib.loading.documents.document import parse_documents  # noqa: PLC0415 -- few prompts have fragments
+
+    text = (library.content(file.text, file) or b"").decode("utf-8", errors="replace")
+    if not file.text.endswith((".yaml", ".yml", ".json")):
+        return text
+    documents, _problems = parse_documents(library.source(file.text), text)
+    for document in documents:
+        node = SourceNode(document, "", document.value)
+        for place in (node.part("spec"), node):
+            for key in ("content", "template", "text", "system_template"):
+                if place.part(key).text:
+                    return place.part(key).text
+    return text

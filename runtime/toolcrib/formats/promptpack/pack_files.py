@@ -1,0 +1,182 @@
+"""A PromptPack as a folder of our own: `pack.yaml`, a descriptor for each tool, and the files that they name."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from toolcrib.core.errors import Problem
+from toolcrib.core.model import JSON, NO_FIXTURE, Descriptor, Origin
+from toolcrib.core.protocols import Files, Kinds
+from toolcrib.core.text import compact
+from toolcrib.formats.yaml_writer import yaml_of
+from toolcrib.loading.cache.document_codec import document_behind
+from toolcrib.loading.descriptors import is_descriptor
+from toolcrib.loading.documents.files import KeptFiles
+from toolcrib.loading.overrides import LaidFiles
+from toolcrib.loading.packs import Pack
+from toolcrib.loading.prompts import Prompt
+from toolcrib.loading.sources import Loaded, parse_files
+
+_ORDER: Final = ("name", "title", "version", "description", "annotations", "input_schema", "output_schema")
+_LAST: Final = ("metadata",)
+_APART: Final = frozenset(("prompts", "input_schema", "output_schema", "mode", "metadata"))
+"""Keys with an empty line before them."""
+
+_DEVICES: Final = re.compile(r"(?i)con|prn|aux|nul|com[0-9]|lpt[0-9]")
+"""Names that Windows keeps for itself, whatever the suffix."""
+
+_TOOLS: Final = "tools"
+"""The folder of the descriptors."""
+
+
+class PackFiles(NamedTuple):
+    """A folder that was read back before it is written.
+
+    Attributes:
+        contents: Path within the folder (with `/`) -> content.
+        refused: What has no file -> why.
+        problems: What the loader reports on the files, placed within the folder.
+    """
+
+    contents: Mapping[str, str | bytes]
+    refused: Mapping[str, str]
+    problems: tuple[Problem, ...]
+
+
+def files_of_promptpack(loaded: Loaded, pack: Pack, kinds: Kinds) -> PackFiles:
+    """The files of a PromptPack and of what binds its tools.
+
+    They are YAML, and JSON where YAML would be read as anything else. A file that is not read back as what the
+    PromptPack says is refused, and the others are not.
+
+    Args:
+        loaded: What was read of the PromptPack.
+        pack: Its pack.
+        kinds: What the installed modes say of their blocks.
+    """
+    tools = [tool for tool in loaded.tools if tool.origin.pack == pack.name]
+    return _FileSet(pack, tools, kinds).pressed()
+
+
+class _FileSet:
+    def __init__(self, pack: Pack, tools: list[Descriptor], kinds: Kinds) -> None:
+        self._pack = pack
+        self._tools = tools
+        self._kinds = kinds
+        self._refused: dict[str, str] = {}
+        self._files: dict[str, str] = {}
+
+    def pressed(self) -> PackFiles:
+        """All files."""
+        as_json: set[str] = set()
+        for _attempt in ("as YAML", "with JSON where YAML is read as anything else"):
+            contents = self._contents(as_json)
+            read = parse_files(contents, self._kinds)
+            different = {*self._different(read)}
+            if not different:
+                break
+            as_json |= different
+        else:
+            self._refuse(different, read)
+            contents = self._contents(as_json)
+            read = parse_files(contents, self._kinds)
+        return PackFiles(contents, self._refused, tuple(read.problems))
+
+    def _contents(self, as_json: set[str]) -> dict[str, str | bytes]:
+        """The files; those of the names that are given as JSON, those that were refused not at all."""
+        told = _value(self._pack.origin)
+        contents: dict[str, str | bytes] = {}
+        suffix = "json" if "" in as_json else "yaml"
+        self._files[""] = f"pack.{suffix}"
+        contents[self._files[""]] = _text(told, suffix)
+        stems: set[str] = set()
+        for tool in self._tools:
+            if tool.name in self._refused:
+                continue
+            suffix = "json" if tool.name in as_json else "yaml"
+            self._files[tool.name] = f"{_TOOLS}/{_free(tool.name, stems)}.tool.{suffix}"
+            contents[self._files[tool.name]] = _text(self._descriptor(tool), suffix)
+            for name, content in _beside(tool.origin.files):
+                path = posixpath.normpath(f"{_TOOLS}/{name}")
+                if not path.startswith("../"):
+                    contents[path] = content
+        return contents
+
+    def _descriptor(self, tool: Descriptor) -> dict[str, Any]:
+        """The content of the file of a tool; a name alone would not be a descriptor."""
+        said = _value(tool.origin)
+        if is_descriptor(said, self._kinds.modes):
+            return said
+        return said | {"input_schema": tool.input_schema}
+
+    def _different(self, read: Loaded) -> Iterator[str]:
+        """The names of tools that are not read back as they are meant; the empty name for the pack."""
+        back = {tool.name: tool for tool in read.tools}
+        for tool in self._tools:
+            if tool.name not in self._refused and (
+                tool.name not in back or _essence(tool) != _essence(back[tool.name])
+            ):
+                yield tool.name
+        own = read.packs[0] if read.packs else None
+        if own is None or _prompts(own) != _prompts(self._pack):
+            yield ""
+
+    def _refuse(self, names: set[str], read: Loaded) -> None:
+        """Leave out what is not read back unchanged, with what the loader reports on it."""
+        for name in sorted(names):
+            told = next((each for each in read.problems if each.source == self._files[name]), None)
+            why = f": {told.code}: {told.message}" if told is not None else ", when it is read back"
+            self._refused[name or "pack"] = f"a file would not say what the PromptPack says{why}"
+
+
+def _value(origin: Origin) -> dict[str, Any]:
+    """The content of the document behind something, in our own form."""
+    value = document_behind(origin).value
+    said = value if isinstance(value, dict) else {}
+    return {key: item for key, item in said.items() if item or key not in {"metadata", "prompts"}}
+
+
+def _text(said: Mapping[str, Any], suffix: str) -> str:
+    first = [key for key in _ORDER if key in said]
+    rest = [key for key in said if key not in (*_ORDER, *_LAST)]
+    own = {key: said[key] for key in (*first, *rest, *(key for key in _LAST if key in said))}
+    if suffix == "json":
+        return json.dumps(own, indent=2) + "\n"
+    lines = ((("",) if key in _APART else ()) + tuple(yaml_of({key: item})) for key, item in own.items())
+    return "".join(f"{line}\n" for block in lines for line in block)
+
+
+def _free(name: str, stems: set[str]) -> str:
+    """A name for a file that no other one has, also where case makes no difference."""
+    stem = f"{name}_" if _DEVICES.fullmatch(name.partition(".")[0]) else name
+    free, number = stem, 1
+    while free.casefold() in stems:
+        number += 1
+        free = f"{stem}_{number}"
+    stems.add(free.casefold())
+    return free
+
+
+def _beside(files: Files | None) -> Iterator[tuple[str, bytes]]:
+    """The files that a descriptor names, as they were when it was read."""
+    if isinstance(files, LaidFiles):
+        yield from _beside(files.upper)
+        yield from _beside(files.lower)
+    elif isinstance(files, KeptFiles):
+        yield from files.contents.items()
+
+
+def _essence(tool: Descriptor) -> tuple[JSON, ...]:
+    """What must come back."""
+    whole = tool._replace(origin=Origin(), fixture=NO_FIXTURE)
+    schemas = compact([whole.input_schema, whole.output_schema])
+    return (schemas, repr(whole._replace(input_schema=True, output_schema=True)))
+
+
+def _prompts(pack: Pack) -> list[Prompt]:
+    return [replace(prompt, place="", pack="") for prompt in pack.prompts.values()]

@@ -1,0 +1,251 @@
+"""Where documents, the files beside them and scenarios are found again, as plain data for the index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from toolcrib.core.model import JSON, Origin
+from toolcrib.core.protocols import Files, Kinds
+from toolcrib.loading.document_checks import DocumentChecker
+from toolcrib.loading.documents.archives import ArchiveFiles, open_archive
+from toolcrib.loading.documents.document import Document, first_bytes, parse_documents, recalled_document
+from toolcrib.loading.documents.files import ARCHIVE, DiskFiles, KeptFiles, MemoryFiles
+from toolcrib.loading.formats import Formats
+from toolcrib.loading.overrides import LaidFiles, LaidOver, lay_over
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.scenario import parse_scenario
+from toolcrib.loading.scenarios.scenario_links import in_namespace
+
+Plain: TypeAlias = Any
+"""Plain data, which an index keeps as JSON and gives back as it was."""
+
+DISK, PACKED, LAID, KEPT = "disk", "packed", "laid", "kept"
+
+
+class Unkept(Exception):
+    """Something can't be told as plain data; whatever holds it is read anew each time."""
+
+
+def document_behind(origin: Origin) -> Document:
+    """The document whose places an origin looks up.
+
+    Raises:
+        Unkept: It is none that was read from a text.
+    """
+    document = getattr(origin.locate, "__self__", None)
+    if isinstance(document, Document):
+        return document
+    raise Unkept(f"nothing tells how the places of {origin.source} are found")
+
+
+def plain_text(document: Document, files: Files | None, name: str) -> Plain:
+    """Where a document is found again: its file, its place in it and, for compatible forms, the tool's name there.
+
+    Raises:
+        Unkept: It does not lie on disk.
+    """
+    files = files.files if isinstance(files, KeptFiles) else files
+    if isinstance(document, LaidOver):
+        upper, lower = document.upper, document.lower
+        assert upper is not None  # noqa: S101 -- both are always given
+        assert lower is not None  # noqa: S101
+        above, below = (files.upper, files.lower) if isinstance(files, LaidFiles) else (files, files)
+        return LAID, plain_text(upper, above, name), plain_text(lower, below, name)
+    beside = _archive_of(document.source) if files is None else plain_files(files)
+    return DISK, document.source, document.index, _called(document) or name, beside
+
+
+def _called(document: Document) -> str:
+    """What a document is found again by among those that stand in one of another form; empty if it has no name."""
+    value = document.value
+    name = value.get("name") if isinstance(value, dict) else None
+    if not isinstance(name, str):
+        return ""
+    return f"pack:{name}" if isinstance(value, dict) and "prompts" in value else name
+
+
+def _archive_of(source: str) -> Plain:
+    """The archive that a document lies in, which names no files itself: `travel.zip/pack.yaml`."""
+    return next(
+        ((PACKED, archive, "") for archive, _path in _splits(source) if Path(archive).is_file()), None
+    )
+
+
+def _splits(source: str) -> Iterator[tuple[str, str]]:
+    """Every way to divide the name of a file into an archive and a path in it."""
+    lower = source.lower()
+    at = lower.find(f"{ARCHIVE}/")
+    while at >= 0:
+        end = at + len(ARCHIVE)
+        yield source[:end], source[end + 1 :]
+        at = lower.find(f"{ARCHIVE}/", end)
+
+
+def plain_files(files: Files | None) -> Plain:
+    """The files beside a document, by where they lie.
+
+    Raises:
+        Unkept: They lie in memory alone.
+    """
+    match files:
+        case None:
+            return None
+        case KeptFiles():
+            beside = plain_files(files.files)
+            return (KEPT, files.contents, beside) if files.contents else beside
+        case DiskFiles():
+            return DISK, str(files.folder), str(files.root)
+        case MemoryFiles(key=key) if key.lower().endswith(f"{ARCHIVE}/"):
+            return PACKED, key.removesuffix("/"), files.folder
+        case LaidFiles():
+            return LAID, plain_files(files.upper), plain_files(files.lower), tuple(sorted(files.keys))
+    raise Unkept(f"the files of a document are {type(files).__name__}")
+
+
+def files_from(plain: Plain) -> Files | None:
+    """The files again; an archive is opened when one of them is read."""
+    match plain:
+        case (kind, contents, beside) if kind == KEPT:
+            files = files_from(beside)
+            return None if files is None else KeptFiles(files, contents)
+        case (kind, str(folder), str(root)) if kind == DISK:
+            return DiskFiles(Path(folder), Path(root))
+        case (kind, str(archive), str(folder)) if kind == PACKED:
+            return _Packed(archive, folder)
+        case (kind, upper, lower, keys) if kind == LAID:
+            above, below = files_from(upper), files_from(lower)
+            if above is None or below is None:
+                return above or below
+            return LaidFiles(above, below, frozenset(keys))
+    return None
+
+
+class _Packed:
+    """The files of a pack in an archive, opened when one of them is read."""
+
+    def __init__(self, archive: str, folder: str) -> None:
+        self.archive = archive
+        self.folder = folder
+
+    def read(self, name: str) -> bytes:
+        """The content of a file.
+
+        Raises:
+            OSError: It is not there, or the archive is refused by now.
+        """
+        return MemoryFiles(_opened(self.archive).contents, self.folder).read(name)
+
+
+def _opened(archive: str) -> ArchiveFiles:
+    opened, problems = open_archive(Path(archive))
+    if opened is None:
+        raise OSError(f"the archive `{archive}` was changed: {problems[0].message}")
+    return opened
+
+
+def locator(plain: Plain, formats: Formats) -> Callable[[str], tuple[int, int]]:
+    """From JSON Pointers to lines and columns; (0, 0) where the text is no longer there."""
+    document = document_from(plain, formats)
+    return _nowhere if document is None else document.position
+
+
+def _nowhere(_pointer: str) -> tuple[int, int]:
+    return (0, 0)
+
+
+def document_from(plain: Plain, formats: Formats) -> Document | None:
+    """A document, read again; None where it is no longer there."""
+    if plain[0] == LAID:
+        upper, lower = document_from(plain[1], formats), document_from(plain[2], formats)
+        return lay_over(upper, lower) if upper is not None and lower is not None else upper
+    _kind, source, index, name, beside = plain
+    files = files_from(beside)
+    document = _documents(source, files).get(index)
+    if document is None:
+        return None
+    return next((own for own in formats.documents(document, files) if _called(own) == name), document)
+
+
+def _documents(source: str, files: Files | None) -> Mapping[int, Document]:
+    try:
+        documents, _problems = parse_documents(source, _text(source, files))
+    except (OSError, ValueError):
+        return {}
+    return {document.index: document for document in documents}
+
+
+def _text(source: str, files: Files | None) -> bytes:
+    if not isinstance(files, _Packed):
+        return first_bytes(Path(source))
+    opened = _opened(files.archive)
+    for _archive, path in _splits(source):
+        if path.startswith(opened.top) and path.removeprefix(opened.top) in opened.contents:
+            return opened.contents[path.removeprefix(opened.top)]
+    raise FileNotFoundError(source)
+
+
+class ScenarioText(NamedTuple):
+    """A scenario as an index keeps it: `ScenarioText(*values)` reads what was written of `tuple(...)`.
+
+    Attributes:
+        source: Its file, as it was named.
+        number: Its place among the documents of the file, from 0.
+        line: Where it begins.
+        value: What it says.
+        files: The files beside it (`plain_files`).
+        pack: Name of its pack; empty outside packs.
+        namespace: That of its source; empty for none.
+    """
+
+    source: str
+    number: int
+    line: int
+    value: JSON
+    files: Plain
+    pack: str
+    namespace: str
+
+
+def plain_scenario(scenario: Scenario) -> ScenarioText:
+    """A scenario as an index keeps it.
+
+    Raises:
+        Unkept: It, or a file beside it, does not lie on disk, or it was put together of several files.
+    """
+    origin, document = scenario.origin, document_behind(scenario.origin)
+    if document.is_composed:
+        raise Unkept(f"{origin.source} was put together of several files")
+    return ScenarioText(
+        document.source,
+        document.index,
+        document.line,
+        document.value,
+        plain_files(origin.files),
+        origin.pack,
+        origin.namespace,
+    )
+
+
+def scenarios_from(texts: Sequence[ScenarioText], tools: Collection[str], kinds: Kinds) -> list[Scenario]:
+    """Scenarios that were good when they were kept, compiled again.
+
+    Args:
+        texts: What was kept.
+        tools: The names of all tools.
+        kinds: What the modes say of their blocks.
+    """
+    shape = DocumentChecker("scenario", kinds)
+    found = []
+    for text in texts:
+        files = files_from(text.files)
+        read = partial(_text, text.source, files)
+        document = recalled_document(text.source, text.number, text.line, text.value, read)
+        scenario, _problems = parse_scenario(document, shape, files=files, pack=text.pack)
+        if scenario is not None:
+            origin = scenario.origin._replace(namespace=text.namespace)
+            found.append(in_namespace(replace(scenario, origin=origin), tools))
+    return found

@@ -1,0 +1,346 @@
+"""Checks of a document's value: its schema, the parts that stay valid beside a fault, and characters that hide text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import Any, Final
+
+from toolcrib.core.errors import ConfigurationError, DocumentError, Problem, near_misses
+from toolcrib.core.model import JSON, Schema
+from toolcrib.core.pointers import keys_of
+from toolcrib.core.protocols import Kinds
+from toolcrib.core.schemas import LATER_KEYS, Kind, with_blocks, without_told
+from toolcrib.core.subschemas import Path, SchemaIndex, Site
+from toolcrib.loading.documents.document import Document, restore_text
+from toolcrib.loading.documents.positions import pointer_of
+from toolcrib.schema.validation import Validator, Violation, check_schema
+from toolcrib.security.hidden_characters import HiddenCharacter, each_hidden, spelt, texts_in, visible
+
+MAX_PROBLEMS = 100
+"""Problems of the shape of one document that are reported."""
+
+_TEXT = "a string"
+"""What a fault says is expected where only a text will do."""
+
+TOO_MANY = "too_many_problems"
+"""Code of the problem that says that there may be more."""
+
+_CODES = {
+    "additionalProperties": "unknown_key",
+    "required": "missing_key",
+    "type": "wrong_type",
+    "enum": "not_allowed",
+    "const": "not_allowed",
+    "pattern": "wrong_form",
+    "oneOf": "wrong_combination",
+    "dependentSchemas": "wrong_combination",
+    "falseSchema": "wrong_combination",
+    "false": "wrong_combination",
+}
+
+
+_MODE_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+_BARE = re.compile(r"-?[0-9.]+|true|false")
+_OF_FORMS = frozenset({"missing_key", "wrong_combination"})
+
+
+class DocumentChecker:
+    """The compiled schema of one kind of document."""
+
+    def __init__(self, kind: Kind, kinds: Kinds) -> None:
+        """Compile it.
+
+        Raises:
+            ConfigurationError: What a mode gives for the schema of its block is none.
+        """
+        blocks = {mode: schema for mode in kinds.modes if (schema := kinds.schema_for(mode)) is not None}
+        self._kind = kind
+        self._schema = without_told(with_blocks(kind, blocks))
+        try:
+            self._validator = Validator(self._schema)
+        except DocumentError as error:
+            raise _foreign_fault(blocks) or error from error
+
+    @cached_property
+    def _index(self) -> SchemaIndex:
+        return SchemaIndex(self._schema)
+
+    def judged(self, document: Document, keys: Collection[str] = ()) -> tuple[JSON, list[Problem]]:
+        """What a document says, and all that is wrong with its shape.
+
+        A number without quotes in YAML is the text that was written (`1.10`) at the top-level `keys`, and
+        wherever the schema takes nothing but a text.
+        """
+        value = restore_text(document, keys)
+        problems = self.problems(value)
+        places = self._missed_texts(value) if problems else []
+        if not places:
+            return value, problems
+        value = restore_text(document, keys, places)
+        return value, self.problems(value)
+
+    def _missed_texts(self, value: JSON) -> list[Path]:
+        faults = self._validator.faults(value, most=MAX_PROBLEMS)
+        missed = [fault.path for fault in faults if fault.keyword == "type" and fault.expected == _TEXT]
+        return [path for path in missed if not self._wants_quotes(path)]
+
+    def _wants_quotes(self, path: Path) -> bool:
+        """Whether a number without quotes is refused at a place, since it would not be one where it is compared."""
+        return any(site.get("x-quoted") is True for site in self._index.at(path))
+
+    def problems(self, value: JSON) -> list[Problem]:
+        """All that is wrong with the shape, with pointers into the document."""
+        if self._validator.judge(value):
+            return []
+        known, problems = self._without_later_keys(value)
+        if self._kind == "descriptor":
+            known = _without_foreign_blocks(known, self._schema["properties"])
+        faults = self._validator.faults(known, most=MAX_PROBLEMS)
+        problems += _once([self._in_own_words(fault) or problem_of(fault) for fault in faults])
+        if len(faults) == MAX_PROBLEMS:
+            message = f"{MAX_PROBLEMS} faults were found; what else is wrong was not looked at"
+            problems.append(Problem(code=TOO_MANY, message=message, hint="mend these first"))
+        return problems
+
+    def _in_own_words(self, fault: Violation) -> Problem | None:
+        """What the schema itself says (`errorMessage`) of a form, or of keys that do not go together; None if nothing.
+
+        A key that is missing or too much in the nearest form of a `oneOf` comes with a hint.
+        """
+        if fault.keyword == "pattern":
+            return self._form(fault)
+        if fault.keyword == "additionalProperties":
+            return self._name(fault)
+        if fault.keyword == "type" and fault.expected == _TEXT and self._wants_quotes(fault.path):
+            hint = "write it in quotes, as a text" if _BARE.fullmatch(fault.got) else ""
+            return problem_of(fault)._replace(hint=hint)
+        alone = fault.keyword == "oneOf"
+        if not alone and (_CODES.get(fault.keyword) not in _OF_FORMS or not fault.hint):
+            return None
+        path = fault.path if alone else fault.path[:-1]
+        for site in self._index.at(path):
+            message = site.get("errorMessage")
+            if isinstance(message, str) and not _wants(site, fault.path):
+                return Problem(code="wrong_combination", message=message, pointer=pointer_of(path))
+        return None
+
+    def _form(self, fault: Violation) -> Problem | None:
+        for site in self._index.at(fault.path):
+            message = site.get("errorMessage")
+            if isinstance(message, str):
+                return Problem(
+                    code="wrong_form", message=f"{message}; got {fault.got}", pointer=fault.pointer
+                )
+        return None
+
+    def _name(self, fault: Violation) -> Problem | None:
+        """A key that has none of the forms that keys have here, or that stands elsewhere now (`x-moved`)."""
+        for site in self._index.at(fault.path[:-1]):
+            moved = site.get("x-moved")
+            if isinstance(moved, dict) and fault.path[-1] in moved:
+                return problem_of(fault)._replace(hint=f"write `{moved[str(fault.path[-1])]}` instead")
+            message = site.get("errorMessage")
+            if isinstance(message, str) and site.get("patternProperties") is not None:
+                return problem_of(fault)._replace(hint=message)
+        return None
+
+    def _without_later_keys(self, value: JSON) -> tuple[JSON, list[Problem]]:
+        if not isinstance(value, dict):
+            return value, []
+        later = LATER_KEYS[self._kind] & value.keys()
+        problems = [
+            Problem(
+                code="not_supported_yet",
+                message=f"`{key}` is not supported yet",
+                pointer=f"/{key}",
+                hint="leave it out; a key without effect is refused rather than ignored",
+            )
+            for key in sorted(later)
+        ]
+        return {key: item for key, item in value.items() if key not in later}, problems
+
+
+def _foreign_fault(blocks: Mapping[str, Schema]) -> ConfigurationError | None:
+    """The error for the first mode whose schema is at fault; None where none is."""
+    for mode, schema in blocks.items():
+        problems = check_schema(schema)
+        if problems:
+            message = f"what mode `{mode}` gives for the schema of its block is none: {problems[0].message}"
+            hint = "update the distribution that offers it, or remove it; `toolcrib doctor` names it"
+            return ConfigurationError(message, hint=hint)
+    return None
+
+
+def _once(problems: Sequence[Problem]) -> list[Problem]:
+    """Each problem once; of a place that has the wrong type nothing else is told."""
+    types: dict[str, Problem] = {}
+    for problem in problems:
+        if problem.code == "wrong_type":
+            types.setdefault(problem.pointer, problem)
+    return list(dict.fromkeys(types.get(problem.pointer, problem) for problem in problems))
+
+
+def _wants(site: Site, path: Path) -> bool:
+    """Whether a schema wants the key at the end of a path in any case."""
+    names = site.get("required")
+    return isinstance(names, list) and bool(path) and path[-1] in names
+
+
+def problem_of(fault: Violation) -> Problem:
+    """A fault as a problem of a document, with its pointer there."""
+    code = _CODES.get(fault.keyword, "wrong_value")
+    name = fault.path[-1] if fault.path else ""
+    message = f"expected {fault.expected}, got {fault.got}"
+    if code == "unknown_key":
+        message = f"`{name}` is no key here"
+    elif fault.keyword in {"falseSchema", "false"}:
+        message = f"`{name}` does not go with what stands beside it"
+    elif code == "missing_key":
+        message = f"`{name}` is missing"
+    return Problem(code=code, message=message, pointer=fault.pointer, hint=fault.hint)
+
+
+def _without_foreign_blocks(value: JSON, properties: Mapping[str, Any]) -> JSON:
+    """Leave out the blocks of modes that are not installed; the loader warns of each.
+
+    An object under an unknown key is one, unless the key looks like a known one that is misspelt.
+    """
+    if not isinstance(value, dict):
+        return value
+    mode = value.get("mode")
+
+    def foreign(key: str) -> bool:
+        if key in properties or not isinstance(value[key], dict):
+            return False
+        return key == mode or (_MODE_NAME.fullmatch(key) is not None and not near_misses(key, properties))
+
+    return {key: item for key, item in value.items() if not foreign(key)}
+
+
+def valid_parts(value: dict[str, Any], problems: Sequence[Problem], shape: DocumentChecker) -> dict[str, Any]:
+    """The parts of a document whose shape is right.
+
+    A key that is unknown is left out alone, at whatever depth. Of any other fault that part is left out which
+    nothing else in the document builds on: a collection, a named state, a key of an agent or of one of its turns, the
+    guards or effects of a reply from the one at fault on; else the whole top-level key.
+
+    Args:
+        value: The document.
+        problems: The faults of its shape.
+        shape: What found them.
+    """
+    if not problems:
+        return value
+    left = _without_parts(value, [problem for problem in problems if problem.code != "unknown_key"])
+    for problem in problems:
+        if problem.code == "unknown_key":
+            left = _pruned(left, keys_of(problem.pointer))
+    # Without its unknown key an object may lack what it needs, so the rest is judged again.
+    left = _without_parts(left, shape.problems(left))
+    wrong = [problem.pointer for problem in shape.problems(left) if problem.pointer]
+    return _without(left, [keys_of(pointer)[0] for pointer in wrong if pointer not in _MISSED_BY_NOBODY])
+
+
+_MISSED_BY_NOBODY: Final = frozenset({"/agent/turns"})
+"""What is checked no further once it is gone; what stands beside it still is."""
+
+
+_NAMED: Final = frozenset({"prompts", "state", "store"})
+"""Keys of documents with parts that have names; each is declared for itself."""
+
+_IN_ORDER: Final = frozenset({"effects", "guard"})
+"""Keys of a reply with parts on which only those below them may depend."""
+
+
+def _without_parts(value: dict[str, Any], problems: Iterable[Problem]) -> dict[str, Any]:
+    """The value without the smallest parts that can be missed and hold the faults."""
+    left = value
+    for path in {tuple(_part_of(keys_of(problem.pointer))) for problem in problems if problem.pointer}:
+        left = _pruned(left, path)
+    return left
+
+
+def _part_of(path: Sequence[str]) -> Sequence[str]:
+    if path[0] in _NAMED:
+        return path[:2]
+    if path[0] == "agent":
+        return path[: 4 if path[1:2] == ["turns"] else 2]
+    if path[0] in _BLOCKS:
+        for depth, key in enumerate(path):
+            if key in _IN_ORDER and depth:
+                return path[: depth + 1 + (path[depth + 1 : depth + 2] not in ([], ["0"]))]
+    return path[:1]
+
+
+_BLOCKS: Final = frozenset({"mock", "mocks"})
+
+
+def _without(value: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    gone = set(keys)
+    return {key: item for key, item in value.items() if key not in gone}
+
+
+def _pruned(holder: Any, path: Sequence[str]) -> Any:
+    """The value without what is at the end of a path, in a list also without what follows it.
+
+    Only what lies on the path is copied.
+    """
+    step, *rest = path
+    if isinstance(holder, dict) and step in holder:
+        if not rest:
+            return _without(holder, [step])
+        return {**holder, step: _pruned(holder[step], rest)}
+    if isinstance(holder, list) and step.isdecimal() and int(step) < len(holder):
+        index = int(step)
+        if not rest:
+            return holder[:index]
+        return [*holder[:index], _pruned(holder[index], rest), *holder[index + 1 :]]
+    return holder
+
+
+MAX_HIDDEN_PROBLEMS: Final = 20
+"""Texts of one document that are told."""
+
+MAX_HIDDEN_CHARACTERS: Final = 100
+"""Characters of one text that are counted."""
+
+_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_ESCAPED: Final = re.compile(r"\\[bfru]")
+
+
+def may_hide(text: str) -> bool:
+    """Whether a document, as JSON without needless escapes, may hold a hidden character: a quick look."""
+    return not text.isascii() or "\x7f" in text or _ESCAPED.search(text) is not None
+
+
+def hidden_problems(value: JSON) -> list[Problem]:
+    """A warning, `hidden_character`, for each text or key of a document that holds hidden characters.
+
+    A pattern may name control characters: it is shown with their escapes.
+    """
+    problems: list[Problem] = []
+    for path, text, in_key in texts_in(value) if isinstance(value, dict) else ():
+        in_pattern = path[-2:-1] == ("patternProperties",) if in_key else path[-1] == "pattern"
+        looked_at = _CONTROLS.sub(" ", text) if in_pattern else text
+        found = [*islice(each_hidden(looked_at), MAX_HIDDEN_CHARACTERS + 1)]
+        if found and len(problems) == MAX_HIDDEN_PROBLEMS:
+            problems[-1] = problems[-1]._replace(hint="what follows holds more hidden characters")
+            break
+        if found:
+            problems.append(_problem(found, pointer_of(path), "the key" if in_key else "the text"))
+    return problems
+
+
+def _problem(found: list[HiddenCharacter], pointer: str, what: str) -> Problem:
+    first = found[0]
+    count = f"{len(found) - 1}" if len(found) <= MAX_HIDDEN_CHARACTERS else "many"
+    more = f", and {count} more" if len(found) > 1 else ""
+    message = f"{what} holds {first} ({first.why}){more}"
+    said = spelt("".join(chr(each.code) for each in found))
+    if said:
+        message += f"; the tags spell `{visible(said)}`"
+    hint = "leave it out, unless it is meant"
+    return Problem(code="hidden_character", message=message, pointer=pointer, hint=hint, severity="warning")

@@ -1,0 +1,492 @@
+"""Fingerprints of files and of the environment: whether anything that loading depended on is different now.
+
+The warm start, reload and watching use them. Everything is noted before it is read, so a change while it is read counts
+as a change. Only metadata is compared, except where that can't tell: a file touched within `RACY` before it was noted may
+be written again without a new time, so its content is compared as well. A difference is one of content, length, time of
+change, another file in its place, a link that leads elsewhere, a file that appeared or is gone. Where the system keeps no
+time of change of its own (Windows), an edit that keeps the length and puts the old time back is not seen.
+
+The environment is the code of toolcrib and of the modes, and what is installed. Distributions are noticed by the folders
+on `sys.path`, without reading their metadata. `toolcrib list` begins here, so this module imports nothing slow.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import toolcrib
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import TypeAlias
+
+SUFFIXES = (".yaml", ".yml", ".json")
+"""Files with these endings are looked at; their content decides what they are."""
+
+ARCHIVE = ".zip"
+"""A file with this ending is looked at for a pack."""
+
+LINKED = "/@"
+"""Stands behind the name of a link to a folder, which is not entered."""
+
+SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules"})
+"""Besides those whose name begins with a dot."""
+
+RACY = 2_000_000_000
+"""Nanoseconds. The coarsest clock of a file system (FAT) ticks every two seconds."""
+
+CONTENT_BYTES = 64 << 20
+"""No document and no data file is read further; the rest of a larger one is no matter."""
+
+State: TypeAlias = tuple[int, ...]
+"""Mode, size, modified, changed (both in nanoseconds), inode, device; of a link its own and then those of
+what it leads to. Empty for what is absent or can't be reached."""
+
+Names: TypeAlias = tuple[str, ...] | None
+"""The names in a folder that matter, sorted, those of folders with `/` at the end, those of links to folders with `LINKED`; None without a folder."""
+
+DataPath: TypeAlias = "tuple[str, str, str]"
+"""A path of a file of rows that names a variable: the document, the path as it is written, the variable."""
+
+Permits: TypeAlias = "Callable[[str, str, str], bool]"
+"""Whether a variable may be looked up for such a path."""
+
+_READ = (*SUFFIXES, ARCHIVE)
+
+_NOT_BLOCKING = getattr(os, "O_NONBLOCK", 0)
+
+_NEVER = (0,) * 6
+"""No file is in this state."""
+
+_KIND, _LINK, _FILE = 0o170000, 0o120000, 0o100000
+
+
+class Seen:
+    """What was looked at, as plain data: `tuple(seen)` is all of it, and `Seen(*data)` is the way back.
+
+    No named tuple, for these are slow to import.
+
+    Attributes:
+        files: Path -> its state.
+        contents: Path -> digest of the content, of files whose times can't be trusted.
+        folders: Path -> its state (empty where its times can't be trusted), and the names in it. Where the path
+            ends with a slash, the folders in it do not matter.
+        variables: Name of a variable of the environment -> its value, of those that paths of files read; None
+            where it is not set.
+    """
+
+    __slots__ = ("contents", "files", "folders", "variables")
+
+    def __init__(
+        self,
+        files: dict[str, State],
+        contents: dict[str, bytes],
+        folders: dict[str, tuple[State, Names]],
+        variables: dict[str, str | None] | None = None,
+    ) -> None:
+        self.files = files
+        self.contents = contents
+        self.folders = folders
+        self.variables = variables or {}
+
+    def __iter__(
+        self,
+    ) -> Iterator[
+        dict[str, State] | dict[str, bytes] | dict[str, tuple[State, Names]] | dict[str, str | None]
+    ]:
+        return iter((self.files, self.contents, self.folders, self.variables))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Seen) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it holds what may change
+
+    def unchanged(self) -> bool:
+        """Whether all of it is as it was; the first difference ends the search."""
+        return self.refreshed() is not None
+
+    def refreshed(self, now: Callable[[], int] = time.time_ns) -> Seen | None:
+        """The same, for a faster look next time, or None where anything is different.
+
+        What has not been touched for `RACY` needs no comparison of contents any more. Returns itself where
+        there is nothing to gain.
+
+        Args:
+            now: Nanoseconds since 1970.
+        """
+        moment = now()
+        if any(os.environ.get(name) != value for name, value in self.variables.items()):
+            return None
+        if any(state_of(path) != state for path, state in self.files.items()):
+            return None
+        contents = {}
+        for path, digest in self.contents.items():
+            if _digest(path) != digest:
+                return None
+            if is_racy(self.files[path], moment):
+                contents[path] = digest
+        folders = {}
+        for path, known in self.folders.items():
+            found = _folder_now(path, known, moment)
+            if found is None:
+                return None
+            if found is not known:
+                folders[path] = found
+        if not folders and len(contents) == len(self.contents):
+            return self
+        return Seen(self.files, contents, {**self.folders, **folders}, self.variables)
+
+    def changed(self) -> list[str]:
+        """The paths that are different now, sorted; of a folder those of the entries that came and went."""
+        paths = {path for path, state in self.files.items() if state_of(path) != state}
+        paths.update(path for path, digest in self.contents.items() if _digest(path) != digest)
+        for path, (_state_then, names) in self.folders.items():
+            paths.update(_differing(path, names, _names(path)))
+        return sorted(paths)
+
+
+class Trail:
+    """Notes what is looked at. Of what is noted twice the first time counts.
+
+    Attributes:
+        data: Paths of files of rows that name a variable, in the order of reading.
+        permitted: Those of them whose variables are set, and may be looked up.
+        withheld: Those of them whose variables may not be looked up.
+    """
+
+    def __init__(self, now: Callable[[], int] = time.time_ns, *, permits: Permits | None = None) -> None:
+        """Begin.
+
+        Args:
+            now: Nanoseconds since 1970.
+            permits: Whether a variable may be looked up in a path of a document; all may unless given.
+        """
+        self._now = now
+        self._permits = permits
+        self.data: dict[DataPath, None] = {}
+        self.permitted: dict[DataPath, None] = {}
+        self.withheld: dict[DataPath, None] = {}
+        self._files: dict[str, State] = {}
+        self._contents: dict[str, bytes] = {}
+        self._folders: dict[str, tuple[State, Names]] = {}
+        self._variables: dict[str, str | None] = {}
+
+    def variable(self, name: str) -> str | None:
+        """Look up a variable of the environment; None where it is not set."""
+        return self._variables.setdefault(name, os.environ.get(name))
+
+    def names(self, source: str, path: str, name: str) -> None:
+        """A path names a variable, set or not; the same arguments as `permits`."""
+        self.data[source, path, name] = None
+
+    def permits(self, source: str, path: str, name: str) -> bool:
+        """Whether a variable that is set may be looked up in a path.
+
+        Args:
+            source: The document that has the path.
+            path: The path, as it is written.
+            name: The variable.
+        """
+        if self._permits is None or self._permits(source, path, name):
+            self.permitted[source, path, name] = None
+            return True
+        self.withheld[source, path, name] = None
+        return False
+
+    def file(self, path: str | os.PathLike[str]) -> None:
+        """A file is about to be read, or to be looked for; it may be absent."""
+        path = os.fspath(path)
+        if path in self._files:
+            return
+        moment = self._now()
+        state = self._files[path] = state_of(path)
+        if is_racy(state, moment) and state[-6] & _KIND == _FILE:
+            self._contents[path] = _digest(path)
+
+    def folder(self, path: str | os.PathLike[str], *, inner: bool = True) -> Names:
+        """A folder is about to be listed. Returns the names in it that matter.
+
+        Args:
+            path: The folder.
+            inner: Whether the folders in it matter as well.
+        """
+        path = os.fspath(path) if inner else os.path.join(path, "")
+        if path not in self._folders:
+            moment = self._now()
+            state = state_of(path)
+            names = _names(path)
+            # One that can't be listed may be listed again without a trace, so its state tells nothing.
+            self._folders[path] = (() if names is None or is_racy(state, moment) else state, names)
+            self._note_links(path, names)
+        return self._folders[path][1]
+
+    def _note_links(self, folder: str, names: Names) -> None:
+        """What a link leads to can become a folder, or cease to be one, without a trace in the link's folder."""
+        for name in names or ():
+            if name.endswith(_READ) and os.path.islink(path := os.path.join(folder, name)):
+                self.file(path)
+
+    def torn(self, path: str | os.PathLike[str]) -> None:
+        """What was read through a path does not belong together, so it counts as changed."""
+        self._files[os.fspath(path)] = _NEVER
+
+    def closed(self) -> Seen:
+        """Everything that was noted so far."""
+        return Seen(dict(self._files), dict(self._contents), dict(self._folders), dict(self._variables))
+
+
+def state_of(path: str) -> State:
+    """The state of a file or folder."""
+    try:
+        own = os.lstat(path)
+        state = (own.st_mode, own.st_size, own.st_mtime_ns, own.st_ctime_ns, own.st_ino, own.st_dev)
+    except (OSError, ValueError):
+        return ()
+    if own.st_mode & _KIND != _LINK:
+        return state
+    try:
+        end = os.stat(path)
+    except OSError:
+        return state
+    return (*state, end.st_mode, end.st_size, end.st_mtime_ns, end.st_ctime_ns, end.st_ino, end.st_dev)
+
+
+def is_racy(state: State, moment: int) -> bool:
+    """Whether a later change may leave the same times; a time in the future is none to go by."""
+    return any(max(state[at + 2 : at + 4]) > moment - RACY for at in range(0, len(state), 6))
+
+
+def _digest(path: str) -> bytes:
+    """Digest of a file's content; empty where it can't be read."""
+    from hashlib import blake2b  # noqa: PLC0415 -- most files need no digest, and a start waits for it
+
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            return blake2b(file.read(CONTENT_BYTES + 1) or b"", digest_size=16).digest()
+    except OSError:
+        return b""
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Opening a pipe that took a file's place would wait for its writer."""
+    return os.open(path, flags | _NOT_BLOCKING)
+
+
+def _names(folder: str) -> Names:
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(_names_that_matter(entries))
+    except (OSError, ValueError):
+        return None
+    if folder.endswith(("/", os.sep)):
+        return tuple(name for name in names if "/" not in name)
+    return tuple(names)
+
+
+def _names_that_matter(entries: Iterator[os.DirEntry[str]]) -> Iterator[str]:
+    for entry in entries:
+        name = entry.name
+        if name.startswith("."):
+            continue
+        if name.endswith(_READ) and not entry.is_dir(follow_symlinks=False):
+            yield name
+        elif name in SKIPPED_FOLDERS:
+            continue
+        elif entry.is_dir(follow_symlinks=False):
+            yield f"{name}/"
+        elif entry.is_symlink() and entry.is_dir():
+            yield f"{name}{LINKED}"
+
+
+def _folder_now(path: str, known: tuple[State, Names], moment: int) -> tuple[State, Names] | None:
+    """What is noted of a folder, brought up to date; None where other names are in it."""
+    state, names = known
+    found = state_of(path)
+    if state and found == state:
+        return known
+    if _names(path) != names:
+        return None
+    fresh = () if names is None or is_racy(found, moment) else found
+    return known if fresh == state else (fresh, names)
+
+
+def _differing(folder: str, before: Names, after: Names) -> Iterator[str]:
+    if (before is None) != (after is None):
+        yield folder
+    for name in {*(before or ())} ^ {*(after or ())}:
+        yield os.path.join(folder, name.partition("/")[0])
+
+
+_METADATA = (".dist-info", ".egg-info")
+_SITES = ("site-packages", "dist-packages")
+
+Distributions: TypeAlias = tuple[tuple[str, State], ...]
+"""Name of the metadata of a distribution -> state of its entry points; sorted."""
+
+Entry: TypeAlias = tuple[State, Distributions]
+"""A folder on `sys.path`: its state (empty where its times can't be trusted), and what is installed there."""
+
+
+class EnvironmentFingerprint:
+    """What decides what documents mean, besides the documents.
+
+    Attributes:
+        version: That of toolcrib.
+        code: The files of toolcrib and of the modes of others.
+        path: The entries of `sys.path`.
+        newest: When a file of the code was last changed, in nanoseconds since 1970. It is kept because finding it
+            takes longer than reading it.
+    """
+
+    __slots__ = ("code", "newest", "path", "version")
+
+    def __init__(self, version: str, code: Seen, path: dict[str, Entry], newest: int | None = None) -> None:
+        self.version = version
+        self.code = code
+        self.path = path
+        self.newest = _newest(code) if newest is None else newest
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EnvironmentFingerprint) and (self.version, self.code, self.path) == (
+            other.version,
+            other.code,
+            other.path,
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # it holds what may change
+
+    def refreshed(self, imported: int = toolcrib._IMPORTED) -> EnvironmentFingerprint | None:  # noqa: SLF001 -- nobody else needs it
+        """The same, for a faster look next time, or None where anything is different.
+
+        Args:
+            imported: When the code that runs was imported, at the earliest; in nanoseconds since 1970.
+        """
+        if self.version != toolcrib.__version__ or self.newest > imported - RACY:
+            return None
+        code = self.code.refreshed()
+        if code is None:
+            return None
+        moment = time.time_ns()
+        path = {}
+        for folder, known in self.path.items():
+            entry = _entry_now(folder, known, moment)
+            if entry is None:
+                return None
+            path[folder] = entry
+        return EnvironmentFingerprint(self.version, code, path, self.newest)
+
+
+def fingerprint_environment(
+    targets: Iterable[str],
+    imported: int = toolcrib._IMPORTED,  # noqa: SLF001 -- as above
+) -> EnvironmentFingerprint | None:
+    """The environment as it is now; None where code changed after it was imported, so that older code runs.
+
+    Args:
+        targets: Where the modes lie: `module:class`.
+        imported: When the code that runs was imported, at the earliest; in nanoseconds since 1970.
+    """
+    trail, own = Trail(), _own_code()
+    for file in _files_of_modes(targets):
+        trail.file(file)
+    path = {folder: _entry(folder, trail) for folder in search_path()}
+    others = trail.closed()
+    code = Seen(own.files | others.files, own.contents | others.contents, {})
+    around = EnvironmentFingerprint(toolcrib.__version__, code, path)
+    return None if around.newest > imported - RACY else around
+
+
+def _newest(code: Seen) -> int:
+    return max((max(state[2:4]) for state in code.files.values() if state), default=0)
+
+
+def search_path() -> list[str]:
+    """Where modules and distributions are looked for, in order."""
+    return list(dict.fromkeys(entry or "." for entry in sys.path))
+
+
+def _entry(folder: str, trail: Trail) -> Entry:
+    moment = time.time_ns()
+    state = state_of(folder)
+    distributions = _distributions(folder)
+    if not os.path.isdir(folder):
+        trail.file(folder)
+    elif os.path.basename(folder) not in _SITES:
+        # Where somebody works, entry points are written again without a trace in the folder.
+        for name, _state in distributions:
+            trail.file(os.path.join(folder, name, "entry_points.txt"))
+    return (() if is_racy(state, moment) else state, distributions)
+
+
+def _entry_now(folder: str, known: Entry, moment: int) -> Entry | None:
+    """What is noted of a folder, brought up to date; None where something else is installed there."""
+    state, distributions = known
+    found = state_of(folder)
+    if state and found == state:
+        return known
+    if _distributions(folder) != distributions:
+        return None
+    return (() if is_racy(found, moment) else found, distributions)
+
+
+def _distributions(folder: str) -> Distributions:
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.name.endswith(_METADATA))
+    except OSError:
+        return ()
+    return tuple((name, state_of(os.path.join(folder, name, "entry_points.txt"))) for name in names)
+
+
+_OWN_CODE: list[Seen] = []
+
+
+def _own_code() -> Seen:
+    """The files of toolcrib. What runs does not change with them, so they are looked at once."""
+    if not _OWN_CODE:
+        _OWN_CODE.append(_look_at_own_code())
+    return _OWN_CODE[0]
+
+
+def _look_at_own_code() -> Seen:
+    trail = Trail()
+    for top in toolcrib.__path__:
+        for folder, folders, names in os.walk(top):
+            folders[:] = [name for name in folders if name != "__pycache__"]
+            for name in names:
+                trail.file(os.path.join(folder, name))
+    return trail.closed()
+
+
+def _files_of_modes(targets: Iterable[str]) -> Iterator[str]:
+    """The files of the packages that modes of others lie in, and of what these use that is not installed."""
+    tops = {target.partition(":")[0].partition(".")[0] for target in targets} - {toolcrib.__name__}
+    left = [name for name in sys.modules if name.partition(".")[0] in tops]
+    met = set(left)
+    others = {toolcrib.__name__, *sys.stdlib_module_names}
+    while left:
+        module = sys.modules[left.pop()]
+        file = getattr(module, "__file__", None)
+        if file is not None:
+            yield file
+        # What is installed is noticed by its distribution, and what comes with Python by its version.
+        used = {_home_of(value) for value in vars(module).values()}
+        fresh = {name for name in used - met if name.partition(".")[0] not in others and _is_loose(name)}
+        met |= fresh
+        left += fresh
+
+
+def _home_of(value: object) -> str:
+    """The module that a value in a module is, or comes from."""
+    home = value.__name__ if isinstance(value, type(sys)) else getattr(value, "__module__", None)
+    return home if isinstance(home, str) else ""
+
+
+def _is_loose(name: str) -> bool:
+    """Whether a module lies in no folder of installed distributions."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return file is not None and not any(f"{os.sep}{site}{os.sep}" in file for site in _SITES)

@@ -1,0 +1,574 @@
+"""OpenAI's chat completions and whatever speaks like them, also on Azure; and OpenAI's responses.
+
+For responses the whole conversation is sent each time, and parts keep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+from urllib.parse import parse_qs, quote
+
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.model import JSON, Content
+from toolcrib.http.event_stream import StreamEvent
+from toolcrib.provider.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
+from toolcrib.provider.models.assembler import whole_characters
+from toolcrib.provider.models.http_client import (
+    IMAGES,
+    PDF,
+    AnswerReader,
+    ServedModel,
+    Service,
+    ServiceAnswer,
+    count_of,
+    described,
+    object_of,
+    objects_of,
+    offered,
+    parse_base_url,
+    settings_of,
+    source_url,
+    text_of,
+    wire_id,
+    wire_name,
+    written_arguments,
+)
+from toolcrib.provider.models.protocol import (
+    CallDelta,
+    Delta,
+    Finish,
+    ReasoningDelta,
+    Request,
+    TextDelta,
+    Tokens,
+)
+
+OPENAI: Final = Service("OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY")
+
+_CHAT_RESERVED: Final = {
+    "messages": "messages are what is said in the conversation",
+    "model": "open the provider with another `model`",
+    "n": "a conversation goes on with one answer",
+    "parallel_tool_calls": "say `max_parallel: 1` in the policy",
+    "stream": "ask for events of the conversation instead",
+    "tool_choice": "say it in the policy",
+    "tools": "they are declared by the runtime",
+}
+_REASONS: Final = {
+    "stop": "stop",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "content_filter": "refused",
+}
+_SOUNDS: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+_THOUGHTS: Final = ("reasoning_content", "reasoning")
+
+
+class OpenAIChat(ServedModel):
+    """A model that speaks OpenAI's chat completions.
+
+    Args:
+        strict: Declare tools so that the model is held to their schemas.
+        reasoning_field: Where the service wants back what the model thought: the field's name in the assistant's
+            messages, such as `reasoning_content`. It gets nothing back unless this is given.
+        images: Whether the model takes images; it is told of them instead where it does not.
+        **options: As `ServedModel` takes them.
+    """
+
+    SERVICE = OPENAI
+    PATH = "/chat/completions"
+
+    def __init__(
+        self, *, strict: bool = False, reasoning_field: str = "", images: bool = True, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self.dialect = "openai_strict" if strict else "openai"
+        self._reasoning_field = reasoning_field
+        self._images = images
+
+    def body(self, request: Request) -> dict[str, JSON]:
+        """The request as it is sent."""
+        body: dict[str, Any] = {"model": self.model, **settings_of(request, _CHAT_RESERVED)}
+        if request.streaming:
+            body["stream"] = True
+            body.setdefault("stream_options", {"include_usage": True})
+        if tools := offered(request):
+            body["tools"] = [dict(tool.definition) for tool in tools]
+            if request.tool_choice in ("required", "none"):
+                body["tool_choice"] = request.tool_choice
+            elif request.tool_choice != "auto":
+                body["tool_choice"] = {"type": "function", "function": {"name": request.tool_choice}}
+            if not request.parallel:
+                body["parallel_tool_calls"] = False
+        body["messages"] = list(self._messages(request.messages))
+        return body
+
+    def read_whole(self, value: dict[str, Any], answer: ServiceAnswer) -> Iterator[Delta]:
+        """What an answer says that does not come as events."""
+        choices = objects_of(value.get("choices"))
+        if not choices:
+            raise answer.unreadable("the answer has no `choices`")
+        end = _ChatEnd(value)
+        yield from end.read(object_of(choices[0].get("message")))
+        yield end.finish(choices[0].get("finish_reason"))
+
+    def reader(self, answer: ServiceAnswer) -> AnswerReader:
+        """What reads an answer that comes as events."""
+        return _ChatReader(answer)
+
+    def _messages(self, messages: Iterable[Message]) -> Iterator[JSON]:
+        """All messages. What is not text in the results of a round is shown by the user behind the last of them."""
+        shown: list[JSON] = []
+        for message in messages:
+            if message.role == "tool":
+                for result in message.results:
+                    yield {"role": "tool", "tool_call_id": wire_id(result.id), "content": result.text}
+                    shown += self._shown(result)
+                continue
+            if shown:
+                yield {"role": "user", "content": shown}
+                shown = []
+            yield self._message(message)
+        if shown:
+            yield {"role": "user", "content": shown}
+
+    def _message(self, message: Message) -> JSON:
+        if message.role == "assistant":
+            return self._assistant(message)
+        if message.role == "system":
+            return {"role": "system", "content": message.text}
+        return {"role": "user", "content": self._content(message)}
+
+    def _shown(self, result: ToolResult) -> list[JSON]:
+        """The images of a result, which a message of a tool can't have; its text says what else there is."""
+        parts = [part for part in map(self._part, result.content) if object_of(part)["type"] == "image_url"]
+        which = f"From the result of `{result.name}` ({wire_id(result.id)}):"
+        return [{"type": "text", "text": which}, *parts] if parts else []
+
+    def _content(self, message: Message) -> JSON:
+        """A user's message: a text where it is only that."""
+        if all(isinstance(part, Text) for part in message.parts) and len(message.parts) == 1:
+            return message.text
+        return [self._part(part) for part in message.parts if isinstance(part, Text | Content)]
+
+    def _part(self, part: Text | Content) -> JSON:
+        told = _chat_part(part)
+        if self._images or isinstance(part, Text) or object_of(told)["type"] != "image_url":
+            return told
+        return {"type": "text", "text": described(part)}
+
+    def _assistant(self, message: Message) -> JSON:
+        told: dict[str, JSON] = {"role": "assistant", "content": message.text or None}
+        thought = "".join(part.text for part in message.parts if isinstance(part, Reasoning))
+        if self._reasoning_field and thought:
+            told[self._reasoning_field] = thought
+        if message.calls:
+            told["tool_calls"] = [
+                {
+                    "id": wire_id(call.id),
+                    "type": "function",
+                    "function": {"name": wire_name(call), "arguments": written_arguments(call)},
+                }
+                for call in message.calls
+            ]
+        elif not message.text:
+            told["content"] = ""
+        return told
+
+
+def _chat_part(part: Text | Content) -> JSON:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    if part.type == "image" and (address := source_url(part)):
+        return {"type": "image_url", "image_url": {"url": address}}
+    if part.type == "audio" and part.data and part.mime_type in _SOUNDS:
+        sound: dict[str, JSON] = {"data": part.data, "format": _SOUNDS[part.mime_type]}
+        return {"type": "input_audio", "input_audio": sound}
+    if part.mime_type in IMAGES and part.data:
+        return {"type": "image_url", "image_url": {"url": source_url(part)}}
+    if part.mime_type == PDF and part.data:
+        file = {"filename": part.title or "file.pdf", "file_data": source_url(part, frozenset({PDF}))}
+        return {"type": "file", "file": {**file}}
+    return {"type": "text", "text": described(part)}
+
+
+class _ChatEnd:
+    """Gathers what the end of an answer is told by, beside what it says."""
+
+    def __init__(self, value: dict[str, Any]) -> None:
+        self._model = text_of(value.get("model"))
+        self._usage = object_of(value.get("usage"))
+        self._called = self._refused = False
+
+    def meet(self, value: dict[str, Any]) -> None:
+        """A further piece of the answer."""
+        self._model = text_of(value.get("model")) or self._model
+        self._usage = object_of(value.get("usage")) or self._usage
+
+    def read(self, said: dict[str, Any]) -> Iterator[Delta]:
+        """What a message, or a piece of one, says."""
+        for field in _THOUGHTS:
+            if thought := text_of(said.get(field)):
+                yield ReasoningDelta(thought)
+                break
+        if text := _joined(said.get("content")):
+            yield TextDelta(text)
+        if refusal := text_of(said.get("refusal")):
+            self._refused = True
+            yield TextDelta(refusal)
+        for position, call in enumerate(_calls(said)):
+            self._called = True
+            index, function = call.get("index"), object_of(call.get("function"))
+            arguments = function.get("arguments")
+            yield CallDelta(
+                index if isinstance(index, int) else position,
+                text_of(call.get("id")),
+                text_of(function.get("name")),
+                arguments if isinstance(arguments, dict) else text_of(arguments),
+            )
+
+    def finish(self, reason: Any) -> Finish:
+        """The end, for the reason that was given."""
+        unsaid = "length" if self._called else "stop"  # no reason: nobody says that the calls are whole
+        told = "refused" if self._refused else _REASONS.get(text_of(reason), text_of(reason) or unsaid)
+        if told == "stop" and self._called:
+            told = "tool_calls"
+        return Finish(told, _chat_tokens(self._usage), self._model)
+
+
+class _ChatReader:
+    finish: Finish | None = None
+    done = False
+
+    def __init__(self, answer: ServiceAnswer) -> None:
+        self._answer = answer
+        self._end = _ChatEnd({})
+        self._reason: Any = None
+
+    def add(self, event: StreamEvent) -> Iterator[Delta]:
+        if event.data.strip() == "[DONE]":
+            self.done = True
+            return
+        value = self._answer.read(event.data, "an event")
+        self._end.meet(value)
+        for choice in objects_of(value.get("choices"))[:1]:
+            yield from self._end.read(object_of(choice.get("delta")))
+            self._reason = choice.get("finish_reason") or self._reason
+        if self._reason:
+            self.finish = self._end.finish(self._reason)
+
+
+def _calls(said: dict[str, Any]) -> list[dict[str, Any]]:
+    """The calls of a message; some compatible services still write its only one as `function_call`."""
+    alone = object_of(said.get("function_call"))
+    return objects_of(said.get("tool_calls")) or ([{"function": alone}] if alone else [])
+
+
+def _joined(content: Any) -> str:
+    """The text of a message, which compatible services also write as a list of parts."""
+    return text_of(content) or "".join(text_of(part.get("text")) for part in objects_of(content))
+
+
+def _chat_tokens(usage: dict[str, Any]) -> Tokens:
+    before, after = (
+        object_of(usage.get("prompt_tokens_details")),
+        object_of(usage.get("completion_tokens_details")),
+    )
+    return Tokens(
+        input=count_of(usage.get("prompt_tokens")),
+        output=count_of(usage.get("completion_tokens")),
+        cached=count_of(before.get("cached_tokens")),
+        cache_writes=count_of(before.get("cache_write_tokens")),
+        reasoning=count_of(after.get("reasoning_tokens")),
+    )
+
+
+API_VERSION: Final = "2024-10-21"
+"""The version of Azure's API that is asked unless the address names another one."""
+
+
+class AzureOpenAI(OpenAIChat):
+    """A model that is deployed on Azure OpenAI.
+
+    Args:
+        model: The name of the deployment.
+        base_url: The endpoint of the resource, such as `https://NAME.openai.azure.com`. `?api-version=` behind it names
+            another version of the API than 2024-10-21.
+        **options: As `OpenAIChat` takes them.
+
+    Raises:
+        ConfigurationError: `missing_model`; `invalid_base_url`, also where none is given.
+    """
+
+    SERVICE = Service("Azure OpenAI", "", "AZURE_OPENAI_API_KEY", "api-key", "")
+
+    def __init__(self, *, model: str, base_url: str = "", **options: Any) -> None:
+        if not base_url:
+            message = "Azure OpenAI has no address of its own"
+            hint = "write the endpoint of the resource as `base_url`, such as `https://NAME.openai.azure.com`"
+            raise ConfigurationError(message, code="invalid_base_url", hint=hint)
+        at = parse_base_url(base_url)
+        query = [at.query] if at.query else []
+        if "api-version" not in parse_qs(at.query):
+            query.append(f"api-version={API_VERSION}")
+        deployment = f"{at.origin}{at.path}/openai/deployments/{quote(model, safe='')}"
+        super().__init__(model=model, base_url=f"{deployment}?{'&'.join(query)}", **options)
+
+
+_RESPONSES_RESERVED: Final = {
+    "conversation": "the whole conversation is sent each time",
+    "input": "it is what is said in the conversation",
+    "instructions": "say it as `system`",
+    "model": "open the provider with another `model`",
+    "background": "an answer is waited for",
+    "parallel_tool_calls": "say `max_parallel: 1` in the policy",
+    "previous_response_id": "the whole conversation is sent each time",
+    "stream": "ask for events of the conversation instead",
+    "tool_choice": "say it in the policy",
+    "tools": "they are declared by the runtime",
+}
+
+
+class OpenAIResponses(ServedModel):
+    """A model that speaks OpenAI's responses.
+
+    What it thinks is handed back as the service gave it. Where `store: false` is among the settings, that is possible
+    only for encrypted thoughts, which come if `include: [reasoning.encrypted_content]` stands there too. `max_tokens`
+    is sent as `max_output_tokens`.
+
+    Args:
+        strict: Declare tools so that the model is held to their schemas.
+        **options: As `ServedModel` takes them.
+    """
+
+    SERVICE = OPENAI
+    PATH = "/responses"
+
+    def __init__(self, *, strict: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.dialect = "openai_responses_strict" if strict else "openai_responses"
+
+    def body(self, request: Request) -> dict[str, JSON]:
+        """The request as it is sent."""
+        settings = settings_of(request, _RESPONSES_RESERVED)
+        if "max_tokens" in settings:
+            settings.setdefault("max_output_tokens", settings.pop("max_tokens"))
+        body: dict[str, Any] = {"model": self.model, **settings}
+        if request.streaming:
+            body["stream"] = True
+        if tools := offered(request):
+            body["tools"] = [dict(tool.definition) for tool in tools]
+            if request.tool_choice in ("required", "none"):
+                body["tool_choice"] = request.tool_choice
+            elif request.tool_choice != "auto":
+                body["tool_choice"] = {"type": "function", "name": request.tool_choice}
+            if not request.parallel:
+                body["parallel_tool_calls"] = False
+        stored = settings.get("store") is not False
+        body["input"] = [item for message in request.messages for item in _items(message, stored=stored)]
+        return body
+
+    def read_whole(self, value: dict[str, Any], answer: ServiceAnswer) -> Iterator[Delta]:
+        """What an answer says that does not come as events."""
+        if not isinstance(value.get("output"), list):
+            raise answer.unreadable("the answer has no `output`")
+        output = _ResponsesOutput(answer)
+        for index, item in enumerate(objects_of(value["output"])):
+            yield from output.end(index, item)
+        yield output.finish(value)
+
+    def reader(self, answer: ServiceAnswer) -> AnswerReader:
+        """What reads an answer that comes as events."""
+        return _ResponsesReader(answer)
+
+
+def _items(message: Message, *, stored: bool) -> Iterator[JSON]:
+    """The items that a message is."""
+    if message.role == "user":
+        yield {"role": "user", "content": _content(message.parts)}
+    elif message.role == "system":
+        yield {"role": "system", "content": message.text}
+    else:
+        for part in message.parts:
+            yield from _item(part, stored=stored)
+
+
+def _item(part: Part, *, stored: bool) -> Iterator[JSON]:
+    if isinstance(part, Text) and part.text:
+        yield {"role": "assistant", "content": part.text}
+    elif isinstance(part, Reasoning):
+        thought = object_of(part.data)
+        if thought.get("type") == "reasoning" and (stored or thought.get("encrypted_content")):
+            yield thought
+    elif isinstance(part, ToolCall):
+        yield {
+            "type": "function_call",
+            "call_id": wire_id(part.id),
+            "name": wire_name(part),
+            "arguments": written_arguments(part),
+        }
+    elif isinstance(part, ToolResult):
+        yield {"type": "function_call_output", "call_id": wire_id(part.id), "output": _output(part)}
+
+
+def _output(result: ToolResult) -> JSON:
+    """A text; with the parts of the result that the service takes, where there are any."""
+    more = [each for each in map(_responses_part, result.content) if object_of(each)["type"] != "input_text"]
+    return [{"type": "input_text", "text": result.text}, *more] if more else result.text
+
+
+def _content(parts: Iterable[Part]) -> JSON:
+    said = [part for part in parts if isinstance(part, Text | Content)]
+    if len(said) == 1 and isinstance(said[0], Text):
+        return said[0].text
+    return [_responses_part(part) for part in said]
+
+
+def _responses_part(part: Text | Content) -> JSON:
+    if isinstance(part, Text):
+        return {"type": "input_text", "text": part.text}
+    if (part.type == "image" or part.mime_type in IMAGES) and (address := source_url(part)):
+        return {"type": "input_image", "image_url": address, "detail": "auto"}
+    if part.mime_type == PDF and part.data:
+        address = source_url(part, frozenset({PDF}))
+        return {"type": "input_file", "filename": part.title or "file.pdf", "file_data": address}
+    return {"type": "input_text", "text": described(part)}
+
+
+class _ResponsesOutput:
+    """What the items of an answer say; pieces that came are not said again by the whole item."""
+
+    def __init__(self, answer: ServiceAnswer) -> None:
+        self._answer = answer
+        self._said: dict[int, str] = {}
+        self._called = self._refused = False
+
+    def begin(self, index: int, item: dict[str, Any]) -> Iterator[Delta]:
+        """An item begins; of a call, id and name are known."""
+        if item.get("type") == "function_call":
+            self._called = True
+            yield CallDelta(index, text_of(item.get("call_id")), text_of(item.get("name")))
+
+    def piece(self, index: int, kind: str, text: str) -> Iterator[Delta]:
+        """A piece of an item."""
+        self._said[index] = self._said.get(index, "") + text
+        if kind == "arguments":
+            yield CallDelta(index, arguments=text)
+        else:
+            self._refused = self._refused or kind == "refusal"
+            yield ReasoningDelta(text) if kind == "thought" else TextDelta(text)
+
+    def end(self, index: int, item: dict[str, Any]) -> Iterator[Delta]:
+        """An item is whole: what no piece has said, and what is to be handed back.
+
+        Raises:
+            ProviderError: The pieces said something else, or nobody knows what it is.
+        """
+        kind = item.get("type")
+        if kind == "function_call":
+            if index not in self._said:
+                yield from self.begin(index, item)
+            yield from self._left(index, "arguments", text_of(item.get("arguments")))
+        elif kind == "message":
+            parts = objects_of(item.get("content"))
+            self._refused = self._refused or any(part.get("type") == "refusal" for part in parts)
+            said = "".join(text_of(part.get("text")) or text_of(part.get("refusal")) for part in parts)
+            yield from self._left(index, "text", said)
+        elif kind == "reasoning":
+            yield from self._left(index, "thought", _thoughts(item))
+            yield ReasoningDelta("", item)
+        else:
+            raise self._answer.unreadable(f"the answer has an item of the type `{kind}`")
+
+    def finish(self, value: dict[str, Any]) -> Finish:
+        """The end.
+
+        Raises:
+            ProviderError: It failed.
+        """
+        status = text_of(value.get("status"))
+        if status in ("failed", "cancelled"):
+            raise self._answer.told(value.get("error") or {"message": f"the response is `{status}`"})
+        reason = "tool_calls" if self._called else "stop"
+        if status == "incomplete":
+            why = text_of(object_of(value.get("incomplete_details")).get("reason"))
+            reason = _INCOMPLETE.get(why, why or "length")
+        elif self._called and status != "completed":
+            reason = "length"
+        if self._refused:
+            reason = "refused"
+        return Finish(reason, _responses_tokens(object_of(value.get("usage"))), text_of(value.get("model")))
+
+    def _left(self, index: int, kind: str, whole: str) -> Iterator[Delta]:
+        said = whole_characters(self._said.get(index, ""))
+        if not whole.startswith(said):
+            raise self._answer.unreadable("the pieces of an item are not what the item is as a whole")
+        if len(whole) > len(said):
+            yield from self.piece(index, kind, whole[len(said) :])
+
+
+_INCOMPLETE: Final = {"max_output_tokens": "length", "content_filter": "refused"}
+_PIECES: Final = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "refusal",
+    "response.function_call_arguments.delta": "arguments",
+    "response.reasoning_summary_text.delta": "thought",
+    "response.reasoning_text.delta": "thought",
+}
+_ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+class _ResponsesReader:
+    finish: Finish | None = None
+    done = False
+
+    def __init__(self, answer: ServiceAnswer) -> None:
+        self._answer = answer
+        self._output = _ResponsesOutput(answer)
+
+    def add(self, event: StreamEvent) -> Iterator[Delta]:
+        if event.data.strip() == "[DONE]":
+            self.done = True
+            return
+        value = self._answer.read(event.data, "an event")
+        kind, index = text_of(value.get("type")) or event.type, count_of(value.get("output_index"))
+        if kind in _PIECES:
+            yield from self._output.piece(index, _PIECES[kind], text_of(value.get("delta")))
+        elif kind == "response.reasoning_summary_part.added" and count_of(value.get("summary_index")):
+            yield from self._output.piece(index, "thought", _BETWEEN)
+        elif kind == "response.output_item.added":
+            yield from self._output.begin(index, object_of(value.get("item")))
+        elif kind == "response.output_item.done":
+            yield from self._output.end(index, object_of(value.get("item")))
+        elif kind in _ENDS:
+            response = {"status": kind.removeprefix("response."), **object_of(value.get("response"))}
+            self.finish, self.done = self._output.finish(response), True
+        elif kind == "error":
+            raise self._answer.told(value)
+
+
+_BETWEEN: Final = "\n\n"
+
+
+def _thoughts(item: dict[str, Any]) -> str:
+    """What may be read of a model's thoughts: the summary, or else the thoughts."""
+    for key in ("summary", "content"):
+        if parts := [text_of(part.get("text")) for part in objects_of(item.get(key))]:
+            return _BETWEEN.join(parts) if key == "summary" else "".join(parts)
+    return ""
+
+
+def _responses_tokens(usage: dict[str, Any]) -> Tokens:
+    before, after = (
+        object_of(usage.get("input_tokens_details")),
+        object_of(usage.get("output_tokens_details")),
+    )
+    return Tokens(
+        input=count_of(usage.get("input_tokens")),
+        output=count_of(usage.get("output_tokens")),
+        cached=count_of(before.get("cached_tokens")),
+        cache_writes=count_of(before.get("cache_write_tokens")),
+        reasoning=count_of(after.get("reasoning_tokens")),
+    )

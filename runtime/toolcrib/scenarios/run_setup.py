@@ -1,0 +1,158 @@
+"""What a run needs of the project, looked up and compiled before it begins: the tools as it sees them, its agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.model import NO_FIXTURE, Descriptor
+from toolcrib.engine.profiles import with_modes
+from toolcrib.engine.workspaces import subject_of_tool, subjects_of_scenario
+from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.scenario import with_mock, with_scenario_state
+from toolcrib.loading.scenarios.scenario_links import tools_of
+from toolcrib.loading.scenarios.scenario_state import with_inherited_state
+from toolcrib.registry.registry import Registry
+
+if TYPE_CHECKING:
+    from toolcrib.engine.runtime import Runtime
+    from toolcrib.loading.prompts import Guardrail, Prompt
+    from toolcrib.loading.scenarios.model import Agent, GuardrailCheck
+    from toolcrib.security.trust import TrustSubject
+
+
+class AgentSetup(NamedTuple):
+    """What the agent of a run needs of the project.
+
+    Attributes:
+        agent: The agent.
+        subjects: The models that it speaks with, which somebody must have agreed to.
+        prompt: Its prompt; None where it has none, or there is an `error`.
+        guardrails: Those of the agent, then those of its prompt.
+        error: Why its prompt could not be found, to be raised when the conversation begins.
+    """
+
+    agent: Agent
+    subjects: tuple[TrustSubject, ...]
+    prompt: Prompt | None
+    guardrails: tuple[GuardrailCheck, ...]
+    error: ConfigurationError | None
+
+
+class RunSetup(NamedTuple):
+    """All that a run needs of the project.
+
+    Attributes:
+        scenario: The scenario, or one of its runs.
+        tools: The tools as it sees them.
+        agent: What its agent needs; None where it has none.
+    """
+
+    scenario: Scenario
+    tools: Registry
+    agent: AgentSetup | None
+
+
+def set_up_run(runtime: Runtime, scenario: Scenario) -> RunSetup:
+    """Look up and compile what a run of a scenario needs. The run itself reads no documents but golden files."""
+    agent = None if scenario.agent is None else _agent_setup(runtime, scenario, scenario.agent)
+    return RunSetup(scenario, tools_for(runtime, scenario), agent)
+
+
+def _agent_setup(runtime: Runtime, scenario: Scenario, agent: Agent) -> AgentSetup:
+    from toolcrib.loading.prompts import Guardrail  # noqa: PLC0415 -- most scenarios have no agent
+    from toolcrib.loading.scenarios.agent_checks import prompt_of  # noqa: PLC0415 -- as above
+
+    prompt, error = None, None
+    try:
+        prompt = prompt_of(agent.prompt, runtime.packs, scenario.origin) if agent.prompt else None
+    except ConfigurationError as wrong:
+        error = wrong
+    guardrails = [
+        Guardrail(each["type"], each.get("params", {}), unsupported=each.get("unsupported", ""))
+        for each in agent.guardrails
+    ]
+    guardrails += prompt.guardrails if prompt else ()
+    return AgentSetup(agent, tuple(subjects_of_scenario(scenario)), prompt, _compiled(guardrails), error)
+
+
+def _compiled(guardrails: Sequence[Guardrail]) -> tuple[GuardrailCheck, ...]:
+    if not guardrails:
+        return ()
+    from toolcrib.loading.scenarios.assertions import compile_guardrails  # noqa: PLC0415 -- most agents have none
+
+    return compile_guardrails(guardrails)
+
+
+def registry_for(registry: Registry, scenario: Scenario) -> Registry:
+    """The tools as a run of a scenario sees them: its modes, then its store, its faults and its mocks.
+
+    They are derived once for all runs in which they are the same.
+    """
+    furnishes = bool(scenario.faults) or scenario.fixture is not NO_FIXTURE
+    if not (scenario.modes or scenario.mocks or furnishes):
+        return registry
+    told = _settled(scenario) if scenario.faults else scenario
+
+    def derive() -> Registry:
+        run = with_inherited_state(told, registry, [])
+        moded = with_modes(registry, run.modes)
+        if furnishes:
+            moded = moded.changed(tool=lambda tool: with_scenario_state(tool, run))
+        return moded.with_tools(with_mock(moded[name], run) for name in run.mocks)
+
+    return registry.derived_once((told.modes, told.mocks, told.fixture, told.faults, told.origin), derive)
+
+
+def tools_for(runtime: Runtime, scenario: Scenario) -> Registry:
+    """`registry_for`, where a scenario makes tools of another workspace its own: it needs for itself what they need.
+
+    So a scenario of a pack from elsewhere calls no tool of a trusted project but its mocks.
+    """
+    registry, trust = registry_for(runtime.registry, scenario), runtime.engine.trust
+    if trust.policy.everything:
+        return registry
+    home, executors = trust.workspace_of(scenario.origin.source), runtime.engine.executors
+    others = [
+        card.name
+        for card in registry.cards.values()
+        if card.mode is not None
+        and not executors.is_contained(card.mode)
+        and trust.workspace_of(card.source) != home
+    ]
+    if not others:
+        return registry
+    place = f"{scenario.origin.source}:{scenario.origin.line}"
+    return registry.with_tools(_also_written_in(registry[name], place) for name in others)
+
+
+def _also_written_in(tool: Descriptor, place: str) -> Descriptor:
+    return tool._replace(origin=tool.origin._replace(overrides=(*tool.origin.overrides, place)))
+
+
+def trust_subjects(runtime: Runtime, scenario: Scenario) -> Iterator[TrustSubject]:
+    """What a run of a scenario needs outside of this process: tools that it may call, and the models of its agent.
+
+    An agent may call any tool that there is.
+    """
+    registry = tools_for(runtime, scenario)
+    names = registry if scenario.agent is not None else tools_of(scenario)
+    for name in names:
+        tool = registry.get(name)
+        if (
+            tool is not None
+            and tool.mode is not None
+            and not runtime.engine.executors.is_contained(tool.mode)
+        ):
+            yield subject_of_tool(tool, runtime.engine.executors, runtime.engine.trust, tool.mode)
+    yield from subjects_of_scenario(scenario)
+
+
+def _settled(scenario: Scenario) -> Scenario:
+    """The scenario with the faults of this run of it; the scenario itself where they are those of every run."""
+    from toolcrib.loading.scenarios.faults import resolve_faults  # noqa: PLC0415 -- in most scenarios nothing goes wrong
+
+    faults = resolve_faults(scenario.faults, {"matrix": dict(scenario.values), "run": scenario.run})
+    return scenario if faults == scenario.faults else replace(scenario, faults=faults)

@@ -1,0 +1,448 @@
+"""Whether every value that one JSON Schema accepts is accepted by another one.
+
+A schema is a conjunction of keywords. For each keyword of the wide schema, the search shows that it follows from the
+keywords of the narrow one at the same place (`constraints`). Alternatives of the narrow schema are followed one by
+one; of the wide schema's, one has to follow. A keyword that can't be shown to follow counts as a difference, with
+its reason.
+
+Properties that an object may have but does not name (it lists `properties`, and does not mention others) were
+described to nobody: they count where the wide schema closes the object, and not where it gives one of those names a
+meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, Literal
+
+from toolcrib.core.model import Schema
+from toolcrib.schema import constraints as known
+from toolcrib.schema.constraints import (
+    NUMBERS,
+    ComparedNode,
+    ComparedSchema,
+    Facts,
+    Reason,
+    alternatives_of,
+    cases_of,
+    expanded,
+    is_closed,
+    is_impossible,
+    is_multiple,
+    made,
+    matches,
+    nearest,
+    reasons_of_size,
+    same,
+    says,
+    types_of,
+    values_of,
+)
+
+EFFORT: Final = 20_000
+"""So often is a fact looked at for one pair of schemas unless said otherwise; then it can't be shown."""
+
+LARGEST: Final = 256 * 1024
+"""Characters of a schema as JSON, as `check_schema` has it; of a larger one nothing can be shown."""
+
+_DEEPEST: Final = 120
+
+
+class _TooMuchError(Exception):
+    """The bound of effort or of depth was reached."""
+
+
+def missing(narrow: Schema, wide: Schema, effort: int = EFFORT) -> list[Reason]:
+    """Why not everything that `narrow` takes is taken by `wide`; empty where it is shown to be.
+
+    Args:
+        narrow: A schema, in any form.
+        wide: Another one. `unevaluatedProperties` and `unevaluatedItems` follow only from a schema that is the same.
+        effort: So often may a fact be looked at; 10,000 take about a second at most.
+    """
+    texts = [known.text_of(schema) for schema in (narrow, wide)]
+    if "" in texts or max(map(len, texts)) > LARGEST:
+        return [Reason("")]
+    if texts[0] == texts[1]:
+        return []
+    one, other = ComparedSchema(narrow), ComparedSchema(wide)
+    if not one.is_comparable or not other.is_comparable:
+        return [Reason("")]
+    try:
+        return [*dict.fromkeys(_Proof(effort).follows((one.root,), other.root, 0))]
+    except (_TooMuchError, RecursionError):
+        return [Reason("")]
+
+
+class _Proof:
+    """One search for reasons, with its bounds."""
+
+    def __init__(self, effort: int) -> None:
+        self._left = effort
+        self._strict = False
+        self._assumed: dict[object, int] = {}
+
+    def follows(self, facts: Facts, goal: ComparedNode, level: int) -> list[Reason]:
+        """Why a goal does not follow from facts.
+
+        Args:
+            facts: What takes the value.
+            goal: What should take it.
+            level: How deep in the value the place is that they judge.
+        """
+        facts = expanded(facts)
+        self._left -= 1 + len(facts)
+        if self._left < 0 or level > _DEEPEST:
+            raise _TooMuchError
+        if is_impossible(facts):
+            return []
+        key = frozenset(node.key for node in facts), goal.key, self._strict
+        begun = self._assumed.get(key)
+        if begun is not None:
+            # Deeper in the value it may be assumed: values end. At the same place it would prove itself.
+            return [] if begun < level else [Reason("$ref", goal.site.path)]
+        self._assumed[key] = level
+        try:
+            reasons = [*self._directly(facts, goal, level)]
+            return self._by_cases(facts, goal, level, reasons) if reasons else []
+        finally:
+            del self._assumed[key]
+
+    def _directly(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
+        for part in expanded((goal,)):
+            if part.site.schema is False:
+                yield Reason("false", part.site.path)
+            if any(same(fact, part) for fact in facts):
+                continue
+            for keyword, _, target in part.side.index.targets(part.site):
+                if target is None:
+                    yield Reason(keyword, (*part.site.path, keyword))
+            for keywords, check in _CHECKS:
+                if any(keyword in part.said for keyword in keywords):
+                    yield from check(self, facts, part, level)
+
+    def _by_cases(self, facts: Facts, goal: ComparedNode, level: int, reasons: list[Reason]) -> list[Reason]:
+        """The reasons that are left when alternatives of the facts are followed one by one."""
+        cases = cases_of(facts, goal)
+        if not cases:
+            return reasons
+        for case in cases:
+            found = self.follows(case, goal, level)
+            if found:
+                return found if len(found) <= len(reasons) else reasons
+        return []
+
+    @contextmanager
+    def _with_own_facts(self) -> Iterator[None]:
+        """Among the facts are some of the wide schema, so nothing follows from what they don't name."""
+        before, self._strict = self._strict, True
+        try:
+            yield
+        finally:
+            self._strict = before
+
+    # Checks: each tells why some keywords of the goal do not follow.
+
+    def types(self, facts: Facts, goal: ComparedNode, _level: int) -> Iterator[Reason]:
+        taken = known.types_said(goal.said)
+        there = types_of(facts)
+        left = there - taken
+        if there == known.TYPES and left:
+            yield Reason("type", (*goal.site.path, "type"))
+            return
+        for name in sorted(left - {"integer"} if "number" in left else left):
+            yield Reason("type", (*goal.site.path, "type"), name)
+
+    def values(self, facts: Facts, goal: ComparedNode, _level: int) -> Iterator[Reason]:
+        taken = goal.values
+        if taken is None:
+            return
+        there = values_of(facts)
+        keyword = "enum" if "enum" in goal.said else "const"
+        if there is None:
+            yield Reason(keyword, (*goal.site.path, keyword))
+        for each in there or ():
+            if each not in taken:
+                yield Reason(keyword, (*goal.site.path, keyword), each)
+
+    def numbers(self, facts: Facts, goal: ComparedNode, _level: int) -> Iterator[Reason]:
+        if not types_of(facts) & NUMBERS:
+            return
+        for keyword, sign, strict in _NUMBER_BOUNDS:
+            bound = goal.said.get(keyword)
+            if not known.is_number(bound):
+                continue
+            most = known.upper(facts, sign)
+            if (
+                most is None
+                or (most[0] > sign * bound)
+                or (strict and most[0] == sign * bound and not most[1])
+            ):
+                yield Reason(keyword, (*goal.site.path, keyword))
+        factor = goal.said.get("multipleOf")
+        if known.is_number(factor) and not is_multiple(facts, factor):
+            yield Reason("multipleOf", (*goal.site.path, "multipleOf"))
+
+    def strings(self, facts: Facts, goal: ComparedNode, _level: int) -> Iterator[Reason]:
+        if "string" not in types_of(facts):
+            return
+        texts = [value for value in (values_of(facts) or {}).values() if isinstance(value, str)]
+        listed = values_of(facts) is not None
+        yield from reasons_of_size(
+            facts, goal, "minLength", "maxLength", [len(text) for text in texts] if listed else None
+        )
+        pattern = goal.said.get("pattern")
+        if isinstance(pattern, str) and not (
+            says(facts, "pattern", pattern) or (listed and all(matches(pattern, text) for text in texts))
+        ):
+            yield Reason("pattern", (*goal.site.path, "pattern"))
+        for keyword in ("format", "contentEncoding", "contentMediaType", "contentSchema"):
+            if keyword in goal.said and not says(facts, keyword, goal.said[keyword]):
+                yield Reason(keyword, (*goal.site.path, keyword))
+
+    def lists(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
+        if "array" not in types_of(facts):
+            return
+        yield from reasons_of_size(facts, goal, "minItems", "maxItems", None)
+        longest = known.most(facts, "maxItems")
+        if (
+            goal.said.get("uniqueItems") is True
+            and not says(facts, "uniqueItems", True)
+            and (longest is None or longest > 1)
+        ):
+            yield Reason("uniqueItems", (*goal.site.path, "uniqueItems"))
+        ahead, rest = known.items_of(goal)
+        single = max([len(ahead), *(len(known.items_of(node)[0]) for node in facts)])
+        for at in range(single + 1):
+            wanted = ahead[at] if at < len(ahead) else rest
+            if wanted is not None and (longest is None or at < longest):
+                yield from self.follows(known.item(facts, at), wanted, level + 1)
+
+    def contains(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
+        wanted = goal.under("contains")
+        if wanted is None or "array" not in types_of(facts):
+            return
+        counts = ("minContains", "maxContains")
+        for node in facts:
+            there = node.under("contains")
+            if there is None or any(node.said.get(key) != goal.said.get(key) for key in counts):
+                continue
+            if same(there, wanted):
+                return
+            if "maxContains" not in goal.said and not self.follows((there,), wanted, level + 1):
+                return
+        yield Reason("contains", (*goal.site.path, "contains"))
+
+    def objects(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
+        if "object" not in types_of(facts):
+            return
+        there = known.required(facts)
+        for name in sorted(known.required((goal,)) - there):
+            yield Reason("required", (*goal.site.path, "required"), name)
+        yield from self._counted(facts, goal)
+        yield from self._named(facts, goal, level)
+        yield from self._patterned(facts, goal, level)
+        yield from self._others(facts, goal, level)
+        wanted = goal.under("propertyNames")
+        if wanted is not None:
+            yield from self._names(facts, goal, wanted, level)
+
+    def _counted(self, facts: Facts, goal: ComparedNode) -> Iterator[Reason]:
+        fewest = goal.said.get("minProperties")
+        if (
+            known.is_number(fewest)
+            and max(known.least(facts, "minProperties"), len(known.required(facts))) < fewest
+        ):
+            yield Reason("minProperties", (*goal.site.path, "minProperties"))
+        most = goal.said.get("maxProperties")
+        if known.is_number(most):
+            there = known.most(facts, "maxProperties")
+            names = len(known.named(facts)) if is_closed(facts) else None
+            if not any(number is not None and number <= most for number in (there, names)):
+                yield Reason("maxProperties", (*goal.site.path, "maxProperties"))
+
+    def _named(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
+        for name in goal.table("properties"):
+            wanted = goal.under("properties", name)
+            there, told = known.members(facts, name)
+            if wanted is not None and (told or self._strict):
+                yield from self.follows(there, wanted, level + 1)
+
+    def _patterned(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
+        for pattern, wanted in known.patterned((goal,)):
+            for name in known.named(facts):
+                if matches(pattern, name) is not False:
+                    yield from self.follows(known.members(facts, name)[0], wanted, level + 1)
+            there = [each for other, each in known.patterned(facts) if other == pattern]
+            rest = [] if any(known.patterned(facts)) else known.others(facts)
+            yield from self.follows((*there, *rest), wanted, level + 1)
+
+    def _others(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
+        wanted = goal.under("additionalProperties")
+        if wanted is None:
+            return
+        names, patterns = goal.table("properties"), goal.table("patternProperties")
+        for name in known.named(facts):
+            fits = [matches(pattern, name) for pattern in patterns]
+            if name not in names and True not in fits:
+                found = self.follows(known.members(facts, name)[0], wanted, level + 1)
+                if found and wanted.site.schema is False:
+                    yield Reason("properties", (*goal.site.path, "properties", name), name)
+                else:
+                    yield from found
+        for pattern, each in known.patterned(facts):
+            if pattern not in patterns:
+                yield from self.follows((each,), wanted, level + 1)
+        if self.follows(known.others(facts), wanted, level + 1):
+            yield Reason("additionalProperties", (*goal.site.path, "additionalProperties"))
+
+    def _names(self, facts: Facts, goal: ComparedNode, wanted: ComparedNode, level: int) -> Iterator[Reason]:
+        there = [node.under("propertyNames") for node in facts]
+        if not self.follows(tuple(each for each in there if each is not None), wanted, level + 1):
+            return
+        listed = known.named(facts) if is_closed(facts) else None
+        if listed is None or any(
+            self.follows((made({"const": name}),), wanted, level + 1) for name in listed
+        ):
+            yield Reason("propertyNames", (*goal.site.path, "propertyNames"))
+
+    def dependents(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
+        if "object" not in types_of(facts):
+            return
+        for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
+            for name in goal.table(keyword):
+                if not self._depends(facts, goal, keyword, name, level):
+                    yield Reason(keyword, (*goal.site.path, keyword, name), name)
+
+    def _depends(self, facts: Facts, goal: ComparedNode, keyword: str, name: str, level: int) -> bool:
+        """Whether what a goal asks of objects with a property holds for those that the facts take."""
+        with_it = (*facts, made({"required": [name]}))
+        for node in facts:
+            for other in ("dependentRequired", "dependencies"):
+                listed = node.table(other).get(name)
+                if isinstance(listed, list) and known.knows(node, other):
+                    with_it = (*with_it, made({"required": listed}))
+            for other in ("dependentSchemas", "dependencies"):
+                under = node.under(other, name)
+                if under is not None and known.knows(node, other):
+                    with_it = (*with_it, under)
+        asked = goal.table(keyword)[name]
+        wanted = made({"required": asked}) if isinstance(asked, list) else goal.under(keyword, name)
+        return wanted is not None and not self.follows(with_it, wanted, level)
+
+    def any_of(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
+        tries = []
+        for wanted in alternatives_of(goal, "anyOf"):
+            reasons = self.follows(facts, wanted, level)
+            if not reasons:
+                return
+            tries.append(reasons)
+        yield from nearest(tries) or [Reason("anyOf", (*goal.site.path, "anyOf"))]
+
+    def one_of(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
+        wanted = alternatives_of(goal, "oneOf")
+        if any(self._is_same_choice(facts, alternatives_of(node, "oneOf"), wanted, level) for node in facts):
+            return
+        tries = []
+        for at, each in enumerate(wanted):
+            reasons = self.follows(facts, each, level)
+            rest = [*wanted[:at], *wanted[at + 1 :]]
+            if not reasons and all(is_impossible(expanded((*facts, other))) for other in rest):
+                return
+            tries.append(reasons or [Reason("oneOf", (*goal.site.path, "oneOf"))])
+        yield from nearest(tries) or [Reason("oneOf", (*goal.site.path, "oneOf"))]
+
+    def _is_same_choice(
+        self, facts: Facts, there: list[ComparedNode], wanted: list[ComparedNode], level: int
+    ) -> bool:
+        """Whether two lists of alternatives are the same one by one, so that just one of both fits."""
+        if not 0 < len(there) == len(wanted):
+            return False
+        with self._with_own_facts():
+            return all(
+                not self.follows((*facts, one), other, level)
+                and not self.follows((*facts, other), one, level)
+                for one, other in zip(there, wanted, strict=True)
+            )
+
+    def negated(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
+        wanted = goal.under("not")
+        if wanted is None or is_impossible(expanded((*facts, wanted))):
+            return
+        there = [each for node in facts if (each := node.under("not")) is not None]
+        with self._with_own_facts():
+            follows = any(not self.follows((*facts, wanted), each, level) for each in there)
+        if not follows:
+            yield Reason("not", (*goal.site.path, "not"))
+
+    def conditional(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
+        condition = goal.under("if")
+        if condition is None:
+            return
+        yes, no = (*facts, condition), facts
+        for node in facts:
+            other = node.under("if")
+            if other is not None and same(other, condition):
+                yes = (*yes, *filter(None, [node.under("then")]))
+                no = (*no, *filter(None, [node.under("else")]))
+        for keyword, there in (("then", yes), ("else", no)):
+            wanted = goal.under(keyword)
+            if wanted is not None:
+                with self._with_own_facts():
+                    reasons = self.follows(there, wanted, level)
+                yield from reasons
+
+    def unevaluated(self, _facts: Facts, goal: ComparedNode, _level: int) -> Iterator[Reason]:
+        for keyword in ("unevaluatedProperties", "unevaluatedItems"):
+            if keyword in goal.said and goal.said[keyword] is not True:
+                yield Reason(keyword, (*goal.site.path, keyword))
+
+
+_NUMBER_BOUNDS: Final[tuple[tuple[str, Literal[1, -1], bool], ...]] = (
+    ("maximum", 1, False),
+    ("exclusiveMaximum", 1, True),
+    ("minimum", -1, False),
+    ("exclusiveMinimum", -1, True),
+)
+
+_Check = Callable[[_Proof, Facts, ComparedNode, int], Iterator[Reason]]
+
+_CHECKS: Final[tuple[tuple[tuple[str, ...], _Check], ...]] = (
+    (("type",), _Proof.types),
+    (("enum", "const"), _Proof.values),
+    ((*(name for name, _, _ in _NUMBER_BOUNDS), "multipleOf"), _Proof.numbers),
+    (
+        (
+            "minLength",
+            "maxLength",
+            "pattern",
+            "format",
+            "contentEncoding",
+            "contentMediaType",
+            "contentSchema",
+        ),
+        _Proof.strings,
+    ),
+    (("minItems", "maxItems", "uniqueItems", "items", "prefixItems", "additionalItems"), _Proof.lists),
+    (("contains",), _Proof.contains),
+    (
+        (
+            "required",
+            "minProperties",
+            "maxProperties",
+            "properties",
+            "patternProperties",
+            "additionalProperties",
+            "propertyNames",
+        ),
+        _Proof.objects,
+    ),
+    (("dependentRequired", "dependentSchemas", "dependencies"), _Proof.dependents),
+    (("anyOf",), _Proof.any_of),
+    (("oneOf",), _Proof.one_of),
+    (("not",), _Proof.negated),
+    (("if",), _Proof.conditional),
+    (("unevaluatedProperties", "unevaluatedItems"), _Proof.unevaluated),
+)
+"""Every keyword that can refuse a value, and what shows that it does not."""

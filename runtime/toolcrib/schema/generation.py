@@ -1,0 +1,490 @@
+"""Generates values of schemas, the same for the same seed and key on every machine.
+
+A value is made top down and validated as a whole. The first try is the plainest: examples and defaults as they are
+written, every optional property given. Where it does not pass, further tries leave examples out, take other branches
+and drop optional properties.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias
+
+from toolcrib.core.errors import ExpressionError
+from toolcrib.core.model import JSON, Schema
+from toolcrib.core.pointers import pointer_step
+from toolcrib.core.subschemas import SchemaIndex, pattern_validator
+from toolcrib.core.text import canonical
+from toolcrib.schema.all_of import merged
+from toolcrib.schema.keyed_random import Draw
+from toolcrib.schema.scalars import (
+    Size,
+    UnknownSyntax,
+    UnsatisfiableKeyword,
+    count_of,
+    make_number,
+    make_text,
+    text_matching,
+)
+from toolcrib.schema.validation import Validator
+
+__all__ = [
+    "Choices",
+    "Draw",
+    "ExamplesPolicy",
+    "Sampler",
+    "arguments_for",
+    "generate",
+    "overlay",
+]
+
+_DEEP: Final = 5
+"""References followed into each other before only what is required is made."""
+
+_TOO_DEEP: Final = 24
+"""References followed into each other before the schema counts as endless."""
+
+_MOST_FLAT: Final = 64
+"""Schemas folded into each other at one place."""
+
+_AGAIN: Final = 30
+"""Tries for an item or key that differs from the others."""
+
+_MOST_ITEMS: Final = 10_000
+
+_IN_PLACE: Final = frozenset(("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "then", "else"))
+
+_SIGNS: Final[Mapping[str, list[str]]] = {
+    "object": [
+        "properties",
+        "required",
+        "additionalProperties",
+        "patternProperties",
+        "propertyNames",
+        "minProperties",
+        "maxProperties",
+        "dependentRequired",
+        "dependentSchemas",
+    ],
+    "array": ["items", "prefixItems", "contains", "minItems", "maxItems", "uniqueItems"],
+    "string": ["pattern", "format", "minLength", "maxLength"],
+    "number": ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"],
+}
+"""Keywords that show which type is meant where `type` does not say it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """How a try decides what the schema leaves open.
+
+    Attributes:
+        size: How much is made.
+        examples: Whether `examples` and `default` are used.
+        free: Whether optional parts and types are drawn; else all are given and the first type is taken.
+        odd: Whether nothing need look as people would write it: where no type is said any will do, and
+            texts are a few letters.
+    """
+
+    size: Size
+    examples: bool
+    free: bool
+    odd: bool
+
+
+class Sampler:
+    """One try. `depth` counts the references on the way to a place."""
+
+    def __init__(self, index: SchemaIndex, choices: Choices) -> None:
+        self._index = index
+        self._choices = choices
+
+    def grow(self, schema: JSON, draw: Draw, pointer: str = "", depth: int = 0, name: str = "") -> JSON:
+        """A value for a schema at a place.
+
+        Raises:
+            Unreachable: This try fails; it says where and why.
+        """
+        try:
+            flat, depth = self._flat(schema, draw, depth)
+            given = self._given(flat, draw)
+            return given[0] if given else self._typed(flat, draw, pointer, depth, name)
+        except UnsatisfiableKeyword as error:
+            error.pointer = error.pointer or pointer
+            raise
+
+    def _flat(self, schema: JSON, draw: Draw, depth: int) -> tuple[dict[str, JSON], int]:
+        """The schema with everything that holds at the same place folded into it."""
+        whole: JSON = {}
+        queue: list[tuple[JSON, Draw]] = [(schema, draw)]
+        folded = 0
+        while queue:
+            part, place = queue.pop(0)
+            folded += 1
+            if isinstance(part, dict):
+                if "$ref" in part or "$dynamicRef" in part:
+                    depth += 1
+                queue[:0] = self._parts(part, place, depth)
+                part = {key: value for key, value in part.items() if key not in _IN_PLACE}
+            if depth > _TOO_DEEP or folded > _MOST_FLAT:
+                raise UnsatisfiableKeyword("$ref", "the schema refers to itself without an end")
+            whole = merged(whole, part)
+        if not isinstance(whole, dict):
+            raise UnsatisfiableKeyword("false", "the schema `false` accepts nothing")
+        return whole, depth
+
+    def _parts(self, schema: dict[str, JSON], draw: Draw, depth: int) -> list[tuple[JSON, Draw]]:
+        parts: list[tuple[JSON, Draw]] = []
+        for keyword in ("$ref", "$dynamicRef"):
+            reference = schema.get(keyword)
+            if isinstance(reference, str):
+                parts.append((self._target(keyword, reference), draw.at(keyword)))
+        every = schema.get("allOf")
+        if isinstance(every, list):
+            parts += [(part, draw.at("allOf", index)) for index, part in enumerate(every)]
+        for keyword in ("anyOf", "oneOf"):
+            branches = schema.get(keyword)
+            if isinstance(branches, list) and branches:
+                place = draw.at(keyword)
+                parts.append((self._branch(branches, place, depth), place.at("branch")))
+        if "if" in schema:
+            parts += self._conditional(schema, draw.at("if"))
+        return parts
+
+    def _target(self, keyword: str, reference: str) -> JSON:
+        site = self._index.resolve(reference, self._index.root.base)
+        if site is None:
+            raise UnsatisfiableKeyword(keyword, f"the reference `{reference}` was not found")
+        return site.schema
+
+    def _branch(self, branches: Sequence[JSON], draw: Draw, depth: int) -> JSON:
+        if depth < _DEEP:
+            return draw.choice(branches)
+        # The way out of a recursion is a branch that refers to nothing.
+        ends = [branch for branch in branches if '"$ref"' not in canonical(branch)]
+        return draw.choice(ends or branches)
+
+    def _conditional(self, schema: dict[str, JSON], draw: Draw) -> list[tuple[JSON, Draw]]:
+        if not self._choices.free or draw.integer(0, 1):
+            return [(schema["if"], draw), (schema.get("then", True), draw.at("then"))]
+        return [(schema.get("else", True), draw.at("else"))]
+
+    def _given(self, schema: dict[str, JSON], draw: Draw) -> list[JSON]:
+        """The value that the schema spells out, if it does, in a list of one."""
+        if "const" in schema:
+            return [schema["const"]]
+        options = schema.get("enum")
+        if isinstance(options, list) and options:
+            preferred = schema.get("default")
+            usual = self._choices.examples and "default" in schema and preferred in options
+            return [preferred if usual else draw.at("enum").choice(options)]
+        if not self._choices.examples:
+            return []
+        examples = schema.get("examples")
+        if isinstance(examples, list) and examples:
+            return [draw.at("examples").choice(examples)]
+        return [schema[key] for key in ("example", "default") if key in schema][:1]
+
+    def _typed(self, schema: dict[str, JSON], draw: Draw, pointer: str, depth: int, name: str) -> JSON:
+        kind = self._kind(schema, draw)
+        if kind == "object":
+            return self._object(schema, draw, pointer, depth)
+        if kind == "array":
+            return self._array(schema, draw, pointer, depth)
+        if kind in {"integer", "number"}:
+            return make_number(schema, draw, self._choices.size, whole=kind == "integer")
+        if kind == "boolean":
+            return bool(draw.integer(0, 1))
+        if kind == "null":
+            return None
+        return make_text(schema, draw, "odd" if self._choices.odd else self._choices.size, name)
+
+    def _kind(self, schema: dict[str, JSON], draw: Draw) -> str:
+        named = schema.get("type")
+        kinds = [named] if isinstance(named, str) else named
+        if not isinstance(kinds, list):
+            if self._choices.odd:
+                return draw.at("type").choice(["null", "boolean", *_SIGNS])
+            return next((kind for kind, signs in _SIGNS.items() if schema.keys() & signs), "string")
+        if not kinds:
+            raise UnsatisfiableKeyword("type", "no type is allowed by all parts of the schema")
+        if self._choices.free:
+            return str(draw.at("type").choice(kinds))
+        return str(next((kind for kind in kinds if kind != "null"), "null"))
+
+    def _array(self, schema: dict[str, JSON], draw: Draw, pointer: str, depth: int) -> list[JSON]:
+        first, rest = _items_of(schema)
+        least, most = count_of(schema, "minItems") or 0, count_of(schema, "maxItems")
+        wanted = self._wanted_contained(schema)
+        least = max(least, wanted)
+        if rest is False:
+            most = len(first) if most is None else min(most, len(first))
+        if least > (_MOST_ITEMS if most is None else most):
+            raise UnsatisfiableKeyword("minItems", f"{least} items are more than can be made")
+        length = self._length(
+            draw.at("length"), max(least, len(first)) if depth < _DEEP else least, least, most, depth
+        )
+        items: list[JSON] = []
+        for index in range(length):
+            inner = first[index] if index < len(first) else rest
+            if index < wanted:
+                inner = merged(inner, schema["contains"])
+            try:
+                taken = items if schema.get("uniqueItems") is True else []
+                items.append(self._different(taken, inner, draw.at(index), f"{pointer}/{index}", depth))
+            except UnsatisfiableKeyword:
+                if index < least:
+                    raise
+                break
+        return items
+
+    def _wanted_contained(self, schema: dict[str, JSON]) -> int:
+        if "contains" not in schema:
+            return 0
+        least = count_of(schema, "minContains")
+        return 1 if least is None else least
+
+    def _length(self, draw: Draw, usual: int, least: int, most: int | None, depth: int) -> int:
+        size = self._choices.size
+        if size == "minimal" or depth >= _DEEP:
+            wanted = least
+        elif size == "maximal":
+            wanted = usual + 4
+        else:
+            wanted = draw.integer(max(usual, 1), max(usual, 1) + 2)
+        wanted = max(wanted, least)
+        return wanted if most is None else min(wanted, most)
+
+    def _different(self, taken: list[JSON], schema: JSON, draw: Draw, pointer: str, depth: int) -> JSON:
+        """A value that is not among those taken."""
+        known = {canonical(value) for value in taken}
+        for number in range(_AGAIN):
+            value = self.grow(schema, draw.at("again", number) if number else draw, pointer, depth)
+            if canonical(value) not in known:
+                return value
+        reason = f"no further item was found that differs from the other {len(taken)}"
+        raise UnsatisfiableKeyword("uniqueItems", reason, pointer)
+
+    def _object(self, schema: dict[str, JSON], draw: Draw, pointer: str, depth: int) -> dict[str, JSON]:
+        schema = self._with_dependents(schema, draw)
+        properties = schema.get("properties")
+        known: dict[str, JSON] = properties if isinstance(properties, dict) else {}
+        required = _texts(schema.get("required"))
+        value: dict[str, JSON] = {}
+        for name in [*known, *(name for name in required if name not in known)]:
+            if name not in required and not self._gives(name, draw, depth):
+                continue
+            inner = known[name] if name in known else self._further(schema, name)
+            place = f"{pointer}/{pointer_step(name)}"
+            try:
+                value[name] = self.grow(inner, draw.at(name), place, depth, name)
+            except UnsatisfiableKeyword:
+                if name in required:
+                    raise
+        self._add_further(value, schema, draw.at("", "further"), pointer, depth)
+        most = count_of(schema, "maxProperties")
+        optional = [name for name in value if name not in required]
+        for name in optional[::-1][: 0 if most is None else max(0, len(value) - most)]:
+            del value[name]
+        return value
+
+    def _gives(self, name: str, draw: Draw, depth: int) -> bool:
+        """Whether an optional property is given."""
+        if self._choices.size == "minimal" or depth >= _DEEP:
+            return False
+        return not self._choices.free or bool(draw.at(name, "given").integer(0, 1))
+
+    def _with_dependents(self, schema: dict[str, JSON], draw: Draw) -> dict[str, JSON]:
+        """The schema with what its own properties call for."""
+        for keyword in ("dependentSchemas", "dependentRequired", "dependencies"):
+            table = schema.get(keyword)
+            for name, wanted in (table if isinstance(table, dict) else {}).items():
+                properties = schema.get("properties")
+                optional = (
+                    isinstance(properties, dict) and name in properties and self._choices.size != "minimal"
+                )
+                if name in _texts(schema.get("required")) or (optional and not self._choices.free):
+                    needed: JSON = {"required": wanted} if isinstance(wanted, list) else wanted
+                    folded, _ = self._flat({"allOf": [schema, needed]}, draw.at(keyword, name), 0)
+                    schema = folded
+        return schema
+
+    def _further(self, schema: dict[str, JSON], name: str) -> JSON:
+        """The schema of a property that `properties` does not name."""
+        table = schema.get("patternProperties")
+        patterned = table if isinstance(table, dict) else {}
+        found = [inner for pattern, inner in patterned.items() if pattern_validator(pattern).is_valid(name)]
+        if not found:
+            return schema.get("additionalProperties", True)
+        return {"allOf": found}
+
+    def _add_further(
+        self, value: dict[str, JSON], schema: dict[str, JSON], draw: Draw, pointer: str, depth: int
+    ) -> None:
+        """Add properties without fixed names: as many as must be, and a few where the object is a table."""
+        least, most = count_of(schema, "minProperties") or 0, count_of(schema, "maxProperties")
+        is_table = not schema.get("properties") and (
+            "patternProperties" in schema or isinstance(schema.get("additionalProperties"), dict)
+        )
+        wanted = self._length(draw, 1, least, most, depth) if is_table else least
+        number = 0
+        while len(value) < wanted and number < _AGAIN + wanted:
+            place = draw.at(number)
+            number += 1
+            try:
+                name = self._key(schema, place.at("key"))
+                if name not in value:
+                    value[name] = self.grow(self._further(schema, name), place, f"{pointer}/{name}", depth)
+            except UnsatisfiableKeyword:
+                if number >= _AGAIN and len(value) < least:
+                    raise
+
+    def _key(self, schema: dict[str, JSON], draw: Draw) -> str:
+        table = schema.get("patternProperties")
+        if isinstance(table, dict) and table:
+            try:
+                return text_matching(draw.choice(sorted(table)), draw)
+            except UnknownSyntax as error:
+                raise UnsatisfiableKeyword("patternProperties", str(error)) from None
+        names = merged({"type": "string", "maxLength": 24}, schema.get("propertyNames", True))
+        key = self.grow(names, draw)
+        return key.replace(" ", "_") if isinstance(key, str) and "propertyNames" not in schema else str(key)
+
+
+def _items_of(schema: dict[str, JSON]) -> tuple[list[JSON], JSON]:
+    """The schemas of the first items and that of the rest; older dialects have lists in `items`."""
+    items = schema.get("items", True)
+    if isinstance(items, list):
+        return items, schema.get("additionalItems", True)
+    first = schema.get("prefixItems")
+    return (first if isinstance(first, list) else []), items
+
+
+def _texts(value: JSON) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+ExamplesPolicy: TypeAlias = Literal["prefer", "ignore"]
+
+_TRIES: Final = 50
+_FREE: Final = 2
+_ODD: Final = 40
+"""The tries from which `Choices.free` and `Choices.odd` hold."""
+
+_COMPILED: Final = 256
+"""Schemas that are kept compiled."""
+
+
+def generate(schema: Schema, draw: Draw, *, examples: ExamplesPolicy = "prefer") -> JSON:
+    """A value that the schema accepts; the same for the same schema and draw.
+
+    Args:
+        schema: A schema that passed `check_schema`.
+        draw: Decides what is open. Each property and item has a place of its own under it, so a
+            property that is added to the schema changes no other one.
+        examples: Whether `examples` and `default` of the schema are used where they fit.
+
+    Raises:
+        ExpressionError: `can_not_generate`; nothing valid was found, and the message names the place and
+            the keyword that stood in the way.
+        DocumentError: The schema can't be compiled.
+    """
+    return copy.deepcopy(_generator(json.dumps(schema)).make(draw, "usual", examples))
+
+
+def arguments_for(schema: Schema, draw: Draw, count: int) -> list[JSON]:
+    """Up to `count` different valid values: the usual, the least and the fullest one, then others.
+
+    Fewer where the schema does not hold so many.
+
+    Raises:
+        ExpressionError: As `generate` does, where not even one was found.
+        DocumentError: The schema can't be compiled.
+    """
+    generator = _generator(json.dumps(schema))
+    made: dict[str, JSON] = {}
+    refusal: ExpressionError | None = None
+    plans: list[tuple[Size, ExamplesPolicy]] = [
+        ("usual", "prefer"),
+        ("minimal", "ignore"),
+        ("maximal", "ignore"),
+    ]
+    for number in range(len(plans) + 4 * count):
+        size, examples = plans[number] if number < len(plans) else ("usual", "ignore")
+        if len(made) == count:
+            break
+        try:
+            value = generator.make(
+                draw.at("variant", number), size, examples, first=0 if number < len(plans) else _FREE
+            )
+        except ExpressionError as error:
+            refusal = refusal or error
+        else:
+            made.setdefault(canonical(value), value)
+    if refusal is not None and not made:
+        raise refusal
+    return copy.deepcopy(list(made.values()))
+
+
+@lru_cache(maxsize=_COMPILED)
+def _generator(schema: str) -> _Generator:
+    return _Generator(json.loads(schema))
+
+
+class _Generator:
+    """Makes instances of one schema and judges them."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._validator = Validator(schema)
+
+    def make(self, draw: Draw, size: Size, examples: ExamplesPolicy, first: int = 0) -> JSON:
+        """The first of many tries that is valid; higher tries are freer."""
+        failure: UnsatisfiableKeyword | None = None
+        for number in range(first, _TRIES):
+            choices = Choices(
+                size=size,
+                examples=examples == "prefer" and number == 0,
+                free=number >= _FREE,
+                odd=number >= _ODD,
+            )
+            place = draw if number == 0 else draw.at("try", number)
+            try:
+                value = Sampler(self._validator.index, choices).grow(self._schema, place)
+            except UnsatisfiableKeyword as error:
+                failure = failure or error
+                continue
+            if self._validator.is_valid(value):
+                return value
+            if failure is None:
+                fault = self._validator.faults(value, most=1)[0]
+                failure = UnsatisfiableKeyword(
+                    fault.keyword, f"expected {fault.expected}, made {fault.got}", fault.pointer
+                )
+        raise _refusal(failure)
+
+
+def _refusal(failure: UnsatisfiableKeyword | None) -> ExpressionError:
+    keyword, reason, pointer = (failure.keyword, failure.reason, failure.pointer) if failure else ("", "", "")
+    return ExpressionError(
+        f"no value could be made for the schema: `{keyword}` at `{pointer or '/'}` stands in the way: {reason}",
+        code="can_not_generate",
+        hint="give the schema `examples` that fit, or write the value yourself",
+        pointer=pointer,
+    )
+
+
+def overlay(value: JSON, patch: JSON) -> JSON:
+    """The value with a patch laid over it: objects key by key, anything else replaced.
+
+    Neither argument is changed; parts of both may be shared with the result.
+    """
+    if not isinstance(value, dict) or not isinstance(patch, dict):
+        return patch
+    laid = dict(value)
+    for key, item in patch.items():
+        laid[key] = overlay(value[key], item) if key in value else item
+    return laid

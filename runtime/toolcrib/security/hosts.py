@@ -1,0 +1,281 @@
+"""Hosts as URLs name them, patterns of hosts, entries of `egress.allow`, and which IP addresses are public."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+# The first network that holds an address speaks; an empty word means that nothing is against it by itself.
+# IANA's IPv4 and IPv6 Special-Purpose Address Registries; `is_global` of the standard library misses several of them.
+_PUBLIC = ""
+_METADATA = "a cloud metadata address"
+_NETWORKS = [
+    (ipaddress.ip_network(network), kind)
+    for network, kind in (
+        ("169.254.169.254/32", _METADATA),
+        ("169.254.170.2/32", _METADATA),
+        ("100.100.100.200/32", _METADATA),
+        ("168.63.129.16/32", _METADATA),  # Azure's; it lies among public addresses
+        ("0.0.0.0/8", "an unspecified address"),
+        ("10.0.0.0/8", "a private address"),
+        ("100.64.0.0/10", "a carrier-grade NAT address"),
+        ("127.0.0.0/8", "a loopback address"),
+        ("169.254.0.0/16", "a link-local address"),
+        ("172.16.0.0/12", "a private address"),
+        ("192.0.0.0/24", "a reserved address"),
+        ("192.0.2.0/24", "a documentation address"),
+        ("192.88.99.0/24", "a reserved address"),
+        ("192.168.0.0/16", "a private address"),
+        ("198.18.0.0/15", "a benchmark address"),
+        ("198.51.100.0/24", "a documentation address"),
+        ("203.0.113.0/24", "a documentation address"),
+        ("224.0.0.0/4", "a multicast address"),
+        ("255.255.255.255/32", "the broadcast address"),
+        ("240.0.0.0/4", "a reserved address"),
+        ("0.0.0.0/0", _PUBLIC),
+        ("::/128", "the unspecified address"),
+        ("::1/128", "a loopback address"),
+        ("::ffff:0:0/96", _PUBLIC),  # stands for an IPv4 address, which is judged
+        ("64:ff9b::/96", _PUBLIC),  # likewise
+        ("fd00:ec2::254/128", _METADATA),
+        ("fd20:ce::254/128", _METADATA),
+        ("fc00::/7", "a private address"),
+        ("fe80::/10", "a link-local address"),
+        ("fec0::/10", "a site-local address"),
+        ("ff00::/8", "a multicast address"),
+        ("2001::/32", _PUBLIC),  # Teredo: stands for two IPv4 addresses, which are judged
+        ("2001:2::/48", "a benchmark address"),
+        ("2001::/23", "a reserved address"),
+        ("2001:db8::/32", "a documentation address"),
+        ("3fff::/20", "a documentation address"),
+        ("2000::/3", _PUBLIC),
+        # What is not yet given out; also ::/96 (deprecated) and 64:ff9b:1::/48, whose inner address has no fixed place.
+        ("::/0", "a reserved address"),
+    )
+]
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_ZONE = re.compile(r"[A-Za-z0-9._~-]{1,64}")
+
+
+def read_address(text: str) -> Address:
+    """Read an address; one that is mapped (RFC 4291 section 2.5.5.2) as the IPv4 address that it is.
+
+    Args:
+        text: As `inet_pton` reads it, perhaps with a zone: `fe80::1%eth0`.
+
+    Raises:
+        ValueError: It is no address.
+    """
+    address = ipaddress.ip_address(text)
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address.scope_id is not None and not _ZONE.fullmatch(address.scope_id):
+        raise ValueError("this is no zone of an address")
+    mapped = address.ipv4_mapped
+    return address if mapped is None else mapped
+
+
+@lru_cache(maxsize=4096)
+def fault_of(address: str) -> str:
+    """What is against an address.
+
+    Args:
+        address: In its usual text.
+
+    Returns:
+        `a loopback address`, `another form of 127.0.0.1, a loopback address`, and so on; empty for a public address.
+
+    Raises:
+        ValueError: It is no address.
+    """
+    read = ipaddress.ip_address(address)
+    kind = _kind_of(read)
+    if kind or isinstance(read, ipaddress.IPv4Address):
+        return kind
+    faults = ((inner, _kind_of(inner)) for inner in _inside(read))
+    return next((f"another form of {inner}, {fault}" for inner, fault in faults if fault), "")
+
+
+def is_metadata(address: str) -> bool:
+    """Whether an address in its usual text is one where a cloud keeps credentials of its machines, in any form."""
+    return fault_of(address).endswith(_METADATA)
+
+
+def _kind_of(address: Address) -> str:
+    return next(kind for network, kind in _NETWORKS if address in network)
+
+
+def _inside(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
+    """The IPv4 addresses for which an address stands: mapped, 6to4 (RFC 3056), Teredo (RFC 4380), NAT64 (RFC 6052)."""
+    low = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    nat64 = low if address in _NAT64 else None
+    inside = (address.ipv4_mapped, address.sixtofour, nat64, *(address.teredo or ()))
+    return [each for each in inside if each is not None]
+
+
+_LONGEST = 253
+_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_PORT = re.compile(r"[0-9]{1,5}")
+_LOOPBACK = re.compile(r"127(?:\.[0-9]{1,3}){3}")
+_PORTS = range(1, 65536)
+
+
+class Host(NamedTuple):
+    """A host, normalised.
+
+    Attributes:
+        name: A name in lower-case ASCII without a trailing dot, or an address in its canonical text without brackets.
+        literal: Whether it is an address.
+    """
+
+    name: str
+    literal: bool
+
+
+@lru_cache(maxsize=4096)
+def read_host(text: str) -> Host:
+    """Read the host of a URL, without its port.
+
+    Capital letters, one trailing dot, brackets and names beyond ASCII (UTS 46, IDNA 2008) are normalised. Whatever a
+    resolver would take for an IPv4 address is one: `127.1`, `0x7f.1`, `0177.0.0.1`, `2130706433`; and
+    `::ffff:127.0.0.1` is `127.0.0.1`.
+
+    Raises:
+        ValueError: It is no host.
+    """
+    if ":" in text:
+        bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+        try:
+            return Host(str(read_address(bare)), literal=True)
+        except ValueError:
+            raise _no_host(text) from None
+    name = (text if text.isascii() else _in_ascii(text)).lower().removesuffix(".")
+    labels = name.split(".")
+    if len(name) > _LONGEST or not all(map(_LABEL.fullmatch, labels)):
+        raise _no_host(text)
+    # A last label that is a number makes it an IPv4 address or nothing (WHATWG URL, "ends in a number").
+    if _NUMBER.fullmatch(labels[-1]):
+        return Host(_ipv4(text, labels), literal=True)
+    return Host(name, literal=False)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, as it is written, is this machine."""
+    name = host.removesuffix(".")
+    return (
+        name in ("localhost", "::1") or name.endswith(".localhost") or _LOOPBACK.fullmatch(name) is not None
+    )
+
+
+def _in_ascii(text: str) -> str:
+    import idna  # noqa: PLC0415 -- its tables are large, and most hosts are written in ASCII
+
+    if len(text) > _LONGEST:
+        raise _no_host(text)
+    try:
+        return idna.encode(text, uts46=True).decode("ascii")
+    except UnicodeError:
+        raise _no_host(text) from None
+
+
+def _ipv4(text: str, labels: list[str]) -> str:
+    """Read the parts as `inet_aton` does: hexadecimal, octal or decimal; the last one fills what is left."""
+    try:
+        *leading, last = [_part(label) for label in labels]
+    except ValueError:
+        raise _no_host(text) from None
+    if len(leading) > 3 or any(part > 255 for part in leading) or last >= 256 ** (4 - len(leading)):
+        raise _no_host(text)
+    number = sum(part << (24 - 8 * place) for place, part in enumerate(leading)) + last
+    return str(ipaddress.IPv4Address(number))
+
+
+def _part(label: str) -> int:
+    if not _NUMBER.fullmatch(label):
+        raise ValueError(label)
+    if label.startswith("0x"):
+        return int(label, 16)
+    return int(label, 8) if label.startswith("0") else int(label)
+
+
+def _no_host(text: str) -> ValueError:
+    if "@" in text:
+        return ValueError("a user name or password may not stand in a host")
+    return ValueError(f"`{shown(text)}` is no host")
+
+
+def shown(text: str) -> str:
+    """A text that somebody else wrote, short and without control characters."""
+    printable = ascii(text)[1:-1]
+    return printable if len(printable) <= 80 else f"{printable[:79]}…"
+
+
+def place_of(host: str, port: int) -> str:
+    """A host and its port as a URL writes them."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_port(port: int) -> bool:
+    """Whether something may listen there."""
+    return port in _PORTS
+
+
+@lru_cache(maxsize=4096)
+def read_glob(text: str) -> str:
+    """Read a pattern of hosts: a host, `*.example.com` for what lies below `example.com`, or `*` for every host.
+
+    Returns:
+        The pattern, normalised as hosts are.
+
+    Raises:
+        ValueError: It is no pattern.
+    """
+    if text == "*":
+        return text
+    if not text.startswith("*."):
+        return read_host(text).name
+    parent = read_host(text[2:])
+    if parent.literal:
+        raise ValueError(f"nothing lies below an address, as `{shown(text)}` would have it")
+    return f"*.{parent.name}"
+
+
+def matches(host: Host, pattern: str) -> bool:
+    """Whether a pattern of hosts, as `read_glob` reads it, names a host; what is no pattern names none."""
+    try:
+        glob = read_glob(pattern)
+    except ValueError:
+        return False
+    below = glob.startswith("*.") and not host.literal and host.name.endswith(glob[1:])
+    return below or glob in ("*", host.name)
+
+
+def read_allowed(entry: str) -> tuple[str, int]:
+    """Read one entry of `egress.allow`: `host:port`, `[::1]:8080`, `*.corp.example:443`.
+
+    Returns:
+        The pattern of hosts, and the port.
+
+    Raises:
+        ValueError: It is no such entry; the message says how to write it.
+    """
+    host, _, port = entry.rpartition(":")
+    if "@" in entry:
+        fault = "an entry names a host and a port, no user"
+    elif not host or "/" in entry or not _PORT.fullmatch(port) or not is_port(int(port)):
+        fault = f"`{shown(entry)}` names no host and port"
+    elif ":" in host and not host.startswith("["):
+        fault = f"the IPv6 address in `{shown(entry)}` has no brackets"
+    elif host == "*":
+        fault = f"`{shown(entry)}` would allow every address"
+    else:
+        try:
+            return read_glob(host), int(port)
+        except ValueError as error:
+            fault = str(error)
+    raise ValueError(f'{fault}; write `"api.corp.example:443"`, `"*.corp.example:443"` or `"[::1]:8080"`')

@@ -1,0 +1,622 @@
+"""Workspace trust: files alone start no program, contact no host and read no secret.
+
+A workspace is what is trusted together: a project, or a pack or folder outside of it. What its files need is known
+before anything happens (`trust_needs`), somebody agrees to exactly that (`trust_decisions`), and everything that
+starts, contacts or looks up asks one function first:
+
+Trust.check(subject)
+-> what the subject needs                      Trust.needs_of
+-> its workspaces, by the files that wrote it  Trust.workspaces_of
+-> granted by whoever named the path, agreed to earlier, or asked about now; else Untrusted
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+
+from toolcrib.core.errors import NotReady
+from toolcrib.core.model import JSON, NOTHING
+from toolcrib.core.server_config import Server
+from toolcrib.core.text import in_one_line
+from toolcrib.core.user_folders import working_folder
+
+if TYPE_CHECKING:
+    from toolcrib.security.trust_decisions import Decision, DecisionStore
+    from toolcrib.security.trust_needs import Need
+
+VARIABLE: Final = "TOOLCRIB_TRUST"
+"""The environment variable that grants trust: `all`, or hashes of what is agreed to, separated by commas."""
+
+Consent: TypeAlias = Literal["always", "once", "no"]
+"""What somebody says who is asked: from now on, in this process, or not."""
+
+_HASH_LENGTH: Final = 16
+"""Characters of a hash that are enough to name it: as many as no two workspaces share by chance."""
+
+
+class TrustPolicy(NamedTuple):
+    """What a runtime trusts without a stored decision.
+
+    Attributes:
+        everything: Whether nothing is asked: all workspaces are trusted.
+        nothing: Whether stored decisions and the environment count for nothing: only `hashes` and `paths` do.
+        hashes: Hashes of needs that are agreed to, at least 16 characters of each.
+        paths: Files and folders that are trusted because somebody named them, as they were named.
+    """
+
+    everything: bool = False
+    nothing: bool = False
+    hashes: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+    def with_environment(self, environment: Mapping[str, str] = os.environ) -> TrustPolicy:
+        """The same, with what `TOOLCRIB_TRUST` grants."""
+        said = environment.get(VARIABLE, "").strip()
+        if self.nothing or not said:
+            return self
+        if said.lower() == "all":
+            return self._replace(everything=True)
+        return self._replace(hashes=(*self.hashes, *hashes_in(said)))
+
+
+ALL: Final = TrustPolicy(everything=True)
+"""Whoever wrote the tools into a program trusts them."""
+
+UNTRUSTED: Final = TrustPolicy(nothing=True)
+"""Nothing but mocks."""
+
+
+def hashes_in(text: str) -> tuple[str, ...]:
+    """The hashes that a text lists; what is too short to be one names nothing."""
+    found = (part.strip().lower().removeprefix("sha256:") for part in text.replace(",", " ").split())
+    return tuple(part for part in found if len(part) >= _HASH_LENGTH)
+
+
+class Workspace(NamedTuple):
+    """What is trusted together.
+
+    Attributes:
+        root: Its folder or file, absolute, with links resolved.
+        kind: `project` (a folder with a project file), `folder`, `pack` (from elsewhere, so that what it needs has to be
+            declared in its `pack.yaml`), or `servers` (a file that names MCP servers).
+        name: As it was named.
+        partial: Whether only a part of it was read, because that part was named.
+    """
+
+    root: str
+    kind: str
+    name: str
+    partial: bool = False
+
+    @property
+    def folder(self) -> str:
+        """The folder that it is, or lies in."""
+        return self.root if os.path.isdir(self.root) else os.path.dirname(self.root)
+
+    def holds(self, path: str) -> bool:
+        """Whether a path, absolute and with links resolved, lies in it."""
+        return path == self.root or path.startswith(self.root.rstrip(os.sep) + os.sep)
+
+
+class TrustSubject(NamedTuple):
+    """Who is about to start, contact or read something.
+
+    Attributes:
+        user: `tool get_forecast`, `server time`, `scenario refunds`.
+        files: The files that wrote it, as they were named; a tool that was laid over another has several.
+        needs: What it needs, given the workspace that it is in.
+        settings: Whether what the project puts in force for all tools counts as well.
+    """
+
+    user: str
+    files: tuple[str, ...]
+    needs: Callable[[Workspace], Iterable[Need]]
+    settings: bool = False
+
+
+class Contents(NamedTuple):
+    """What was read, as far as trust depends on it.
+
+    Attributes:
+        base: The working directory when it was read; names of files are relative to it.
+        workspaces: What it lies in.
+        subjects: Everything that needs something.
+        settings: What the project and its profiles let all tools reach, and the file that says so.
+        packs: Root of a pack from elsewhere -> what it holds.
+        servers: Name of a server that was read -> the files that it belongs to and is written in.
+        own: Names of servers that the program gave itself.
+    """
+
+    base: str = ""
+    workspaces: tuple[Workspace, ...] = ()
+    subjects: Callable[[], Iterable[TrustSubject]] = tuple
+    settings: tuple[Need, ...] = ()
+    settings_file: str = ""
+    packs: Callable[[str], PackContent] | None = None
+    servers: Mapping[str, ServerHome] = NOTHING
+    own: Collection[str] = ()
+
+
+class ServerHome(NamedTuple):
+    """Where an MCP server belongs.
+
+    Attributes:
+        file: The project's file, where the project names the server; else the one that it is written in; empty where a
+            program gave it itself.
+        source: What tools that are imported from it have for their source.
+    """
+
+    file: str
+    source: str
+
+
+class PackContent(NamedTuple):
+    """A pack from elsewhere.
+
+    Attributes:
+        name: Its name and version.
+        requires: What its `pack.yaml` requires.
+        digests: Of everything that was read of it.
+        place: `file:line` of its `pack.yaml`.
+    """
+
+    name: str
+    requires: Mapping[str, Any]
+    digests: tuple[str, ...]
+    place: str = ""
+
+
+NO_CONTENTS: Final = Contents()
+
+
+class TrustRequest(NamedTuple):
+    """What somebody is asked to agree to.
+
+    Attributes:
+        workspace: What is to be trusted.
+        needs: Everything that its files need.
+        hash: Of the needs.
+        before: What was agreed to last; None where nothing was.
+        user: Who is waiting for it; empty for nobody.
+        undeclared: Needs of a pack from elsewhere that its `pack.yaml` does not declare. They can't be granted.
+    """
+
+    workspace: Workspace
+    needs: tuple[Need, ...]
+    hash: str
+    before: Decision | None = None
+    user: str = ""
+    undeclared: tuple[Need, ...] = ()
+
+    @property
+    def hint(self) -> str:
+        """How a workspace is trusted."""
+        here = working_folder()
+        root = self.workspace.root
+        path = "" if here and root == os.path.realpath(here) else f" {_as_argument(self.workspace, here)}"
+        return (
+            f"look at all of it with `toolcrib trust{path} --dry-run`, then agree with `toolcrib trust{path}`"
+        )
+
+    @property
+    def added(self) -> tuple[Need, ...]:
+        """What was not agreed to before."""
+        known = {each.digest for each in self.before.needs} if self.before is not None else set()
+        return tuple(each for each in self.needs if each.digest not in known)
+
+    @property
+    def removed(self) -> tuple[Need, ...]:
+        """What was agreed to before and is not needed any more."""
+        now = {each.digest for each in self.needs}
+        return tuple(each for each in (self.before.needs if self.before else ()) if each.digest not in now)
+
+    def as_json(self) -> dict[str, JSON]:
+        """The request as a JSON object."""
+        return {
+            "workspace": self.workspace.root,
+            "kind": self.workspace.kind,
+            "hash": self.hash,
+            "needs": [each.as_json() for each in self.needs],
+            "undeclared": [each.as_json() for each in self.undeclared],
+            "added": [each.as_json() for each in self.added] if self.before else None,
+            "removed": [each.as_json() for each in self.removed] if self.before else None,
+        }
+
+
+class Untrusted(NotReady):
+    """Files ask for something that nobody has agreed to. Nothing was started, contacted or read.
+
+    Attributes:
+        request: What would have to be agreed to.
+    """
+
+    code = "untrusted_workspace"
+    denied = True
+
+    def __init__(self, message: str, request: TrustRequest, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.request = request
+
+
+class Trust:
+    """Decides for one runtime. What was read may change; what was granted in this process stays.
+
+    Args:
+        policy: What is trusted without a stored decision.
+        store: Where decisions lie; the user's unless given.
+        ask: Is asked where nobody has agreed yet, once for each state of a workspace; None where there is nobody to ask.
+
+    Attributes:
+        told: Whether somebody was told already what nobody has agreed to.
+    """
+
+    def __init__(
+        self,
+        policy: TrustPolicy = ALL,
+        *,
+        store: DecisionStore | None = None,
+        ask: Callable[[TrustRequest], Consent] | None = None,
+    ) -> None:
+        self.policy = policy
+        self.ask = ask
+        self.told = False
+        self._look: Callable[[], Contents] | None = None
+        self._contents: Contents | None = None
+        self._store = store
+        self._refused: dict[str, TrustRequest] = {}
+        self._homes: dict[str, Workspace] = {}
+        self._requests: dict[str, TrustRequest] = {}
+        self._settled: set[str] = set()
+        self._granted: dict[str, TrustRequest] = {}
+        self._asked: set[str] = set()
+
+    @property
+    def store(self) -> DecisionStore:
+        """Where decisions lie."""
+        if self._store is None:
+            from toolcrib.security.trust_decisions import default_store  # noqa: PLC0415 -- mocks ask for no trust
+
+            self._store = default_store()
+        return self._store
+
+    @property
+    def contents(self) -> Contents:
+        """What was read."""
+        if self._contents is None:
+            self._contents = NO_CONTENTS if self._look is None else self._look()
+        return self._contents
+
+    @property
+    def refused(self) -> list[TrustRequest]:
+        """What would have to be agreed to for what was asked for in vain so far."""
+        return [each for each in self._refused.values() if not self.grants(each)]
+
+    @property
+    def granted(self) -> tuple[str, ...]:
+        """The hashes of what was agreed to in this process."""
+        return tuple(self._granted)
+
+    def show(self, look: Callable[[], Contents]) -> None:
+        """Take note of what was read; it is looked at when somebody asks."""
+        self._look, self._contents = look, None
+        self._homes.clear()
+        self._requests.clear()
+        self._settled.clear()
+
+    def check(self, subject: TrustSubject, *, fresh: bool = False) -> None:
+        """Return if everything that a subject needs was agreed to, and nothing else of its workspaces has changed.
+
+        Args:
+            subject: Who is about to start, contact or read something.
+            fresh: Whether files are looked at anew, for what runs them now.
+
+        Raises:
+            Untrusted: Something was not; the message says what would happen, and who may agree to it.
+        """
+        if self.policy.everything:
+            return
+        for workspace in self.workspaces_of(subject):
+            needs = self._needs_in(workspace, subject)
+            if needs and not self._is_named(workspace, subject):
+                self._check_in(workspace, subject, needs, fresh=fresh)
+
+    def is_trusted(self, subject: TrustSubject) -> bool:
+        """Whether `check` would return; nobody is asked."""
+        ask, self.ask = self.ask, None
+        refused = dict(self._refused)
+        try:
+            self.check(subject)
+        except Untrusted:
+            return False
+        finally:
+            self.ask, self._refused = ask, refused
+        return True
+
+    def check_server(self, server: Server) -> None:
+        """`check` for an MCP server, whose files are looked at anew.
+
+        Raises:
+            Untrusted: As `check` does.
+        """
+        if self.policy.everything or server.name in self.contents.own:
+            return
+        self.check(subject_of_server(server, self.contents.servers.get(server.name)), fresh=True)
+
+    def is_home(self, server: str, workspace: Workspace) -> bool:
+        """Whether a server belongs to a workspace: who agreed to that one agreed to its server."""
+        home = self.contents.servers.get(server)
+        return home is not None and bool(home.file) and self.workspace_of(home.file) == workspace
+
+    def trusts_settings(self) -> bool:
+        """Whether what a project lets all tools reach may be in force; nobody is asked."""
+        contents = self.contents if not self.policy.everything else NO_CONTENTS
+        if not contents.settings:
+            return True
+        return self.is_trusted(TrustSubject("project", (), lambda _workspace: (), settings=True))
+
+    def permits_data(self, source: str, path: str, name: str) -> bool:
+        """Whether a variable may be looked up in the path of a file of rows; nobody is asked.
+
+        What was agreed to is known once everything was read, so the first reading permits only what somebody named.
+
+        Args:
+            source: The document that names the file.
+            path: Its path, as it is written.
+            name: The variable.
+        """
+        return self.is_trusted(subject_of_data(source, path, name))
+
+    def agrees_to_data(self, source: str, path: str, name: str) -> bool:
+        """The same where all is known that was read; somebody may be asked."""
+        try:
+            self.check(subject_of_data(source, path, name))
+        except Untrusted:
+            return False
+        return True
+
+    def folder_of(self, file: str) -> str:
+        """The folder of the workspace that a file lies in, for what was checked; empty where nothing was read from disk."""
+        return self.workspace_of(file).folder if self._look is not None else ""
+
+    def workspaces_of(self, subject: TrustSubject) -> list[Workspace]:
+        """The workspaces that a subject's files lie in. A file that lies in none is trusted by nobody."""
+        found = {self.workspace_of(file) for file in subject.files}
+        if subject.settings and self.contents.settings and self.contents.settings_file:
+            found.add(self.workspace_of(self.contents.settings_file))
+        return sorted(found)
+
+    def request(self, workspace: Workspace, user: str = "") -> TrustRequest:
+        """What has to be agreed to for a workspace to be trusted, as its files are now."""
+        from toolcrib.security.trust_needs import hash_of, is_declared, merged  # noqa: PLC0415 -- as above
+
+        needs = merged(self._all_needs(workspace))
+        before = next(iter(self.store.agreed([workspace.root])), None)
+        undeclared: tuple[Need, ...] = ()
+        if workspace.kind == "pack":
+            requires = self._pack(workspace).requires
+            undeclared = tuple(each for each in needs if not is_declared(each, requires))
+            needs = tuple(each for each in needs if each not in undeclared)
+        found = TrustRequest(workspace, needs, hash_of(needs), before, user, undeclared)
+        self._requests[workspace.root] = found
+        return found
+
+    def requests(self) -> list[TrustRequest]:
+        """What has to be agreed to for each workspace, also where it was."""
+        return [self.request(workspace) for workspace in self.contents.workspaces]
+
+    def grants(self, request: TrustRequest) -> bool:
+        """Whether everything of a request may happen now."""
+        named = self.policy.everything or self._is_named(request.workspace, None)
+        return named or self._is_agreed(request)
+
+    def grant(self, request: TrustRequest) -> None:
+        """Trust what a request says, in this process."""
+        self._granted[request.hash] = request
+
+    # How a need is found, and found to be agreed to.
+
+    def _needs_in(self, workspace: Workspace, subject: TrustSubject) -> tuple[Need, ...]:
+        from toolcrib.security.trust_needs import merged  # noqa: PLC0415 -- as above
+
+        own = any(self.workspace_of(file) == workspace for file in subject.files)
+        needs = [*subject.needs(workspace)] if own else []
+        if subject.settings and self._holds_settings(workspace):
+            needs += self.contents.settings
+        return merged(needs)
+
+    def _holds_settings(self, workspace: Workspace) -> bool:
+        file = self.contents.settings_file
+        return bool(file) and self.workspace_of(file) == workspace
+
+    def _all_needs(self, workspace: Workspace) -> Iterator[Need]:
+        found = False
+        for subject in self.contents.subjects():
+            for each in subject.needs(workspace) if workspace in self.workspaces_of(subject) else ():
+                found = True
+                yield each
+        if self._holds_settings(workspace):
+            yield from self.contents.settings
+        if found and workspace.kind == "pack":
+            yield self._content_of(workspace)
+
+    def workspace_of(self, file: str) -> Workspace:
+        """The workspace that a file lies in; one of its own where it lies in none."""
+        found = self._homes.get(file)
+        if found is None:
+            path = self._resolved(file)
+            holding = [each for each in self.contents.workspaces if each.holds(path)]
+            alone = Workspace(path, "file", file)
+            found = self._homes[file] = max(holding, key=lambda each: len(each.root), default=alone)
+        return found
+
+    def _is_named(self, workspace: Workspace, subject: TrustSubject | None) -> bool:
+        """Whether somebody trusts a workspace, or the files of it that wrote a subject, by naming them."""
+        named = [self._resolved(path) for path in self.policy.paths]
+        named += [
+            os.path.dirname(path) for path in named if path == self._resolved(self.contents.settings_file)
+        ]
+        if any(_inside(workspace.root, path) for path in named):
+            return True
+        files = (
+            []
+            if subject is None
+            else [each for each in subject.files if self.workspace_of(each) == workspace]
+        )
+        return bool(files) and all(
+            any(_inside(self._resolved(file), path) for path in named) for file in files
+        )
+
+    def _resolved(self, path: str) -> str:
+        whole = os.path.join(self.contents.base, path)
+        return os.path.realpath(whole) if os.path.isabs(whole) else whole
+
+    def _check_in(
+        self, workspace: Workspace, subject: TrustSubject, needs: Sequence[Need], *, fresh: bool
+    ) -> None:
+        """`check` in one workspace.
+
+        Raises:
+            Untrusted: As `check` does.
+        """
+        request = None if fresh else self._requests.get(workspace.root)
+        if request is None or request.hash not in self._settled:
+            request = self.request(workspace, subject.user)
+        left = _beyond(request, needs)
+        if left and not fresh:
+            # A file that is run may have changed since the request was made: then this one says so.
+            request = self.request(workspace, subject.user)
+            left = _beyond(request, needs)
+        if not left and (request.hash in self._settled or self._is_agreed(request)):
+            self._settled.add(request.hash)
+            return
+        request = request._replace(user=subject.user)
+        if self.ask is not None and not left and request.hash not in self._asked:
+            self._asked.add(request.hash)
+            if self.ask(request) != "no":
+                self.grant(request)
+                return
+        self._refused[workspace.root] = request
+        error = untrusted(request, needs, left)
+        if self.policy.nothing:
+            error.hint = "the program that opened it says so: `trust=False`, or the hash of something else"
+        raise error
+
+    def _is_agreed(self, request: TrustRequest) -> bool:
+        """Whether somebody has agreed to everything that a workspace needs now, at one time.
+
+        What is not needed any more changes nothing: one file with an error in it does not take the others' trust.
+        """
+        workspace = request.workspace
+        if request.hash in self._granted or any(map(request.hash.startswith, self.policy.hashes)):
+            return True
+        if any(
+            each.workspace == workspace and not _beyond(each, request.needs)
+            for each in self._granted.values()
+        ):
+            return True
+        if self.policy.nothing or not workspace.root:
+            return False
+        if _inside(os.path.realpath(self.store.folder or os.devnull), workspace.root):
+            return False  # whoever writes the workspace writes the decisions
+        decisions = self.store.agreed([workspace.root])
+        if any(not _beyond(decision, request.needs) for decision in decisions):
+            return True
+        # The same folder under another path: a second mount, another case of its letters.
+        return any(_is_same(each.root, workspace.root) for each in self.store.with_hash(request.hash))
+
+    def _pack(self, workspace: Workspace) -> PackContent:
+        found = self.contents.packs
+        return found(workspace.root) if found is not None else PackContent(workspace.name, NOTHING, ())
+
+    def _content_of(self, workspace: Workspace) -> Need:
+        from toolcrib.security.trust_needs import need_of_content  # noqa: PLC0415 -- as above
+
+        pack = self._pack(workspace)
+        return need_of_content(f"pack {pack.name}", pack.digests, place=pack.place)
+
+
+def untrusted(request: TrustRequest, needs: Sequence[Need], undeclared: Sequence[Need] = ()) -> Untrusted:
+    """The error of what nobody has agreed to."""
+    workspace, who = request.workspace, request.user or "it"
+    what = ", ".join(dict.fromkeys(map(sentence, needs)))
+    if undeclared and workspace.kind == "pack":
+        listed = ", ".join(dict.fromkeys(map(sentence, undeclared)))
+        message = f"{who} of the pack {workspace.name} would {what}; its pack.yaml does not declare that it would {listed}"
+        hint = "declare hosts, variables and files under `requires` in pack.yaml; all else is for projects"
+        return Untrusted(message, request, hint=hint)
+    changed = " any more: what it needs has changed" if request.before is not None else ""
+    message = f"the {workspace.kind} {workspace.root} is not trusted{changed}, and {who} would {what}"
+    return Untrusted(message, request, hint=request.hint)
+
+
+_VERBS: Final[Mapping[str, str]] = {
+    "start": "start",
+    "contact": "contact",
+    "read": "read",
+    "import": "import",
+    "mode": "call in mode",
+    "content": "use",
+}
+
+
+def sentence(each: Need) -> str:
+    """A need as a part of a sentence: ``start `python server.py` ``."""
+    to = f" for {each.to}" if each.kind == "read" and each.to else f" {each.to}" if each.to else ""
+    return in_one_line(f"{_VERBS[each.kind]} `{each.what}`{to}")
+
+
+def subject_of_server(server: Server, home: ServerHome | None = None) -> TrustSubject:
+    """An MCP server as whoever starts or reaches it; one of a project belongs to it wherever the server is written."""
+    from toolcrib.core.pointers import file_and_line  # noqa: PLC0415 -- few runtimes have servers
+    from toolcrib.security.trust_needs import needs_of_server  # noqa: PLC0415 -- as above
+
+    file = home.file if home is not None else file_and_line(server.place())[0] or server.root
+    return TrustSubject(
+        f"server {server.name}",
+        (file,),
+        lambda workspace: needs_of_server(server, workspace.folder),
+        settings=bool(server.url),
+    )
+
+
+def subject_of_data(source: str, path: str, name: str) -> TrustSubject:
+    """A file of rows whose path names a variable; see `Trust.permits_data`."""
+    from toolcrib.security.trust_needs import need_of_data  # noqa: PLC0415 -- as above
+
+    return TrustSubject(
+        f"the store of {source}", (source,), lambda _workspace: [need_of_data(path, name, place=source)]
+    )
+
+
+def _beyond(agreed: TrustRequest | Decision, needs: Sequence[Need]) -> list[Need]:
+    """What of some needs is not among others."""
+    known = {each.digest for each in agreed.needs}
+    return [each for each in needs if each.digest not in known]
+
+
+def _as_argument(workspace: Workspace, here: str) -> str:
+    """A workspace as the argument of a command: as it was named, if that leads there from the working directory."""
+    name = workspace.name
+    if not here or os.path.realpath(os.path.join(here, name)) != workspace.root:
+        name = workspace.root
+    if name.startswith("-") or name in _COMMANDS:
+        name = f"./{name}"
+    return shlex.quote(name)
+
+
+_COMMANDS: Final = frozenset(("grant", "list", "revoke"))
+"""What `toolcrib trust` takes for a command, and for no path."""
+
+
+def _inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _is_same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False

@@ -1,0 +1,268 @@
+"""Who agreed to what: one small file for each decision, in the user's own folder and never in a repository.
+
+A file is named after the workspace and the hash of what was agreed to, so two processes that decide at the same time keep
+both decisions, and going back to what was agreed to before asks nobody again. A folder or file that others may write to, that is
+not the user's, or that a repository may have brought along is not believed.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import os
+import platform
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from toolcrib.core.user_folders import (
+    STATE_VARIABLE,
+    in_work_tree,
+    is_anothers,
+    others_may_write,
+    state_folder,
+)
+from toolcrib.security.trust_needs import Need, hash_of
+
+_FORMAT: Final = 1
+_LARGEST: Final = 16 << 20
+_ENDING: Final = ".json"
+
+
+class Decision(NamedTuple):
+    """That somebody agreed to what a workspace needs.
+
+    Attributes:
+        root: The folder or file of the workspace, absolute, with links resolved.
+        hash: That of the needs.
+        needs: What was agreed to.
+        kind: What it is: `project`, `folder`, `pack` or `servers`.
+        when: ISO 8601, in UTC.
+        who: Name of the user, and of the machine: `ann@laptop`.
+        how: `toolcrib trust`, `toolcrib init`, `prompt`.
+    """
+
+    root: str
+    hash: str
+    needs: tuple[Need, ...]
+    kind: str
+    when: str
+    who: str
+    how: str
+
+    @classmethod
+    def of(cls, root: str, kind: str, needs: Sequence[Need], *, when: datetime, how: str) -> Decision:
+        """A decision that is made now."""
+        return cls(root, hash_of(needs), tuple(needs), kind, when.isoformat(timespec="seconds"), _who(), how)
+
+    def as_json(self) -> dict[str, Any]:
+        """The decision as a JSON object."""
+        return {**self._asdict(), "needs": [each.as_json() for each in self.needs]}
+
+
+def _who() -> str:
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        name = f"user {os.getuid()}" if hasattr(os, "getuid") else "somebody"
+    return f"{name}@{platform.node()}"
+
+
+def default_store() -> DecisionStore:
+    """The store in the user's state folder; without such a folder it is empty and keeps nothing."""
+    folder = state_folder()
+    return DecisionStore("" if folder is None else os.path.join(folder, "trust"))
+
+
+class DecisionStore:
+    """Decisions in a folder.
+
+    Attributes:
+        folder: Where they lie; empty for nowhere.
+        problems: What is wrong with what was read, a sentence each; whatever that is, it is not believed.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.problems: list[str] = []
+
+    def agreed(self, roots: Iterable[str]) -> list[Decision]:
+        """The decisions on some workspaces, the newest first."""
+        names = {_digest_of(root): root for root in roots}
+        found = [
+            decision
+            for name in self._names()
+            if (root := names.get(name.partition("-")[0])) is not None
+            and (decision := self._read(name)) is not None
+            and decision.root == root
+        ]
+        return sorted(found, key=lambda each: each.when, reverse=True)
+
+    def with_hash(self, digest: str) -> list[Decision]:
+        """The decisions on needs of this hash, of whatever workspace."""
+        ending = f"-{digest[:_SHORT]}{_ENDING}"
+        read = [self._read(name) for name in self._names() if name.endswith(ending)]
+        return [each for each in read if each is not None and each.hash == digest]
+
+    def everything(self) -> list[Decision]:
+        """All decisions, in order of their workspaces, the newest first."""
+        read = [self._read(name) for name in self._names()]
+        newest = sorted((each for each in read if each is not None), key=lambda each: each.when, reverse=True)
+        return sorted(newest, key=lambda each: each.root)
+
+    def add(self, decision: Decision) -> None:
+        """Keep a decision. A reader sees all of it or nothing.
+
+        Raises:
+            OSError: It can't be kept: the folder is not the user's own, or can't be written.
+        """
+        if not self.folder:
+            raise OSError(f"there is no folder for decisions; name one in {STATE_VARIABLE}")
+        fault = self._fault()
+        if not fault:
+            # One after the other, since `makedirs` gives its mode to the last folder only.
+            os.makedirs(os.path.dirname(self.folder), mode=0o700, exist_ok=True)
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            fault = self._fault()
+        if fault:
+            raise PermissionError(fault)
+        path = self._path(_name_of(decision))
+        draft = f"{path}.{os.getpid()}.{os.urandom(6).hex()}.draft"
+        text = json.dumps({"format": _FORMAT, **decision.as_json()}, indent=1)
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with open(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(draft, path)
+        except OSError:
+            os.unlink(draft)
+            raise
+
+    def remove(self, root: str) -> int:
+        """Forget all decisions on a workspace, and return how many there were.
+
+        Raises:
+            OSError: One can't be removed.
+        """
+        names = [name for name in self._names() if name.partition("-")[0] == _digest_of(root)]
+        for name in names:
+            os.unlink(self._path(name))
+        return len(names)
+
+    def _names(self) -> Iterator[str]:
+        """The files of decisions; none where the folder is not to be believed."""
+        if not self.folder:
+            return
+        try:
+            fault = self._fault()
+            names = sorted(os.listdir(self.folder)) if not fault else []
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            fault, names = f"{self.folder} can't be read: {error.strerror}", []
+        if fault:
+            self._tell(fault)
+        yield from (name for name in names if name.endswith(_ENDING))
+
+    def _fault(self) -> str:
+        """Why the folder is not to be believed; empty if it is, or if it is not there yet.
+
+        Raises:
+            OSError: It can't be looked at.
+        """
+        state = os.path.dirname(self.folder)
+        top = in_work_tree(self.folder)
+        if top:
+            why = f": it lies in the work tree {top}; set {STATE_VARIABLE} to a folder outside of it"
+        elif why_not := _why_not_the_users(state):
+            why = f", because of the folder {state}: {why_not}"
+        elif why_not := _why_not_the_users(self.folder, links=False):
+            why = f": {why_not}"
+        else:
+            return ""
+        return f"the trust store {self.folder} is not used{why}"
+
+    def _read(self, name: str) -> Decision | None:
+        path = self._path(name)
+        try:
+            with open(path, "rb", opener=_open_regular) as file:
+                about = os.fstat(file.fileno())
+                why = others_may_write(about) if stat.S_ISREG(about.st_mode) else "it is no file"
+                raw = b"" if why else file.read(_LARGEST)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            why, raw = f"it can't be read: {error.strerror}", b""
+        decision = None if why else _parsed(raw)
+        if decision is None or _name_of(decision) != name:
+            self._tell(f"the decision {path} is not used: {why or 'it is damaged'}")
+            return None
+        return decision
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    def _tell(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+
+def _why_not_the_users(folder: str, *, links: bool = True) -> str:
+    """Why a folder is not the user's alone; empty if it is, or if there is none.
+
+    Args:
+        folder: Its path. What lies above it does not matter.
+        links: Whether it may be a link that the user made.
+
+    Raises:
+        OSError: It can't be looked at.
+    """
+    try:
+        found = os.lstat(folder)
+        if stat.S_ISLNK(found.st_mode):
+            if not links:
+                return "it is a symbolic link"
+            if is_anothers(found):
+                return "it is a symbolic link of another user"
+            found = os.stat(folder)
+    except FileNotFoundError:
+        return ""
+    return others_may_write(found) if stat.S_ISDIR(found.st_mode) else "it is no folder"
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Opening a pipe that took a file's place would wait for its writer; a link is no decision of ours."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+
+
+def _parsed(raw: bytes) -> Decision | None:
+    """The decision that a file holds; None where it is no decision, or not whole."""
+    try:
+        said = json.loads(raw)
+        if said.pop("format") != _FORMAT:
+            return None
+        needs = tuple(
+            Need(**{**each, "details": tuple(each["details"]), "users": tuple(each["users"])})
+            for each in said.pop("needs")
+        )
+        decision = Decision(needs=needs, **said)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    texts = (decision.root, decision.hash, decision.kind, decision.when, decision.who, decision.how)
+    digests = [each.digest for each in needs]
+    if not all(isinstance(text, str) for text in (*texts, *digests)) or hash_of(needs) != decision.hash:
+        return None
+    return decision
+
+
+_SHORT: Final = 24
+
+
+def _digest_of(root: str) -> str:
+    return hashlib.sha256(root.encode("utf-8", "surrogateescape")).hexdigest()[:_SHORT]
+
+
+def _name_of(decision: Decision) -> str:
+    return f"{_digest_of(decision.root)}-{decision.hash[:_SHORT]}{_ENDING}"

@@ -1,0 +1,75 @@
+"""How serving starts and ends: the line that people are shown, and the signals that end it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+from toolcrib.serve.mcp.options import Options
+
+if TYPE_CHECKING:
+    from toolcrib.engine.runtime import Runtime
+
+
+def opening_line(runtime: Runtime, options: Options, where: str) -> str:
+    """`serving 12 tools (10 mock, 2 live) at http://127.0.0.1:8000/mcp; profile ci; 1 problem`."""
+    cards = runtime.registry.query(toolset=options.toolset or None)
+    modes = Counter(card.mode or "unbound" for card in cards)
+    told = ", ".join(f"{many} {name}" for name, many in modes.most_common())
+    parts = [f"serving {_many(len(cards), 'tool')}{f' ({told})' if told else ''} {where}"]
+    if options.toolset:
+        parts.append(f"toolset {options.toolset}")
+    if runtime.engine.settings is not None and runtime.engine.settings.profile:
+        parts.append(f"profile {runtime.engine.settings.profile}")
+    if runtime.problems:
+        parts.append(f"{_many(len(runtime.problems), 'problem')}: run `toolcrib validate`")
+    return "; ".join(parts)
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+INTERRUPTED: Final = 130
+"""How a process ends that was interrupted once too often."""
+
+
+class Shutdown:
+    """Whether the server shall end.
+
+    Attributes:
+        asked: Set by the first signal: end when what is under way is done.
+        hurried: Set by the second: end now. A third ends the process as it is.
+    """
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.hurried = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    @contextmanager
+    def by_signals(self) -> Iterator[None]:
+        """Listen to SIGTERM and SIGINT within the block, which runs in the main thread."""
+        before = {number: signal.signal(number, self._heard) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, listener in before.items():
+                signal.signal(number, listener)
+
+    def _heard(self, _number: int, _frame: FrameType | None) -> None:
+        if self.hurried.is_set():
+            os._exit(INTERRUPTED)
+        self._loop.call_soon_threadsafe(self.ask)
+
+    def ask(self) -> None:
+        """End; asked again, end at once."""
+        if self.asked.is_set():
+            self.hurried.set()
+        self.asked.set()

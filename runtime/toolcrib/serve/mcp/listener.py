@@ -1,0 +1,353 @@
+"""HTTP servers: sockets that are listened at, connections within their limits, and uvicorn between them and an application.
+
+asyncio's own servers log a traceback for each of up to 2048 tries where no file descriptor is free, and add as many
+timers that try again. They also know no bound on connections. uvicorn waits for a request as long as a client likes,
+whoever it is: the guard judges a request when its head is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from ssl import SSLContext, SSLError
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import h11
+import uvicorn
+from anyio.lowlevel import checkpoint
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.serve.mcp.lifecycle import Shutdown
+from toolcrib.serve.mcp.options import ClientLimits, ListenAddress, Say, is_loopback
+
+if TYPE_CHECKING:
+    from socket import socket
+
+
+class ClientConnection(H11Protocol):
+    """A connection that is broken off where its client takes too long for the head or the body of a request.
+
+    Attributes:
+        peer: Address of the client.
+        waits_since: When it began to wait for its client, on the clock of the loop: for TLS, for a request or for
+            the rest of one. None while a request is answered.
+    """
+
+    def __init__(
+        self, *, limits: ClientLimits, peer: str, ended: Callable[[ClientConnection], None], **given: Any
+    ) -> None:
+        """Wait for requests.
+
+        Args:
+            limits: What a client may take.
+            peer: Address of the client.
+            ended: Is called once nothing is left of the connection.
+            given: What uvicorn gives a protocol.
+        """
+        super().__init__(**given)
+        self.peer = peer
+        self.waits_since: float | None = self.loop.time()
+        self._limits = limits
+        self._ended = ended
+        self._awaited: tuple[object, object, bool] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._watch()
+
+    def handle_events(self) -> None:
+        """Take in what has come, and wait for what comes next."""
+        super().handle_events()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        self._stop()
+        self._ended(self)
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """Set the deadline of what is awaited now, unless it has one: a byte now and then earns no time."""
+        state = self.conn.their_state
+        kept = self.timeout_keep_alive_task is not None  # uvicorn ends it where nothing comes
+        awaited = (state, self.cycle, kept) if state in {h11.IDLE, h11.SEND_BODY} else None
+        if awaited == self._awaited or self.transport.is_closing():
+            return
+        self._stop()
+        self._awaited = awaited
+        if awaited is not None:
+            self.waits_since = self.loop.time()
+        if state is h11.SEND_BODY:
+            self._deadline = self.loop.call_later(self._limits.body, self.transport.abort)
+        elif state is h11.IDLE and not kept:
+            self._deadline = self.loop.call_later(self._limits.head, self.transport.abort)
+
+    def _stop(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._awaited = self._deadline = self.waits_since = None
+
+
+CLOSING: Final = 2
+"""Seconds that connections get to close once all calls have ended, and a client to answer the end of TLS."""
+
+BACKLOG: Final = 2048
+"""Connections that the system accepts ahead of us, at most."""
+
+PAUSE: Final = 0.1
+"""Seconds until the next try where no connection can be accepted."""
+
+QUIET: Final = 1.0
+"""Seconds between two lines about clients, which could fill a disk otherwise."""
+
+_FULL: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+)
+
+
+class Acceptor:
+    """Connections of clients, from their first byte to their last.
+
+    Where as many are open as there may be, a new one takes the place of one that waits for its client: the one that
+    has waited longest, of the address that holds most of them. So no address can keep others out by holding
+    connections, and no request is lost that is answered now. Where none waits, the new one is refused.
+    """
+
+    def __init__(
+        self,
+        connection: Callable[..., ClientConnection],
+        limits: ClientLimits,
+        tls: SSLContext | None,
+        say: Say,
+    ) -> None:
+        """Accept nothing yet.
+
+        Args:
+            connection: Makes the protocol of a connection, of `peer` and `ended`.
+            limits: What clients may take.
+            tls: What connections are encrypted with; None for not at all.
+            say: Tells people of what keeps clients out, once a second at most.
+        """
+        self._connection = connection
+        self._limits = limits
+        self._tls = tls
+        self._say = say
+        self._said = -QUIET
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[ClientConnection, asyncio.Task[None]] = {}
+        self._accepting: list[asyncio.Task[None]] = []
+
+    def start(self, listeners: Iterable[socket]) -> None:
+        """Accept connections at these sockets, which are closed at the end."""
+        for listener in listeners:
+            listener.listen(BACKLOG)
+            self._accepting.append(asyncio.create_task(self._accept(listener)))
+
+    def close(self) -> None:
+        """Accept no more, and drop who has not agreed on TLS yet; other connections go on."""
+        for task in (*self._accepting, *self._open.values()):
+            task.cancel()
+
+    async def _accept(self, listener: socket) -> None:
+        with listener:
+            while True:
+                try:
+                    accepted, address = await self._loop.sock_accept(listener)
+                except ConnectionError:  # the client has gone already
+                    continue
+                except OSError as error:  # no descriptor or memory is free
+                    self._report(f"no connection can be accepted: {error.strerror}")
+                    self._end_longest_wait()
+                    await anyio.sleep(PAUSE)
+                    continue
+                self._take(accepted, address[0])
+                await checkpoint()  # `sock_accept` returns at once while clients queue
+
+    def _take(self, accepted: socket, peer: str) -> None:
+        if len(self._open) >= self._limits.connections and not self._end_longest_wait():
+            self._report(f"all {self._limits.connections} connections are in use; {peer} was refused")
+            with accepted, suppress(OSError):
+                if self._tls is None:
+                    accepted.send(_FULL)
+            return
+        connection = self._connection(peer=peer, ended=self._forget)
+        self._open[connection] = asyncio.create_task(self._connect(connection, accepted))
+
+    async def _connect(self, connection: ClientConnection, accepted: socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: connection,
+                accepted,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else self._limits.head,
+                ssl_shutdown_timeout=None if self._tls is None else CLOSING,
+            )
+        except OSError as error:
+            self._forget(connection)
+            if isinstance(error, SSLError):
+                self._report(f"{connection.peer} and the server can't agree on TLS: {_why(error)}")
+        except asyncio.CancelledError:
+            self._forget(connection)
+            raise
+
+    def _forget(self, connection: ClientConnection) -> None:
+        self._open.pop(connection, None)
+
+    def _end_longest_wait(self) -> bool:
+        """End a connection that waits for its client; False where none does."""
+        waiting = {
+            connection: connection.waits_since
+            for connection in self._open
+            if connection.waits_since is not None
+        }
+        if not waiting:
+            return False
+        held = Counter(connection.peer for connection in waiting)
+        longest = max(waiting, key=lambda connection: (held[connection.peer], -waiting[connection]))
+        if not self._open.pop(longest).cancel():
+            longest.transport.abort()
+        return True
+
+    def _report(self, text: str) -> None:
+        now = self._loop.time()
+        if now - self._said >= QUIET:
+            self._said = now
+            self._say(text)
+
+
+def _why(error: SSLError) -> str:
+    if error.reason == "HTTP_REQUEST":
+        return "it was asked with http://, and serves https://"
+    return (error.reason or str(error)).replace("_", " ").lower()
+
+
+KEPT: Final = 60
+"""Seconds that a connection is kept which nobody uses; a client that sends when it is closed loses its call."""
+
+RESERVE: Final = 124
+"""File descriptors that connections leave to everything else: files that are read anew, outgoing calls, servers that are
+started. Where the process may open few files at all, half of them."""
+
+
+def _config(app: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="h11",
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        log_level="error",  # of a malformed request its client is told, and nobody else
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEPT,
+        timeout_graceful_shutdown=CLOSING,
+    )
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn without its signals, which would end streams of events whose calls are still under way, and its listening."""
+
+    def __init__(self, app: Any, limits: ClientLimits, tls: SSLContext | None, say: Say) -> None:
+        """Serve an application.
+
+        Args:
+            app: The ASGI application.
+            limits: What clients may take.
+            tls: What connections are encrypted with; None for not at all.
+            say: Tells people of what keeps clients out.
+        """
+        super().__init__(_config(app))
+        self.servers = []
+        self._limits = limits
+        self._acceptor = Acceptor(self._connection, limits, tls, say)
+        self._serving: asyncio.Task[None] | None = None
+        self._listening = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Called by uvicorn."""
+        yield
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        """Called by uvicorn."""
+        await self.lifespan.startup()
+        self._acceptor.start(sockets or [])
+        self.started = True
+        self._listening.set()
+
+    def _connection(self, **given: Any) -> ClientConnection:
+        return ClientConnection(
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+            limits=self._limits,
+            **given,
+        )
+
+    async def listen(self, listeners: list[socket], shutdown: Shutdown) -> None:
+        """Answer requests from now on; where that ends by itself, everything does."""
+        self._serving = asyncio.create_task(self.serve(sockets=listeners))
+        for tell in (self._listening.set, shutdown.ask):
+            self._serving.add_done_callback(partial(_told, tell))
+        await self._listening.wait()
+
+    def stop_listening(self) -> None:
+        """Take no further connection; those that are there go on."""
+        self._acceptor.close()
+
+    @asynccontextmanager
+    async def closed_at_last(self) -> AsyncIterator[None]:
+        """Behind the block every connection is closed."""
+        try:
+            yield
+        finally:
+            self._acceptor.close()
+            self.should_exit = True
+            if self._serving is not None:
+                await self._serving
+
+
+def _told(tell: Callable[[], None], _task: asyncio.Task[None]) -> None:
+    tell()
+
+
+def limits_within_descriptors(limits: ClientLimits) -> ClientLimits:
+    """The limits, with no more connections than the process may have files open, but for a reserve."""
+    try:
+        from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit  # noqa: PLC0415 -- not on Windows
+    except ImportError:
+        return limits
+    files, _hard = getrlimit(RLIMIT_NOFILE)
+    if files == RLIM_INFINITY:
+        return limits
+    return limits._replace(connections=min(limits.connections, files - min(files // 2, RESERVE)))
+
+
+async def bind_listeners(address: ListenAddress) -> list[socket]:
+    """Sockets that are bound, all of them, or an error that says why not."""
+    loop = asyncio.get_running_loop()
+    shown = f"{address.host}:{address.port}"
+    try:
+        bound = await loop.create_server(asyncio.Protocol, address.host, address.port, start_serving=False)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError(
+            f"nothing can be served at {shown}: {why}",
+            code="address_not_free",
+            hint="choose another `--host` or `--port`; `--port 0` takes any that is free",
+        ) from None
+    try:
+        listeners = [listener.dup() for listener in bound.sockets]
+    finally:
+        bound.close()
+    if not all(is_loopback(listener.getsockname()[0]) for listener in listeners):
+        address.check_token()
+    return listeners

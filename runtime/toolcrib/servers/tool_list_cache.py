@@ -1,0 +1,123 @@
+"""What MCP servers answered when they were last asked: for lists, which start and contact nothing.
+
+An answer is kept for the server as it is written: another command, address or environment is another server. It is only ever
+shown; before a call the server itself is asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from toolcrib.core.server_config import Catalogue, Server
+from toolcrib.core.text import canonical
+from toolcrib.core.user_folders import cache_folder, in_work_tree, why_unused
+
+_FORMAT = 1
+_LARGEST = 32 << 20
+_MOST = 256
+"""So many answers are kept, those that came last."""
+
+
+class CachedToolLists(NamedTuple):
+    """What servers answered.
+
+    Attributes:
+        offered: Name of a server -> what it offered.
+        when: Name of a server -> when, ISO 8601 in UTC.
+    """
+
+    offered: Mapping[str, Catalogue]
+    when: Mapping[str, str]
+
+
+def save_tool_list(server: Server, catalogue: Catalogue, when: str) -> None:
+    """Keep what a server offers; where that is not possible, nothing is kept.
+
+    Args:
+        server: The server.
+        catalogue: What it offers; secrets are masked in it.
+        when: When it said so, ISO 8601 in UTC.
+    """
+    folder = _folder()
+    if not folder:
+        return
+    told = {"format": _FORMAT, "key": _key(server), "when": when, "catalogue": _plain(catalogue)}
+    path = os.path.join(folder, f"{_key(server)}.json")
+    draft = f"{path}.{os.getpid()}.{os.urandom(4).hex()}"
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(handle, "w", encoding="utf-8") as file:
+            json.dump(told, file)
+        os.replace(draft, path)
+        _tidy(folder)
+    except (OSError, ValueError, TypeError) as error:
+        _log_unkept(error)
+
+
+def load_tool_lists(servers: Iterable[Server]) -> CachedToolLists:
+    """What is known of servers from some time ago; one of which nothing is known is left out."""
+    folder = _folder()
+    offered: dict[str, Catalogue] = {}
+    when: dict[str, str] = {}
+    for server in servers if folder else ():
+        try:
+            with open(os.path.join(folder, f"{_key(server)}.json"), "rb") as file:
+                told = json.loads(file.read(_LARGEST))
+            if told["format"] == _FORMAT and told["key"] == _key(server):
+                offered[server.name] = _catalogue(server, told["catalogue"])
+                when[server.name] = str(told["when"])
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            continue  # nothing is known of it
+    return CachedToolLists(offered, when)
+
+
+def _folder() -> str:
+    """Where answers lie; empty where nothing is kept."""
+    top = cache_folder()
+    if top is None:
+        return ""
+    folder = os.path.join(top, "catalogues")
+    return "" if why_unused(folder) or in_work_tree(folder) else folder
+
+
+def _key(server: Server) -> str:
+    """What tells servers apart: everything but where they are written."""
+    told: dict[str, Any] = {**server._asdict(), "root": os.path.realpath(server.root), "places": None}
+    plain = {key: dict(value) if isinstance(value, Mapping) else value for key, value in told.items()}
+    return hashlib.sha256(canonical(json.loads(json.dumps(plain))).encode()).hexdigest()[:40]
+
+
+def _plain(catalogue: Catalogue) -> dict[str, Any]:
+    return {
+        key: dict(value) if isinstance(value, Mapping) else value
+        for key, value in catalogue._asdict().items()
+    }
+
+
+def _catalogue(server: Server, said: dict[str, Any]) -> Catalogue:
+    return Catalogue(
+        server.name,
+        {str(name): dict(tool) for name, tool in said["tools"].items()},
+        {str(name): str(why) for name, why in said["refused"].items()},
+        tuple(map(str, said["remarks"])),
+        {str(key): str(text) for key, text in said["info"].items()},
+    )
+
+
+def _tidy(folder: str) -> None:
+    """Remove the oldest answers."""
+    with os.scandir(folder) as entries:
+        files = sorted((entry.stat().st_mtime, entry.path) for entry in entries if entry.is_file())
+    for _when, path in files[:-_MOST]:
+        os.unlink(path)
+
+
+def _log_unkept(error: Exception) -> None:
+    import logging  # noqa: PLC0415 -- most answers can be kept
+
+    logging.getLogger("toolcrib").debug("what a server offers was not kept: %s", error)

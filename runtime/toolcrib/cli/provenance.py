@@ -14,12 +14,12 @@ from toolcrib.cli.output import table
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import Descriptor, Origin
 from toolcrib.core.pointers import pointer_step
+from toolcrib.core.server_config import SEPARATOR
 from toolcrib.core.text import compact, escape_terminal
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.documents.files import PACK_FILES, SUFFIXES, pack_file
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.settings import said_of
-from toolcrib.registry.namespaces import SEPARATOR
 
 FILES = 2000
 """Files that are looked at for a tool that was not read."""

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.reload import ReloadReport, ToolEvent
     from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
-    from toolcrib.registry.catalog import Hidden
+    from toolcrib.registry.catalog import HiddenReason
     from toolcrib.security.trust import Consent, TrustRequest
     from toolcrib.servers.environment import NetworkEnvironment
 
@@ -629,7 +629,7 @@ class Engine:
                 shelf.chains[tool.name] = chain
         return chain
 
-    def chain_of_hidden(self, tool: Descriptor, hidden: Hidden) -> Chain:
+    def chain_of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> Chain:
         """What the calls of a tool run through that is not offered: each says why."""
         return self._binder.of_hidden(tool, hidden)
 

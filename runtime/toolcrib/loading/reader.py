@@ -36,7 +36,7 @@ from toolcrib.loading.overrides import (
 from toolcrib.loading.packs import Pack, duplicate_pack, fits, one_pack, parse_pack, readable_part, sound_pack
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario import is_scenario, parse_scenario
-from toolcrib.registry.namespaces import full_name, short_name
+from toolcrib.registry.names import full_name, short_name
 
 
 @dataclass(frozen=True, slots=True)

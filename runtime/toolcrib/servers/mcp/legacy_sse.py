@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Self, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 import anyio
@@ -20,6 +20,7 @@ from mcp_types import CONNECTION_CLOSED, JSONRPCRequest
 from toolcrib.core.server_config import Server
 from toolcrib.http import HTTPError
 from toolcrib.http.client import StreamedResponse
+from toolcrib.http.event_stream import StreamEvent
 from toolcrib.http.messages import origin_of, parse_origin
 from toolcrib.servers.mcp.http_endpoint import Caller, Failed, trouble_of
 from toolcrib.servers.mcp.incoming_messages import GARBAGE, Intake
@@ -31,12 +32,11 @@ if TYPE_CHECKING:
 
     from toolcrib.security.egress import EgressRefused
 
-Stream: TypeAlias = AsyncGenerator[httpx2.ServerSentEvent, None]
+Stream: TypeAlias = AsyncGenerator[StreamEvent, None]
 
 _STREAM = (("Accept", "text/event-stream"), ("Cache-Control", "no-store"))
 _MESSAGE = (("Content-Type", "application/json"),)
 
-_TYPE = {"content-type": "text/event-stream"}
 _HINT = "see whether `url` is the server's stream of events (often `/sse`), and `transport`"
 
 _PATIENCE = 10.0
@@ -103,10 +103,7 @@ class EventLink:
     async def _begun(self, stack: AsyncExitStack) -> tuple[Stream, str]:
         incoming = await self._opened()
         stack.push_async_callback(incoming.aclose)
-        # The bound of events is kept by `Events`.
-        asked = httpx2.Request("GET", self._caller.endpoint.request("GET").url)
-        response = httpx2.Response(200, headers=_TYPE, stream=Events(incoming, None, None), request=asked)
-        events = cast("Stream", aiter(httpx2.EventSource(response, max_event_size=None)))
+        events = _read_events(incoming)
         stack.push_async_callback(events.aclose)
         return events, await self._target(incoming, events)
 
@@ -134,7 +131,7 @@ class EventLink:
             raise self._no_start(f"answered with no stream: {error.message}", _HINT) from None
         except httpx2.ReadError as error:
             raise self._no_start(f"closed its stream: {error}", _HINT) from None
-        if event is None or event.event != "endpoint":
+        if event is None or event.type != "endpoint":
             raise self._no_start("did not say where messages go", _HINT)
         asked = self._caller.endpoint.request("GET")
         try:
@@ -149,7 +146,7 @@ class EventLink:
     async def _read(self, events: Stream) -> None:
         try:
             async for event in events:
-                if event.event == "message" and event.data:
+                if event.type == "message" and event.data:
                     self._intake.read(event.data, len(event.data))
                 if self.garbage > GARBAGE:
                     self._over(f"sent more than {GARBAGE} events that are no messages")
@@ -173,6 +170,18 @@ class EventLink:
 
     def _no_start(self, why: str, hint: str) -> StartFailed:
         return StartFailed(f"the server `{self._server.name}` {why}", hint=hint)
+
+
+async def _read_events(incoming: StreamedResponse) -> Stream:
+    """The events of a stream.
+
+    Raises:
+        httpx2.ReadError: It broke off, or an event is too large or not valid.
+    """
+    chunks = Events(incoming, None, None)
+    async for _chunk in chunks:
+        for event in chunks.complete:
+            yield event
 
 
 class Outbox:

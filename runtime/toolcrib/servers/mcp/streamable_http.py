@@ -32,7 +32,7 @@ from toolcrib.core.model import OUTPUT_SIZE
 from toolcrib.core.text import DuplicateKey, format_size
 from toolcrib.http import HTTPError, HTTPFailure, HTTPRequest
 from toolcrib.http.client import StreamedResponse
-from toolcrib.http.event_stream import EventStream
+from toolcrib.http.event_stream import EventStream, StreamEvent
 from toolcrib.http.headers import OF_THE_CONNECTION, SENDER_WRITES
 from toolcrib.servers.mcp.http_endpoint import Caller, Failed, session_is_over, trouble_of
 from toolcrib.servers.mcp.incoming_messages import check_keys
@@ -314,6 +314,9 @@ class Events(httpx2.AsyncByteStream):
         incoming: The answer.
         exchange: What it answers; None for a stream of its own.
         settled: Told once it is closed.
+
+    Attributes:
+        complete: The events that end in the bytes that were read last.
     """
 
     def __init__(
@@ -326,6 +329,7 @@ class Events(httpx2.AsyncByteStream):
         self._exchange = exchange
         self._settled = settled
         self._events = EventStream(EVENT)
+        self.complete: list[StreamEvent] = []
         self._last = b""
         self._size = 0
         self._over = False
@@ -340,7 +344,8 @@ class Events(httpx2.AsyncByteStream):
         try:
             chunk = await self._incoming.chunk()
             self._measure(chunk)
-            for event in self._events.add(chunk):
+            self.complete = self._events.add(chunk)
+            for event in self.complete:
                 check_keys(event.data)
         except HTTPError as error:
             return self._broken(error)

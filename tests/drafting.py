@@ -11,7 +11,7 @@ from toolcrib.executors.live.request import CompiledRequest, compile_request
 from toolcrib.http import HTTPRequest
 from toolcrib.http.messages import RequestDraft
 from toolcrib.loading.documents.files import MemoryFiles
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.secrets import Vault
 
 URL = "https://api.example.com/v1"
@@ -73,11 +73,11 @@ def sent(block: dict[str, Any], arguments: dict[str, Any] | None = None, **optio
     return drafted(block, arguments, **options).finished()
 
 
-def misfit(block: dict[str, Any], arguments: dict[str, Any], **options: Any) -> Misfit:
+def misfit(block: dict[str, Any], arguments: dict[str, Any], **options: Any) -> UnusableArguments:
     """Why no request can be made of these arguments."""
     request = compiled(block, **options)
     try:
         request.draft(arguments)
-    except Misfit as error:
+    except UnusableArguments as error:
         return error
     raise AssertionError(f"{request.draft(arguments)} was made of {arguments}")

@@ -13,18 +13,12 @@ from toolcrib.core.model import INPUT_SIZE, OUTPUT_SIZE
 from toolcrib.core.subschemas import STEPS
 from toolcrib.engine.middleware import arguments
 from toolcrib.schema.coercion import coerce
-from toolcrib.schema.validation import (
-    Validator,
-    check_schema,
-    json_fault,
-    sizes,
-    validate,
-)
+from toolcrib.schema.dereference import WAYS
+from toolcrib.schema.validation import Validator, check_schema, json_fault, json_values, validate
 from toolcrib.schema.validation import (
     validator as judging,
 )
 from toolcrib.schema.validation.json_values import DIGITS, MOST
-from toolcrib.schema.validation.references import WAYS
 from toolcrib.schema.validation.schema_check import DEPTH, SIZE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "validation.md").read_text(encoding="utf-8")
@@ -106,7 +100,7 @@ def test_the_limits_are_as_the_page_says():
         "compiled size of a pattern": 1,
         "steps of a pattern with look-around or back-references": STEPS,
         "nesting of arguments": arguments.DEPTH,
-        "nesting of results": sizes.DEPTH,
+        "nesting of results": json_values.DEPTH,
         "members and items below the first level of a value, each object and list as two more": MOST,
         "digits of an integer": DIGITS,
         "violations that are told of one value": judging.MOST,

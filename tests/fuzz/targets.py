@@ -40,7 +40,7 @@ from toolcrib.provider import ProviderError
 from toolcrib.provider.models.assembler import parse_written
 from toolcrib.schema.validation import as_json as plain
 from toolcrib.schema.validation import json_fault
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.egress import Guard
 from toolcrib.security.secrets import MissingSecret, Vault
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
@@ -205,13 +205,13 @@ def urls(data: bytes) -> str:
     block: dict[str, Any] = {"url": data.decode("utf-8", "replace")}
     try:
         request, problems = tried(block, vault=Vault({"HOST": "api.example.com"}))
-    except (MissingSecret, Misfit) as error:
+    except (MissingSecret, UnusableArguments) as error:
         return type(error).__name__
     if any(problem.severity == "error" for problem in problems):
         return _said(problems)
     shapes = set()
     for value in NASTY:
-        with suppress(Misfit, MissingSecret):
+        with suppress(UnusableArguments, MissingSecret):
             draft = request.draft({"a": value, "b": "b"})
             sent = draft.finished()
             assert sent.target.isascii()

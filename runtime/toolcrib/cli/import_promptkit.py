@@ -16,7 +16,7 @@ from toolcrib.cli.options import json_option
 from toolcrib.cli.value_output import json_text, problem_text
 from toolcrib.core.errors import Problem
 from toolcrib.core.text import escape_terminal
-from toolcrib.formats.promptkit.own_files import OwnFile, OwnFiles, own_files, reported
+from toolcrib.formats.promptkit.arena_files import ArenaFile, ArenaFiles, files_of_arena, sorted_by_severity
 from toolcrib.loading.documents.file_fingerprints import Trail
 from toolcrib.security.trust.check import UNTRUSTED, Trust
 
@@ -31,8 +31,8 @@ class Imported(NamedTuple):
         problems: What was said when it was read.
     """
 
-    written: Mapping[Path, OwnFile]
-    existing: Mapping[Path, OwnFile]
+    written: Mapping[Path, ArenaFile]
+    existing: Mapping[Path, ArenaFile]
     refused: Mapping[str, str]
     problems: Sequence[Problem]
 
@@ -67,11 +67,11 @@ def import_promptkit(ctx: click.Context, *, path: str, folder: Path, force: bool
     ctx.exit(exit_codes.PROBLEMS if failed else exit_codes.OK)
 
 
-def _made(path: str, folder: Path) -> tuple[OwnFiles, Sequence[Problem]]:
+def _made(path: str, folder: Path) -> tuple[ArenaFiles, Sequence[Problem]]:
     """What is to be written to `folder`, which may lie in `path` and hold what was written there before."""
     from toolcrib.engine.open_project import link_all  # noqa: PLC0415 -- as above
     from toolcrib.executors import Executors  # noqa: PLC0415 -- slow to import
-    from toolcrib.formats.promptkit.arena_discovery import arenas_in  # noqa: PLC0415 -- this verb alone looks for them
+    from toolcrib.formats.promptkit.arenas import arenas_in  # noqa: PLC0415 -- this verb alone looks for them
     from toolcrib.loading.sources import Source, load  # noqa: PLC0415 -- as above
 
     arenas = arenas_in(Path(path), but=folder)
@@ -84,11 +84,11 @@ def _made(path: str, folder: Path) -> tuple[OwnFiles, Sequence[Problem]]:
     stock = link_all(load([source], kinds, Trail(permits=Trust(UNTRUSTED).permits_data)), kinds)
     servers = {name: entry for arena in arenas for name, entry in arena.servers.items()}
     tools = [stock.registry[name] for name in stock.registry]
-    files = own_files(arenas[0].name, tools, stock.scenarios, servers)
-    return files, reported(stock.problems)
+    files = files_of_arena(arenas[0].name, tools, stock.scenarios, servers)
+    return files, sorted_by_severity(stock.problems)
 
 
-def _written(files: OwnFiles, problems: Sequence[Problem], folder: Path, *, force: bool) -> Imported:
+def _written(files: ArenaFiles, problems: Sequence[Problem], folder: Path, *, force: bool) -> Imported:
     wanted = {folder / file.file: file for file in files.files}
     done = write_new({path: file.content for path, file in wanted.items()}, force=force)
     written = {path: file for path, file in wanted.items() if path in done}
@@ -105,7 +105,7 @@ def _document(imported: Imported) -> dict[str, Any]:
     }
 
 
-def _entries(files: Mapping[Path, OwnFile]) -> Iterator[dict[str, str]]:
+def _entries(files: Mapping[Path, ArenaFile]) -> Iterator[dict[str, str]]:
     for path, file in files.items():
         yield {"kind": file.kind, "name": file.name, "file": str(path)}
 

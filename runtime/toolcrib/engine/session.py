@@ -31,7 +31,7 @@ from toolcrib.engine.middleware.fast_path import MISSED, as_result
 from toolcrib.registry.catalog import Hidden
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import as_dict
-from toolcrib.schema.validation.sizes import is_large
+from toolcrib.schema.validation.json_values import is_large
 from toolcrib.security.redaction import redact
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def _server_files() -> ServerFiles:
-    from toolcrib.formats.mcp_clients import server_files  # noqa: PLC0415 -- few folders have one
+    from toolcrib.formats import mcp_clients  # noqa: PLC0415 -- few folders have one
 
-    return server_files
+    return mcp_clients
 
 
 MCP_CLIENTS: Final = Format(

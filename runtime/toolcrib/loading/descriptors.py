@@ -25,8 +25,8 @@ from toolcrib.core.text import canonical, compact
 from toolcrib.loading.document_checks import TOO_MANY, DocumentChecker, hidden_problems, may_hide, valid_parts
 from toolcrib.loading.documents.document import Document
 from toolcrib.loading.settings import check_limits, limits_of, spread
-from toolcrib.schema.validation import Fault, Validator, check_schema
-from toolcrib.schema.validation.fast_check import SMALL, is_evident
+from toolcrib.schema.validation import Validator, Violation, check_schema
+from toolcrib.schema.validation.schema_check import SMALL, is_evident
 
 LONGEST_TIMEOUT = 600.0
 """Seconds."""
@@ -322,7 +322,7 @@ def _check_examples(tool: Descriptor) -> list[Problem]:
     return problems
 
 
-def _example_problem(part: str, index: int, fault: Fault) -> Problem:
+def _example_problem(part: str, index: int, fault: Violation) -> Problem:
     schema = "input_schema" if part == "args" else "output_schema"
     return Problem(
         code="example_breaks_schema",

@@ -16,7 +16,7 @@ from toolcrib.core.schemas import LATER_KEYS, Kind, with_blocks, without_told
 from toolcrib.core.subschemas import Path, SchemaIndex, Site
 from toolcrib.loading.documents.document import Document, restore_text
 from toolcrib.loading.documents.positions import pointer_of
-from toolcrib.schema.validation import Fault, Validator, check_schema
+from toolcrib.schema.validation import Validator, Violation, check_schema
 from toolcrib.security.hidden_characters import Hidden, each_hidden, spelt, texts_in, visible
 
 MAX_PROBLEMS = 100
@@ -105,7 +105,7 @@ class DocumentChecker:
             problems.append(Problem(code=TOO_MANY, message=message, hint="mend these first"))
         return problems
 
-    def _in_own_words(self, fault: Fault) -> Problem | None:
+    def _in_own_words(self, fault: Violation) -> Problem | None:
         """What the schema itself says (`errorMessage`) of a form, or of keys that do not go together; None if nothing.
 
         A key that is missing or too much in the nearest form of a `oneOf` comes with a hint.
@@ -127,7 +127,7 @@ class DocumentChecker:
                 return Problem(code="wrong_combination", message=message, pointer=pointer_of(path))
         return None
 
-    def _form(self, fault: Fault) -> Problem | None:
+    def _form(self, fault: Violation) -> Problem | None:
         for site in self._index.at(fault.path):
             message = site.get("errorMessage")
             if isinstance(message, str):
@@ -136,7 +136,7 @@ class DocumentChecker:
                 )
         return None
 
-    def _name(self, fault: Fault) -> Problem | None:
+    def _name(self, fault: Violation) -> Problem | None:
         """A key that has none of the forms that keys have here, or that stands elsewhere now (`x-moved`)."""
         for site in self._index.at(fault.path[:-1]):
             moved = site.get("x-moved")
@@ -189,7 +189,7 @@ def _wants(site: Site, path: Path) -> bool:
     return isinstance(names, list) and bool(path) and path[-1] in names
 
 
-def problem_of(fault: Fault) -> Problem:
+def problem_of(fault: Violation) -> Problem:
     """A fault as a problem of a document, with its pointer there."""
     code = _CODES.get(fault.keyword, "wrong_value")
     name = fault.path[-1] if fault.path else ""

@@ -18,7 +18,7 @@ from toolcrib.core.text import compact
 from toolcrib.loading.documents.positions import clipped
 from toolcrib.loading.toolsets import check_tool_globs
 from toolcrib.registry.namespaces import full_name
-from toolcrib.schema.validation import Fault, Validator
+from toolcrib.schema.validation import Validator, Violation
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _forms() -> Mapping[str, str]:
     }
 
 
-def _problem(fault: Fault, pointer: str) -> Problem:
+def _problem(fault: Violation, pointer: str) -> Problem:
     place = pointer + fault.pointer
     name = str(fault.path[-1]) if fault.path else ""
     if fault.keyword == "additionalProperties":

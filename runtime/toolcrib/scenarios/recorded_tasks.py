@@ -19,7 +19,7 @@ from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
 from toolcrib.expressions.matchers import MatchDifference, differ, shown
 from toolcrib.loading.documents.document import parse_json
-from toolcrib.schema.validation import Fault, Validator
+from toolcrib.schema.validation import Validator, Violation
 from toolcrib.schema.validation.violations import shorten
 from toolcrib.security.redaction import SeenSecrets, redact
 from toolcrib.simulation.store import store_of
@@ -339,7 +339,7 @@ def parse_tasks(source: str, lines: Iterable[bytes]) -> tuple[list[RecordedTask]
     return tasks, problems
 
 
-def _shape_problem(fault: Fault, source: str) -> Problem:
+def _shape_problem(fault: Violation, source: str) -> Problem:
     code = _CODES[fault.keyword]
     message = f"expected {fault.expected}, got {fault.got}"
     if code == "unknown_key":

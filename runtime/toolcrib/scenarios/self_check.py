@@ -22,7 +22,7 @@ from toolcrib.core.pointers import pointer_step, pointer_to
 from toolcrib.core.text import compact, truncate
 from toolcrib.core.virtual_clock import VirtualClock
 from toolcrib.engine.runtime import Engine, Runtime, runtime_on
-from toolcrib.formats.promptkit.hints import pointer_as_written
+from toolcrib.formats.promptkit.foreign_descriptors import pointer_as_written
 from toolcrib.loading.scenarios.scenario import with_mock
 from toolcrib.loading.scenarios.scenario_links import place_problem
 from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state

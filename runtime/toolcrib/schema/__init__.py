@@ -1,1 +1,4 @@
-"""JSON Schemas: repaired, merged, dereferenced, compared, generated from, validated against."""
+"""JSON Schema: validates, explains, coerces, fills in defaults, merges, dereferences, compares and generates.
+
+It imports `security` and `core` only.
+"""

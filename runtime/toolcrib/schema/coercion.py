@@ -32,7 +32,7 @@ from toolcrib.core.model import JSON, Schema
 from toolcrib.core.pointers import pointer_to
 from toolcrib.core.subschemas import Path, Site
 from toolcrib.core.text import decode_json
-from toolcrib.schema.validation import Fault, Validator, ViolationReport, json_fault
+from toolcrib.schema.validation import Validator, Violation, ViolationReport, json_fault
 from toolcrib.schema.validation.explanation import wanted_types
 from toolcrib.schema.validation.validator import COMPUTED
 from toolcrib.schema.validation.violations import show
@@ -90,7 +90,7 @@ class _Step(NamedTuple):
     name: str = ""
 
 
-class Repaired(NamedTuple):
+class CoercionResult(NamedTuple):
     """What came of repairing a value.
 
     Attributes:
@@ -119,7 +119,7 @@ def coerce(schema: Schema, validator: Validator, value: JSON, level: Level) -> t
     return repaired.value, repaired.repairs
 
 
-def repair(validator: Validator, value: JSON, level: Level, report: ViolationReport) -> Repaired:
+def repair(validator: Validator, value: JSON, level: Level, report: ViolationReport) -> CoercionResult:
     """Repair a JSON value that does not fit.
 
     Args:
@@ -143,7 +143,7 @@ def repair(validator: Validator, value: JSON, level: Level, report: ViolationRep
             break
         now = validator.report(current)
     if not now.faults:
-        return Repaired(current, repairs, now)
+        return CoercionResult(current, repairs, now)
     left = [fault.pointer for fault in now.faults]
     ended = {
         each.pointer
@@ -151,7 +151,7 @@ def repair(validator: Validator, value: JSON, level: Level, report: ViolationRep
         if not any(pointer == each.pointer or pointer.startswith(f"{each.pointer}/") for pointer in left)
     }
     faults = [fault for fault in report.faults if fault.pointer not in ended]
-    return Repaired(value, [], report._replace(faults=faults or report.faults))
+    return CoercionResult(value, [], report._replace(faults=faults or report.faults))
 
 
 def _repair(validator: Validator, value: JSON, step: _Step) -> Repair:
@@ -176,7 +176,7 @@ class _Place:
         self._validator = validator
         self._complaining = [site for site in self._index.heads(path) if self._complains(site, self._there)]
 
-    def step(self, fault: Fault, level: Level) -> _Step | None:
+    def step(self, fault: Violation, level: Level) -> _Step | None:
         """The one change that ends the fault here, or None."""
         lenient = level == "lenient"
         if fault.keyword == "required":

@@ -12,8 +12,8 @@ from toolcrib.core.pointers import pointer_to
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.subschemas import NAMED, is_schema
 from toolcrib.core.text import canonical, compact
-from toolcrib.schema.compatibility.reasons import Reason
-from toolcrib.schema.compatibility.schema_subset import EFFORT, missing
+from toolcrib.schema.compatibility import EFFORT, missing
+from toolcrib.schema.constraints import Reason
 from toolcrib.security.hidden_characters import Hidden, hidden_in, is_ordinary_name, visible
 from toolcrib.servers.lock import HASHED, LockedServer, endpoint_of, unlockable
 

@@ -14,7 +14,7 @@ from in_memory import fake, loaded, mocked, runtime_of
 from live_tools import API, calling, live_executors, live_tool
 from toolcrib import Outcome, RealClock, Result
 from toolcrib.core.text import compact, format_size, parse_size
-from toolcrib.schema.validation.sizes import elements, excess
+from toolcrib.schema.validation.json_values import elements, excess
 
 MIB = 1024 * 1024
 ECHO = 'result: "{{ args.x }}"'

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from drafting import compiled
 from toolcrib.executors.live.scalars import scalar_text
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.violations import UnusableArguments
 
 NASTY = st.sampled_from(
     ["..", "../", "%2e%2e%2f", "..;/", "a&admin=1", "\r\nX: 1", "?x", "#f", "@evil.example", "//evil.example", ";a=b", "{{ args.x }}", "${X}", "\x00", "\ud800", "\u2028", "."]
@@ -55,7 +55,7 @@ _HEADER = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 @given(st.fixed_dictionaries({"a": SCALARS, "b": SCALARS, "d": SCALARS}, optional={"c": VALUES}))
 def test_arguments_fill_their_places_and_nothing_else(arguments):
-    with suppress(Misfit):
+    with suppress(UnusableArguments):
         draft = EVERYWHERE.draft(arguments)
         assert (draft.method, draft.origin, draft.host, draft.port) == (
             "POST",
@@ -81,7 +81,7 @@ def test_arguments_fill_their_places_and_nothing_else(arguments):
 
 @given(SCALARS, SCALARS)
 def test_a_path_keeps_its_segments(first, second):
-    with suppress(Misfit):
+    with suppress(UnusableArguments):
         path = PATH.draft({"a": first, "b": second}).path
         assert re.fullmatch(r"/v1/[A-Za-z0-9%._~-]+/[A-Za-z0-9%._~-]*\.json/end", path)
         _empty, prefix, one, two, end = path.split("/")
@@ -105,7 +105,7 @@ def test_a_query_gives_back_exactly_the_values(value):
 
 @given(TEXTS, TEXTS)
 def test_a_header_is_one_line_and_as_many_as_are_written(first, second):
-    with suppress(Misfit):
+    with suppress(UnusableArguments):
         headers = HEADER.draft({"a": first, "b": second}).finished().headers
         assert [name for name, _value in headers] == ["X-A", "X-B", "Accept", "User-Agent", "Cookie"]
         assert headers[0][1] == first.strip(" \t")
@@ -116,7 +116,7 @@ def test_a_header_is_one_line_and_as_many_as_are_written(first, second):
 
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), SCALARS, max_size=4))
 def test_a_form_gives_back_what_is_left(arguments):
-    with suppress(Misfit):
+    with suppress(UnusableArguments):
         body = FORM.draft(arguments).body.decode("ascii")
         assert parse_qsl(body, keep_blank_values=True) == [
             (name, scalar_text(value)) for name, value in arguments.items()
@@ -125,7 +125,7 @@ def test_a_form_gives_back_what_is_left(arguments):
 
 @given(st.dictionaries(TEXTS, SCALARS, max_size=4))
 def test_what_is_left_never_sets_what_the_descriptor_does(arguments):
-    with suppress(Misfit):
+    with suppress(UnusableArguments):
         query = LEFT.draft(arguments).finished().target.partition("?")[2]
         assert [value for name, value in parse_qsl(query, keep_blank_values=True) if name == "static"] == [
             "1"
@@ -134,6 +134,6 @@ def test_what_is_left_never_sets_what_the_descriptor_does(arguments):
 
 @given(VALUES, VALUES)
 def test_a_json_body_keeps_every_value(first, second):
-    with suppress(Misfit):
+    with suppress(UnusableArguments):
         body = JSON_BODY.draft({"a": first, "b": second}).body
         assert json.loads(body) == {"a": first, "b": [second]}

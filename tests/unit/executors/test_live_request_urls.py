@@ -6,7 +6,7 @@ import pytest
 
 from drafting import URL, closed, compiled, drafted, faults, misfit, sent, tried
 from toolcrib.executors.live.url import same_shape
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.secrets import Vault
 
 CITY = f"{URL}/cities/{{{{ args.city }}}}/days"
@@ -297,6 +297,6 @@ def test_schemas_that_say_nothing_directly_warn_too():
 
 @pytest.mark.parametrize(("path", "slashes"), [("/a/b", 1), ("/a?b", 1), ("/a#b", 1)])
 def test_the_last_door_lets_no_other_shape_through(path, slashes):
-    with pytest.raises(Misfit):
+    with pytest.raises(UnusableArguments):
         same_shape(path, slashes)
     assert same_shape("/a/b", 2) == "/a/b"

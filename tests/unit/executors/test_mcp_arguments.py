@@ -8,7 +8,7 @@ from toolcrib import Executors
 from toolcrib.executors.mcp import McpExecutor
 from toolcrib.executors.mcp.argument_overlay import compile_overlay, fixed_names
 from toolcrib.loading.sources import parse
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.violations import UnusableArguments
 
 CLOSED = {
     "type": "object",
@@ -59,7 +59,7 @@ def test_arguments_are_laid_over_those_of_the_call(args, given, sent):
 
 
 def test_an_argument_that_is_needed_and_was_not_given_is_told():
-    with pytest.raises(Misfit) as error:
+    with pytest.raises(UnusableArguments) as error:
         overlay({"text": "in {{ args.city }}"}).over({})
     assert (error.value.message, error.value.pointer) == (
         "`city` was not given, and this call needs it",
@@ -68,7 +68,7 @@ def test_an_argument_that_is_needed_and_was_not_given_is_told():
 
 
 def test_an_expression_that_fails_is_told():
-    with pytest.raises(Misfit, match=r"`args.n` of the descriptor can't be worked out"):
+    with pytest.raises(UnusableArguments, match=r"`args.n` of the descriptor can't be worked out"):
         overlay({"n": "{{ 1 / args.days }}"}).over({"days": 0})
 
 

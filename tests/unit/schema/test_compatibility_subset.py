@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
 from toolcrib.core.errors import DocumentError, ExpressionError
-from toolcrib.schema.compatibility.schema_subset import missing
+from toolcrib.schema.compatibility import missing
 from toolcrib.schema.generation import Draw, arguments_for
 from toolcrib.schema.validation import Validator, check_schema
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from toolcrib.core.errors import DocumentError, ExpressionError
 from toolcrib.core.text import canonical
+from toolcrib.schema.all_of import merged
 from toolcrib.schema.generation import Draw, arguments_for, generate, overlay
-from toolcrib.schema.generation.schema_merge import merged
 from toolcrib.schema.validation import Validator
 
 KEYS = st.lists(st.text(max_size=5) | st.integers(), max_size=3)

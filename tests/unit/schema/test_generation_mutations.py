@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sampling import examples
 from toolcrib.core.errors import ExpressionError
 from toolcrib.schema.generation import Draw, arguments_for
-from toolcrib.schema.generation.mutations import MOST, Violations
+from toolcrib.schema.mutations import MOST, Mutations
 from toolcrib.schema.validation import Validator
 
 INVOICE = {
@@ -35,7 +35,7 @@ INVOICE = {
 
 
 def test_violations_are_named_by_what_they_do_and_where_in_the_order_of_the_schema():
-    assert Violations(INVOICE).names == (
+    assert Mutations(INVOICE).names == (
         "missing_number",
         "missing_lines",
         "wrong_type",
@@ -79,7 +79,7 @@ def test_violations_are_named_by_what_they_do_and_where_in_the_order_of_the_sche
 def test_a_valid_value_is_changed_at_one_place_and_no_further(name, spoilt):
     valid = {"number": "R-1", "lines": [{"sku": "a"}]}
     before = deepcopy(valid)
-    violations = Violations(INVOICE)
+    violations = Mutations(INVOICE)
     broken = violations.broken(violations.called(name)[0], valid)
     assert broken is not None
     assert broken.value == spoilt
@@ -91,21 +91,21 @@ def test_a_place_that_the_value_does_not_have_is_made():
         "type": "object",
         "properties": {"a": {"type": "object", "properties": {"b": {"type": "integer"}}}},
     }
-    violations = Violations(schema)
+    violations = Mutations(schema)
     (wrong,) = violations.called("wrong_type_a.b")
     assert violations.broken(wrong, {}).value == {"a": {"b": "not a number"}}
 
 
 def test_what_can_not_be_made_of_a_value_is_told():
     schema = {"anyOf": [{"type": "integer", "minimum": 3}, {"type": "object", "required": ["a"]}]}
-    violations = Violations(schema)
+    violations = Mutations(schema)
     (missing,) = violations.called("missing_a")
     assert violations.broken(missing, 5) is None
     assert violations.broken(missing, {"a": 1}).value == {}
 
 
 def test_a_name_is_before_its_group_and_any_is_all():
-    violations = Violations(
+    violations = Mutations(
         {"type": "object", "required": ["required"], "properties": {"x": {"type": "null"}}}
     )
     assert [each.name for each in violations.called("missing_required")] == ["missing_required"]
@@ -123,7 +123,7 @@ def test_a_name_is_before_its_group_and_any_is_all():
     ],
 )
 def test_a_schema_that_takes_everything_has_no_violations(schema):
-    assert Violations(schema).all == ()
+    assert Mutations(schema).all == ()
 
 
 def test_a_schema_that_refers_to_itself_has_an_end():
@@ -140,7 +140,7 @@ def test_a_schema_that_refers_to_itself_has_an_end():
             }
         },
     }
-    violations = Violations(schema)
+    violations = Mutations(schema)
     assert len(violations.all) == MOST
     assert violations.names[0] == "missing_name"
 
@@ -151,7 +151,7 @@ def test_violations_of_a_schema_of_which_nothing_can_be_made_are_those_of_its_wo
         "required": ["code"],
         "properties": {"code": {"type": "string", "pattern": "^(?=a)b?a$"}},
     }
-    violations = Violations(schema)
+    violations = Mutations(schema)
     assert "missing_code" in violations.names
     assert violations.broken(violations.called("missing_code")[0], {"code": "a"}).value == {}
 
@@ -212,7 +212,7 @@ def containers(inner):
 @given(st.recursive(scalars, containers, max_leaves=6), st.integers(0, 99))
 def test_every_violation_makes_of_every_valid_value_one_that_is_refused_or_none(schema, seed):
     judge = Validator(schema)
-    violations = Violations(schema)
+    violations = Mutations(schema)
     try:
         valid = arguments_for(schema, Draw(seed), 4)
     except ExpressionError:

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.schema.generation import Draw, generate
-from toolcrib.schema.generation.patterns import UnknownSyntax, text_matching
-from toolcrib.schema.generation.scalars import FORMATS
+from toolcrib.schema.scalars import FORMATS, UnknownSyntax, text_matching
 
 PATTERNS = [
     "",

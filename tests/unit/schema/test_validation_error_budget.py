@@ -9,7 +9,7 @@ import pytest
 from toolcrib.core.subschemas import SchemaIndex
 from toolcrib.schema.coercion import coerce
 from toolcrib.schema.validation import Validator, check_schema, validate
-from toolcrib.schema.validation.error_budget import Effort
+from toolcrib.schema.validation.violation_search import ErrorBudget
 
 EXPRESSION = {
     "type": "object",
@@ -113,7 +113,7 @@ def test_a_large_schema_without_recursion_is_told_in_full():
 def test_a_chain_of_references_longer_than_the_stack_counts_as_too_much():
     links = {str(number): {"$ref": f"#/$defs/{number + 1}"} for number in range(1500)}
     index = SchemaIndex({"$ref": "#/$defs/0", "$defs": {**links, "1500": {"type": "string"}}})
-    assert Effort(index).too_much(index.root, 1)
+    assert ErrorBudget(index).too_much(index.root, 1)
 
 
 def test_a_repair_under_a_doubling_schema_is_bounded():

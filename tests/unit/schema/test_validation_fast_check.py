@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sampling import examples
 from toolcrib.schema.validation import Validator, check_schema
-from toolcrib.schema.validation.fast_check import is_evident
+from toolcrib.schema.validation.schema_check import is_evident
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema"
 SCALARS = st.one_of(

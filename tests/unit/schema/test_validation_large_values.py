@@ -8,7 +8,7 @@ import pytest
 
 from toolcrib.schema.validation import Validator, check_schema
 from toolcrib.schema.validation.explanation import Explanation
-from toolcrib.schema.validation.sizes import elements
+from toolcrib.schema.validation.json_values import elements
 from toolcrib.schema.validation.validator import COMPUTED
 from toolcrib.schema.validation.violation_search import ViolationSearch
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sampling import examples
-from toolcrib.schema.validation import Fault, Validator, report, validate
+from toolcrib.schema.validation import Validator, Violation, report, validate
 from toolcrib.schema.validation.violations import show
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -232,7 +232,7 @@ def test_a_fault_is_one_line_for_a_model(schema, value, lines):
 
 def test_a_fault_holds_the_place_the_keyword_and_the_texts():
     (fault,) = validate(FORECAST, {"city": "Oslo", "tags": ["a", 3]})
-    assert fault == Fault("/tags/1", "type", "a string", "3", "", ("tags", 1))
+    assert fault == Violation("/tags/1", "type", "a string", "3", "", ("tags", 1))
 
 
 def test_a_value_that_fits_has_no_faults():

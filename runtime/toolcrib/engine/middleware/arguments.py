@@ -13,9 +13,8 @@ from toolcrib.core.subschemas import once_for_each
 from toolcrib.core.text import format_size
 from toolcrib.engine.middleware.call_failures import untried
 from toolcrib.engine.middleware.fault_redaction import masked
-from toolcrib.schema.validation import Fault, Validator, ViolationReport, as_json, compile_defaults
-from toolcrib.schema.validation.json_values import weigh
-from toolcrib.schema.validation.sizes import excess, is_large, room_for
+from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, compile_defaults
+from toolcrib.schema.validation.json_values import excess, is_large, room_for, weigh
 from toolcrib.schema.validation.validator import MOST
 
 if TYPE_CHECKING:
@@ -139,7 +138,7 @@ def refused(tool: Descriptor, report: ViolationReport) -> Result:
     return Result.failed(Outcome.INVALID_ARGUMENTS, message, details=details)
 
 
-def _fault(fault: Fault) -> dict[str, JSON]:
+def _fault(fault: Violation) -> dict[str, JSON]:
     return {
         "pointer": fault.pointer,
         "keyword": fault.keyword,

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 from toolcrib.core.model import JSON, Call, Descriptor, Result, Sound
 from toolcrib.core.protocols import PromptTool
 from toolcrib.engine.middleware import arguments, results
-from toolcrib.schema.validation.json_values import weigh
-from toolcrib.schema.validation.sizes import is_large
+from toolcrib.schema.validation.json_values import is_large, weigh
 
 Direct: TypeAlias = Callable[[Call], Result | Sound | None]
 """What a call comes to, at once. `Sound` is an answer that its tool vouches for and that fits its schema.

@@ -8,23 +8,23 @@ from typing import Any
 from toolcrib.core.model import NOTHING, Result
 from toolcrib.core.pointers import pointer_to
 from toolcrib.core.subschemas import Path
-from toolcrib.schema.validation import Fault, Validator, as_dict, as_json
-from toolcrib.schema.validation.sizes import DEPTH
+from toolcrib.schema.validation import Validator, Violation, as_dict, as_json
+from toolcrib.schema.validation.json_values import DEPTH
 from toolcrib.schema.validation.violations import plain_scalar, show
 from toolcrib.security.redaction import HIDDEN, SeenSecrets
 
 
-def masked(fault: Fault, validator: Validator) -> Fault:
+def masked(fault: Violation, validator: Validator) -> Violation:
     """The fault of a value that is no JSON, without what stands there if the place is secret."""
     return fault._replace(got=HIDDEN) if validator.secrets.hides(fault.path, ...) else fault
 
 
-def without(seen: SeenSecrets, faults: Sequence[Fault], value: object) -> list[Fault]:
+def without(seen: SeenSecrets, faults: Sequence[Violation], value: object) -> list[Violation]:
     """The faults of a value without the secrets that were seen before, e.g. in the arguments of the call."""
     return [_without(seen, fault, value) for fault in faults]
 
 
-def _without(seen: SeenSecrets, fault: Fault, value: object) -> Fault:
+def _without(seen: SeenSecrets, fault: Violation, value: object) -> Violation:
     path = tuple(seen.hide_in_text(key) if isinstance(key, str) else key for key in fault.path)
     there = _at(value, fault.path)
     # What is there is judged whole: the text of a fault may be shortened within the secret.
@@ -47,7 +47,7 @@ def _at(value: Any, path: Path) -> object:
     return value if type(value) in (str, int, float, bool) else None
 
 
-def as_reported(result: Result) -> tuple[Result, Fault | None]:
+def as_reported(result: Result) -> tuple[Result, Violation | None]:
     """The result with plain JSON as `meta` and as `details` of its error, and what keeps them from being JSON."""
     told: dict[str, Any] = {}
     error = result.error

@@ -13,9 +13,8 @@ from toolcrib.core.subschemas import once_for_each
 from toolcrib.core.text import format_size
 from toolcrib.engine.middleware.call_failures import may_have_acted
 from toolcrib.engine.middleware.fault_redaction import as_reported, masked, without
-from toolcrib.schema.validation import Fault, Validator, ViolationReport, as_json, json_fault
-from toolcrib.schema.validation.json_values import weigh
-from toolcrib.schema.validation.sizes import DEPTH, excess, is_large, room_for
+from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, json_fault
+from toolcrib.schema.validation.json_values import DEPTH, excess, is_large, room_for, weigh
 from toolcrib.schema.validation.validator import MOST
 from toolcrib.security.redaction import SeenSecrets
 
@@ -132,7 +131,7 @@ def _too_large(call: Call, result: Result, too_much: str) -> Result:
     return refused._replace(meta=result.meta, usage=result.usage)
 
 
-def _unreportable(call: Call, result: Result, fault: Fault) -> Result:
+def _unreportable(call: Call, result: Result, fault: Violation) -> Result:
     """The result goes on without what is no JSON; how a failed call ended is kept in the message."""
     sound = result._replace(meta=NOTHING, value=None, content=())
     faults = without(_seen(call), [fault], None)
@@ -180,7 +179,7 @@ _JUDGEMENTS: dict[str, Callable[[Descriptor, Result, ViolationReport], Result]] 
 }
 
 
-def _pointers(faults: Sequence[Fault]) -> list[JSON]:
+def _pointers(faults: Sequence[Violation]) -> list[JSON]:
     return [
         {"pointer": fault.pointer, "keyword": fault.keyword, "expected": fault.expected} for fault in faults
     ]

@@ -136,7 +136,7 @@ class _Attempts:
         if isinstance(session.clock, RealClock):
             return random.random()  # noqa: S311 -- other processes must not draw the same
         from toolcrib.core.call_numbers import numbers_of  # noqa: PLC0415 -- virtual time, which is to repeat itself
-        from toolcrib.schema.generation.keyed_random import Draw  # noqa: PLC0415 -- as above
+        from toolcrib.schema.keyed_random import Draw  # noqa: PLC0415 -- as above
 
         tool = self._call.tool.name
         number = numbers_of(session, tool).of(self._call)

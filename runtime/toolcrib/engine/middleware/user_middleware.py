@@ -8,7 +8,7 @@ from toolcrib.core.model import Call, Outcome, Result
 from toolcrib.core.protocols import CallNext, Middleware
 from toolcrib.engine.middleware.fault_redaction import as_reported
 from toolcrib.schema.validation import as_json
-from toolcrib.schema.validation.sizes import DEPTH
+from toolcrib.schema.validation.json_values import DEPTH
 
 
 def checked(middleware: Middleware) -> Middleware:

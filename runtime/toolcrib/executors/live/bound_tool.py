@@ -18,8 +18,8 @@ from toolcrib.executors.live.unused_keys import is_repeatable
 from toolcrib.http import ExchangeBounds
 from toolcrib.http.auth import Auth
 from toolcrib.http.messages import RequestDraft, parse_origin
-from toolcrib.schema.validation.sizes import DEPTH, is_large
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.json_values import DEPTH, is_large
+from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.secrets.redactor import one_call
 from toolcrib.security.secrets.result_redaction import masked
 from toolcrib.servers.environment import World
@@ -83,7 +83,7 @@ class BoundLive:
     async def _attempt(self, call: Call) -> Result:
         try:
             draft = self._draft(call)
-        except Misfit as misfit:
+        except UnusableArguments as misfit:
             return misfit.refused(call, "live")
         pages = self._parts.pages
         if pages is None:
@@ -106,7 +106,7 @@ class BoundLive:
         """
         try:
             draft = self._draft(call)
-        except Misfit as misfit:
+        except UnusableArguments as misfit:
             return misfit.refused(call, "live")
         pages = self._parts.pages
         first = draft if pages is None else pages.first(draft, call)

@@ -16,7 +16,7 @@ from toolcrib.executors.live.response_masking import masked_read, may_tell
 from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest, HTTPResponse
 from toolcrib.http.auth import Auth, AuthFailed
 from toolcrib.http.messages import RequestDraft, parse_origin
-from toolcrib.schema.validation.sizes import SMALL
+from toolcrib.schema.validation.json_values import SMALL
 from toolcrib.security.egress import EgressRefused
 from toolcrib.security.secrets import Vault
 from toolcrib.security.secrets.result_redaction import masked

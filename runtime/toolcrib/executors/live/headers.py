@@ -11,7 +11,7 @@ from toolcrib.executors.live.scalars import kind_of, scalar_text
 from toolcrib.executors.live.templates import Arguments, Part, Source, Sources, below
 from toolcrib.executors.live.uri_encoding import cookie_text, header_text
 from toolcrib.http.headers import cookie_fault, fault_of_name, header_fault, is_token
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.violations import UnusableArguments
 
 HEADERS: Final = "/live/headers"
 COOKIES: Final = "/live/cookies"
@@ -73,7 +73,7 @@ def _header(name: str, source: Source, sources: Sources) -> Header:
 def _fixed_header(name: str, source: Source, sources: Sources) -> tuple[Pair, ...]:
     try:
         text = header_text(source, {})
-    except Misfit as misfit:
+    except UnusableArguments as misfit:
         message = f"the value of the header `{name}`: {misfit.message}"
         sources.tell("wrong_form", message, source.at, misfit.hint)
         return ()

@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 from toolcrib.core.model import JSON
 from toolcrib.executors.live.scalars import kind_of, scalar_text
 from toolcrib.executors.live.templates import ABSENT, Arguments, Part, Source, Sources, below, json_text
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.violations import UnusableArguments
 
 Encoded: TypeAlias = "tuple[bytes, str]"
 """A body and its media type; both empty for none."""
@@ -134,7 +134,7 @@ def _written_file(source: Source, sources: Sources) -> _File:
     elif path.lower().startswith("data:"):
         try:
             return _of_uri(path, source)
-        except Misfit as misfit:
+        except UnusableArguments as misfit:
             sources.tell("wrong_form", misfit.message, source.at, misfit.hint)
     else:
         return _beside(path, source.at, sources)

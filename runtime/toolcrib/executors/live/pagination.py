@@ -24,7 +24,7 @@ from toolcrib.executors.live.pagination_styles import (
 from toolcrib.executors.live.response import Read, Reading
 from toolcrib.expressions.jmespath_queries import Select, compile_select
 from toolcrib.http.messages import RequestDraft
-from toolcrib.schema.validation.sizes import DEPTH, is_large
+from toolcrib.schema.validation.json_values import DEPTH, is_large
 
 MAX_PAGES = 10
 MAX_ITEMS = 1000

@@ -20,7 +20,7 @@ from toolcrib.executors.live.templates import (
     json_text,
 )
 from toolcrib.expressions.jmespath_queries import Select, compile_select
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.violations import UnusableArguments
 
 POINTER: Final = "/live/body"
 
@@ -85,7 +85,7 @@ def _once(source: Source, select: Select, sources: Sources) -> Make:
     """The same body for every call, encoded now."""
     try:
         encoded = _encoded(source, select, source.value)
-    except Misfit as misfit:
+    except UnusableArguments as misfit:
         sources.tell("bad_select", misfit.message, f"{POINTER}/select", "change it, or the body")
         encoded = NONE
     return lambda _arguments: encoded

@@ -18,7 +18,7 @@ from toolcrib.expressions import Expression, compile_expression
 from toolcrib.expressions.compiler import ArgumentReads
 from toolcrib.expressions.delimiters import ExpressionBody, split
 from toolcrib.expressions.values import list_of_names
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.secrets import MissingSecret, Variable, Vault, pieces_of, plain
 
 Arguments: TypeAlias = "dict[str, JSON]"
@@ -71,9 +71,9 @@ class Source(NamedTuple):
     inner: tuple[Source, ...] = ()
     subject: str = ""
 
-    def misfit(self, why: str, hint: str = "") -> Misfit:
+    def misfit(self, why: str, hint: str = "") -> UnusableArguments:
         """The error of a value that can't be sent."""
-        return Misfit(f"{self._subject} {why}", pointer=self.pointer, hint=hint, at=self.at)
+        return UnusableArguments(f"{self._subject} {why}", pointer=self.pointer, hint=hint, at=self.at)
 
     @property
     def _subject(self) -> str:
@@ -332,7 +332,7 @@ def text_within(source: Source, arguments: Arguments) -> str:
     return json_text(value, source) if text is None else text
 
 
-def needed(source: Source, value: object) -> Misfit:
+def needed(source: Source, value: object) -> UnusableArguments:
     """The error of what is absent or null where it can't be left out."""
     why = (
         "was not given, and this call needs it" if value is ABSENT else "is null, and this call needs a value"
@@ -395,7 +395,7 @@ def _by_steps(path: tuple[str, ...], computed: Read) -> Read:
     return read
 
 
-def _failed(source: Source, error: ExpressionError, arguments: Mapping[str, JSON]) -> Misfit:
+def _failed(source: Source, error: ExpressionError, arguments: Mapping[str, JSON]) -> UnusableArguments:
     """The error of an expression; it is that of an absent argument where there is one."""
     absent = next((name for name in source.reads if name not in arguments), None)
     if absent is not None:

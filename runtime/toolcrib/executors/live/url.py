@@ -19,7 +19,7 @@ from toolcrib.executors.live.uri_encoding import (
 )
 from toolcrib.expressions.delimiters import ExpressionBody
 from toolcrib.http.messages import DEFAULT_PORTS
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.egress import read_host
 from toolcrib.security.redaction import is_secret_name, secret_part
 from toolcrib.security.secrets import Variable
@@ -335,7 +335,9 @@ def same_shape(path: str, slashes: int) -> str:
         Misfit: It has not as many segments as the template, or is not only a path.
     """
     if path.count("/") != slashes or "?" in path or "#" in path:
-        raise Misfit("the path of the url would have another shape than the descriptor gives it", at=POINTER)
+        raise UnusableArguments(
+            "the path of the url would have another shape than the descriptor gives it", at=POINTER
+        )
     return path
 
 

@@ -13,7 +13,7 @@ from toolcrib.core.pointers import pointer_step, pointer_to
 from toolcrib.core.subschemas import closed_names
 from toolcrib.expressions import compile_value
 from toolcrib.expressions.compiler import ArgumentReads
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.violations import UnusableArguments
 
 Arguments: TypeAlias = "dict[str, JSON]"
 
@@ -63,12 +63,12 @@ class Overlay(NamedTuple):
                 sent[name] = value
         return sent
 
-    def _misfit(self, name: str, error: ExpressionError, given: Arguments) -> Misfit:
+    def _misfit(self, name: str, error: ExpressionError, given: Arguments) -> UnusableArguments:
         absent = next((each for each in self.reads if each not in given), None)
         if absent is not None:
             message = f"`{absent}` was not given, and this call needs it"
-            return Misfit(message, pointer=pointer_to((absent,)), hint="give it")
-        return Misfit(
+            return UnusableArguments(message, pointer=pointer_to((absent,)), hint="give it")
+        return UnusableArguments(
             f"`args.{name}` of the descriptor can't be worked out: {error.message}", hint=error.hint
         )
 

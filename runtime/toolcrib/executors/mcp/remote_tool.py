@@ -12,8 +12,8 @@ from toolcrib.core.server_config import Server, Verdict
 from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import compact
 from toolcrib.executors.mcp.argument_overlay import Overlay
-from toolcrib.schema.validation.sizes import DEPTH, SMALL, is_large
-from toolcrib.schema.validation.unusable_arguments import Misfit
+from toolcrib.schema.validation.json_values import DEPTH, SMALL, is_large
+from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.redaction import redact
 from toolcrib.security.secrets import Vault
 from toolcrib.security.secrets.result_redaction import masked
@@ -68,7 +68,7 @@ class BoundMcp:
             return self._filtered
         try:
             arguments = self._overlay.over(call.arguments)
-        except Misfit as misfit:
+        except UnusableArguments as misfit:
             return misfit.refused(call, "mcp")
         try:
             result = await self._called(call, arguments)
@@ -87,7 +87,7 @@ class BoundMcp:
             return self._filtered
         try:
             arguments = self._overlay.over(call.arguments)
-        except Misfit as misfit:
+        except UnusableArguments as misfit:
             return misfit.refused(call, "mcp")
         server = self._asked.server
         verdict = self._connections.world.judge(server, None)

@@ -27,8 +27,7 @@ from toolcrib.expressions import (
     copier,
 )
 from toolcrib.schema.validation import NotJSONError, unshared
-from toolcrib.schema.validation.json_values import weigh
-from toolcrib.schema.validation.sizes import SMALL, excess, room_for
+from toolcrib.schema.validation.json_values import SMALL, excess, room_for, weigh
 from toolcrib.simulation.error_reply import compile_error
 from toolcrib.simulation.latency import Latency, compile_latency
 

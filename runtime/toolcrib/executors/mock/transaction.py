@@ -183,11 +183,11 @@ def bug(call: Call, error: ExpressionError, pointer: str) -> Result:
 
     `pointer` is where the error belongs.
     """
-    from toolcrib.formats.promptkit.hints import in_words_of_go, is_go_template  # noqa: PLC0415 -- a mock that fails is rare
+    from toolcrib.formats.promptkit.foreign_descriptors import is_go_template, reword_go_problem  # noqa: PLC0415 -- a mock that fails is rare
 
     origin, message, hint = call.tool.origin, error.message, error.hint
     if is_go_template(origin, pointer):
-        message, hint = in_words_of_go(message, hint)
+        message, hint = reword_go_problem(message, hint)
     place = origin.place(pointer)
     return Result.failed(
         Outcome.INTERNAL,

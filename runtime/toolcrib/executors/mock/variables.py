@@ -122,7 +122,7 @@ class Draws:
 
     def __call__(self, place: str) -> Chance:
         """The next draw at a place."""
-        from toolcrib.schema.generation.keyed_random import Draw  # noqa: PLC0415 -- slow to import, and rarely used
+        from toolcrib.schema.keyed_random import Draw  # noqa: PLC0415 -- slow to import, and rarely used
 
         call, number = self._call, self._number
         session, tool = call.context.session, call.tool.name

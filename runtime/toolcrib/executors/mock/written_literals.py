@@ -13,7 +13,7 @@ from toolcrib.executors.mock.collection_schema import kinds_of, known_keys, plai
 from toolcrib.executors.mock.store_paths import Place
 from toolcrib.expressions.compiler import ExpressionPart, literal
 from toolcrib.expressions.values import list_of_names
-from toolcrib.schema.validation import Fault, Validator
+from toolcrib.schema.validation import Validator, Violation
 
 if TYPE_CHECKING:
     from toolcrib.executors.mock.compile_context import Ground
@@ -133,7 +133,9 @@ def _inside(part: ExpressionPart) -> Iterator[tuple[str | int, ExpressionPart]]:
             yield key, literal(inner)
 
 
-def _faults(part: ExpressionPart, schema: Schema, name: str, dialect: JSON) -> Iterator[tuple[str, Fault]]:
+def _faults(
+    part: ExpressionPart, schema: Schema, name: str, dialect: JSON
+) -> Iterator[tuple[str, Violation]]:
     """What is wrong with the constant parts of a value: where within it, and what."""
     if part.constant and not refers(schema):
         yield from _judged(part.value, schema, name, dialect)
@@ -146,7 +148,7 @@ def _faults(part: ExpressionPart, schema: Schema, name: str, dialect: JSON) -> I
                 yield f"/{pointer_step(str(key))}{place}", fault
 
 
-def _judged(value: JSON, schema: Schema, name: str, dialect: JSON) -> Iterator[tuple[str, Fault]]:
+def _judged(value: JSON, schema: Schema, name: str, dialect: JSON) -> Iterator[tuple[str, Violation]]:
     # Under its name, since a name may say that a value is secret.
     whole: dict[str, JSON] = {"properties": {name: schema}}
     if dialect is not None:

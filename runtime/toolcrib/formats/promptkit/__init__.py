@@ -15,13 +15,13 @@ from toolcrib.formats.promptkit.foreign_descriptors import (
     is_arena,
     is_function,
     is_manifest,
-    is_promptkit,
+    is_tool,
     is_tool_manifest,
     read_foreign_keys,
     read_function,
     read_manifest,
+    reword_problems,
 )
-from toolcrib.formats.promptkit.hints import in_their_words
 from toolcrib.loading.documents.document import Document, first_bytes, parse_documents
 from toolcrib.loading.formats import Conversion, ForeignTool, Format, ParentDocuments
 
@@ -47,12 +47,12 @@ def _descriptors(name: str, detect: Callable[[JSON], bool], read: _Read) -> Form
 def convert_descriptor(document: Document, where: Home, read: _Read = read_manifest) -> Conversion:
     """A descriptor of another system in our own form."""
     documents, problems = read(document, where.files)
-    reword = partial(in_their_words, document)
+    reword = partial(reword_problems, document)
     return Conversion(tools=[ForeignTool(own, problems, reword) for own in documents], problems=problems)
 
 
 def _convert_arena(document: Document, where: Home) -> Conversion:
-    from toolcrib.formats.promptkit.arena_documents import convert_arena  # noqa: PLC0415 -- few folders have one
+    from toolcrib.formats.promptkit.arenas import convert_arena  # noqa: PLC0415 -- few folders have one
 
     return convert_arena(document, where)
 
@@ -62,7 +62,7 @@ def _documents_in_arena(document: Document, files: Files | None) -> Sequence[Doc
 
 
 def _without_repeats(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], list[Problem]]:
-    from toolcrib.formats.promptkit.arena_documents import without_repeats  # noqa: PLC0415 -- as above
+    from toolcrib.formats.promptkit.arenas import without_repeats  # noqa: PLC0415 -- as above
 
     return without_repeats(scenarios)
 
@@ -103,7 +103,7 @@ ARENA: Final = Format(
     detect=is_arena,
     convert=_convert_arena,
     documents=_documents_in_arena,
-    parents=ParentDocuments(is_arena, is_promptkit, partial(is_manifest, kind="Scenario")),
+    parents=ParentDocuments(is_arena, is_tool, partial(is_manifest, kind="Scenario")),
     without_repeats=_without_repeats,
     notice=lone_responses,
 )

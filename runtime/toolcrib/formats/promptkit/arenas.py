@@ -1,20 +1,101 @@
-"""From an arena of PromptKit to what we have for it: tools, scenarios, and what has no counterpart."""
+"""Arenas of PromptKit: where they are, and what they become here: tools, scenarios, servers and files of tools.
+
+Whatever has no counterpart is reported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from toolcrib.core.errors import Problem
+from toolcrib.core.model import JSON
 from toolcrib.core.protocols import Files
+from toolcrib.formats.promptkit import convert_descriptor
+from toolcrib.formats.promptkit.foreign_descriptors import is_arena, normalise
 from toolcrib.formats.promptkit.library import Library
-from toolcrib.formats.promptkit.model_providers import Choice, Provider, unknown_prices
-from toolcrib.formats.promptkit.scenarios import Setting, scenario_of
-from toolcrib.formats.promptkit.servers import servers_of
-from toolcrib.formats.promptkit.source_nodes import Composed, Node
-from toolcrib.formats.promptkit.system_prompts import Prompt
-from toolcrib.loading.documents.document import Document
+from toolcrib.formats.promptkit.model_providers import ArenaProvider, ProviderChooser, unknown_prices
+from toolcrib.formats.promptkit.prompts import ArenaPrompt
+from toolcrib.formats.promptkit.scenarios import ArenaContext, scenario_of
+from toolcrib.formats.promptkit.source_nodes import ComposedDocument, SourceNode
+from toolcrib.loading.builder import Home
+from toolcrib.loading.documents.document import Document, read_documents
+from toolcrib.loading.documents.files import SKIPPED_FOLDERS, SUFFIXES
+from toolcrib.loading.formats import Conversion, ForeignTool, NamedFile
+from toolcrib.loading.scenarios.scenario import Scenario
+
+_SAME: Final = ("command", "args", "env", "url", "headers")
+_SCOPES: Final = {"run": "runtime", "scenario": "session", "session": "session"}
+_TRANSPORTS: Final = {"stdio": "stdio", "sse": "sse", "streamable_http": "http", "http": "http"}
+_KNOWN: Final = frozenset({*_SAME, "name", "working_dir", "transport", "scope", "timeout_ms", "tool_filter"})
+_OF_SOURCES: Final = ("source", "source_args")
+
+
+def servers_of(spec: SourceNode) -> tuple[dict[str, JSON], list[Problem]]:
+    """The servers of an arena by their names here, and what is to be said of them.
+
+    Tools of a server `fs` are called `mcp__fs__read_file` in PromptKit: so is the server, `mcp__fs`, and nothing else
+    changes.
+    """
+    servers: dict[str, JSON] = {}
+    problems: list[Problem] = []
+    for node in spec.part("mcp_servers").each():
+        entry = _server(node, problems)
+        if entry is not None:
+            name = node.part("name").text
+            servers[f"mcp__{name}"] = entry
+            message = f"the server `{name}` is not used from here: servers are named by a project"
+            hint = "`toolcrib import promptkit` writes a `toolcrib.yaml` that names it"
+            problems.append(node.problem("no_counterpart", message, hint, "warning"))
+    return servers, problems
+
+
+def _server(node: SourceNode, problems: list[Problem]) -> dict[str, JSON] | None:
+    """A server as `servers` of a project has it; None where it can't be reached from here, which is told."""
+    if not node.part("name").text:
+        problems.append(node.problem("missing_key", "`name` of the server is missing"))
+        return None
+    if node.part("source"):
+        message = "a server that is started from a source has no counterpart here"
+        hint = "write its `command` and `args`, such as `docker run -i --rm IMAGE`"
+        problems.append(node.part("source").problem("no_counterpart", message, hint, "warning"))
+        return None
+    for key, part in node.entries():
+        if key not in _KNOWN and key not in _OF_SOURCES:
+            problems.append(
+                part.problem("unknown_key", f"`{key}` is no key here, and has no effect", severity="warning")
+            )
+    entry: dict[str, JSON] = {key: _literal(node.part(key).value) for key in _SAME if node.part(key)}
+    if node.part("working_dir").text:
+        entry["cwd"] = node.part("working_dir").text
+    if node.part("url"):
+        entry["transport"] = _TRANSPORTS.get(node.part("transport").text, "sse")
+    scope = _SCOPES.get(node.part("scope").text, "runtime")
+    if scope != "runtime":
+        entry["scope"] = scope
+    if isinstance(node.part("timeout_ms").value, int):
+        entry["timeouts"] = {"start": f"{node.part('timeout_ms').value}ms"}
+    entry["import"] = _import(node.part("tool_filter"))
+    return entry
+
+
+def _literal(value: JSON) -> JSON:
+    """PromptKit looks up no variables: what looks like one is itself."""
+    if isinstance(value, str):
+        return value.replace("${", "$${")
+    if isinstance(value, list):
+        return [_literal(item) for item in value]
+    return {key: _literal(item) for key, item in value.items()} if isinstance(value, dict) else str(value)
+
+
+def _import(chosen: SourceNode) -> JSON:
+    """Which tools are offered; where there is a list of those that are, the other one says nothing."""
+    allowed: list[JSON] = [node.text for node in chosen.part("allowlist").each()]
+    blocked: list[JSON] = [node.text for node in chosen.part("blocklist").each()]
+    return {"only": allowed} if allowed else {"except": blocked} if blocked else True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +110,8 @@ class Arena:
     """
 
     tools: tuple[Document, ...] = ()
-    tool_files: tuple[tuple[str, str, Node], ...] = ()
-    scenarios: tuple[Composed, ...] = ()
+    tool_files: tuple[tuple[str, str, SourceNode], ...] = ()
+    scenarios: tuple[ComposedDocument, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
@@ -42,7 +123,7 @@ def read_arena(document: Document, files: Files | None) -> Arena:
         files: The files beside it.
     """
     problems: list[Problem] = []
-    arena = Node(document, "", document.value)
+    arena = SourceNode(document, "", document.value)
     library = Library(arena, files, problems)
     tools = tuple(written_tools(document))
     if not library.is_good(arena, "Arena"):
@@ -65,7 +146,7 @@ def _told(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 def written_tools(document: Document) -> Iterator[Document]:
     """The tools that an arena writes itself, each as a manifest."""
-    specs = Node(document, "", document.value).part("spec", "tool_specs")
+    specs = SourceNode(document, "", document.value).part("spec", "tool_specs")
     for name, node in specs.entries():
         value: dict[str, Any] = {
             "apiVersion": "v1",
@@ -82,7 +163,7 @@ def written_tools(document: Document) -> Iterator[Document]:
         yield document.moved(value, moves)
 
 
-def _setting(arena: Node, library: Library) -> Setting:
+def _setting(arena: SourceNode, library: Library) -> ArenaContext:
     spec = arena.part("spec")
     providers = _by_id(_providers(spec, library))
     for provider in providers.values():
@@ -90,42 +171,42 @@ def _setting(arena: Node, library: Library) -> Setting:
     roles = {role.part("id").text: role.part("provider") for role in spec.part("self_play", "roles").each()}
     judges = [*spec.part("judges").each(), *(node for _, node in spec.part("judge_specs").entries())]
     busy = frozenset(node.text for node in (*roles.values(), *(judge.part("provider") for judge in judges)))
-    return Setting(
+    return ArenaContext(
         arena=arena,
         library=library,
         prompts=list(_prompts(spec, library)),
         providers=providers,
         roles=roles,
         personas=frozenset(_personas(spec.part("self_play"), library)),
-        choice=Choice(arena, tuple(providers.values()), busy, library),
+        choice=ProviderChooser(arena, tuple(providers.values()), busy, library),
     )
 
 
-def _by_id(providers: Iterable[Provider]) -> dict[str, Provider]:
+def _by_id(providers: Iterable[ArenaProvider]) -> dict[str, ArenaProvider]:
     return {provider.id: provider for provider in providers}
 
 
-def _providers(spec: Node, library: Library) -> Iterator[Provider]:
+def _providers(spec: SourceNode, library: Library) -> Iterator[ArenaProvider]:
     for ref in spec.part("providers").each():
         file = ref.part("file")
         for manifest in library.manifests(file, "Provider"):
             own = manifest.part("spec")
             name = own.part("id").text or manifest.part("metadata", "name").text
-            yield Provider(name, ref.part("group").text or "default", own, file)
+            yield ArenaProvider(name, ref.part("group").text or "default", own, file)
     for name, node in spec.part("provider_specs").entries():
-        yield Provider(node.part("id").text or name, "default", node, node)
+        yield ArenaProvider(node.part("id").text or name, "default", node, node)
 
 
-def _prompts(spec: Node, library: Library) -> Iterator[Prompt]:
+def _prompts(spec: SourceNode, library: Library) -> Iterator[ArenaPrompt]:
     for ref in spec.part("prompt_configs").each():
         for manifest in library.manifests(ref.part("file"), "PromptConfig"):
             name = ref.part("id").text or manifest.part("metadata", "name").text
-            yield Prompt(name, manifest.part("spec"), ref.part("vars"))
+            yield ArenaPrompt(name, manifest.part("spec"), ref.part("vars"))
     for name, node in spec.part("prompt_specs").entries():
-        yield Prompt(name, node, node.part("vars"))
+        yield ArenaPrompt(name, node, node.part("vars"))
 
 
-def _personas(self_play: Node, library: Library) -> Iterator[str]:
+def _personas(self_play: SourceNode, library: Library) -> Iterator[str]:
     for ref in self_play.part("personas").each():
         for manifest in library.manifests(ref.part("file"), "Persona"):
             yield manifest.part("metadata", "name").text
@@ -133,14 +214,14 @@ def _personas(self_play: Node, library: Library) -> Iterator[str]:
     yield from (name for name, _node in self_play.part("persona_specs").entries())
 
 
-def _tool_files(spec: Node, library: Library) -> Iterator[tuple[str, str, Node]]:
+def _tool_files(spec: SourceNode, library: Library) -> Iterator[tuple[str, str, SourceNode]]:
     for ref in spec.part("tools").each():
         file = ref.part("file")
         if file.text:
             yield library.path(file.text), library.source(file.text), file
 
 
-def _scenarios(spec: Node, library: Library) -> Iterator[tuple[str, Node, Node]]:
+def _scenarios(spec: SourceNode, library: Library) -> Iterator[tuple[str, SourceNode, SourceNode]]:
     """Name, what it says, and the labels of each scenario."""
     for ref in spec.part("scenarios").each():
         for manifest in library.manifests(ref.part("file"), "Scenario"):
@@ -151,5 +232,102 @@ def _scenarios(spec: Node, library: Library) -> Iterator[tuple[str, Node, Node]]
         yield name, node, node.part("labels")
 
 
-def _stem(manifest: Node) -> str:
+def _stem(manifest: SourceNode) -> str:
     return manifest.document.source.rpartition("/")[2].partition(".")[0]
+
+
+def without_repeats(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], list[Problem]]:
+    """The scenarios, each of those that several arenas name once; and what is left out.
+
+    One whose answers are scripted goes before one that a model answers, else the first.
+    """
+    best: dict[tuple[str, int, str], Scenario] = {}
+    for scenario in scenarios:
+        key = _key(scenario)
+        known = best.get(key)
+        if known is None or (_asks_model(known) and not _asks_model(scenario)):
+            best[key] = scenario
+    kept = [scenario for scenario in scenarios if best[_key(scenario)] is scenario]
+    message = "several arenas name this scenario; it runs once"
+    hint = "a scenario whose answers are scripted goes before one that a model answers, else the first"
+    left = {_key(scenario): scenario for scenario in scenarios if best[_key(scenario)] is not scenario}
+    notice = Problem(code="one_provider", message=message, hint=hint, severity="notice")
+    return kept, [notice.at(each.origin.source, each.origin.line, 1) for each in left.values()]
+
+
+def _key(scenario: Scenario) -> tuple[str, int, str]:
+    return scenario.origin.source, scenario.origin.line, scenario.name
+
+
+def _asks_model(scenario: Scenario) -> bool:
+    return scenario.agent is not None and scenario.agent.provider != "scripted"
+
+
+def convert_arena(document: Document, where: Home) -> Conversion:
+    """Read an arena and the files that it names."""
+    arena = read_arena(document, where.files)
+    tools, problems = list[ForeignTool](), list(arena.problems)
+    for manifest in arena.tools if where.tools else ():
+        converted = convert_descriptor(manifest, where)
+        problems += converted.problems
+        tools += converted.tools
+    files = [
+        NamedFile(path, source, at.document, at.pointer, where)
+        for path, source, at in (arena.tool_files if where.tools else ())
+    ]
+    scenarios = [
+        each for each in arena.scenarios if where.only in ("", each.source) or _same(each.source, where.only)
+    ]
+    return Conversion(tools=tools, scenarios=scenarios, files=files, problems=problems)
+
+
+def _same(file: str, other: str) -> bool:
+    """Whether two names are of one file."""
+    return os.path.realpath(file) == os.path.realpath(other)
+
+
+def tools_of(document: Document, files: Files | None) -> tuple[list[Document], list[Problem]]:
+    """The tools that an arena writes itself, in our form, and what is wrong with them."""
+    read = [normalise(manifest, files) or ([], []) for manifest in written_tools(document)]
+    return [own for owns, _told in read for own in owns], [each for _owns, told in read for each in told]
+
+
+class ArenaSummary(NamedTuple):
+    """An arena.
+
+    Attributes:
+        name: What it is called.
+        servers: Its MCP servers, as a project of ours has them.
+    """
+
+    name: str
+    servers: dict[str, JSON]
+
+
+def arenas_in(path: Path, *, but: Path | None = None) -> list[ArenaSummary]:
+    """The arenas of a file, or of a folder and those in it, in the order of names.
+
+    Args:
+        path: The file or folder.
+        but: A folder in which none is looked for.
+    """
+    files = _texts(path, but) if path.is_dir() else [path]
+    documents = [document for file in files for document in read_documents(file, str(file))[0]]
+    return [_found(document) for document in documents if is_arena(document.value)]
+
+
+def _texts(folder: Path, but: Path | None) -> list[Path]:
+    found = []
+    for here, folders, names in os.walk(folder):
+        kept = (name for name in folders if name not in SKIPPED_FOLDERS)
+        folders[:] = sorted(
+            name for name in kept if but is None or Path(here, name).resolve() != but.resolve()
+        )
+        found += [Path(here, name) for name in sorted(names) if name.endswith(SUFFIXES)]
+    return found
+
+
+def _found(document: Document) -> ArenaSummary:
+    node = SourceNode(document, "", document.value)
+    name = node.part("metadata", "name").text or Path(document.source).resolve().parent.name
+    return ArenaSummary(name, servers_of(node.part("spec"))[0])

@@ -12,23 +12,39 @@ to be judged like our own. Where a part came from is kept, so problems point int
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any
 
 from toolcrib.core.errors import ExpressionError, Problem, Severity, did_you_mean, near_misses
 from toolcrib.core.model import JSON, Annotations, Origin
 from toolcrib.core.protocols import Files
+from toolcrib.core.schemas import envelope
 from toolcrib.core.subschemas import closed_names, described_names, names_elsewhere
 from toolcrib.expressions import as_written
 from toolcrib.expressions.values import list_of_names
-from toolcrib.formats.promptkit.client_block import put_client
-from toolcrib.formats.promptkit.go_templates import Translated, translate
-from toolcrib.formats.promptkit.icons import own_icon
-from toolcrib.formats.promptkit.live_block import put_endpoint, put_http
-from toolcrib.formats.promptkit.mock_content import put_parts
+from toolcrib.formats.promptkit.go_templates import GoTranslation, translate
+from toolcrib.formats.promptkit.mode_blocks import put_client, put_endpoint, put_http, put_parts
 from toolcrib.loading.documents.document import Document
 from toolcrib.loading.documents.files import read_text
 from toolcrib.loading.documents.positions import pointer_of
+from toolcrib.schema.validation import Validator
+
+_NAMES = {"src": "src", "mimeType": "mime_type", "mime_type": "mime_type", "sizes": "sizes", "theme": "theme"}
+
+
+def own_icon(icon: dict[str, JSON]) -> dict[str, JSON] | None:
+    """What our form can hold of an icon; None where that is no icon."""
+    parts = {_NAMES[key]: value for key, value in icon.items() if key in _NAMES}
+    kept = {key: value for key, value in parts.items() if _judge(key).is_valid(value)}
+    return kept if "src" in kept else None
+
+
+@cache
+def _judge(key: str) -> Validator:
+    return Validator(envelope("descriptor")["properties"]["icons"]["items"]["properties"][key])
+
 
 _HINTS = {
     "readOnlyHint": "read_only",
@@ -71,7 +87,7 @@ def is_manifest(value: JSON, kind: str) -> bool:
     return _is_manifest(value) and isinstance(value, dict) and value["kind"] == kind
 
 
-def is_promptkit(value: JSON) -> bool:
+def is_tool(value: JSON) -> bool:
     """Whether a document is a PromptKit manifest of a tool."""
     return is_manifest(value, "Tool")
 
@@ -142,7 +158,7 @@ def is_function(value: JSON) -> bool:
 def read_function(document: Document, files: Files | None) -> tuple[list[Document], list[Problem]]:
     """The definition of a function in our own form."""
     value: Any = document.value
-    form = _Form(document, "/function", files)
+    form = _DescriptorBuilder(document, "/function", files)
     form.check_rest(value, ("type", "function"), "")
     return form.of(value["function"])
 
@@ -159,7 +175,7 @@ def has_foreign_keys(value: JSON) -> bool:
 def read_foreign_keys(document: Document, files: Files | None) -> tuple[list[Document], list[Problem]]:
     """A descriptor with keys of other systems in our own form."""
     value: Any = document.value
-    return _Form(document, "", files).of(value)
+    return _DescriptorBuilder(document, "", files).of(value)
 
 
 _FORMS = (
@@ -173,7 +189,7 @@ def _manifest(
     document: Document, value: dict[str, Any], files: Files | None
 ) -> tuple[list[Document], list[Problem]]:
     if value["kind"] == "Arena":
-        from toolcrib.formats.promptkit.arena_documents import tools_of  # noqa: PLC0415 -- few folders have one
+        from toolcrib.formats.promptkit.arenas import tools_of  # noqa: PLC0415 -- few folders have one
 
         return tools_of(document, files)
     if value["kind"] != "Tool":
@@ -186,7 +202,7 @@ def _manifest(
         missing = "spec" if not isinstance(spec, dict) else "metadata"
         message = f"a manifest of kind `Tool` has an object `{missing}`"
         return [], [document.place(Problem(code="missing_key", message=message, pointer=f"/{missing}"))]
-    form = _Form(document, "/spec", files)
+    form = _DescriptorBuilder(document, "/spec", files)
     form.check_rest(value, ("apiVersion", "kind", "metadata", "spec"), "")
     form.check_rest(metadata, ("name", "namespace", "labels", "annotations"), "/metadata")
     if "name" in spec and spec["name"] != metadata.get("name"):
@@ -201,7 +217,7 @@ def _manifest(
     return form.of({key: item for key, item in spec.items() if key != "name"})
 
 
-class _Form:
+class _DescriptorBuilder:
     """One document on its way into our form."""
 
     def __init__(self, document: Document, place: str, files: Files | None) -> None:
@@ -332,7 +348,7 @@ class _Form:
         self.put(("mock", "template"), translated.text, place)
         return True
 
-    def _strays(self, template: Translated, place: str) -> list[Problem]:
+    def _strays(self, template: GoTranslation, place: str) -> list[Problem]:
         """The arguments of a Go template that the input schema refuses; notices where it only does not name them."""
         schema = self._value.get("input_schema", True)
         described = [f".{name}" for name in described_names(schema)]
@@ -488,7 +504,7 @@ def _present(schema: JSON) -> Iterator[str]:
                 yield name
 
 
-_Turn = Callable[[_Form, JSON, str], bool]
+_Turn = Callable[[_DescriptorBuilder, JSON, str], bool]
 
 
 def _keep(key: str) -> _Turn:
@@ -496,32 +512,109 @@ def _keep(key: str) -> _Turn:
 
 
 FOREIGN: dict[str, _Turn] = {
-    "inputSchema": _Form.input_schema,
-    "outputSchema": _Form.output_schema,
-    "timeoutMs": _Form.timeout,
-    "timeout_ms": _Form.timeout,
-    "mockResponse": _Form.mock_result,
-    "mock_result": _Form.mock_result,
-    "mock_result_file": _Form.mock_result_file,
-    "mockTemplate": _Form.mock_template,
-    "mock_template": _Form.mock_template,
-    "mock_template_file": _Form.mock_template_file,
-    "mock_parts": _Form.mock_parts,
-    "endpoint": _Form.endpoint,
-    "http": _Form.http,
-    "parameters": _Form.parameters,
+    "inputSchema": _DescriptorBuilder.input_schema,
+    "outputSchema": _DescriptorBuilder.output_schema,
+    "timeoutMs": _DescriptorBuilder.timeout,
+    "timeout_ms": _DescriptorBuilder.timeout,
+    "mockResponse": _DescriptorBuilder.mock_result,
+    "mock_result": _DescriptorBuilder.mock_result,
+    "mock_result_file": _DescriptorBuilder.mock_result_file,
+    "mockTemplate": _DescriptorBuilder.mock_template,
+    "mock_template": _DescriptorBuilder.mock_template,
+    "mock_template_file": _DescriptorBuilder.mock_template_file,
+    "mock_parts": _DescriptorBuilder.mock_parts,
+    "endpoint": _DescriptorBuilder.endpoint,
+    "http": _DescriptorBuilder.http,
+    "parameters": _DescriptorBuilder.parameters,
     "_meta": _keep("_meta"),
     "execution": _keep("execution"),
 }
 """Keys that only other systems have: one of them beside `name` makes a document foreign."""
 
 SHARED: dict[str, _Turn] = {
-    "annotations": _Form.annotations,
-    "client": _Form.client,
-    "icons": _Form.icons,
-    "mode": _Form.mode,
-    "output_schema": _Form.output_schema,
+    "annotations": _DescriptorBuilder.annotations,
+    "client": _DescriptorBuilder.client,
+    "icons": _DescriptorBuilder.icons,
+    "mode": _DescriptorBuilder.mode,
+    "output_schema": _DescriptorBuilder.output_schema,
     "strict": _keep("strict"),
     "type": lambda _form, item, _place: item == "function",
 }
 """Keys that need turning only in a document that is foreign."""
+
+
+_MANIFEST_KEYS = (
+    "name",
+    "description",
+    "input_schema",
+    "output_schema",
+    "mode",
+    *(key for key in FOREIGN if key.startswith("mock_")),
+    "timeout_ms",
+    "http",
+)
+"""Keys of the `spec` of a PromptKit manifest."""
+
+_GO_TEMPLATES = ("mockTemplate", "mock_template", "mock_template_file")
+"""Keys whose text is a Go template, or is in the file that they name."""
+
+_OF_GO = {
+    "<": "lt",
+    "<=": "le",
+    ">": "gt",
+    ">=": "ge",
+    "==": "eq",
+    "for": "range",
+    "length": "len",
+    "[]": "index",
+}
+"""What expressions call an operation -> what Go templates call it."""
+
+_OPERATION = re.compile(r"`([^`]+)`(?= needs)")
+
+_OTHER_KEYS = ("name", "title", "description", *FOREIGN, *SHARED)
+
+
+def reword_problems(document: Document, problems: Iterable[Problem]) -> list[Problem]:
+    """Problems of a foreign document, where an unknown key gets a hint with the keys of its own system.
+
+    Args:
+        document: As it was read.
+        problems: What is wrong with it, with pointers into the document as written.
+    """
+    manifest = is_tool(document.value)
+    wrapped = isinstance(document.value, dict) and isinstance(document.value.get("function"), dict)
+    place = "/spec" if manifest else "/function" if wrapped else ""
+    known = _MANIFEST_KEYS if manifest else _OTHER_KEYS
+    told = []
+    for problem in problems:
+        holder, _, key = problem.pointer.rpartition("/")
+        if key in _GO_TEMPLATES:
+            message, hint = reword_go_problem(problem.message, problem.hint)
+            told.append(problem._replace(message=message, hint=hint))
+        elif problem.code == "unknown_key" and holder == place:
+            hint = did_you_mean(key, known) or f"known: {', '.join(f'`{name}`' for name in known)}"
+            told.append(problem._replace(hint=hint))
+        else:
+            told.append(problem)
+    return told
+
+
+def pointer_as_written(origin: Origin, pointer: str) -> str:
+    """Where a part of a tool stands in its document as it was written; the same where nothing was moved."""
+    place = origin.locate  # of a tool that comes from an index, what reads its document again
+    document = getattr(place, "__self__", None) or getattr(place, "document", None)
+    return document.pointer_as_written(pointer) or pointer if isinstance(document, Document) else pointer
+
+
+def is_go_template(origin: Origin, pointer: str) -> bool:
+    """Whether the part of a tool at a JSON Pointer was written as a Go template."""
+    return pointer_as_written(origin, pointer).rpartition("/")[2] in _GO_TEMPLATES
+
+
+def reword_go_problem(message: str, hint: str) -> tuple[str, str]:
+    """A fault of a translated Go template with the names that Go has, and a hint that can be followed there."""
+    told = _OPERATION.sub(lambda found: f"`{_OF_GO.get(found[1], found[1])}`", message)
+    if told != message:
+        hint = "declare the type of the argument in the input schema, and compare or read it as that type"
+    return told, "" if "| " in hint else hint

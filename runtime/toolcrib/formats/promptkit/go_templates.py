@@ -53,7 +53,7 @@ _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
 Token = tuple[str, str]
 
 
-class Translated(NamedTuple):
+class GoTranslation(NamedTuple):
     """A Go template as one of ours.
 
     Attributes:
@@ -65,7 +65,7 @@ class Translated(NamedTuple):
     arguments: Mapping[str, int]
 
 
-def translate(text: str, *, lenient: bool = False, present: Collection[str] = ()) -> Translated:
+def translate(text: str, *, lenient: bool = False, present: Collection[str] = ()) -> GoTranslation:
     """Our template for a Go template.
 
     Args:
@@ -77,7 +77,7 @@ def translate(text: str, *, lenient: bool = False, present: Collection[str] = ()
         ExpressionError: `go_template`, with the line of what is not in the subset.
     """
     translation = _Translation(text, lenient=lenient, present=present)
-    return Translated(translation.result(), translation.arguments)
+    return GoTranslation(translation.result(), translation.arguments)
 
 
 class _If:

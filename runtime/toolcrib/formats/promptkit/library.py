@@ -1,18 +1,73 @@
-"""The files that an arena names: found, read, judged, each once."""
+"""The files that an arena names: each is found, read and checked once, and keys without a counterpart are reported."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from functools import cache
 
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import Origin
 from toolcrib.core.protocols import Files
-from toolcrib.formats.promptkit.document_check import judged
+from toolcrib.formats.promptkit.document_schemas import MANIFESTS, RESPONSES, Shape
 from toolcrib.formats.promptkit.mock_responses import default_warnings, readable_part
-from toolcrib.formats.promptkit.source_nodes import Node
+from toolcrib.formats.promptkit.source_nodes import SourceNode
+from toolcrib.loading.document_checks import problem_of
 from toolcrib.loading.documents.document import Document, parse_documents
 from toolcrib.loading.documents.files import read_bytes
+from toolcrib.schema.validation import Validator
+
+_MOCKS = "mock responses"
+"""Kind of a file that is no manifest."""
+
+
+def check_document(node: SourceNode, kind: str) -> tuple[bool, list[Problem]]:
+    """Whether a document can be read, and all that there is to say of it.
+
+    Args:
+        node: The whole document.
+        kind: A kind of manifest, or nothing for a file of mock responses.
+
+    Returns:
+        False where its shape is wrong. A key that nobody knows is a warning: whatever else is there can be read.
+    """
+    kind = kind or _MOCKS
+    faults = [problem_of(fault) for fault in _validator(kind).faults(node.value, most=100)]
+    unknown = [_unknown(problem) for problem in faults if problem.code == "unknown_key"]
+    wrong = [problem for problem in faults if problem.code != "unknown_key"]
+    placed = [node.document.place(problem) for problem in (*wrong, *unknown)]
+    return not wrong, [*placed, *_idle(_shape(kind), node)]
+
+
+def _unknown(problem: Problem) -> Problem:
+    return problem._replace(severity="warning", message=f"{problem.message}, and has no effect")
+
+
+def _shape(kind: str) -> Shape:
+    return RESPONSES if kind == _MOCKS else MANIFESTS[kind]
+
+
+@cache
+def _validator(kind: str) -> Validator:
+    return Validator(_shape(kind))
+
+
+def _idle(shape: Shape, node: SourceNode) -> Iterator[Problem]:
+    """A problem for each key that has no counterpart."""
+    if "x-idle" in shape:
+        name = node.pointer.rpartition("/")[2]
+        if node.value not in ("", [], {}, False):
+            message = f"`{name}` has no counterpart here: {shape['x-idle']}"
+            yield node.problem("no_counterpart", message, severity=shape["x-severity"])
+        return
+    for item in node.each():
+        yield from _idle(shape.get("items", {}), item)
+    others = shape.get("additionalProperties")
+    for key, part in node.entries():
+        below = shape.get("properties", {}).get(key, others)
+        if isinstance(below, dict):
+            yield from _idle(below, part)
+
 
 _OF_KINDS = {
     "Scenario": "a scenario",
@@ -30,7 +85,7 @@ class Library:
         problems: Everything that there is to say of them.
     """
 
-    def __init__(self, arena: Node, files: Files | None, problems: list[Problem]) -> None:
+    def __init__(self, arena: SourceNode, files: Files | None, problems: list[Problem]) -> None:
         self.problems = problems
         self._files = files
         self._base = arena.part("spec", "defaults", "config_dir").text
@@ -52,7 +107,7 @@ class Library:
         """The same as a person names it."""
         return posixpath.normpath(posixpath.join(self._folder, self.path(name)))
 
-    def manifests(self, file: Node, kind: str) -> list[Node]:
+    def manifests(self, file: SourceNode, kind: str) -> list[SourceNode]:
         """The manifests of one kind in a file that is named somewhere; what is wrong is told."""
         name = file.text
         if not name:
@@ -60,7 +115,7 @@ class Library:
             return []
         before = len(self.problems)
         found = [
-            Node(document, "", document.value)
+            SourceNode(document, "", document.value)
             for document in self._documents(name, file)
             if isinstance(document.value, dict) and document.value.get("kind") == kind
         ]
@@ -70,7 +125,7 @@ class Library:
             self.problems.append(file.problem("missing_manifest", message, hint))
         return [node for node in found if self.is_good(node, kind)]
 
-    def responses(self, names: Collection[str], at: Node) -> Node | None:
+    def responses(self, names: Collection[str], at: SourceNode) -> SourceNode | None:
         """The first file of mock responses that is there; the first name is the one that is told where none is."""
         faults: list[Problem] = []
         for name in names:
@@ -89,22 +144,22 @@ class Library:
         except OSError:
             return False
 
-    def content(self, name: str, at: Node) -> bytes | None:
+    def content(self, name: str, at: SourceNode) -> bytes | None:
         """The content of a file; None where it can't be read, which is told."""
         found: list[Problem] = []
         content = read_bytes(Origin(files=self._files), self.path(name), at.pointer, found)
         self.problems += [at.document.place(problem) for problem in found]
         return None if found else content
 
-    def is_good(self, node: Node, kind: str) -> bool:
+    def is_good(self, node: SourceNode, kind: str) -> bool:
         """Whether a document has the shape of its kind; all that there is to say of it is told once."""
         key = (node.document.source, node.document.index, node.pointer + kind)
         if key not in self._judged:
-            self._judged[key], problems = judged(node, kind)
+            self._judged[key], problems = check_document(node, kind)
             self.problems += problems
         return self._judged[key]
 
-    def _documents(self, name: str, at: Node) -> list[Document]:
+    def _documents(self, name: str, at: SourceNode) -> list[Document]:
         source = self.source(name)
         if source not in self._known:
             content = self.content(name, at)
@@ -113,7 +168,7 @@ class Library:
             self._known[source] = documents
         return self._known[source]
 
-    def _responses(self, name: str, content: bytes) -> Node | None:
+    def _responses(self, name: str, content: bytes) -> SourceNode | None:
         source = self.source(name)
         if source not in self._known:
             documents, faults = parse_documents(source, content, whole=True, number_keys=True)
@@ -122,8 +177,8 @@ class Library:
         documents = self._known[source]
         if not documents:
             return None
-        whole = Node(documents[0], "", documents[0].value)
-        faults = judged(whole, "")[1]
+        whole = SourceNode(documents[0], "", documents[0].value)
+        faults = check_document(whole, "")[1]
         self.problems += faults
         node = readable_part(whole, faults)
         if node is not None:

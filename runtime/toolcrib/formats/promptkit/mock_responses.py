@@ -10,17 +10,23 @@ from collections.abc import Iterator, Sequence
 from toolcrib.core.errors import Problem
 from toolcrib.core.pointers import keys_of
 from toolcrib.expressions import as_written
-from toolcrib.formats.promptkit.source_nodes import Made, Node, made, made_list, made_object
+from toolcrib.formats.promptkit.source_nodes import (
+    PlacedValue,
+    SourceNode,
+    placed,
+    placed_list,
+    placed_object,
+)
 
 
-class Mocked:
+class ResponseSection:
     """What a file of mock responses says for one scenario or persona.
 
     Attributes:
         entries: Number of the request -> what is answered.
     """
 
-    def __init__(self, whole: Node, section: Node) -> None:
+    def __init__(self, whole: SourceNode, section: SourceNode) -> None:
         self._whole = whole
         self._section = section
         self.entries = {int(key): entry for key, entry in section.part("turns").entries()}
@@ -31,31 +37,31 @@ class Mocked:
         return bool(self._section.value == self._section.as_written.value)
 
     @property
-    def default(self) -> Node | None:
+    def default(self) -> SourceNode | None:
         """What is answered to a request without an entry; None where nothing is."""
         return next(
             (node for holder in (self._section, self._whole) for node in _defaults(holder) if node.text), None
         )
 
-    def text(self, number: int) -> Node | None:
+    def text(self, number: int) -> SourceNode | None:
         """What is said in an entry, or by default."""
         entry = self.entries.get(number)
         said = _said(entry) if entry is not None else None
         return said if said is not None else self.default
 
 
-def mocked(whole: Node, scenario: str) -> Mocked:
+def responses_for_scenario(whole: SourceNode, scenario: str) -> ResponseSection:
     """What there is for a scenario."""
-    return Mocked(whole, whole.part("scenarios", scenario))
+    return ResponseSection(whole, whole.part("scenarios", scenario))
 
 
-def played(whole: Node, persona: str, scenario: str) -> Mocked:
+def responses_for_persona(whole: SourceNode, persona: str, scenario: str) -> ResponseSection:
     """What a persona says in a scenario: by its own name, else as the scenario's model."""
     own = whole.part("selfplay", persona)
-    return Mocked(whole, own) if own else mocked(whole, scenario)
+    return ResponseSection(whole, own) if own else responses_for_scenario(whole, scenario)
 
 
-def readable_part(whole: Node, faults: Sequence[Problem]) -> Node | None:
+def readable_part(whole: SourceNode, faults: Sequence[Problem]) -> SourceNode | None:
     """A file without the entries in which something is wrong; None where something is wrong elsewhere in it."""
     for fault in faults:
         if fault.severity != "error":
@@ -71,7 +77,7 @@ _STEPS_TO_ENTRY = 4
 """`scenarios` or `selfplay`, a name, `turns`, a number."""
 
 
-def default_warnings(whole: Node) -> Iterator[Problem]:
+def default_warnings(whole: SourceNode) -> Iterator[Problem]:
     """A warning for each default that PromptKit would pass over, since it spells the key otherwise."""
     holders = [whole, *(entry for key in ("scenarios", "selfplay") for _, entry in whole.part(key).entries())]
     for holder in holders:
@@ -81,11 +87,11 @@ def default_warnings(whole: Node) -> Iterator[Problem]:
             yield misspelt.problem("unknown_key", message, "write `defaultResponse`", "warning")
 
 
-def _defaults(holder: Node) -> tuple[Node, ...]:
+def _defaults(holder: SourceNode) -> tuple[SourceNode, ...]:
     return holder.part("defaultResponse"), holder.part("default_response")
 
 
-def _said(entry: Node) -> Node | None:
+def _said(entry: SourceNode) -> SourceNode | None:
     """The text of an entry; None where it has none."""
     if not isinstance(entry.value, dict):
         return entry
@@ -95,53 +101,55 @@ def _said(entry: Node) -> Node | None:
     return None
 
 
-def calls_of(entry: Node) -> list[Node]:
+def calls_of(entry: SourceNode) -> list[SourceNode]:
     """The calls of an entry."""
     return list(entry.part("tool_calls").each())
 
 
-def script(mocks: Mocked, fallback: Made) -> Made:
+def script(mocks: ResponseSection, fallback: PlacedValue) -> PlacedValue:
     """The replies: one for each entry, and the default for any other request."""
     numbered = sorted(mocks.entries.items())
     replies = [
-        _reply(entry, {"when": made({"replies": number - 1}, entry)}) for number, entry in numbered if number
+        _reply(entry, {"when": placed({"replies": number - 1}, entry)})
+        for number, entry in numbered
+        if number
     ]
     default = mocks.default
     node = default if default is not None else fallback.places[""]
-    said = made(as_written(default.text), default) if default is not None else fallback
-    last = {"say": said, "times": made(0, node), "optional": made(True, node)}
-    return made_list(node, [*replies, made_object(node, last)])
+    said = placed(as_written(default.text), default) if default is not None else fallback
+    last = {"say": said, "times": placed(0, node), "optional": placed(True, node)}
+    return placed_list(node, [*replies, placed_object(node, last)])
 
 
-def _reply(entry: Node, parts: dict[str, Made | None]) -> Made:
+def _reply(entry: SourceNode, parts: dict[str, PlacedValue | None]) -> PlacedValue:
     calls = calls_of(entry)
     said = _said(entry)
     texts = [part.part("text") for part in entry.part("parts").each() if part.part("text").text]
     if said is not None:
-        parts["say"] = made(as_written(said.text), said)
+        parts["say"] = placed(as_written(said.text), said)
     elif texts:
-        parts["say"] = made(as_written("".join(text.text for text in texts)), texts[0])
+        parts["say"] = placed(as_written("".join(text.text for text in texts)), texts[0])
     elif not calls:
-        parts["say"] = made("", entry)
+        parts["say"] = placed("", entry)
     if len(calls) == 1:
         parts |= _call(calls[0])
     elif calls:
-        parts["calls"] = made_list(
-            entry.part("tool_calls"), [made_object(call, _call(call)) for call in calls]
+        parts["calls"] = placed_list(
+            entry.part("tool_calls"), [placed_object(call, _call(call)) for call in calls]
         )
-    return made_object(entry, parts)
+    return placed_object(entry, parts)
 
 
-def _call(call: Node) -> dict[str, Made | None]:
+def _call(call: SourceNode) -> dict[str, PlacedValue | None]:
     arguments = call.part("arguments")
-    given = made(as_written(arguments.value), arguments) if arguments.value else None
-    return {"call": made(call.part("name").text, call.part("name")), "args": given}
+    given = placed(as_written(arguments.value), arguments) if arguments.value else None
+    return {"call": placed(call.part("name").text, call.part("name")), "args": given}
 
 
-class Course:
+class ConversationCourse:
     """How a conversation goes by its mocks: which request is the first of each turn, which tools each turn calls."""
 
-    def __init__(self, mocks: Mocked, turns: int) -> None:
+    def __init__(self, mocks: ResponseSection, turns: int) -> None:
         self._mocks = mocks
         self.calls: list[list[str]] = []
         number = 0

@@ -1,16 +1,173 @@
-"""Which of an arena's providers answers for the agent: a mock with its responses, else a model."""
+"""Which of an arena's providers answers for the agent (a mock with its responses, else a model), and the service behind it.
+
+A provider is asked only if all that its file says of its service is honoured: where requests go, and with whose key.
+Whatever is not is a reason to refuse it: the conversation would go to somebody else, or be charged to somebody else.
+"""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
-from toolcrib.core.errors import Problem
+from toolcrib.core.errors import Problem, did_you_mean
+from toolcrib.formats.promptkit.document_schemas import MANIFESTS
 from toolcrib.formats.promptkit.library import Library
-from toolcrib.formats.promptkit.services import MODELS, reasons_against, service_of
-from toolcrib.formats.promptkit.source_nodes import Made, Node, made, made_object
+from toolcrib.formats.promptkit.source_nodes import PlacedValue, SourceNode, placed, placed_object
+from toolcrib.loading.documents.positions import clipped
+from toolcrib.security.redaction import is_secret_name
+
+MODELS: Final[Mapping[str, str]] = {
+    "openai": "openai",
+    "claude": "anthropic",
+    "anthropic": "anthropic",
+    "ollama": "openai",
+    "vllm": "openai",
+}
+"""Type of a provider -> ours. Those that speak as OpenAI does are reached by their address."""
+
+_LOCAL: Final[Mapping[str, str]] = {"ollama": "http://localhost:11434", "vllm": "http://localhost:8000"}
+"""Types that have no service of their own -> an address of one. It is that of the server, and not of its API."""
+
+_AZURE: Final = "azure"
+_AZURE_KEY: Final = "${AZURE_OPENAI_API_KEY}"
+
+_DIRECTIONS: Final = frozenset(
+    {
+        "api_base",
+        "api_version",
+        "base_url",
+        "deployment",
+        "endpoint",
+        "host",
+        "location",
+        "organization",
+        "project",
+        "proxy",
+        "region",
+        "url",
+    }
+)
+"""Keys of `additional_config` that say where or on whose account a service is asked; so do all that are secret."""
+
+_WAYS: Final = ("base_url", "credential", "platform")
+"""Keys that say where a service is asked, and with which key."""
+
+_ADDRESS: Final = re.compile(r"https?://[^/?#\s]+\S*")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WHOLE_PATH: Final = re.compile(r"~?/[^{}:]+")
+
+
+def reasons_against(spec: SourceNode) -> list[Problem]:
+    """Why a provider of models can't be asked as its file says; nothing if it can."""
+    return [*_platform(spec), *_credential(spec.part("credential")), *_elsewhere(spec)]
+
+
+def service_of(spec: SourceNode) -> dict[str, PlacedValue | None]:
+    """What an agent says of its provider, against which there is no reason: `provider, model, base_url, api_key`."""
+    type_, model, address = spec.part("type"), spec.part("model"), spec.part("base_url")
+    platform, credential = spec.part("platform"), spec.part("credential")
+    provider, key = MODELS[type_.text], _key(credential)
+    where = address.text.rstrip("/")
+    if where and type_.text in _LOCAL and not where.endswith("/v1"):
+        where += "/v1"
+    if platform.value:
+        provider, address, credential = "azure_openai", platform.part("endpoint"), credential or platform
+        version, deployment = (
+            platform.part("additional_config", name) for name in ("api_version", "deployment")
+        )
+        where = address.text.rstrip("/")
+        if version.text:
+            where += f"{'&' if '?' in where else '?'}api-version={quote(version.text)}"
+        model, key = (deployment if deployment.text else model), key or _AZURE_KEY
+    return {
+        "provider": placed(provider, type_),
+        "model": placed(model.text, model) if model.text else None,
+        "base_url": placed(where, address) if where else None,
+        "api_key": placed(key, credential) if key else None,
+    }
+
+
+def _key(credential: SourceNode) -> str:
+    """The first key that a credential names, as PromptKit takes them; empty for none."""
+    key, file, variable = (
+        credential.part(name).text for name in ("api_key", "credential_file", "credential_env")
+    )
+    return key or (f"${{file:{file}}}" if file else "") or (f"${{{variable}}}" if variable else "")
+
+
+def _platform(spec: SourceNode) -> Iterator[Problem]:
+    """What of the platform can't be: Azure OpenAI is reached, and no other one."""
+    platform, type_, address = spec.part("platform"), spec.part("type").text, spec.part("base_url")
+    if not platform.value:
+        if type_ in _LOCAL and not address.text:
+            message = f"`{type_}` has no address of its own, and there is no `base_url`"
+            hint = f"write where the server is: `base_url: {_LOCAL[type_]}`"
+            yield _reason(spec.part("type"), message, hint)
+        return
+    name, endpoint = platform.part("type"), platform.part("endpoint")
+    if name.text.lower() != _AZURE or MODELS[type_] != "openai" or type_ in _LOCAL:
+        what = f"`{name.text}`" if name.text else "a platform without `type`"
+        message = f"`{type_}` on {what} can't be asked: Azure OpenAI is the only supported platform"
+        hint = (
+            "write the address of a compatible gateway and its own key in place of `platform`: "
+            "`base_url: https://gateway.example/v1` and `credential: {credential_env: GATEWAY_KEY}`"
+        )
+        yield _reason(name or platform, message, hint)
+    elif not endpoint.text:
+        message = "the platform `azure` has no `endpoint`: Azure OpenAI is reached at the address of one's own resource"
+        yield _reason(platform, message, "write `endpoint: https://NAME.openai.azure.com`")
+    elif not _ADDRESS.fullmatch(endpoint.text):
+        message = f"`{clipped(endpoint.text)}` is not the address of a resource"
+        yield _reason(endpoint, message, "write `endpoint: https://NAME.openai.azure.com`")
+    elif address.text:
+        message = "`base_url` and the `endpoint` of the platform name two addresses"
+        yield _reason(address, message, "leave `base_url` out, or `platform`")
+
+
+def _credential(credential: SourceNode) -> Iterator[Problem]:
+    """What of the credential can't be looked up."""
+    key, file, variable = (credential.part(name) for name in ("api_key", "credential_file", "credential_env"))
+    hint = "put the key into a variable of the environment, and write `credential_env: MY_KEY`"
+    if key.text and "${" not in key.text:
+        yield _reason(key, "the key is written in the file, where everybody who reads it knows it", hint)
+    elif not key.text and file.text and not _WHOLE_PATH.fullmatch(file.text):
+        yield _reason(
+            file, "the file of the key is not named by its whole path, without braces and colons", hint
+        )
+    elif not (key.text or file.text) and variable.text and not _VARIABLE.fullmatch(variable.text):
+        yield _reason(variable, "`credential_env` is no name of a variable", hint)
+
+
+def _elsewhere(spec: SourceNode) -> Iterator[Problem]:
+    """What else says where requests go, or for whom, and is not sent."""
+    headers = spec.part("headers")
+    if headers.value:
+        message = "`headers` are not sent, and may say where requests go and on whose account"
+        hint = "leave them out, or have a gateway add them and write its address as `base_url`"
+        yield _reason(headers, message, hint)
+    for name, node in spec.entries():
+        hint = (
+            did_you_mean(name, _WAYS)
+            if name not in MANIFESTS["Provider"]["properties"]["spec"]["properties"]
+            else ""
+        )
+        if hint:
+            message = f"`{clipped(name)}` is no key of a provider, and may say where requests go"
+            yield _reason(node, message, hint)
+    for name, node in spec.part("additional_config").entries():
+        if name in _DIRECTIONS or is_secret_name(name):
+            message = f"`{name}` says where requests go or on whose account, and is not read"
+            hint = "write `base_url`, `credential` or `platform` instead"
+            yield _reason(node, message, hint)
+
+
+def _reason(node: SourceNode, message: str, hint: str) -> Problem:
+    return node.problem("unsupported_provider", message, hint)
+
 
 MOCK: Final = "mock"
 
@@ -39,7 +196,7 @@ _DEFAULT: Final = "default"
 """The group of providers that are in no other one, and of scenarios that ask for none."""
 
 
-class Provider(NamedTuple):
+class ArenaProvider(NamedTuple):
     """A provider of an arena.
 
     Attributes:
@@ -51,8 +208,8 @@ class Provider(NamedTuple):
 
     id: str
     group: str
-    spec: Node
-    file: Node
+    spec: SourceNode
+    file: SourceNode
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -65,7 +222,7 @@ class Provider(NamedTuple):
         return self.spec.part("type").text
 
     @property
-    def responses(self) -> Node:
+    def responses(self) -> SourceNode:
         """The name of its file of mock responses."""
         return self.spec.part("additional_config", "mock_config")
 
@@ -75,7 +232,7 @@ class Provider(NamedTuple):
         return self.type == MOCK and bool(self.responses.text)
 
 
-class Chosen(NamedTuple):
+class AgentProvider(NamedTuple):
     """Who answers for the agent.
 
     Attributes:
@@ -84,8 +241,8 @@ class Chosen(NamedTuple):
         readable: Whether they could be read; where not, nobody knows what is answered.
     """
 
-    provider: Provider | None = None
-    mocks: Node | None = None
+    provider: ArenaProvider | None = None
+    mocks: SourceNode | None = None
     readable: bool = True
 
     @property
@@ -101,7 +258,7 @@ class Chosen(NamedTuple):
         return f"Mock response for provider {name} model {model}".rstrip()
 
 
-class Choice:
+class ProviderChooser:
     """Chooses for each scenario of an arena.
 
     Args:
@@ -112,7 +269,7 @@ class Choice:
     """
 
     def __init__(
-        self, arena: Node, providers: Sequence[Provider], busy: frozenset[str], library: Library
+        self, arena: SourceNode, providers: Sequence[ArenaProvider], busy: frozenset[str], library: Library
     ) -> None:
         self._arena = arena
         self._providers = providers
@@ -120,7 +277,7 @@ class Choice:
         self._library = library
         self._told: set[str] = set()
 
-    def for_scenario(self, scenario: Node) -> Chosen | None:
+    def for_scenario(self, scenario: SourceNode) -> AgentProvider | None:
         """Who answers in a scenario; None where nobody can, which is told."""
         candidates = [
             provider for provider in self._asked(scenario) if provider.spec.part("role").text in _OF_ROLES
@@ -130,7 +287,7 @@ class Choice:
         chosen = self._mock(agents) or self._conventional() or self._mock(candidates)
         return chosen or self._silent_mock(candidates) or self._model(agents or candidates, scenario)
 
-    def responses_of(self, provider: Provider) -> Node | None:
+    def responses_of(self, provider: ArenaProvider) -> SourceNode | None:
         """The mock responses of a provider; None where it has none, or they can't be read, which is told."""
         if not provider.has_responses:
             return None
@@ -141,7 +298,7 @@ class Choice:
         names = [config.text, f"{own}/{config.text}"] if own else [config.text]
         return self._library.responses(names, config)
 
-    def _asked(self, scenario: Node) -> Iterator[Provider]:
+    def _asked(self, scenario: SourceNode) -> Iterator[ArenaProvider]:
         """The providers that a scenario asks for; all but those of other groups where it asks for none."""
         ids = {node.text: node for node in scenario.part("providers").each()}
         group = scenario.part("provider_group").text or _DEFAULT
@@ -156,28 +313,28 @@ class Choice:
         all_of_them = self._providers if group == _DEFAULT and not grouped else grouped
         yield from (provider for provider in self._providers if provider.id in ids) if ids else all_of_them
 
-    def _mock(self, providers: Sequence[Provider]) -> Chosen | None:
+    def _mock(self, providers: Sequence[ArenaProvider]) -> AgentProvider | None:
         mocks = [provider for provider in providers if provider.type == MOCK]
         with_file = [provider for provider in mocks if provider.has_responses]
         for provider in with_file[:1]:
             found = self.responses_of(provider)
             self._tell_others(provider, providers)
-            return Chosen(provider, found, readable=found is not None)
+            return AgentProvider(provider, found, readable=found is not None)
         return None
 
-    def _silent_mock(self, providers: Sequence[Provider]) -> Chosen | None:
+    def _silent_mock(self, providers: Sequence[ArenaProvider]) -> AgentProvider | None:
         """A mock without responses, which says the same to everything."""
         mocks = [provider for provider in providers if provider.type == MOCK]
-        return Chosen(mocks[0]) if mocks else None
+        return AgentProvider(mocks[0]) if mocks else None
 
-    def _tell_others(self, taken: Provider, providers: Sequence[Provider]) -> None:
+    def _tell_others(self, taken: ArenaProvider, providers: Sequence[ArenaProvider]) -> None:
         """PromptKit runs a scenario with each of its providers; here one of them answers."""
         for provider in providers:
             if provider.id != taken.id:
                 message = f"the mock `{taken.id}` answers here, and `{provider.id}` does not"
                 self._tell(provider.file.problem("one_provider", message, _way_to(provider), "notice"))
 
-    def _conventional(self) -> Chosen | None:
+    def _conventional(self) -> AgentProvider | None:
         for name in _CONVENTIONAL:
             if not self._library.has(name):
                 continue
@@ -186,10 +343,10 @@ class Choice:
             message = f"the providers are models; the mock responses of `{name}` answer for them"
             hint = "; ".join(way for provider in self._providers if (way := _way_to(provider)))
             self._tell(named.problem("one_provider", message, hint, "notice"))
-            return Chosen(None, found, readable=found is not None)
+            return AgentProvider(None, found, readable=found is not None)
         return None
 
-    def _model(self, providers: Sequence[Provider], scenario: Node) -> Chosen | None:
+    def _model(self, providers: Sequence[ArenaProvider], scenario: SourceNode) -> AgentProvider | None:
         refused: list[Problem] = []
         for provider in providers:
             if provider.type not in MODELS:
@@ -198,7 +355,7 @@ class Choice:
             if not reasons:
                 for reason in refused:
                     self._tell(reason._replace(severity="warning"))
-                return Chosen(provider)
+                return AgentProvider(provider)
             refused += reasons
         if refused:
             for reason in refused:
@@ -218,7 +375,7 @@ class Choice:
             self._library.problems.append(problem)
 
 
-def _way_to(provider: Provider) -> str:
+def _way_to(provider: ArenaProvider) -> str:
     """How a model is asked instead; empty where it can't be, or where its address holds a password."""
     if (
         provider.type not in MODELS
@@ -234,37 +391,39 @@ def _way_to(provider: Provider) -> str:
     return f"`{shlex.join(words)}` asks `{provider.id}`"
 
 
-def of_model(chosen: Chosen) -> dict[str, Made | None]:
+def provider_keys(chosen: AgentProvider) -> dict[str, PlacedValue | None]:
     """What the agent says of its provider."""
     provider = chosen.provider
     return {} if chosen.scripted or provider is None else service_of(provider.spec)
 
 
-def settings(chosen: Chosen, prompt: Node | None, defaults: Node) -> Made | None:
+def request_settings(
+    chosen: AgentProvider, prompt: SourceNode | None, defaults: SourceNode
+) -> PlacedValue | None:
     """What is set in each request: by the arena, else by the provider, else by the prompt."""
     of_provider = chosen.provider.spec.part("defaults") if chosen.provider is not None else None
     of_arena = {key: defaults.part(key) for key in ("temperature", "max_tokens") if defaults.part(key)}
     entries = dict(prompt.part("parameters").entries()) if prompt is not None else {}
     entries |= dict(of_provider.entries()) if of_provider is not None else {}
     entries |= {key: node for key, node in of_arena.items() if node.value or key not in entries}
-    parts: dict[str, Made | None] = {key: made(node.value, node) for key, node in entries.items()}
-    return made_object(defaults, parts) if parts else None
+    parts: dict[str, PlacedValue | None] = {key: placed(node.value, node) for key, node in entries.items()}
+    return placed_object(defaults, parts) if parts else None
 
 
-def prices(chosen: Chosen) -> Made | None:
+def prices(chosen: AgentProvider) -> PlacedValue | None:
     """US dollars for a million tokens."""
     if chosen.provider is None:
         return None
     written = chosen.provider.spec.part("pricing")
-    parts: dict[str, Made | None] = {}
+    parts: dict[str, PlacedValue | None] = {}
     for theirs, ours in _PRICES.items():
         node = written.part(theirs)
         if isinstance(node.value, int | float) and ours not in parts:
-            parts[ours] = made(float(Decimal(str(node.value)) * 1000), node)
-    return made_object(written, parts) if parts else None
+            parts[ours] = placed(float(Decimal(str(node.value)) * 1000), node)
+    return placed_object(written, parts) if parts else None
 
 
-def unknown_prices(provider: Provider) -> Iterator[Problem]:
+def unknown_prices(provider: ArenaProvider) -> Iterator[Problem]:
     """A warning for each price that says nothing here."""
     for key, node in provider.spec.part("pricing").entries():
         if key not in _PRICES:
@@ -272,10 +431,12 @@ def unknown_prices(provider: Provider) -> Iterator[Problem]:
             yield node.problem("no_counterpart", message, severity="warning")
 
 
-def judge(spec: Node, known: Mapping[str, Provider], problems: list[Problem]) -> Made | None:
+def judge_keys(
+    spec: SourceNode, known: Mapping[str, ArenaProvider], problems: list[Problem]
+) -> PlacedValue | None:
     """Which model judges: the first judge of the arena; None where there is none."""
     named = [*spec.part("judges").each(), *(node for _, node in spec.part("judge_specs").entries())]
-    found: Made | None = None
+    found: PlacedValue | None = None
     for node in named:
         asked = node.part("provider")
         provider = known.get(asked.text)
@@ -290,6 +451,6 @@ def judge(spec: Node, known: Mapping[str, Provider], problems: list[Problem]) ->
             problems.append(asked.problem("no_counterpart", message, severity="warning"))
         else:
             model = node.part("model")
-            own_model = {"model": made(model.text, model)} if model.text else {}
-            found = made_object(node, {**service_of(provider.spec), **own_model})
+            own_model = {"model": placed(model.text, model)} if model.text else {}
+            found = placed_object(node, {**service_of(provider.spec), **own_model})
     return found

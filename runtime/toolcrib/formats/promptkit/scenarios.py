@@ -1,37 +1,362 @@
-"""From a scenario of PromptKit to one of ours: put together of the scenario, its prompt, its provider, its mocks."""
+"""From a scenario of PromptKit to one of ours: its turns, faults and assertions, its prompt, its provider, its mocks.
+
+An assertion is nearly the same here and there; what is not is reported.
+"""
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from toolcrib.core.errors import did_you_mean
-from toolcrib.formats.promptkit import (
-    assertions,
-    mock_responses,
-    policies,
-    turns,
-)
-from toolcrib.formats.promptkit import (
-    model_providers as providers,
-)
-from toolcrib.formats.promptkit import (
-    system_prompts as prompts,
-)
+from toolcrib.core.errors import Problem, did_you_mean
+from toolcrib.core.model import JSON
+from toolcrib.core.pointers import keys_of
+from toolcrib.expressions import as_written
 from toolcrib.formats.promptkit.library import Library
-from toolcrib.formats.promptkit.mock_responses import Course, Mocked
-from toolcrib.formats.promptkit.model_providers import Choice, Chosen, Provider
-from toolcrib.formats.promptkit.source_nodes import (
-    Composed,
-    Made,
-    Node,
-    compose,
-    made,
-    made_list,
-    made_object,
+from toolcrib.formats.promptkit.mock_responses import (
+    ConversationCourse,
+    ResponseSection,
+    responses_for_persona,
+    responses_for_scenario,
+    script,
 )
+from toolcrib.formats.promptkit.model_providers import (
+    AgentProvider,
+    ArenaProvider,
+    ProviderChooser,
+    judge_keys,
+    prices,
+    provider_keys,
+    request_settings,
+)
+from toolcrib.formats.promptkit.prompts import (
+    ArenaPrompt,
+    enforced_bounds,
+    guardrails,
+    policy_keys,
+    prompt_of_scenario,
+    system_prompt,
+)
+from toolcrib.formats.promptkit.source_nodes import (
+    ComposedDocument,
+    PlacedValue,
+    SourceNode,
+    compose,
+    placed,
+    placed_list,
+    placed_object,
+)
+from toolcrib.loading.scenarios.assertions import ALIASES, SPEAKING, check_assertions
+
+_PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
+_CONSENT: Final = ("grant", "deny", "timeout")
+_SLOW: Final = "2s"
+_MEDIA: Final = {"image": "image", "audio": "audio", "video": "resource", "document": "resource"}
+
+
+class UserTurn(NamedTuple):
+    """Something that the user says.
+
+    Attributes:
+        node: The turn as written.
+        text: What is said: a text or a list of parts.
+    """
+
+    node: SourceNode
+    text: PlacedValue
+
+
+def placeholder_variants(turns: SourceNode) -> dict[str, PlacedValue]:
+    """Placeholder -> all that is put in its place, of all turns."""
+    found: dict[str, dict[str, SourceNode]] = {}
+    homes: dict[str, SourceNode] = {}
+    for turn in turns.each():
+        for key, values in turn.part("perturbations").entries():
+            if not _PLACE.fullmatch(f"{{{key}}}") or not values.value:
+                continue
+            homes.setdefault(key, values)
+            found.setdefault(key, {}).update({node.text: node for node in values.each()})
+    return {
+        key: placed_list(homes[key], [placed(text, node) for text, node in values.items()])
+        for key, values in found.items()
+    }
+
+
+def with_placeholders(text: str, names: Collection[str]) -> str:
+    """A text for expressions: what looks like one is itself, and a placeholder is its variant."""
+    if not names:
+        return str(as_written(text))
+    pieces = re.split(rf"\{{({'|'.join(map(re.escape, names))})\}}", text)
+    return "".join(
+        f"{{{{ matrix.{piece} }}}}" if index % 2 else _before(piece, last=index + 1 == len(pieces))
+        for index, piece in enumerate(pieces)
+    )
+
+
+def _before(text: str, *, last: bool) -> str:
+    """A piece as it is, also where its last sign would open another expression together with the one that follows."""
+    if last or text[-1:] not in {"{", "$"}:
+        return str(as_written(text))
+    return f"{as_written(text[:-1])}{{{{ '{text[-1]}' }}}}"
+
+
+def user_text(turn: SourceNode, names: Collection[str], library: Library) -> PlacedValue | None:
+    """What the user says in a turn; None where that is nothing, which is told."""
+    parts = turn.part("parts")
+    if parts.value:
+        items = [item for part in parts.each() if (item := _part(part, names, library)) is not None]
+        return placed_list(parts, items) if items else None
+    content = turn.part("content")
+    if not content.text:
+        library.problems.append(
+            turn.problem("missing_key", "`content` is missing: the user says nothing", severity="warning")
+        )
+        return None
+    return placed(with_placeholders(content.text, names), content)
+
+
+def _part(part: SourceNode, names: Collection[str], library: Library) -> PlacedValue | None:
+    kind = part.part("type").text
+    if kind == "text":
+        return placed(with_placeholders(part.part("text").text, names), part.part("text"))
+    media = part.part("media")
+    if kind not in _MEDIA or not media:
+        message = f"a part of type `{kind}` has no counterpart here"
+        library.problems.append(part.problem("no_counterpart", message, severity="warning"))
+        return None
+    entry: dict[str, JSON] = {"type": _MEDIA[kind]}
+    for theirs, ours in (("url", "uri"), ("data", "data"), ("mime_type", "mime_type"), ("caption", "title")):
+        if media.part(theirs).text:
+            entry[ours] = as_written(media.part(theirs).text)
+    file = media.part("file_path")
+    if file.text:
+        content = library.content(file.text, file)
+        if content is None:
+            return None
+        entry["data"] = base64.b64encode(content).decode()
+    if entry["type"] == "resource":
+        entry.setdefault("uri", f"file:{file.text or 'data'}")
+    return placed(entry, part)
+
+
+class Persona:
+    """Says what a persona says in a scenario, in order.
+
+    Args:
+        mocks: What there is of it; None for nothing.
+    """
+
+    def __init__(self, mocks: ResponseSection | None) -> None:
+        self._mocks = mocks
+        self._number = 0
+
+    def texts(self, turn: SourceNode) -> list[PlacedValue]:
+        """What it says in a turn; as many texts as there are, and as the turn wants."""
+        least = turn.part("turns").value or 1
+        most = max(least, turn.part("max_turns").value or 0)
+        found = []
+        for _ in range(most):
+            node = self._mocks.text(self._number + 1) if self._mocks is not None else None
+            if node is None:
+                break
+            self._number += 1
+            found.append(placed(as_written(node.text), node))
+        return found
+
+
+def client_answers(turn: SourceNode, problems: list[Problem]) -> PlacedValue | None:
+    """How the caller fulfils tools in a turn; None where nothing is said of it."""
+    overrides = turn.part("consent_overrides")
+    parts: dict[str, PlacedValue | None] = {}
+    for tool, node in overrides.entries():
+        if node.text in _CONSENT:
+            parts[tool] = placed(node.text, node)
+        else:
+            hint = did_you_mean(node.text, _CONSENT) or f"write one of: {', '.join(_CONSENT)}"
+            problems.append(node.problem("not_allowed", f"`{node.text}` is no answer to a consent", hint))
+    return placed_object(overrides, parts) if parts else None
+
+
+def turn_faults(
+    turn: SourceNode, number: int, course: ConversationCourse | None, problems: list[Problem]
+) -> Iterator[PlacedValue]:
+    """What goes wrong with tools in a turn.
+
+    Args:
+        turn: The turn.
+        number: Its place among those of the conversation, from 0.
+        course: How the conversation goes; None where a model says that.
+        problems: Receives what can't be said here.
+    """
+    for failure in turn.part("chaos", "tool_failures").each():
+        tool, mode = failure.part("tool"), failure.part("mode")
+        injected = _injected(mode.text, failure)
+        if injected is None:
+            hint = (
+                did_you_mean(mode.text, ("error", "timeout", "slow")) or "write `error`, `timeout` or `slow`"
+            )
+            problems.append(mode.problem("not_allowed", f"`{mode.text}` is no way to fail", hint))
+            continue
+        due = _due(failure, number, course, problems)
+        if due is not None:
+            likely = failure.part("probability")
+            chance = likely.value if likely and 0 < likely.value < 1 else None
+            when = due | ({"probability": chance} if chance is not None else {})
+            entry: dict[str, JSON] = {"tool": tool.text, "inject": injected, "must_fire": False}
+            yield placed(entry | ({"when": when} if when else {}), failure)
+
+
+def _injected(mode: str, failure: SourceNode) -> JSON:
+    message = failure.part("message").text or "the tool failed"
+    known: Mapping[str, JSON] = {
+        "error": {"error": {"code": "chaos", "message": as_written(message)}},
+        "timeout": "timeout",
+        "slow": {"slow": _SLOW},
+    }
+    return known.get(mode)
+
+
+def _due(
+    failure: SourceNode, number: int, course: ConversationCourse | None, problems: list[Problem]
+) -> dict[str, JSON] | None:
+    """Which calls of the tool are meant: those of the turn; None where there are none, which is told."""
+    tool = failure.part("tool").text
+    if course is None:
+        message = f"`{tool}` fails in every turn: where a model calls, nobody knows beforehand which calls are of this one"
+        problems.append(failure.problem("no_counterpart", message, severity="warning"))
+        return {}
+    first, last = course.span(number, tool)
+    if last < first:
+        message = f"nothing fails: by the mock responses `{tool}` is not called in this turn"
+        problems.append(failure.problem("no_counterpart", message, severity="warning"))
+        return None
+    meant = f"call {first}" if first == last else f"calls {first} to {last}"
+    message = f"what fails in this turn is {meant} of `{tool}`, as the mock responses have it"
+    hint = "a model that calls otherwise (`toolcrib run --provider`) meets the failure in another turn"
+    problems.append(failure.problem("no_counterpart", message, hint, "notice"))
+    return {"call": first if first == last else {"$gte": first, "$lte": last}}
+
+
+_THEIRS_ALONE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("agent_invoked", "agent_not_invoked", "agent_response_contains", "a2a_eval", "a2a_eval_session"),
+        "agents are not called as tools yet",
+    ),
+    **dict.fromkeys(
+        (
+            "composition_branch_taken",
+            "composition_output",
+            "composition_parallel_complete",
+            "composition_step_output",
+            "workflow_complete",
+            "workflow_state_is",
+            "workflow_transition_order",
+            "workflow_transitioned_to",
+        ),
+        "a scenario has one prompt, and no states or steps that it is composed of",
+    ),
+    **dict.fromkeys(
+        ("skill_activated", "skill_activation_order", "skill_not_activated"), "there are no skills"
+    ),
+    **dict.fromkeys(
+        (
+            "audio_duration",
+            "audio_emotion",
+            "audio_format",
+            "image_dimensions",
+            "image_format",
+            "image_moderation",
+            "video_duration",
+            "video_resolution",
+        ),
+        "what a model says is text",
+    ),
+    **dict.fromkeys(
+        (
+            "answer_relevancy",
+            "bias",
+            "contextual_precision",
+            "contextual_recall",
+            "contextual_relevancy",
+            "faithfulness",
+            "hallucination",
+            "pii_leakage",
+            "role_violation",
+            "text_sentiment",
+            "text_toxicity",
+            "toxicity",
+        ),
+        "`llm_judge` asks a model in words of its own",
+    ),
+    **dict.fromkeys(("rest_eval", "rest_eval_session"), "`tool_exec` calls a tool that judges"),
+    "cosine_similarity": "`directional` compares texts",
+    "latency_budget": "time is virtual where answers are scripted",
+}
+"""Types that PromptKit has and we have not -> why, or what is near."""
+
+
+def convert_assertion(node: SourceNode, problems: list[Problem], *, of_turn: bool) -> PlacedValue:
+    """Something that must be true; where it has no counterpart, that is told, and it stays as one that is never judged.
+
+    One of a turn that looks at calls sees the whole conversation so far, as in PromptKit.
+    """
+    kind, params, when = node.part("type"), node.part("params"), node.part("when")
+    why = _THEIRS_ALONE.get(kind.text)
+    if why is not None:
+        message = f"the assertion `{kind.text}` has no counterpart, so it is never judged: {why}"
+        problems.append(kind.problem("no_counterpart", message, severity="warning"))
+        return placed_object(node, {"type": placed(kind.text, kind), "unsupported": placed(why, kind)})
+    message_node, given = _message(node, _known(kind.text, params, problems))
+    scope = of_turn and "scope" not in given and _of_calls(kind.text, given)
+    threshold = node.part("pass_threshold")
+    return placed_object(
+        node,
+        {
+            "type": placed(kind.text, kind),
+            "params": placed(given, params) if given else None,
+            "message": placed(message_node.text, message_node) if message_node.text else None,
+            "when": placed({key: value for key, value in when.value.items() if value}, when)
+            if when.value
+            else None,
+            "scope": placed("conversation", node) if scope else None,
+            "pass_threshold": placed(threshold.value, threshold) if threshold.value else None,
+        },
+    )
+
+
+def _message(node: SourceNode, given: dict[str, Any]) -> tuple[SourceNode, dict[str, Any]]:
+    """What is shown of an assertion, which may stand among its parameters, and the others of these."""
+    message, within = node.part("message"), node.part("params", "message")
+    rest = {key: value for key, value in given.items() if key != "message"}
+    return (message if message.text or not within else within), rest
+
+
+def _known(kind: str, params: SourceNode, problems: list[Problem]) -> dict[str, Any]:
+    """The parameters that the type has here; PromptKit passes over any other, and so is it told."""
+    given = {key: value for key, value in (params.value or {}).items() if value is not None}
+    faults: list[Problem] = []
+    check_assertions([{"type": kind, "params": given}], "", faults)
+    for fault in faults:
+        path = keys_of(fault.pointer)
+        if fault.code == "unknown_key" and path[:-1] == ["0", "params"] and path[-1] in given:
+            del given[path[-1]]
+            told = params.part(path[-1]).problem(
+                "unknown_key", f"{fault.message}, and has no effect", fault.hint, "warning"
+            )
+            problems.append(told)
+    return given
+
+
+def _of_calls(kind: str, params: Mapping[str, JSON]) -> bool:
+    """Whether an assertion looks at calls, and not at what was said."""
+    alias = ALIASES.get(kind)
+    own = alias.kind if alias is not None else kind
+    held = params.get("eval_type")
+    return _of_calls(held, {}) if isinstance(held, str) else own not in SPEAKING
+
 
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _USER: Final = "user"
@@ -40,7 +365,7 @@ _SILENT: Final = ("assistant", "system", "tool")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class ArenaContext:
     """What the scenarios of an arena have in common.
 
     Attributes:
@@ -53,21 +378,23 @@ class Setting:
         choice: Chooses who answers.
     """
 
-    arena: Node
+    arena: SourceNode
     library: Library
-    prompts: list[prompts.Prompt]
-    providers: Mapping[str, Provider]
-    roles: Mapping[str, Node]
+    prompts: list[ArenaPrompt]
+    providers: Mapping[str, ArenaProvider]
+    roles: Mapping[str, SourceNode]
     personas: frozenset[str]
-    choice: Choice
+    choice: ProviderChooser
 
     @property
-    def spec(self) -> Node:
+    def spec(self) -> SourceNode:
         """What the arena says."""
         return self.arena.part("spec")
 
 
-def scenario_of(name: str, scenario: Node, labels: Node, setting: Setting) -> Composed | None:
+def scenario_of(
+    name: str, scenario: SourceNode, labels: SourceNode, setting: ArenaContext
+) -> ComposedDocument | None:
     """One scenario as a document of ours; None where there is nothing that could be run, which is told.
 
     Args:
@@ -85,19 +412,19 @@ def scenario_of(name: str, scenario: Node, labels: Node, setting: Setting) -> Co
 class _Conversation:
     """One scenario on its way."""
 
-    def __init__(self, name: str, scenario: Node, setting: Setting, chosen: Chosen) -> None:
+    def __init__(self, name: str, scenario: SourceNode, setting: ArenaContext, chosen: AgentProvider) -> None:
         self._name = name
         self._scenario = scenario
         self._setting = setting
         self._chosen = chosen
         self._library = setting.library
         self._problems = setting.library.problems
-        self._variants = turns.variants(scenario.part("turns"))
+        self._variants = placeholder_variants(scenario.part("turns"))
         self._mocks = self._mocked()
-        self._personas: dict[str, turns.Persona] = {}
+        self._personas: dict[str, Persona] = {}
         self._readable = True
 
-    def document(self, labels: Node) -> Composed | None:
+    def document(self, labels: SourceNode) -> ComposedDocument | None:
         """The whole scenario; None where nobody knows what is said in it, or nothing is."""
         said = [each for turn in self._scenario.part("turns").each() for each in self._said(turn)]
         if not self._readable:
@@ -106,25 +433,25 @@ class _Conversation:
             message = "nothing of this scenario can be run: the user says nothing in it"
             self._problems.append(self._scenario.part("turns").problem("no_turns", message))
             return None
-        course = Course(self._mocks, len(said)) if self._chosen.scripted else None
+        course = ConversationCourse(self._mocks, len(said)) if self._chosen.scripted else None
         self._tell_unanswered(course, said)
         scenario, defaults = self._scenario, self._setting.spec.part("defaults")
         described, seed, trials = scenario.part("description"), defaults.part("seed"), scenario.part("trials")
         threshold = scenario.part("pass_threshold")
         faults = [fault for index, each in enumerate(said) for fault in self._faults(index, each, course)]
-        tags = [made(f"{key}={node.text}" if node.text else key, node) for key, node in labels.entries()]
-        parts: dict[str, Made | None] = {
-            "scenario": made(self._own_name(), scenario),
-            "description": made(described.text.strip(), described) if described.text else None,
-            "tags": made_list(labels, tags) if tags else None,
-            "seed": made(seed.value, seed) if seed else None,
-            "faults": made_list(scenario.part("turns"), faults) if faults else None,
-            "matrix": made_object(scenario.part("turns"), dict(self._variants)) if self._variants else None,
+        tags = [placed(f"{key}={node.text}" if node.text else key, node) for key, node in labels.entries()]
+        parts: dict[str, PlacedValue | None] = {
+            "scenario": placed(self._own_name(), scenario),
+            "description": placed(described.text.strip(), described) if described.text else None,
+            "tags": placed_list(labels, tags) if tags else None,
+            "seed": placed(seed.value, seed) if seed else None,
+            "faults": placed_list(scenario.part("turns"), faults) if faults else None,
+            "matrix": placed_object(scenario.part("turns"), dict(self._variants)) if self._variants else None,
             "agent": self._agent(said),
-            "trials": made(trials.value, trials) if trials and trials.value > 1 else None,
-            "pass_threshold": made(threshold.value, threshold) if threshold.value else None,
+            "trials": placed(trials.value, trials) if trials and trials.value > 1 else None,
+            "pass_threshold": placed(threshold.value, threshold) if threshold.value else None,
         }
-        return compose(scenario, made_object(scenario, parts))
+        return compose(scenario, placed_object(scenario, parts))
 
     def _own_name(self) -> str:
         """The name; what a name of ours can't have becomes `_`."""
@@ -136,71 +463,69 @@ class _Conversation:
             self._problems.append(self._scenario.problem("renamed", message, severity="notice"))
         return name
 
-    def _mocked(self) -> Mocked:
+    def _mocked(self) -> ResponseSection:
         whole = self._chosen.mocks
         if whole is not None:
-            return mock_responses.mocked(whole, self._name)
-        nothing = Node(self._scenario.document, self._scenario.pointer, None)
-        return Mocked(nothing, nothing)
+            return responses_for_scenario(whole, self._name)
+        nothing = SourceNode(self._scenario.document, self._scenario.pointer, None)
+        return ResponseSection(nothing, nothing)
 
-    def _agent(self, said: Sequence[turns.Said]) -> Made:
+    def _agent(self, said: Sequence[UserTurn]) -> PlacedValue:
         scenario, spec = self._scenario, self._setting.spec
-        prompt = prompts.chosen(self._setting.prompts, scenario, self._library)
+        prompt = prompt_of_scenario(self._setting.prompts, scenario, self._library)
         sources = [scenario.part("tool_policy"), *([prompt.spec.part("tool_policy")] if prompt else [])]
-        self._problems += policies.enforced(sources)
-        policy = policies.policy(sources, prompt.allowed if prompt else None)
+        self._problems += enforced_bounds(sources)
+        policy = policy_keys(sources, prompt.allowed if prompt else None)
         listed = self._whole()
         scripted = self._chosen.scripted
-        guards = prompts.guardrails(prompt, self._library) if prompt else []
+        guards = guardrails(prompt, self._library) if prompt else []
         parts = {
-            **providers.of_model(self._chosen),
-            "settings": providers.settings(
+            **provider_keys(self._chosen),
+            "settings": request_settings(
                 self._chosen, prompt.spec if prompt else None, spec.part("defaults")
             ),
-            "prices": providers.prices(self._chosen),
-            "system": prompts.system(prompt, scenario, self._library) if prompt else None,
-            "policy": made_object(sources[0], policy) if any(policy.values()) else None,
-            "judge": providers.judge(spec, self._setting.providers, self._problems),
-            "unused_turns": made("warn", scenario) if scripted else None,
-            "unknown_tools": made("warn", scenario),
-            "script": mock_responses.script(self._mocks, made(self._chosen.fallback, scenario))
-            if scripted
-            else None,
-            "turns": made_list(scenario.part("turns"), [self._turn(each) for each in said]),
-            "guardrails": made_list(scenario, guards) if guards else None,
-            "assertions": made_list(scenario.part("conversation_assertions"), listed) if listed else None,
+            "prices": prices(self._chosen),
+            "system": system_prompt(prompt, scenario, self._library) if prompt else None,
+            "policy": placed_object(sources[0], policy) if any(policy.values()) else None,
+            "judge": judge_keys(spec, self._setting.providers, self._problems),
+            "unused_turns": placed("warn", scenario) if scripted else None,
+            "unknown_tools": placed("warn", scenario),
+            "script": script(self._mocks, placed(self._chosen.fallback, scenario)) if scripted else None,
+            "turns": placed_list(scenario.part("turns"), [self._turn(each) for each in said]),
+            "guardrails": placed_list(scenario, guards) if guards else None,
+            "assertions": placed_list(scenario.part("conversation_assertions"), listed) if listed else None,
         }
-        return made_object(scenario, parts)
+        return placed_object(scenario, parts)
 
-    def _whole(self) -> list[Made]:
+    def _whole(self) -> list[PlacedValue]:
         """What must be true of the whole conversation: by the scenario, then by the arena."""
         own = self._scenario.part("conversation_assertions").each()
         common = self._setting.spec.part("globals", "conversation_assertions").each()
         return self._assertions([*own, *common], of_turn=False)
 
-    def _turn(self, said: turns.Said) -> Made:
+    def _turn(self, said: UserTurn) -> PlacedValue:
         node = said.node
         listed = self._assertions(node.part("assertions").each(), of_turn=True)
-        client = turns.consent(node, self._problems) if node.part("consent_overrides") else None
+        client = client_answers(node, self._problems) if node.part("consent_overrides") else None
         parts = {
             "user": said.text,
             "client": client,
-            "assertions": made_list(node.part("assertions"), listed) if listed else None,
+            "assertions": placed_list(node.part("assertions"), listed) if listed else None,
         }
-        return made_object(node, parts)
+        return placed_object(node, parts)
 
-    def _assertions(self, nodes: Iterable[Node], *, of_turn: bool) -> list[Made]:
-        return [assertions.assertion(node, self._problems, of_turn=of_turn) for node in nodes]
+    def _assertions(self, nodes: Iterable[SourceNode], *, of_turn: bool) -> list[PlacedValue]:
+        return [convert_assertion(node, self._problems, of_turn=of_turn) for node in nodes]
 
-    def _faults(self, index: int, said: turns.Said, course: Course | None) -> list[Made]:
-        return list(turns.faults(said.node, index, course, self._problems))
+    def _faults(self, index: int, said: UserTurn, course: ConversationCourse | None) -> list[PlacedValue]:
+        return list(turn_faults(said.node, index, course, self._problems))
 
-    def _said(self, turn: Node) -> list[turns.Said]:
+    def _said(self, turn: SourceNode) -> list[UserTurn]:
         """What the user says in a turn as written: once, or as often as a persona speaks."""
         role = turn.part("role").text
         if role == _USER and not turn.part("persona"):
-            text = turns.scripted(turn, self._variants, self._library)
-            return [turns.Said(turn, text)] if text is not None else []
+            text = user_text(turn, self._variants, self._library)
+            return [UserTurn(turn, text)] if text is not None else []
         if role in _SILENT:
             message = f"a turn of the role `{role}` has no counterpart here, and PromptKit refuses it as well: it is left out"
             self._problems.append(turn.part("role").problem("no_counterpart", message, severity="warning"))
@@ -208,9 +533,9 @@ class _Conversation:
         if not turn.part("persona"):
             self._tell_nobody(turn.part("role"))
             return []
-        return [turns.Said(turn, text) for text in self._played(turn, role)]
+        return [UserTurn(turn, text) for text in self._played(turn, role)]
 
-    def _tell_nobody(self, role: Node) -> None:
+    def _tell_nobody(self, role: SourceNode) -> None:
         """Say that nobody speaks in a turn that names no persona."""
         known = [_USER, *self._setting.roles]
         if role.text in known:
@@ -221,14 +546,14 @@ class _Conversation:
             hint = did_you_mean(role.text, known) or f"the roles are: {', '.join(known)}"
         self._problems.append(role.problem("not_allowed", message, hint, "warning"))
 
-    def _played(self, turn: Node, role: str) -> list[Made]:
+    def _played(self, turn: SourceNode, role: str) -> list[PlacedValue]:
         """What a persona says."""
         name = turn.part("persona").text
         if name not in self._setting.personas:
             message = f"the arena has no persona `{name}`"
             hint = did_you_mean(name, self._setting.personas)
             self._problems.append(turn.part("persona").problem("missing_manifest", message, hint, "warning"))
-        persona = self._personas.setdefault(name, turns.Persona(self._mocks_of(name, role)))
+        persona = self._personas.setdefault(name, Persona(self._mocks_of(name, role)))
         texts = persona.texts(turn)
         wanted = turn.part("turns").value or 1
         if len(texts) < wanted and self._readable:
@@ -238,21 +563,21 @@ class _Conversation:
             self._problems.append(turn.problem("no_counterpart", message, hint, "warning"))
         return texts
 
-    def _mocks_of(self, persona: str, role: str) -> Mocked | None:
+    def _mocks_of(self, persona: str, role: str) -> ResponseSection | None:
         """What there is of a persona: of the mock that plays its role, else under its name in the mock of the agent."""
         node = self._setting.roles.get(role)
         provider = self._setting.providers.get(node.text) if node is not None else None
         whole = self._setting.choice.responses_of(provider) if provider is not None else None
         if whole is not None:
-            return mock_responses.played(whole, persona, self._name)
+            return responses_for_persona(whole, persona, self._name)
         if provider is not None and provider.has_responses:
             self._readable = False
         whole = self._chosen.mocks
         if whole is None or not whole.part("selfplay", persona):
             return None
-        return mock_responses.played(whole, persona, self._name)
+        return responses_for_persona(whole, persona, self._name)
 
-    def _tell_unanswered(self, course: Course | None, said: Sequence[turns.Said]) -> None:
+    def _tell_unanswered(self, course: ConversationCourse | None, said: Sequence[UserTurn]) -> None:
         """Say which requests PromptKit's mock answers with a text that nobody wrote."""
         if course is None or not course.unanswered or not self._mocks.is_whole:
             return

@@ -13,7 +13,7 @@ from toolcrib.loading.documents.document import Document
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class SourceNode:
     """A part of a document, as it was written.
 
     Attributes:
@@ -26,7 +26,7 @@ class Node:
     pointer: str
     value: Any
 
-    def part(self, *steps: str | int) -> Node:
+    def part(self, *steps: str | int) -> SourceNode:
         """A part of it; one that is absent has the value None."""
         value, pointer = self.value, self.pointer
         for step in steps:
@@ -36,14 +36,14 @@ class Node:
             else:
                 within = isinstance(value, list) and isinstance(step, int) and step < len(value)
                 value = value[step] if within else None
-        return Node(self.document, pointer, value)
+        return SourceNode(self.document, pointer, value)
 
-    def each(self) -> Iterator[Node]:
+    def each(self) -> Iterator[SourceNode]:
         """The items of a list; nothing for anything else."""
         for index in range(len(self.value) if isinstance(self.value, list) else 0):
             yield self.part(index)
 
-    def entries(self) -> Iterator[tuple[str, Node]]:
+    def entries(self) -> Iterator[tuple[str, SourceNode]]:
         """The keys of an object that have a value, with it; nothing for anything else."""
         for key, value in self.value.items() if isinstance(self.value, dict) else ():
             if value is not None:
@@ -60,15 +60,15 @@ class Node:
         return exact if exact is not None else str(self.value).lower()
 
     @property
-    def as_written(self) -> Node:
+    def as_written(self) -> SourceNode:
         """The same with what could not be read of it."""
-        return Node(self.document, "", self.document.value).part(*keys_of(self.pointer))
+        return SourceNode(self.document, "", self.document.value).part(*keys_of(self.pointer))
 
-    def without(self, *steps: str) -> Node:
+    def without(self, *steps: str) -> SourceNode:
         """The same, with nothing at a place in it."""
         first, *more = steps
         rest = self.part(first).without(*more).value if more else None
-        return Node(self.document, self.pointer, {**self.value, first: rest})
+        return SourceNode(self.document, self.pointer, {**self.value, first: rest})
 
     def problem(self, code: str, message: str, hint: str = "", severity: Severity = "error") -> Problem:
         """A problem of what is written here, placed."""
@@ -80,7 +80,7 @@ class Node:
         return self.value is not None
 
 
-class Made(NamedTuple):
+class PlacedValue(NamedTuple):
     """A value that was made of what is written.
 
     Attributes:
@@ -89,38 +89,38 @@ class Made(NamedTuple):
     """
 
     value: Any
-    places: Mapping[str, Node]
+    places: Mapping[str, SourceNode]
 
 
-def made(value: JSON, node: Node) -> Made:
+def placed(value: JSON, node: SourceNode) -> PlacedValue:
     """A value whose parts stand at one place, below which they have the same keys."""
-    return Made(value, {"": node})
+    return PlacedValue(value, {"": node})
 
 
-def made_object(node: Node, parts: Mapping[str, Made | None]) -> Made:
+def placed_object(node: SourceNode, parts: Mapping[str, PlacedValue | None]) -> PlacedValue:
     """An object of parts; those that are None are left out."""
     kept = {key: part for key, part in parts.items() if part is not None}
     places = {
         f"/{pointer_step(key)}{at}": where for key, part in kept.items() for at, where in part.places.items()
     }
-    return Made({key: part.value for key, part in kept.items()}, {"": node, **places})
+    return PlacedValue({key: part.value for key, part in kept.items()}, {"": node, **places})
 
 
-def made_list(node: Node, parts: Sequence[Made]) -> Made:
+def placed_list(node: SourceNode, parts: Sequence[PlacedValue]) -> PlacedValue:
     """A list of parts."""
     places = {f"/{index}{at}": where for index, part in enumerate(parts) for at, where in part.places.items()}
-    return Made([part.value for part in parts], {"": node, **places})
+    return PlacedValue([part.value for part in parts], {"": node, **places})
 
 
 @dataclass(frozen=True, slots=True)
-class Composed(Document):
+class ComposedDocument(Document):
     """A document that was made of parts of several others.
 
     Attributes:
         places: Pointer -> where that part came from; the longest prefix counts.
     """
 
-    places: Mapping[str, Node] | None = None
+    places: Mapping[str, SourceNode] | None = None
 
     @property
     def is_composed(self) -> bool:
@@ -183,9 +183,9 @@ def _existing(document: Document, pointer: str, code: str) -> str:
     return known
 
 
-def compose(home: Node, whole: Made) -> Composed:
+def compose(home: SourceNode, whole: PlacedValue) -> ComposedDocument:
     """The document of what was made; `home` gives it its file and line."""
     document = home.document
     inline = home.pointer.count("/") > 1
     line = document.position(home.pointer, key=True)[0] if inline else document.line
-    return Composed(document.source, document.index, line, whole.value, places=whole.places)
+    return ComposedDocument(document.source, document.index, line, whole.value, places=whole.places)

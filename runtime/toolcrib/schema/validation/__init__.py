@@ -14,16 +14,16 @@ from toolcrib.schema.validation.json_values import (
     unshared,
 )
 from toolcrib.schema.validation.validator import Validator, ViolationReport, validate
-from toolcrib.schema.validation.violations import Fault, report
+from toolcrib.schema.validation.violations import Violation, report
 
 if TYPE_CHECKING:
     from toolcrib.schema.validation.schema_check import check_schema
 
 __all__ = [
     "SUBCLASS",
-    "Fault",
     "NotJSONError",
     "Validator",
+    "Violation",
     "ViolationReport",
     "as_dict",
     "as_json",

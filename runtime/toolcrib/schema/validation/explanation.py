@@ -1,34 +1,143 @@
-"""From the errors of jsonschema-rs to faults: what was expected, what is there, what would be near."""
+"""Turns the errors of jsonschema-rs into violations: what was expected, what is there, what would be near."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from jsonschema_rs import ValidationError
 from jsonschema_rs import ValidationErrorKind as Kind
 
-from toolcrib.core.errors import near_misses
+from toolcrib.core.errors import did_you_mean, near_misses
 from toolcrib.core.model import JSON
 from toolcrib.core.subschemas import Path, SchemaIndex, Site
-from toolcrib.schema.validation.messages import (
-    LISTED,
-    advice,
-    expectation,
-    known,
-    misspelt,
-    nearest_option,
-    nouns,
-    one_of,
+from toolcrib.schema.validation.violation_search import (
+    BranchErrors,
+    LocatedError,
+    UnexplainedError,
+    true_path,
 )
-from toolcrib.schema.validation.violation_search import Branches, Located, Unexplained, true_path
-from toolcrib.schema.validation.violations import Fault, fault, shorten, show
+from toolcrib.schema.validation.violations import Violation, count, fault, shorten, show
+
+LISTED: Final = 10
+"""Options, names or forms that a text lists."""
+
+_MOST_COMPARED: Final = 200
+"""Names that are compared in search of a near miss, and characters that such a name may have."""
+
+_NOUNS: Final = {
+    "array": "an array",
+    "boolean": "true or false",
+    "integer": "an integer",
+    "null": "null",
+    "number": "a number",
+    "object": "an object",
+    "string": "a string",
+}
+
+
+def nouns(types: Sequence[str]) -> str:
+    """`a string or null`."""
+    return " or ".join(_NOUNS.get(name, name) for name in types)
+
+
+def one_of(options: Sequence[object]) -> str:
+    """`one of "metric", "imperial"`; the value itself where there is one alone."""
+    texts = [show(option) for option in options[:LISTED]]
+    more = f" ({len(options)} in all)" if len(options) > LISTED else ""
+    return texts[0] if len(options) == 1 else f"one of {', '.join(texts)}{more}"
+
+
+def nearest_option(value: object, options: Sequence[object]) -> str:
+    """A hint that names the option which a text, or a number instead of a text, may have meant."""
+    texts = [option for option in options[:_MOST_COMPARED] if isinstance(option, str)]
+    if isinstance(value, str):
+        bare = value.strip()[:_MOST_COMPARED]
+        close = [bare] if bare in texts else near_misses(bare, texts, most=1)
+    elif isinstance(value, bool | int | float):
+        close = [text for text in texts if text == json.dumps(value)]
+    else:
+        close = []
+    return f"did you mean {show(close[0])}?" if close else ""
+
+
+def misspelt(name: str, names: Sequence[str]) -> str:
+    """A hint that names the near misses of a name among the first names of a list, or nothing."""
+    compared = [each for each in names[:_MOST_COMPARED] if len(each) <= _MOST_COMPARED]
+    return did_you_mean(name, compared) if len(name) <= _MOST_COMPARED else ""
+
+
+def known(names: Sequence[str]) -> str:
+    """A hint that lists the known names."""
+    if not names:
+        return "no property is allowed"
+    return (
+        f"known: {', '.join(f'`{each}`' for each in names[:LISTED])}{' ...' if len(names) > LISTED else ''}"
+    )
+
+
+def expectation(kind: Kind | UnexplainedError) -> str:
+    """What the keyword expects, as a noun: `at most 7`."""
+    if isinstance(kind, UnexplainedError):
+        return kind.expected
+    tell = _EXPECTATIONS.get(type(kind).__name__)
+    return tell(kind) if tell is not None else f"a value that fits `{kind.name}`"
+
+
+def advice(kind: Kind | UnexplainedError, value: object) -> str:
+    """What else helps to mend a value, or nothing."""
+    match kind:
+        case Kind.BacktrackLimitExceeded():
+            return "the pattern took too many steps"
+        case Kind.MinLength() | Kind.MaxLength() if isinstance(value, str):
+            return f"it has {len(value)}"
+        case Kind.MultipleOf(step) if isinstance(step, int) and isinstance(value, int):
+            below = value // step * step
+            return f"nearest: {show(below)} or {show(below + step)}"
+        case _:
+            return ""
+
+
+def _bound(text: str, attribute: str) -> Callable[[Kind], str]:
+    return lambda kind: f"{text} {show(getattr(kind, attribute))}"
+
+
+def _sized(text: str, noun: str) -> Callable[[Kind], str]:
+    return lambda kind: f"{text} {count(getattr(kind, 'limit'), noun)}"  # noqa: B009 -- only the kinds in the table have it
+
+
+_EXPECTATIONS: Final[dict[str, Callable[[Kind], str]]] = {
+    "AdditionalItems": _sized("at most", "item"),
+    "BacktrackLimitExceeded": lambda _kind: "text on which the pattern takes fewer steps",
+    "Contains": lambda _kind: "items of which enough, and not too many, fit `contains`",
+    "ContentEncoding": _bound("text in the encoding", "content_encoding"),
+    "ContentMediaType": _bound("text of the media type", "content_media_type"),
+    "ExclusiveMaximum": _bound("less than", "limit"),
+    "ExclusiveMinimum": _bound("more than", "limit"),
+    "FalseSchema": lambda _kind: "nothing here",
+    "MaxItems": _sized("at most", "item"),
+    "MaxLength": _sized("at most", "character"),
+    "MaxProperties": _sized("at most", "property"),
+    "Maximum": _bound("at most", "limit"),
+    "MinItems": _sized("at least", "item"),
+    "MinLength": _sized("at least", "character"),
+    "MinProperties": _sized("at least", "property"),
+    "Minimum": _bound("at least", "limit"),
+    "MultipleOf": _bound("a multiple of", "multiple_of"),
+    "Not": lambda _kind: "a value that the schema under `not` refuses",
+    "Pattern": lambda kind: f"text that matches {shorten(getattr(kind, 'pattern'), 200)}",  # noqa: B009 -- as above
+    "Type": lambda kind: nouns(getattr(kind, "types")),  # noqa: B009 -- as above
+    "UnevaluatedItems": lambda _kind: "no further items",
+    "UniqueItems": lambda _kind: "items that all differ",
+}
+
 
 Hides: TypeAlias = Callable[[Path, object], bool]
 """Whether a place is secret, given its path and what stands there."""
 
-Error: TypeAlias = ValidationError | Located
+Error: TypeAlias = ValidationError | LocatedError
 
 Context: TypeAlias = Sequence[Sequence[Error]]
 """The errors of each branch of an `anyOf` or `oneOf`."""
@@ -51,9 +160,9 @@ class Explanation:
         self._index = index
         self._hides = hides
 
-    def of(self, errors: Iterable[Error], most: int) -> list[Fault]:
+    def of(self, errors: Iterable[Error], most: int) -> list[Violation]:
         """The faults, outermost places first, each once, at most `most`."""
-        found: dict[tuple[str, str, str], Fault] = {}
+        found: dict[tuple[str, str, str], Violation] = {}
         for error in sorted(errors, key=_order):
             for each in self._explain(error):
                 found.setdefault((each.pointer, each.keyword, each.expected), each)
@@ -61,7 +170,7 @@ class Explanation:
                     return list(found.values())
         return list(found.values())
 
-    def _explain(self, error: Error) -> Iterator[Fault]:
+    def _explain(self, error: Error) -> Iterator[Violation]:
         kind, path = error.kind, true_path(self._value, error.instance_path)
         match kind:
             case Kind.Required(name):
@@ -72,7 +181,7 @@ class Explanation:
                 Kind.AnyOf(branches)
                 | Kind.OneOfNotValid(branches)
                 | Kind.OneOfMultipleValid(branches)
-                | Branches(_, branches)
+                | BranchErrors(_, branches)
             ):
                 told = (
                     self._nearest(path, kind.name, branches)
@@ -104,7 +213,7 @@ class Explanation:
         closed = way[-1:] == ("additionalProperties",) and not own_name
         return [*islice(there, _COMPARED)] if closed and isinstance(there, dict) else []
 
-    def _refused(self, path: Path, kind: Kind | Unexplained) -> Fault:
+    def _refused(self, path: Path, kind: Kind | UnexplainedError) -> Violation:
         value = self._at(path)
         hidden = self._hides(path, value)
         hint = "" if hidden and not isinstance(kind, Kind.BacktrackLimitExceeded) else advice(kind, value)
@@ -114,7 +223,7 @@ class Explanation:
         tables = (site.get("properties") for site in self._index.at(path))
         return list(dict.fromkeys(name for table in tables if isinstance(table, dict) for name in table))
 
-    def _missing(self, path: Path, name: str) -> Fault:
+    def _missing(self, path: Path, name: str) -> Violation:
         types = wanted_types(self._index, (*path, name))
         there, names = self._at(path), set(self._known(path))
         strays = (
@@ -125,31 +234,31 @@ class Explanation:
         expected = f"{nouns(types) or 'a value'} (required)"
         return fault((*path, name), "required", expected, "nothing", hint)
 
-    def _stray(self, path: Path, keyword: str, name: str) -> Fault:
+    def _stray(self, path: Path, keyword: str, name: str) -> Violation:
         names = self._known(path)
         hint = misspelt(name, names) or known(names)
         return fault((*path, name), keyword, "no property of this name", f"`{shorten(name)}`", hint)
 
-    def _misnamed(self, path: Path, inner: ValidationError) -> Fault:
+    def _misnamed(self, path: Path, inner: ValidationError) -> Violation:
         name = str(inner.instance)
         expected = f"a property name that is {expectation(inner.kind)}"
         return fault((*path, name), "propertyNames", expected, f"`{shorten(name)}`")
 
-    def _option(self, path: Path, keyword: str, options: Sequence[object]) -> Fault:
+    def _option(self, path: Path, keyword: str, options: Sequence[object]) -> Violation:
         value = self._at(path)
         # A number is not secret by its name, the text that should stand in its place may be.
         if any(self._hides(path, each) for each in (value, *options)):
             return fault(path, keyword, "a value that the schema lists", show(value, hidden=True))
         return fault(path, keyword, one_of(options), show(value), nearest_option(value, options))
 
-    def _several(self, path: Path, branches: Context) -> Iterator[Fault]:
+    def _several(self, path: Path, branches: Context) -> Iterator[Violation]:
         fitting = [str(number) for number, errors in enumerate(branches, start=1) if not errors]
         expected = f"a value that fits exactly one of {len(branches)} forms"
         value = self._at(path)
         got = show(value, hidden=self._hides(path, value))
         yield fault(path, "oneOf", expected, got, f"it fits the forms {', '.join(fitting[:LISTED])}")
 
-    def _nearest(self, path: Path, keyword: str, branches: Context) -> Iterator[Fault]:
+    def _nearest(self, path: Path, keyword: str, branches: Context) -> Iterator[Violation]:
         """The faults of the branch that fits best; of another type than all, or off all lists: one fault."""
         ranked = sorted(branches, key=lambda errors: _distance(path, errors))
         options = _options(path, ranked)
@@ -162,7 +271,7 @@ class Explanation:
             for each in self.of(ranked[0], LISTED):
                 yield fault(each.path, each.keyword, each.expected, each.got, each.hint or hint)
 
-    def _none_fits(self, path: Path, keyword: str, branches: Context) -> Fault:
+    def _none_fits(self, path: Path, keyword: str, branches: Context) -> Violation:
         types: dict[str, None] = {}
         for errors in branches:
             for error in errors:

@@ -1,7 +1,7 @@
-"""Whether a Python value is JSON: asked at every door, before anything else looks at the value.
+"""Whether a Python value is JSON, and how large it is; checked before anything else looks at the value.
 
-Values come from code of others. Only `type` is asked what they are, and subclasses of `dict` and `list` are read with
-the methods of `dict` and `list`: their own may never return.
+Values come from other people's code. Only `type` is asked what they are, and subclasses of `dict` and `list` are
+read with the methods of `dict` and `list`: their own may never return.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from toolcrib.core.model import JSON
 from toolcrib.core.subschemas import Path
-from toolcrib.schema.validation.violations import Fault, fault, show
+from toolcrib.core.text import compact, format_size
+from toolcrib.schema.validation.violations import Violation, fault, show
 
 DIGITS: Final = 4300
 """Decimal digits of an integer; CPython's own bound for turning it into text."""
@@ -45,7 +46,7 @@ _REMEDIES: Final = {
 }
 
 
-def json_fault(value: Any, depth: int = 100, left: list[int] | None = None) -> Fault | None:  # noqa: C901, PLR0912 -- asked of every value at every door, so in one piece
+def json_fault(value: Any, depth: int = 100, left: list[int] | None = None) -> Violation | None:  # noqa: C901, PLR0912 -- asked of every value at every door, so in one piece
     """What keeps a value from being plain JSON, or None.
 
     JSON is: None, bool, int (up to 4,300 digits), finite float, str without lone surrogates, list,
@@ -152,7 +153,7 @@ def weigh(value: Any, depth: int, room: int) -> int:  # noqa: C901, PLR0912 -- a
     return room
 
 
-def as_json(value: Any, *, depth: int = 100) -> tuple[JSON, Fault | None]:
+def as_json(value: Any, *, depth: int = 100) -> tuple[JSON, Violation | None]:
     """The value with plain objects and lists in place of those of subclasses, and what keeps it from being JSON.
 
     With a fault, the value is the one that was given.
@@ -190,13 +191,13 @@ class _Search:
     """Looks for the first fault of a value, and for the first container that is not plain."""
 
     def __init__(self) -> None:
-        self._subclass: Fault | None = None
+        self._subclass: Violation | None = None
         self._left = MOST
 
-    def found(self, value: Any, depth: int) -> Fault | None:
+    def found(self, value: Any, depth: int) -> Violation | None:
         return self._fault(value, depth, ()) or self._subclass
 
-    def _fault(self, value: Any, depth: int, path: Path) -> Fault | None:
+    def _fault(self, value: Any, depth: int, path: Path) -> Violation | None:
         kind = type(value)
         if not issubclass(kind, dict | list):
             return _fault_of_scalar(value, path)
@@ -207,7 +208,7 @@ class _Search:
             self._subclass = fault(path, SUBCLASS, f"a `{plain}`", f"a Python `{kind.__name__}`")
         return self._fault_within(value, depth, path)
 
-    def _fault_within(self, value: Any, depth: int, path: Path) -> Fault | None:
+    def _fault_within(self, value: Any, depth: int, path: Path) -> Violation | None:
         items: Iterable[tuple[Any, Any]]
         if issubclass(type(value), dict):
             self._left -= dict.__len__(value) + 2
@@ -229,11 +230,11 @@ class _Search:
         return None
 
 
-def _too_many(path: Path) -> Fault:
+def _too_many(path: Path) -> Violation:
     return fault(path, _SIZE, f"at most {MOST:,} values in all", "more, as a part is held many times")
 
 
-def _fault_of_scalar(value: Any, path: Path) -> Fault | None:
+def _fault_of_scalar(value: Any, path: Path) -> Violation | None:
     kind = type(value)
     if kind is str:
         return None if _encodes(value) else fault(path, "json", "text without lone surrogates", show(value))
@@ -297,3 +298,56 @@ def _encodes(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+SMALL: Final = 64 * 1024
+"""What a value may weigh that is judged on the event loop. Judging it takes about a millisecond; a thread, 0.1 ms."""
+
+DEPTH: Final = 100
+"""How deep a result may be nested."""
+
+_BYTES: Final = 8
+"""Bytes of compact JSON for each unit of weight, at most."""
+
+_ELEMENT: Final = 4
+"""Bytes of a limit for each value that it allows: an empty object in memory takes more."""
+
+
+def room_for(limit: int, *, most: int = SMALL) -> int:
+    """What a value may weigh whose compact JSON certainly has at most `limit` bytes; no more than `most`."""
+    return min(most, limit // _BYTES - _ELEMENT)
+
+
+def is_large(value: Any, depth: int) -> bool:
+    """Whether a value is too large to be judged on the event loop."""
+    return ALIEN < weigh(value, depth, SMALL) < 0
+
+
+def elements(value: JSON, most: int) -> int:
+    """How many JSON values a value consists of, itself included; counted up to `most`."""
+    total = 1
+    waiting: list[JSON] = [value]
+    for item in waiting:
+        if isinstance(item, dict | list):
+            total += len(item)
+            if total >= most:
+                return most
+            inner = item.values() if isinstance(item, dict) else item
+            waiting += [each for each in inner if isinstance(each, dict | list)]
+    return total
+
+
+def excess(value: JSON, depth: int, limit: int) -> str | None:
+    """What of a value passes a limit: `5,242,880 bytes`; empty where nothing does, None where it is no JSON."""
+    left = weigh(value, depth, 2 * limit)
+    if left == ALIEN:
+        return None
+    if 2 * limit - left <= room_for(limit, most=limit):
+        return ""
+    if left < 0:  # its characters alone, or its values alone, pass the limit
+        return f"more than {format_size(limit)}"
+    size = len(compact(value).encode())
+    if size > limit:
+        return f"{size:,} bytes"
+    values = elements(value, limit) if 2 * limit - left >= limit - _ELEMENT else 0
+    return f"{values:,} values" if values * _ELEMENT > limit else ""

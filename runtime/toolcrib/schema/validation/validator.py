@@ -14,14 +14,12 @@ from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.model import JSON, NOTHING, Schema
 from toolcrib.core.pointers import pointer_to
 from toolcrib.core.subschemas import BACKTRACKING, LINEAR, Key, Path, SchemaIndex, Site
-from toolcrib.schema.validation.json_values import as_json
-from toolcrib.schema.validation.sizes import elements
-from toolcrib.schema.validation.violations import Fault, fault, show
+from toolcrib.schema.validation.json_values import as_json, elements
+from toolcrib.schema.validation.violations import Violation, fault, show
 from toolcrib.security.redaction import HIDDEN, SecretPlaces
 
 if TYPE_CHECKING:
-    from toolcrib.schema.validation.error_budget import Effort
-    from toolcrib.schema.validation.violation_search import ViolationSearch
+    from toolcrib.schema.validation.violation_search import ErrorBudget, ViolationSearch
 
 MOST: Final = 20
 """Faults that are told of one value unless the caller asks for another number."""
@@ -107,7 +105,7 @@ class ViolationReport(NamedTuple):
         judged: Elements of a large value that were judged to find them, each once.
     """
 
-    faults: list[Fault]
+    faults: list[Violation]
     more: bool = False
     judged: int = 0
 
@@ -161,10 +159,10 @@ class Validator:
         return SchemaIndex(self.schema, self._remotes)
 
     @cached_property
-    def _effort(self) -> Effort:
-        from toolcrib.schema.validation.error_budget import Effort  # noqa: PLC0415 -- what fits needs no explanation
+    def _effort(self) -> ErrorBudget:
+        from toolcrib.schema.validation.violation_search import ErrorBudget  # noqa: PLC0415 -- what fits needs no explanation
 
-        return Effort(self.index)
+        return ErrorBudget(self.index)
 
     @cached_property
     def secrets(self) -> SecretPlaces:
@@ -176,7 +174,7 @@ class Validator:
         value, alien = as_json(value)
         return alien is None and self.judge(value)
 
-    def faults(self, value: JSON, *, most: int = MOST) -> list[Fault]:
+    def faults(self, value: JSON, *, most: int = MOST) -> list[Violation]:
         """Why a value does not fit, outermost places first, at most `most` faults; empty if it fits.
 
         A missing or stray property is a fault at its own pointer. Of an `anyOf` or `oneOf` the faults
@@ -203,9 +201,9 @@ class Validator:
         """The report of a JSON value that `judge` refused."""
         from toolcrib.schema.validation.explanation import Explanation  # noqa: PLC0415 -- what fits needs no explanation
         from toolcrib.schema.validation.violation_search import (  # noqa: PLC0415 -- as above
-            Located,
+            LocatedError,
             SearchExhausted,
-            Unexplained,
+            UnexplainedError,
             whole_for,
         )
 
@@ -221,7 +219,7 @@ class Validator:
             errors = [*islice(search.errors(self.index.root, value), most)]
         except SearchExhausted:
             return ViolationReport([self._innermost(value)], more=True)
-        unknown = Located((), Unexplained("schema", "a value that fits its schema"))
+        unknown = LocatedError((), UnexplainedError("schema", "a value that fits its schema"))
         faults = explanation.of(errors or [unknown], most)
         return ViolationReport(faults, more=max(len(errors), len(faults)) >= most, judged=search.judged)
 
@@ -260,9 +258,8 @@ class Validator:
             self._parts[site.key] = compile_part(self.index.root, site, self._remotes)
         return self._parts[site.key]
 
-    def _innermost(self, value: JSON) -> Fault:
-        from toolcrib.schema.validation.explanation import types_named  # noqa: PLC0415 -- as above
-        from toolcrib.schema.validation.messages import nouns  # noqa: PLC0415 -- as above
+    def _innermost(self, value: JSON) -> Violation:
+        from toolcrib.schema.validation.explanation import nouns, types_named  # noqa: PLC0415 -- as above
 
         path: Path = ()
         heads = [self.index.root]
@@ -276,10 +273,10 @@ class Validator:
         return fault(path, "schema", types or "a value that fits its schema", got, hint)
 
     def _unfit_member(self, heads: list[Site], value: JSON) -> tuple[str | int, JSON, list[Site]] | None:
-        from toolcrib.schema.validation.error_budget import members  # noqa: PLC0415 -- as above
+        from toolcrib.schema.validation.violation_search import members_of  # noqa: PLC0415 -- as above
 
         sites = self.index.together(heads)
-        for key, item in members(value):
+        for key, item in members_of(value):
             inner = self.index.below(sites, key)
             parts = [part for site in inner if (part := self._part(site)) is not None]
             if parts and not any(part.is_valid(item) for part in parts):
@@ -287,7 +284,7 @@ class Validator:
         return None
 
 
-def validate(schema: Schema, value: JSON, remotes: Mapping[str, JSON] | None = None) -> list[Fault]:
+def validate(schema: Schema, value: JSON, remotes: Mapping[str, JSON] | None = None) -> list[Violation]:
     """The faults of a value under a schema that is used only this once; see `Validator`.
 
     Raises:

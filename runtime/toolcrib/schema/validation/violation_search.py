@@ -1,14 +1,19 @@
-"""Violations of values that are too large to be explained whole: found one by one, only as far as they are read.
+"""Finds the violations of values that are too large to be explained whole: one by one, only as far as they are read.
 
 jsonschema-rs builds all errors before it returns the first, with a copy of the value in each. So it is never asked
 for the errors of a large object or list. Members are judged in small chunks; a keyword about the large container
 itself is judged first, and then explained on a small witness that breaks the same keyword.
+
+jsonschema-rs also gathers the errors of every branch of every `anyOf` and `oneOf`: under a schema that comes back to
+itself through two branches, like one of expressions, they double with each level of the value. `ErrorBudget` counts
+them beforehand.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
@@ -16,9 +21,91 @@ import jsonschema_rs
 from jsonschema_rs import ValidationErrorKind as Kind
 
 from toolcrib.core.model import JSON
-from toolcrib.core.subschemas import Path, SchemaIndex, Site, members
-from toolcrib.schema.validation.error_budget import Effort
-from toolcrib.schema.validation.sizes import elements
+from toolcrib.core.subschemas import IN_PLACE, Key, Path, SchemaIndex, Site, children, members
+from toolcrib.schema.validation.json_values import elements
+
+_BEARABLE: Final = 2_000
+"""Judgements that are always borne, whatever the schema."""
+
+_OVERLAP: Final = 4
+"""Judgements for each pair of a subschema and a place; where none is made twice it is one."""
+
+_PAIRS: Final = 20_000
+"""Pairs that are counted before the count is given up."""
+
+
+class _TooManyError(Exception):
+    """The count is given up."""
+
+
+class ErrorBudget:
+    """Counts the judgements that the values of a schema need."""
+
+    def __init__(self, index: SchemaIndex) -> None:
+        self._index = index
+
+    def too_much(self, site: Site, value: JSON) -> bool:
+        """Whether telling the errors of a value under a subschema takes too much work."""
+        if self.ways:
+            return False
+        counts: dict[tuple[Key, int], int] = {}
+        try:
+            total = self._count(site, value, counts)
+        except (_TooManyError, RecursionError):
+            return True
+        return total > _BEARABLE + _OVERLAP * len(counts)
+
+    @cached_property
+    def ways(self) -> int:
+        """In how many ways the schema judges one value, where these are few and none comes back to itself; else 0."""
+        ways: dict[Key, int] = {}
+        under_way: set[Key] = set()
+        stack: list[tuple[Site, bool]] = [(self._index.root, False)]
+        while stack:
+            site, left = stack.pop()
+            if left:
+                under_way.discard(site.key)
+                ways[site.key] = 1 + sum(ways[inner.key] for inner in self._onward(site))
+                if ways[site.key] > _BEARABLE:
+                    return 0
+            elif site.key in under_way:
+                return 0
+            elif site.key not in ways:
+                under_way.add(site.key)
+                stack.append((site, True))
+                stack += [(inner, False) for inner in self._onward(site)]
+        return ways[self._index.root.key]
+
+    def _onward(self, site: Site) -> Iterator[Site]:
+        yield from (target for _, _, target in self._index.targets(site) if target is not None)
+        yield from (self._index.child(site, path, schema) for path, schema in children(site.schema))
+
+    def _count(self, site: Site, value: JSON, counts: dict[tuple[Key, int], int]) -> int:
+        pair = (site.key, id(value))
+        if pair not in counts:
+            if len(counts) >= _PAIRS:
+                raise _TooManyError
+            counts[pair] = 1
+            counts[pair] += sum(self._count(each, value, counts) for each in self._beside(site))
+            counts[pair] += sum(
+                self._count(each, item, counts)
+                for key, item in members_of(value)
+                for each in self._index.below([site], key)
+            )
+        return counts[pair]
+
+    def _beside(self, site: Site) -> Iterator[Site]:
+        yield from (target for _, _, target in self._index.targets(site) if target is not None)
+        yield from self._index.at_keywords(site, IN_PLACE)
+
+
+def members_of(value: object) -> Iterator[tuple[str | int, JSON]]:
+    """The members of an object or array with their keys; nothing of other values."""
+    if isinstance(value, dict):
+        yield from value.items()
+    elif isinstance(value, list):
+        yield from enumerate(value)
+
 
 _WHOLE: Final = 250
 """Elements, the value itself and all values within it, from which on a value is large."""
@@ -71,7 +158,7 @@ _PROBES: Final[dict[str, tuple[dict[str, JSON], JSON]]] = {
 _NUMBER: Final = re.compile(r"\+?0*([0-9]{1,20})")
 
 
-class Branches(NamedTuple):
+class BranchErrors(NamedTuple):
     """The kind of an error of `anyOf` or `oneOf` over a large value.
 
     Attributes:
@@ -80,10 +167,10 @@ class Branches(NamedTuple):
     """
 
     name: str
-    context: list[list[Located]]
+    context: list[list[LocatedError]]
 
 
-class Unexplained(NamedTuple):
+class UnexplainedError(NamedTuple):
     """The kind of an error of which only the keyword is known.
 
     Attributes:
@@ -95,18 +182,18 @@ class Unexplained(NamedTuple):
     expected: str
 
 
-class Located(NamedTuple):
+class LocatedError(NamedTuple):
     """An error at its place within a large value: what is read of a `ValidationError`."""
 
     instance_path: Path
-    kind: Kind | Branches | Unexplained
+    kind: Kind | BranchErrors | UnexplainedError
     evaluation_path: Sequence[str | int] = ()
     instance: object = None
 
 
 _UNEVALUATED: Final = {
-    list: Unexplained("unevaluatedItems", "no further items"),
-    dict: Unexplained("unevaluatedProperties", "no further properties"),
+    list: UnexplainedError("unevaluatedItems", "no further items"),
+    dict: UnexplainedError("unevaluatedProperties", "no further properties"),
 }
 
 
@@ -128,7 +215,7 @@ def true_path(value: object, keys: Iterable[str | int]) -> Path:
     return path
 
 
-def whole_for(effort: Effort) -> int:
+def whole_for(effort: ErrorBudget) -> int:
     """Elements from which on a value is large: the more ways a schema has to judge one, the fewer."""
     return max(10, min(_WHOLE, _JUDGEMENTS // effort.ways)) if effort.ways else _WHOLE
 
@@ -150,7 +237,7 @@ class ViolationSearch:
     def __init__(
         self,
         index: SchemaIndex,
-        effort: Effort,
+        effort: ErrorBudget,
         compile_schema: Callable[[dict[str, JSON]], jsonschema_rs.Validator],
         reference: Callable[[Site], dict[str, JSON]],
         whole: int,
@@ -163,7 +250,7 @@ class ViolationSearch:
         self._whole = whole
         self._steps = _STEPS if effort.ways else _STEPS_OF_MANY
 
-    def errors(self, site: Site, value: JSON, path: Path = ()) -> Iterator[Located]:
+    def errors(self, site: Site, value: JSON, path: Path = ()) -> Iterator[LocatedError]:
         """The errors of a value under a subschema, those of the value itself first; none if it fits.
 
         Raises:
@@ -188,7 +275,7 @@ class ViolationSearch:
             return
         # All keywords beside it decide what is evaluated, so it is judged together with them.
         if not self._judge(self._reference(site)).is_valid(value):
-            yield Located(path, unevaluated, (unevaluated.name,), value)
+            yield LocatedError(path, unevaluated, (unevaluated.name,), value)
 
     def _judge(self, schema: dict[str, JSON]) -> jsonschema_rs.Validator:
         try:
@@ -225,7 +312,7 @@ class ViolationSearch:
                 written[keyword] = value
         return written
 
-    def _of_container(self, site: Site, value: JSON, path: Path) -> Iterator[Located]:
+    def _of_container(self, site: Site, value: JSON, path: Path) -> Iterator[LocatedError]:
         """The errors of keywords about the container itself."""
         if isinstance(site.schema, bool):
             schemas = [] if site.schema else [("false", self._reference(site))]
@@ -250,12 +337,12 @@ class ViolationSearch:
             simpler = self._judge(_SIMPLER.get(keyword, schema))
             explained = ([*simpler.iter_errors(witness)] for witness in _witnesses(schema, value))
             errors = next(filter(None, explained), ())
-            yield from (Located(path, each.kind, each.evaluation_path, value) for each in errors)
+            yield from (LocatedError(path, each.kind, each.evaluation_path, value) for each in errors)
             if not errors:
-                unexplained = Unexplained(keyword, f"a value that fits `{keyword}`")
-                yield Located(path, unexplained, (keyword,), value)
+                unexplained = UnexplainedError(keyword, f"a value that fits `{keyword}`")
+                yield LocatedError(path, unexplained, (keyword,), value)
 
-    def _of_members(self, site: Site, value: JSON, path: Path) -> Iterator[Located]:
+    def _of_members(self, site: Site, value: JSON, path: Path) -> Iterator[LocatedError]:
         if self._index.is_overridden(site):
             return
         if isinstance(value, dict):
@@ -263,7 +350,7 @@ class ViolationSearch:
         elif isinstance(value, list):
             yield from self._of_items(site, value, path)
 
-    def _of_properties(self, site: Site, value: dict[str, JSON], path: Path) -> Iterator[Located]:
+    def _of_properties(self, site: Site, value: dict[str, JSON], path: Path) -> Iterator[LocatedError]:
         schema = self._keywords(site, *_OF_PROPERTIES)
         if not schema:
             return
@@ -292,7 +379,7 @@ class ViolationSearch:
             room -= size
         yield from self._of_chunk(site, judge, chunk, path)
 
-    def _of_items(self, site: Site, value: list[JSON], path: Path) -> Iterator[Located]:
+    def _of_items(self, site: Site, value: list[JSON], path: Path) -> Iterator[LocatedError]:
         prefix = [*self._inner(site, "prefixItems").values()]
         behind = self._inner(site, "items")
         if isinstance(site.get("items"), list):
@@ -301,7 +388,7 @@ class ViolationSearch:
                 behind = {}
                 closed: dict[str, JSON] = {"items": [{} for _ in prefix], "additionalItems": False}
                 for error in self._judge(closed).iter_errors([None] * (len(prefix) + 1)):
-                    yield Located(path, error.kind, error.evaluation_path, value)
+                    yield LocatedError(path, error.kind, error.evaluation_path, value)
         for position, (each, item) in enumerate(zip(prefix, value, strict=False)):
             yield from self.errors(each, item, (*path, position))
         for rest in behind.values():
@@ -325,7 +412,7 @@ class ViolationSearch:
 
     def _of_chunk(
         self, site: Site, judge: jsonschema_rs.Validator, chunk: JSON, path: Path, start: int = 0
-    ) -> Iterator[Located]:
+    ) -> Iterator[LocatedError]:
         """The errors of a small value, or of a few members of a large one; `start` is the index of the first item."""
         self.judged += elements(chunk, self._whole)
         if not self._effort.ways:
@@ -336,7 +423,7 @@ class ViolationSearch:
         for error in judge.iter_errors(chunk):
             yield located(error, chunk, path, start=start)
 
-    def _of_applicators(self, site: Site, value: JSON, path: Path) -> Iterator[Located]:
+    def _of_applicators(self, site: Site, value: JSON, path: Path) -> Iterator[LocatedError]:
         """The errors of the subschemas that judge the same value."""
         for each in self._applied(site, value):
             yield from self.errors(each, value, path)
@@ -360,17 +447,17 @@ class ViolationSearch:
                 if isinstance(value, dict) and name in value:
                     yield each
 
-    def _of_branches(self, site: Site, keyword: str, value: JSON, path: Path) -> Iterator[Located]:
+    def _of_branches(self, site: Site, keyword: str, value: JSON, path: Path) -> Iterator[LocatedError]:
         branches = self._inner(site, keyword).values()
         found = [[*islice(self.errors(branch, value, path), _BRANCH)] for branch in branches]
         fitting = sum(not errors for errors in found)
         if found and (fitting == 0 or (keyword == "oneOf" and fitting > 1)):
-            yield Located(path, Branches(keyword, found), (keyword,), value)
+            yield LocatedError(path, BranchErrors(keyword, found), (keyword,), value)
 
 
 def located(
     error: jsonschema_rs.ValidationError, piece: JSON, path: Path = (), *, start: int = 0, depth: int = 0
-) -> Located:
+) -> LocatedError:
     """An error within a piece of a large value at its place within the whole.
 
     Args:
@@ -389,8 +476,8 @@ def located(
             [located(each, piece, path, start=start, depth=depth) for each in branch]
             for branch in kind.context
         ]
-        return Located(place, Branches(kind.name, context), error.evaluation_path, error.instance)
-    return Located(place, kind, error.evaluation_path, error.instance)
+        return LocatedError(place, BranchErrors(kind.name, context), error.evaluation_path, error.instance)
+    return LocatedError(place, kind, error.evaluation_path, error.instance)
 
 
 def _witnesses(schema: dict[str, JSON], value: JSON) -> Iterator[JSON]:

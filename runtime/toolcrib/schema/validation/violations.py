@@ -1,4 +1,4 @@
-"""What is wrong with a value, one fault for each place and reason, written for who can mend it."""
+"""Violations: what is wrong with a value, one for each place and reason, written for the reader who can fix it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
+from toolcrib.core.model import JSON, Call, Outcome, Result
 from toolcrib.core.pointers import pointer_to
 from toolcrib.core.subschemas import Path
 from toolcrib.security.redaction import HIDDEN
@@ -22,7 +23,7 @@ REPORT: Final = 4096
 """Bytes of UTF-8 that a report takes at most."""
 
 
-class Fault(NamedTuple):
+class Violation(NamedTuple):
     """One reason why a value does not fit its schema.
 
     Attributes:
@@ -49,12 +50,14 @@ class Fault(NamedTuple):
         return f"{place}: expected {self.expected}, got {self.got}{hint}"
 
 
-def fault(path: Path, keyword: str, expected: str, got: str, hint: str = "") -> Fault:
+def fault(path: Path, keyword: str, expected: str, got: str, hint: str = "") -> Violation:
     """A fault at a path, its texts cut to their bounds."""
-    return Fault(pointer_to(path), keyword, shorten(expected, EXPECTED), got, shorten(hint, EXPECTED), path)
+    return Violation(
+        pointer_to(path), keyword, shorten(expected, EXPECTED), got, shorten(hint, EXPECTED), path
+    )
 
 
-def report(faults: Iterable[Fault], *, most: int = REPORT) -> str:
+def report(faults: Iterable[Violation], *, most: int = REPORT) -> str:
     """The faults, one line each, in at most `most` bytes of UTF-8; what does not fit is counted."""
     lines = [fault.for_model() for fault in faults]
     text = "\n".join(lines)
@@ -125,3 +128,37 @@ def count(number: int, noun: str) -> str:
     """`1 key`, `2 keys`."""
     many = f"{noun[:-1]}ies" if noun.endswith("y") and noun != "key" else f"{noun}s"
     return f"{number} {noun if number == 1 else many}"
+
+
+class UnusableArguments(Exception):
+    """Arguments that fit the schema, and that nothing can be asked with. Its texts hold no values.
+
+    Attributes:
+        message: What is wrong.
+        pointer: JSON Pointer of the argument; empty where it is not one alone.
+        hint: The way out, where there is one.
+        at: JSON Pointer of the place in the descriptor, where one of them is meant.
+    """
+
+    def __init__(self, message: str, *, pointer: str = "", hint: str = "", at: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.pointer = pointer
+        self.hint = hint
+        self.at = at
+
+    def refused(self, call: Call, mode: str) -> Result:
+        """The result of a call that had them."""
+        violation: dict[str, JSON] = {
+            "pointer": self.pointer,
+            "keyword": mode,
+            "expected": self.hint,
+            "got": None,
+            "hint": self.hint,
+        }
+        line = f"{self.pointer}: {self.message}" + (f"; {self.hint}" if self.hint else "")
+        return Result.failed(
+            Outcome.INVALID_ARGUMENTS,
+            f"invalid arguments for `{call.tool.name}`:\n{line}",
+            details={"violations": [violation]},
+        )

@@ -34,7 +34,7 @@ def emptied(result: Result, _call: Call, _number: int) -> tuple[Result, Mapping[
 
 def compile_violation(name: str, pointer: str, tool: Descriptor, key: str, problems: list[Problem]) -> Spoil:
     """An answer that the output schema refuses for one named reason, or for one that is drawn."""
-    from toolcrib.schema.generation.mutations import Violations  # noqa: PLC0415 -- slow to import, and rarely used
+    from toolcrib.schema.mutations import Mutations  # noqa: PLC0415 -- slow to import, and rarely used
 
     schema = tool.output_schema
     if schema is None:
@@ -42,7 +42,7 @@ def compile_violation(name: str, pointer: str, tool: Descriptor, key: str, probl
         hint = "give the tool an `output_schema`, or let another fault happen"
         problems.append(Problem(code="no_output_schema", message=message, pointer=pointer, hint=hint))
         return _unspoiled
-    known = Violations(schema)
+    known = Mutations(schema)
     chosen = known.called(name)
     if not chosen:
         problems.append(_no_such_violation(name, pointer, tool, known.names))
@@ -51,7 +51,7 @@ def compile_violation(name: str, pointer: str, tool: Descriptor, key: str, probl
     def spoil(result: Result, call: Call, number: int) -> Any:
         if not known.accepts(result.value):
             return None, NOTHING
-        from toolcrib.schema.generation.keyed_random import Draw  # noqa: PLC0415 -- as above
+        from toolcrib.schema.keyed_random import Draw  # noqa: PLC0415 -- as above
 
         session = call.context.session
         draw = Draw(session.seed, "violate_schema", key, tool.name, session.id, number, call.attempt)

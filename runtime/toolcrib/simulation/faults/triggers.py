@@ -174,7 +174,7 @@ def _between(ends: list[str], writing: _Writing) -> _Made:
 
 
 def _probability(share: float, writing: _Writing) -> _Made:
-    from toolcrib.schema.generation.keyed_random import Draw  # noqa: PLC0415 -- slow to import, and rarely used
+    from toolcrib.schema.keyed_random import Draw  # noqa: PLC0415 -- slow to import, and rarely used
 
     key = writing.key
 

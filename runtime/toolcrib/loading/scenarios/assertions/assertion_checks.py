@@ -23,7 +23,7 @@ from toolcrib.loading.scenarios.assertions.kinds import (
     is_list,
     kinds,
 )
-from toolcrib.schema.validation import Fault, Validator, check_schema
+from toolcrib.schema.validation import Validator, Violation, check_schema
 
 _GUARDRAIL_KEYS: Final = ("type", "params", "message", "unsupported")
 """What a guardrail may say of what an assertion may say."""
@@ -228,13 +228,13 @@ def _validator(kind: str) -> Validator:
     return Validator(kinds()[kind])
 
 
-def _without(params: Mapping[str, Any], faults: Iterable[Fault]) -> dict[str, Any]:
+def _without(params: Mapping[str, Any], faults: Iterable[Violation]) -> dict[str, Any]:
     """The parameters that have no fault."""
     faulty = {fault.path[0] for fault in faults if fault.path}
     return {key: value for key, value in params.items() if key not in faulty}
 
 
-def _as_written(fault: Fault, kind: str, spelt: Mapping[str, str], place: str) -> Problem:
+def _as_written(fault: Violation, kind: str, spelt: Mapping[str, str], place: str) -> Problem:
     """A fault of settled parameters as a problem of what was written."""
     schema = kinds()[kind]
     any_of = [each["required"][0] for each in schema.get("anyOf", ())]

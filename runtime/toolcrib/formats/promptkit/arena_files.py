@@ -24,7 +24,7 @@ _APART: Final = frozenset(("input_schema", "output_schema", "mode", "agent", "fa
 """Keys with an empty line before them."""
 
 
-class OwnFile(NamedTuple):
+class ArenaFile(NamedTuple):
     """A file that is to be written.
 
     Attributes:
@@ -40,7 +40,7 @@ class OwnFile(NamedTuple):
     content: bytes
 
 
-class OwnFiles(NamedTuple):
+class ArenaFiles(NamedTuple):
     """What is to be written.
 
     Attributes:
@@ -48,13 +48,13 @@ class OwnFiles(NamedTuple):
         refused: Name of a tool or scenario -> why there is no file of it.
     """
 
-    files: tuple[OwnFile, ...]
+    files: tuple[ArenaFile, ...]
     refused: Mapping[str, str]
 
 
-def own_files(
+def files_of_arena(
     name: str, tools: Iterable[Descriptor], scenarios: Iterable[Scenario], servers: Mapping[str, JSON]
-) -> OwnFiles:
+) -> ArenaFiles:
     """The files of a pack.
 
     Each holds what loading made of what it read, so it says the same. It is YAML, and JSON where YAML would be read
@@ -66,20 +66,20 @@ def own_files(
         scenarios: Its scenarios, as they were read.
         servers: MCP servers that a project names beside it.
     """
-    press = _Press()
+    press = _FileSet()
     for tool in tools:
         press.add_tool(tool)
     for scenario in scenarios:
         press.add_scenario(scenario)
     if not press.files:
-        return OwnFiles((), press.refused)
+        return ArenaFiles((), press.refused)
     called = _FOREIGN.sub("-", name).strip("-") or "imported"
     own = list(press.files.values())
     own.insert(0, _file("pack", PACK, PACK, _pack(called, name)))
     if servers:
         project: dict[str, JSON] = {"project": called, "sources": ["."], "servers": dict(servers)}
         own.insert(1, _file("project", PROJECT, PROJECT, project))
-    return OwnFiles(tuple(own), press.refused)
+    return ArenaFiles(tuple(own), press.refused)
 
 
 def _pack(called: str, name: str) -> dict[str, JSON]:
@@ -92,11 +92,11 @@ def _pack(called: str, name: str) -> dict[str, JSON]:
     }
 
 
-class _Press:
+class _FileSet:
     """Makes files, no two of one name."""
 
     def __init__(self) -> None:
-        self.files: dict[str, OwnFile] = {}
+        self.files: dict[str, ArenaFile] = {}
         self.refused: dict[str, str] = {}
 
     def add_tool(self, tool: Descriptor) -> None:
@@ -109,7 +109,7 @@ class _Press:
         self._add("tool", tool.name, "tools", _renamed(value, moved) if moved else value)
         for new, content in data.values():
             path = posixpath.join("tools", new)
-            self.files.setdefault(path.casefold(), OwnFile("data", path, path, content))
+            self.files.setdefault(path.casefold(), ArenaFile("data", path, path, content))
 
     def add_scenario(self, scenario: Scenario) -> None:
         """A scenario."""
@@ -133,14 +133,14 @@ class _Press:
             self.files[file.file.casefold()] = file
 
 
-def _file(kind: str, name: str, path: str, value: dict[str, Any]) -> OwnFile:
+def _file(kind: str, name: str, path: str, value: dict[str, Any]) -> ArenaFile:
     """A document as a file: YAML if it is read back as what it says."""
     text = "".join(f"{line}\n" for line in _lines(value))
     documents, problems = parse_documents(path, text)
     if not problems and len(documents) == 1 and documents[0].value == value:
-        return OwnFile(kind, name, path, text.encode())
+        return ArenaFile(kind, name, path, text.encode())
     as_json = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    return OwnFile(kind, name, f"{path.removesuffix('.yaml')}.json", as_json.encode())
+    return ArenaFile(kind, name, f"{path.removesuffix('.yaml')}.json", as_json.encode())
 
 
 def _lines(value: Mapping[str, JSON]) -> Iterator[str]:
@@ -181,7 +181,7 @@ def _renamed(value: dict[str, Any], moved: Mapping[str, str]) -> dict[str, Any]:
     return {**value, "mock": mock}
 
 
-def reported(problems: Sequence[Problem]) -> Sequence[Problem]:
+def sorted_by_severity(problems: Sequence[Problem]) -> Sequence[Problem]:
     """The problems, what refuses something first, then what may change a run, then what does not."""
     order = ("error", "warning", "notice")
     return sorted(problems, key=lambda problem: order.index(problem.severity))

@@ -1,17 +1,78 @@
-"""From a prompt to the text that instructs the agent, and the tools that it is offered."""
+"""From a prompt of PromptKit to the system prompt, the guardrails and the policy of an agent."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON
 from toolcrib.expressions import as_written
 from toolcrib.formats.promptkit.library import Library
-from toolcrib.formats.promptkit.policies import names
-from toolcrib.formats.promptkit.source_nodes import Made, Node, made, made_list
+from toolcrib.formats.promptkit.source_nodes import PlacedValue, SourceNode, placed, placed_list
 from toolcrib.loading.scenarios.assertions import check_guardrails
+
+_BOUNDS: Final[Mapping[str, str]] = {
+    "max_rounds": "max_rounds",
+    "max_tool_calls_per_turn": "max_calls_per_turn",
+    "max_total_tool_calls": "max_calls",
+    "max_calls_per_minute": "max_calls_per_minute",
+    "max_parallel_tool_calls": "max_parallel",
+    "max_identical_tool_calls": "max_identical",
+    "max_cost_usd": "max_cost",
+}
+"""Their key -> ours. None or less is their way to say nothing."""
+
+_IDLE_THERE: Final = ("max_tool_calls_per_turn", "max_total_tool_calls", "max_calls_per_minute")
+"""Bounds that PromptKit reads and never enforces."""
+
+
+def policy_keys(sources: Sequence[SourceNode], allowed: PlacedValue | None) -> dict[str, PlacedValue | None]:
+    """The policy of a conversation.
+
+    Args:
+        sources: Their policies; the first that says something counts.
+        allowed: The globs of the tools that are offered; None for all.
+    """
+    parts: dict[str, PlacedValue | None] = {"allow": allowed}
+    for theirs, ours in _BOUNDS.items():
+        node = _first(sources, theirs, lambda node: node.value > 0)
+        parts[ours] = None if node is None else placed(node.value, node)
+    choice = _first(sources, "tool_choice", lambda node: bool(node.text))
+    parts["tool_choice"] = None if choice is None else placed(choice.text, choice)
+    for theirs, ours in (("blocklist", "deny"), ("stop_on_tool", "stop_on_tool")):
+        node = _first(sources, theirs, lambda node: bool(node.value))
+        parts[ours] = None if node is None else placed_names(node)
+    return parts
+
+
+def _first(
+    sources: Sequence[SourceNode], key: str, counts: Callable[[SourceNode], bool]
+) -> SourceNode | None:
+    found = (source.part(key) for source in sources)
+    return next((node for node in found if node and counts(node)), None)
+
+
+def placed_names(node: SourceNode) -> PlacedValue:
+    """A list of names, or one of them alone, each once."""
+    items = list(node.each()) if isinstance(node.value, list) else [node]
+    texts = {item.text: item for item in items if item.text}
+    return placed_list(node, [placed(text, item) for text, item in texts.items()])
+
+
+def enforced_bounds(sources: Sequence[SourceNode]) -> Iterator[Problem]:
+    """A notice for each bound that PromptKit never enforces."""
+    for source in sources:
+        for key in _IDLE_THERE:
+            node = source.part(key)
+            if node and node.value > 0:
+                message = (
+                    f"PromptKit reads `{key}` and never enforces it; here a call beyond it ends the turn"
+                )
+                hint = f"`policy.{_BOUNDS[key]}` of the scenario"
+                yield node.problem("enforced_here", message, hint, "notice")
+
 
 _PLACE: Final = re.compile(r"\{\{\s*\.?([A-Za-z_][A-Za-z0-9_.-]*)\s*\}\}")
 _PASSES: Final = 3
@@ -25,7 +86,7 @@ _WAY_TO_VALUES: Final = "give it under `vars` of the prompt or `variables` of th
 _WAYS_TO_FRAGMENTS: Final = {_FRAGMENTS: "name it under `fragments` of the prompt, with its `path`"}
 
 
-class Prompt(NamedTuple):
+class ArenaPrompt(NamedTuple):
     """A prompt of an arena.
 
     Attributes:
@@ -35,8 +96,8 @@ class Prompt(NamedTuple):
     """
 
     name: str
-    spec: Node
-    given: Node
+    spec: SourceNode
+    given: SourceNode
 
     @property
     def task_type(self) -> str:
@@ -44,13 +105,15 @@ class Prompt(NamedTuple):
         return self.spec.part("task_type").text or self.name
 
     @property
-    def allowed(self) -> Made:
+    def allowed(self) -> PlacedValue:
         """The globs of the tools that it offers; a prompt that names none offers none."""
         named = self.spec.part("allowed_tools") or self.spec.part("tools")
-        return names(named) if named else made_list(self.spec, [])
+        return placed_names(named) if named else placed_list(self.spec, [])
 
 
-def chosen(prompts: list[Prompt], scenario: Node, library: Library) -> Prompt | None:
+def prompt_of_scenario(
+    prompts: list[ArenaPrompt], scenario: SourceNode, library: Library
+) -> ArenaPrompt | None:
     """The prompt of a scenario; None where there is none, which is told."""
     asked = scenario.part("task_type")
     known = {prompt.name: prompt for prompt in prompts} | {prompt.task_type: prompt for prompt in prompts}
@@ -69,7 +132,7 @@ def chosen(prompts: list[Prompt], scenario: Node, library: Library) -> Prompt | 
     return None
 
 
-def system(prompt: Prompt, scenario: Node, library: Library) -> Made | None:
+def system_prompt(prompt: ArenaPrompt, scenario: SourceNode, library: Library) -> PlacedValue | None:
     """The text that instructs the agent, with its variables put in; None where there is none."""
     template = prompt.spec.part("system_template")
     if not template.text:
@@ -82,10 +145,10 @@ def system(prompt: Prompt, scenario: Node, library: Library) -> Made | None:
         message = f"`{{{{{name}}}}}` of the prompt has no value, and stays as it is"
         hint = did_you_mean(name, values) or _WAYS_TO_FRAGMENTS.get(name.partition(".")[0], _WAY_TO_VALUES)
         library.tell(template.problem("unresolved_variable", message, hint, "warning"))
-    return made(as_written(text), template)
+    return placed(as_written(text), template)
 
 
-def guardrails(prompt: Prompt, library: Library) -> list[Made]:
+def guardrails(prompt: ArenaPrompt, library: Library) -> list[PlacedValue]:
     """What must be true of each answer; a validator that has no counterpart is told, and is never judged."""
     found = []
     for node in prompt.spec.part("validators").each():
@@ -99,11 +162,11 @@ def guardrails(prompt: Prompt, library: Library) -> list[Made]:
             message = f"the validator `{entry['type']}` has no counterpart, so it is never judged: {faults[0].message}"
             library.tell(node.problem("no_counterpart", message, faults[0].hint, "warning"))
             entry = {"type": entry["type"], "unsupported": faults[0].message}
-        found.append(made(entry, node))
+        found.append(placed(entry, node))
     return found
 
 
-def _variables(prompt: Prompt, scenario: Node) -> dict[str, str]:
+def _variables(prompt: ArenaPrompt, scenario: SourceNode) -> dict[str, str]:
     """Name -> value: of the prompt, over it of the arena, over that of the scenario."""
     about = scenario.part("context_metadata")
     values = {
@@ -121,7 +184,7 @@ def _variables(prompt: Prompt, scenario: Node) -> dict[str, str]:
     return values
 
 
-def _fragments(prompt: Prompt, library: Library) -> dict[str, str]:
+def _fragments(prompt: ArenaPrompt, library: Library) -> dict[str, str]:
     """Name of a fragment, also with `fragments.` before it -> its text."""
     texts = {}
     for fragment in prompt.spec.part("fragments").each():
@@ -135,7 +198,7 @@ def _fragments(prompt: Prompt, library: Library) -> dict[str, str]:
     return texts | {f"{_FRAGMENTS}.{name}": text for name, text in texts.items()}
 
 
-def _fragment(file: Node, library: Library) -> str:
+def _fragment(file: SourceNode, library: Library) -> str:
     """The text of a fragment: of the `system_template` or `content` of a manifest, or the file as it is."""
     from toolcrib.loading.documents.document import parse_documents  # noqa: PLC0415 -- few prompts have fragments
 
@@ -144,7 +207,7 @@ def _fragment(file: Node, library: Library) -> str:
         return text
     documents, _problems = parse_documents(library.source(file.text), text)
     for document in documents:
-        node = Node(document, "", document.value)
+        node = SourceNode(document, "", document.value)
         for place in (node.part("spec"), node):
             for key in ("content", "template", "text", "system_template"):
                 if place.part(key).text:

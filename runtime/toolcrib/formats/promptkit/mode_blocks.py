@@ -1,22 +1,27 @@
-"""How other systems describe an HTTP call, turned into our `live` block: PromptKit's `http`, and the flat `endpoint`.
+"""From the parts of a foreign descriptor that say how it is called to our blocks `live`, `client` and `mock`.
 
-Everything there has its effect here or is refused with its line. Where PromptKit loses what was said, we do not:
-every argument goes somewhere unless `exclude` names it, values of `static_...` always go and can't be overridden,
-texts are encoded for their place, a variable that `headers_from_env` names has to be set, and `${VAR}` in the url
-and in headers is looked up.
+An HTTP call is described by PromptKit's `http`, or by the flat `endpoint`. Everything there has its effect here or is
+refused with its line. Where PromptKit loses what was said, we do not: every argument goes somewhere unless `exclude`
+names it, values of `static_...` always go and can't be overridden, texts are encoded for their place, a variable that
+`headers_from_env` names has to be set, and `${VAR}` in the url and in headers is looked up.
+
+Of a tool that its caller fulfils, `consent` and `categories` are the same there and here. `timeout_ms` counts
+milliseconds. Answers are always checked here: with `validate_output: false` one that does not fit is passed on
+(`on_invalid_result: pass`).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Protocol, TypeAlias
 
 from toolcrib.core.errors import ExpressionError, did_you_mean
 from toolcrib.core.model import JSON
 from toolcrib.expressions import as_written
 from toolcrib.formats.promptkit.go_templates import literal, translate
+from toolcrib.loading.documents.positions import pointer_of
 
 _KEYS = (
     "url",
@@ -48,7 +53,7 @@ _STEP = re.compile(r'[^".\\*]+')
 _FROM_ENVIRONMENT = re.compile(r"([^=\s]+)=([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 
 
-class Form(Protocol):
+class DescriptorBuilder(Protocol):
     """The document that the block becomes a part of."""
 
     def put(self, path: tuple[str, ...], item: JSON, place: str) -> None:
@@ -68,12 +73,12 @@ class Form(Protocol):
         ...
 
 
-def put_endpoint(form: Form, url: JSON, place: str) -> None:
+def put_endpoint(form: DescriptorBuilder, url: JSON, place: str) -> None:
     """The flat form's `endpoint`: all arguments are posted there as JSON."""
     _Http(form, {"url": url}, {}, place, url_place=place).put()
 
 
-def put_http(form: Form, block: JSON, schema: JSON, place: str) -> None:
+def put_http(form: DescriptorBuilder, block: JSON, schema: JSON, place: str) -> None:
     """PromptKit's `http`; `schema` is that of the arguments, in whose order they are sent."""
     if not isinstance(block, dict):
         form.problem("wrong_type", "`http` is an object", place)
@@ -89,7 +94,7 @@ class _Http:
 
     def __init__(
         self,
-        form: Form,
+        form: DescriptorBuilder,
         block: dict[str, Any],
         properties: dict[str, Any],
         place: str,
@@ -333,3 +338,80 @@ def _has_type(schema: Any, *names: str) -> bool:
     return (
         kind in names if isinstance(kind, str) else isinstance(kind, list) and not set(names).isdisjoint(kind)
     )
+
+
+def put_client(form: DescriptorBuilder, block: dict[str, JSON], place: str) -> None:
+    """PromptKit's `client`; a key that it does not have passes through, to be judged like one of ours."""
+    form.put(("client",), {}, place)
+    for key, item in block.items():
+        turn = _TURNS.get(key)
+        where = place + pointer_of((key,))
+        if turn is None:
+            form.put(("client", key), item, where)
+        else:
+            turn(form, item, where)
+
+
+def _timeout(form: DescriptorBuilder, item: JSON, place: str) -> None:
+    """None or less means the tool's own."""
+    if isinstance(item, bool) or not isinstance(item, int):
+        form.problem("wrong_type", "a timeout in milliseconds is a whole number", place)
+    elif item > 0:
+        form.put(("client", "timeout"), f"{item}ms", place)
+
+
+def _validate_output(form: DescriptorBuilder, item: JSON, place: str) -> None:
+    if not isinstance(item, bool):
+        form.problem("wrong_type", "`validate_output` is true or false", place)
+    elif not item:
+        form.put(("on_invalid_result",), "pass", place)
+
+
+_Turn: TypeAlias = Callable[[DescriptorBuilder, JSON, str], None]
+
+_TURNS: Mapping[str, _Turn] = {"timeout_ms": _timeout, "validate_output": _validate_output}
+
+
+_PART_KEYS: Final = ("type", "text", "media")
+_MEDIA_KEYS: Final = ("file_path", "url", "data", "mime_type", "width", "height", "caption")
+_RESOURCES: Final = ("video", "document")
+_NAMES: Final = {
+    "file_path": "file",
+    "url": "uri",
+    "data": "data",
+    "mime_type": "mime_type",
+    "caption": "title",
+}
+
+
+def put_parts(form: DescriptorBuilder, parts: list[JSON], place: str) -> None:
+    """The parts of an answer; where one gives a size, which ours do not have, all are kept in the metadata as well."""
+    turned: list[JSON] = [_part(form, part, f"{place}/{index}") for index, part in enumerate(parts)]
+    form.put(("mock", "content"), turned, place)
+    if any(_has_size(part) for part in parts):
+        form.put(("metadata", "mock_parts"), parts, place)
+
+
+def _part(form: DescriptorBuilder, part: Any, place: str) -> dict[str, Any]:
+    if not isinstance(part, dict):
+        form.problem("wrong_type", "a part is an object", place)
+        return {"type": "text", "text": ""}
+    form.check_rest(part, _PART_KEYS, place)
+    media = part.get("media", {})
+    if not isinstance(media, dict):
+        form.problem("wrong_type", "`media` is an object", f"{place}/media")
+        media = {}
+    form.check_rest(media, _MEDIA_KEYS, f"{place}/media")
+    kind = part.get("type")
+    turned: dict[str, Any] = {"type": "resource" if kind in _RESOURCES else kind}
+    turned |= {"text": as_written(part["text"])} if "text" in part else {}
+    turned |= {new: as_written(media[old]) for old, new in _NAMES.items() if old in media}
+    if turned["type"] == "resource":
+        turned.setdefault("uri", f"file:{media.get('file_path', 'data')}")
+    return turned
+
+
+def _has_size(part: JSON) -> bool:
+    """Whether a part gives a width or height, which our parts do not have."""
+    media = part.get("media") if isinstance(part, dict) else None
+    return isinstance(media, dict) and ("width" in media or "height" in media)

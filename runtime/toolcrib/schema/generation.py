@@ -1,19 +1,46 @@
-"""One try at an instance: the schema is followed from its root, each part at a place of its own."""
+"""Generates values of schemas, the same for the same seed and key on every machine.
+
+A value is made top down and validated as a whole. The first try is the plainest: examples and defaults as they are
+written, every optional property given. Where it does not pass, further tries leave examples out, take other branches
+and drop optional properties.
+"""
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias
 
-from toolcrib.core.model import JSON
+from toolcrib.core.errors import ExpressionError
+from toolcrib.core.model import JSON, Schema
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.subschemas import SchemaIndex, pattern_validator
 from toolcrib.core.text import canonical
-from toolcrib.schema.generation.keyed_random import Draw
-from toolcrib.schema.generation.patterns import UnknownSyntax, text_matching
-from toolcrib.schema.generation.scalars import Size, Unreachable, count_of, make_number, make_text
-from toolcrib.schema.generation.schema_merge import merged
+from toolcrib.schema.all_of import merged
+from toolcrib.schema.keyed_random import Draw
+from toolcrib.schema.scalars import (
+    Size,
+    UnknownSyntax,
+    UnsatisfiableKeyword,
+    count_of,
+    make_number,
+    make_text,
+    text_matching,
+)
+from toolcrib.schema.validation import Validator
+
+__all__ = [
+    "Choices",
+    "Draw",
+    "ExamplesPolicy",
+    "Sampler",
+    "arguments_for",
+    "generate",
+    "overlay",
+]
 
 _DEEP: Final = 5
 """References followed into each other before only what is required is made."""
@@ -68,7 +95,7 @@ class Choices:
     odd: bool
 
 
-class Grower:
+class Sampler:
     """One try. `depth` counts the references on the way to a place."""
 
     def __init__(self, index: SchemaIndex, choices: Choices) -> None:
@@ -85,7 +112,7 @@ class Grower:
             flat, depth = self._flat(schema, draw, depth)
             given = self._given(flat, draw)
             return given[0] if given else self._typed(flat, draw, pointer, depth, name)
-        except Unreachable as error:
+        except UnsatisfiableKeyword as error:
             error.pointer = error.pointer or pointer
             raise
 
@@ -103,10 +130,10 @@ class Grower:
                 queue[:0] = self._parts(part, place, depth)
                 part = {key: value for key, value in part.items() if key not in _IN_PLACE}
             if depth > _TOO_DEEP or folded > _MOST_FLAT:
-                raise Unreachable("$ref", "the schema refers to itself without an end")
+                raise UnsatisfiableKeyword("$ref", "the schema refers to itself without an end")
             whole = merged(whole, part)
         if not isinstance(whole, dict):
-            raise Unreachable("false", "the schema `false` accepts nothing")
+            raise UnsatisfiableKeyword("false", "the schema `false` accepts nothing")
         return whole, depth
 
     def _parts(self, schema: dict[str, JSON], draw: Draw, depth: int) -> list[tuple[JSON, Draw]]:
@@ -130,7 +157,7 @@ class Grower:
     def _target(self, keyword: str, reference: str) -> JSON:
         site = self._index.resolve(reference, self._index.root.base)
         if site is None:
-            raise Unreachable(keyword, f"the reference `{reference}` was not found")
+            raise UnsatisfiableKeyword(keyword, f"the reference `{reference}` was not found")
         return site.schema
 
     def _branch(self, branches: Sequence[JSON], draw: Draw, depth: int) -> JSON:
@@ -183,7 +210,7 @@ class Grower:
                 return draw.at("type").choice(["null", "boolean", *_SIGNS])
             return next((kind for kind, signs in _SIGNS.items() if schema.keys() & signs), "string")
         if not kinds:
-            raise Unreachable("type", "no type is allowed by all parts of the schema")
+            raise UnsatisfiableKeyword("type", "no type is allowed by all parts of the schema")
         if self._choices.free:
             return str(draw.at("type").choice(kinds))
         return str(next((kind for kind in kinds if kind != "null"), "null"))
@@ -196,7 +223,7 @@ class Grower:
         if rest is False:
             most = len(first) if most is None else min(most, len(first))
         if least > (_MOST_ITEMS if most is None else most):
-            raise Unreachable("minItems", f"{least} items are more than can be made")
+            raise UnsatisfiableKeyword("minItems", f"{least} items are more than can be made")
         length = self._length(
             draw.at("length"), max(least, len(first)) if depth < _DEEP else least, least, most, depth
         )
@@ -208,7 +235,7 @@ class Grower:
             try:
                 taken = items if schema.get("uniqueItems") is True else []
                 items.append(self._different(taken, inner, draw.at(index), f"{pointer}/{index}", depth))
-            except Unreachable:
+            except UnsatisfiableKeyword:
                 if index < least:
                     raise
                 break
@@ -239,7 +266,7 @@ class Grower:
             if canonical(value) not in known:
                 return value
         reason = f"no further item was found that differs from the other {len(taken)}"
-        raise Unreachable("uniqueItems", reason, pointer)
+        raise UnsatisfiableKeyword("uniqueItems", reason, pointer)
 
     def _object(self, schema: dict[str, JSON], draw: Draw, pointer: str, depth: int) -> dict[str, JSON]:
         schema = self._with_dependents(schema, draw)
@@ -254,7 +281,7 @@ class Grower:
             place = f"{pointer}/{pointer_step(name)}"
             try:
                 value[name] = self.grow(inner, draw.at(name), place, depth, name)
-            except Unreachable:
+            except UnsatisfiableKeyword:
                 if name in required:
                     raise
         self._add_further(value, schema, draw.at("", "further"), pointer, depth)
@@ -311,7 +338,7 @@ class Grower:
                 name = self._key(schema, place.at("key"))
                 if name not in value:
                     value[name] = self.grow(self._further(schema, name), place, f"{pointer}/{name}", depth)
-            except Unreachable:
+            except UnsatisfiableKeyword:
                 if number >= _AGAIN and len(value) < least:
                     raise
 
@@ -321,7 +348,7 @@ class Grower:
             try:
                 return text_matching(draw.choice(sorted(table)), draw)
             except UnknownSyntax as error:
-                raise Unreachable("patternProperties", str(error)) from None
+                raise UnsatisfiableKeyword("patternProperties", str(error)) from None
         names = merged({"type": "string", "maxLength": 24}, schema.get("propertyNames", True))
         key = self.grow(names, draw)
         return key.replace(" ", "_") if isinstance(key, str) and "propertyNames" not in schema else str(key)
@@ -338,3 +365,126 @@ def _items_of(schema: dict[str, JSON]) -> tuple[list[JSON], JSON]:
 
 def _texts(value: JSON) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+ExamplesPolicy: TypeAlias = Literal["prefer", "ignore"]
+
+_TRIES: Final = 50
+_FREE: Final = 2
+_ODD: Final = 40
+"""The tries from which `Choices.free` and `Choices.odd` hold."""
+
+_COMPILED: Final = 256
+"""Schemas that are kept compiled."""
+
+
+def generate(schema: Schema, draw: Draw, *, examples: ExamplesPolicy = "prefer") -> JSON:
+    """A value that the schema accepts; the same for the same schema and draw.
+
+    Args:
+        schema: A schema that passed `check_schema`.
+        draw: Decides what is open. Each property and item has a place of its own under it, so a
+            property that is added to the schema changes no other one.
+        examples: Whether `examples` and `default` of the schema are used where they fit.
+
+    Raises:
+        ExpressionError: `can_not_generate`; nothing valid was found, and the message names the place and
+            the keyword that stood in the way.
+        DocumentError: The schema can't be compiled.
+    """
+    return copy.deepcopy(_generator(json.dumps(schema)).make(draw, "usual", examples))
+
+
+def arguments_for(schema: Schema, draw: Draw, count: int) -> list[JSON]:
+    """Up to `count` different valid values: the usual, the least and the fullest one, then others.
+
+    Fewer where the schema does not hold so many.
+
+    Raises:
+        ExpressionError: As `generate` does, where not even one was found.
+        DocumentError: The schema can't be compiled.
+    """
+    generator = _generator(json.dumps(schema))
+    made: dict[str, JSON] = {}
+    refusal: ExpressionError | None = None
+    plans: list[tuple[Size, ExamplesPolicy]] = [
+        ("usual", "prefer"),
+        ("minimal", "ignore"),
+        ("maximal", "ignore"),
+    ]
+    for number in range(len(plans) + 4 * count):
+        size, examples = plans[number] if number < len(plans) else ("usual", "ignore")
+        if len(made) == count:
+            break
+        try:
+            value = generator.make(
+                draw.at("variant", number), size, examples, first=0 if number < len(plans) else _FREE
+            )
+        except ExpressionError as error:
+            refusal = refusal or error
+        else:
+            made.setdefault(canonical(value), value)
+    if refusal is not None and not made:
+        raise refusal
+    return copy.deepcopy(list(made.values()))
+
+
+@lru_cache(maxsize=_COMPILED)
+def _generator(schema: str) -> _Generator:
+    return _Generator(json.loads(schema))
+
+
+class _Generator:
+    """Makes instances of one schema and judges them."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._validator = Validator(schema)
+
+    def make(self, draw: Draw, size: Size, examples: ExamplesPolicy, first: int = 0) -> JSON:
+        """The first of many tries that is valid; higher tries are freer."""
+        failure: UnsatisfiableKeyword | None = None
+        for number in range(first, _TRIES):
+            choices = Choices(
+                size=size,
+                examples=examples == "prefer" and number == 0,
+                free=number >= _FREE,
+                odd=number >= _ODD,
+            )
+            place = draw if number == 0 else draw.at("try", number)
+            try:
+                value = Sampler(self._validator.index, choices).grow(self._schema, place)
+            except UnsatisfiableKeyword as error:
+                failure = failure or error
+                continue
+            if self._validator.is_valid(value):
+                return value
+            if failure is None:
+                fault = self._validator.faults(value, most=1)[0]
+                failure = UnsatisfiableKeyword(
+                    fault.keyword, f"expected {fault.expected}, made {fault.got}", fault.pointer
+                )
+        raise _refusal(failure)
+
+
+def _refusal(failure: UnsatisfiableKeyword | None) -> ExpressionError:
+    keyword, reason, pointer = (failure.keyword, failure.reason, failure.pointer) if failure else ("", "", "")
+    return ExpressionError(
+        f"no value could be made for the schema: `{keyword}` at `{pointer or '/'}` stands in the way: {reason}",
+        code="can_not_generate",
+        hint="give the schema `examples` that fit, or write the value yourself",
+        pointer=pointer,
+    )
+
+
+def overlay(value: JSON, patch: JSON) -> JSON:
+    """The value with a patch laid over it: objects key by key, anything else replaced.
+
+    Neither argument is changed; parts of both may be shared with the result.
+    """
+    if not isinstance(value, dict) or not isinstance(patch, dict):
+        return patch
+    laid = dict(value)
+    for key, item in patch.items():
+        laid[key] = overlay(value[key], item) if key in value else item
+    return laid

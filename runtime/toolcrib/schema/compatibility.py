@@ -1,11 +1,13 @@
-"""Whether every value that one JSON Schema takes is taken by another one: shown step by step, or not.
+"""Whether every value that one JSON Schema accepts is accepted by another one.
 
-A schema is a conjunction of keywords. Of each keyword of the wide schema it is shown that it follows from what the
-narrow one says of the same place (`facts`). Alternatives of the narrow schema are followed one by one; of the wide
-schema's, one has to follow. What can't be shown counts as not so, and the reason is told.
+A schema is a conjunction of keywords. For each keyword of the wide schema, the search shows that it follows from the
+keywords of the narrow one at the same place (`constraints`). Alternatives of the narrow schema are followed one by
+one; of the wide schema's, one has to follow. A keyword that can't be shown to follow counts as a difference, with
+its reason.
 
-Of properties that an object may have but does not name (it lists `properties`, and says nothing of others), nobody was
-told: they count where the wide schema closes the object, and not where it gives one of those names a meaning.
+Properties that an object may have but does not name (it lists `properties`, and does not mention others) were
+described to nobody: they count where the wide schema closes the object, and not where it gives one of those names a
+meaning.
 """
 
 from __future__ import annotations
@@ -15,21 +17,28 @@ from contextlib import contextmanager
 from typing import Final, Literal
 
 from toolcrib.core.model import Schema
-from toolcrib.schema.compatibility import constraints as known
-from toolcrib.schema.compatibility.alternatives import alternatives_of, cases_of, is_closed, is_impossible
-from toolcrib.schema.compatibility.constraints import (
+from toolcrib.schema import constraints as known
+from toolcrib.schema.constraints import (
     NUMBERS,
+    ComparedNode,
+    ComparedSchema,
     Facts,
-    Node,
-    Side,
+    Reason,
+    alternatives_of,
+    cases_of,
     expanded,
+    is_closed,
+    is_impossible,
+    is_multiple,
     made,
     matches,
+    nearest,
+    reasons_of_size,
     same,
+    says,
     types_of,
     values_of,
 )
-from toolcrib.schema.compatibility.reasons import Reason, is_multiple, nearest, reasons_of_size, says
 
 EFFORT: Final = 20_000
 """So often is a fact looked at for one pair of schemas unless said otherwise; then it can't be shown."""
@@ -57,7 +66,7 @@ def missing(narrow: Schema, wide: Schema, effort: int = EFFORT) -> list[Reason]:
         return [Reason("")]
     if texts[0] == texts[1]:
         return []
-    one, other = Side(narrow), Side(wide)
+    one, other = ComparedSchema(narrow), ComparedSchema(wide)
     if not one.is_comparable or not other.is_comparable:
         return [Reason("")]
     try:
@@ -74,7 +83,7 @@ class _Proof:
         self._strict = False
         self._assumed: dict[object, int] = {}
 
-    def follows(self, facts: Facts, goal: Node, level: int) -> list[Reason]:
+    def follows(self, facts: Facts, goal: ComparedNode, level: int) -> list[Reason]:
         """Why a goal does not follow from facts.
 
         Args:
@@ -100,7 +109,7 @@ class _Proof:
         finally:
             del self._assumed[key]
 
-    def _directly(self, facts: Facts, goal: Node, level: int) -> Iterator[Reason]:
+    def _directly(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         for part in expanded((goal,)):
             if part.site.schema is False:
                 yield Reason("false", part.site.path)
@@ -113,7 +122,7 @@ class _Proof:
                 if any(keyword in part.said for keyword in keywords):
                     yield from check(self, facts, part, level)
 
-    def _by_cases(self, facts: Facts, goal: Node, level: int, reasons: list[Reason]) -> list[Reason]:
+    def _by_cases(self, facts: Facts, goal: ComparedNode, level: int, reasons: list[Reason]) -> list[Reason]:
         """The reasons that are left when alternatives of the facts are followed one by one."""
         cases = cases_of(facts, goal)
         if not cases:
@@ -135,7 +144,7 @@ class _Proof:
 
     # Checks: each tells why some keywords of the goal do not follow.
 
-    def types(self, facts: Facts, goal: Node, _level: int) -> Iterator[Reason]:
+    def types(self, facts: Facts, goal: ComparedNode, _level: int) -> Iterator[Reason]:
         taken = known.types_said(goal.said)
         there = types_of(facts)
         left = there - taken
@@ -145,7 +154,7 @@ class _Proof:
         for name in sorted(left - {"integer"} if "number" in left else left):
             yield Reason("type", (*goal.site.path, "type"), name)
 
-    def values(self, facts: Facts, goal: Node, _level: int) -> Iterator[Reason]:
+    def values(self, facts: Facts, goal: ComparedNode, _level: int) -> Iterator[Reason]:
         taken = goal.values
         if taken is None:
             return
@@ -157,7 +166,7 @@ class _Proof:
             if each not in taken:
                 yield Reason(keyword, (*goal.site.path, keyword), each)
 
-    def numbers(self, facts: Facts, goal: Node, _level: int) -> Iterator[Reason]:
+    def numbers(self, facts: Facts, goal: ComparedNode, _level: int) -> Iterator[Reason]:
         if not types_of(facts) & NUMBERS:
             return
         for keyword, sign, strict in _NUMBER_BOUNDS:
@@ -175,7 +184,7 @@ class _Proof:
         if known.is_number(factor) and not is_multiple(facts, factor):
             yield Reason("multipleOf", (*goal.site.path, "multipleOf"))
 
-    def strings(self, facts: Facts, goal: Node, _level: int) -> Iterator[Reason]:
+    def strings(self, facts: Facts, goal: ComparedNode, _level: int) -> Iterator[Reason]:
         if "string" not in types_of(facts):
             return
         texts = [value for value in (values_of(facts) or {}).values() if isinstance(value, str)]
@@ -192,7 +201,7 @@ class _Proof:
             if keyword in goal.said and not says(facts, keyword, goal.said[keyword]):
                 yield Reason(keyword, (*goal.site.path, keyword))
 
-    def lists(self, facts: Facts, goal: Node, level: int) -> Iterator[Reason]:
+    def lists(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         if "array" not in types_of(facts):
             return
         yield from reasons_of_size(facts, goal, "minItems", "maxItems", None)
@@ -210,7 +219,7 @@ class _Proof:
             if wanted is not None and (longest is None or at < longest):
                 yield from self.follows(known.item(facts, at), wanted, level + 1)
 
-    def contains(self, facts: Facts, goal: Node, level: int) -> Iterator[Reason]:
+    def contains(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         wanted = goal.under("contains")
         if wanted is None or "array" not in types_of(facts):
             return
@@ -225,7 +234,7 @@ class _Proof:
                 return
         yield Reason("contains", (*goal.site.path, "contains"))
 
-    def objects(self, facts: Facts, goal: Node, level: int) -> Iterator[Reason]:
+    def objects(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         if "object" not in types_of(facts):
             return
         there = known.required(facts)
@@ -239,7 +248,7 @@ class _Proof:
         if wanted is not None:
             yield from self._names(facts, goal, wanted, level)
 
-    def _counted(self, facts: Facts, goal: Node) -> Iterator[Reason]:
+    def _counted(self, facts: Facts, goal: ComparedNode) -> Iterator[Reason]:
         fewest = goal.said.get("minProperties")
         if (
             known.is_number(fewest)
@@ -253,14 +262,14 @@ class _Proof:
             if not any(number is not None and number <= most for number in (there, names)):
                 yield Reason("maxProperties", (*goal.site.path, "maxProperties"))
 
-    def _named(self, facts: Facts, goal: Node, level: int) -> Iterator[Reason]:
+    def _named(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         for name in goal.table("properties"):
             wanted = goal.under("properties", name)
             there, told = known.members(facts, name)
             if wanted is not None and (told or self._strict):
                 yield from self.follows(there, wanted, level + 1)
 
-    def _patterned(self, facts: Facts, goal: Node, level: int) -> Iterator[Reason]:
+    def _patterned(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         for pattern, wanted in known.patterned((goal,)):
             for name in known.named(facts):
                 if matches(pattern, name) is not False:
@@ -269,7 +278,7 @@ class _Proof:
             rest = [] if any(known.patterned(facts)) else known.others(facts)
             yield from self.follows((*there, *rest), wanted, level + 1)
 
-    def _others(self, facts: Facts, goal: Node, level: int) -> Iterator[Reason]:
+    def _others(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         wanted = goal.under("additionalProperties")
         if wanted is None:
             return
@@ -288,7 +297,7 @@ class _Proof:
         if self.follows(known.others(facts), wanted, level + 1):
             yield Reason("additionalProperties", (*goal.site.path, "additionalProperties"))
 
-    def _names(self, facts: Facts, goal: Node, wanted: Node, level: int) -> Iterator[Reason]:
+    def _names(self, facts: Facts, goal: ComparedNode, wanted: ComparedNode, level: int) -> Iterator[Reason]:
         there = [node.under("propertyNames") for node in facts]
         if not self.follows(tuple(each for each in there if each is not None), wanted, level + 1):
             return
@@ -298,7 +307,7 @@ class _Proof:
         ):
             yield Reason("propertyNames", (*goal.site.path, "propertyNames"))
 
-    def dependents(self, facts: Facts, goal: Node, level: int) -> Iterator[Reason]:
+    def dependents(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         if "object" not in types_of(facts):
             return
         for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
@@ -306,7 +315,7 @@ class _Proof:
                 if not self._depends(facts, goal, keyword, name, level):
                     yield Reason(keyword, (*goal.site.path, keyword, name), name)
 
-    def _depends(self, facts: Facts, goal: Node, keyword: str, name: str, level: int) -> bool:
+    def _depends(self, facts: Facts, goal: ComparedNode, keyword: str, name: str, level: int) -> bool:
         """Whether what a goal asks of objects with a property holds for those that the facts take."""
         with_it = (*facts, made({"required": [name]}))
         for node in facts:
@@ -322,7 +331,7 @@ class _Proof:
         wanted = made({"required": asked}) if isinstance(asked, list) else goal.under(keyword, name)
         return wanted is not None and not self.follows(with_it, wanted, level)
 
-    def any_of(self, facts: Facts, goal: Node, level: int) -> Iterator[Reason]:
+    def any_of(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         tries = []
         for wanted in alternatives_of(goal, "anyOf"):
             reasons = self.follows(facts, wanted, level)
@@ -331,7 +340,7 @@ class _Proof:
             tries.append(reasons)
         yield from nearest(tries) or [Reason("anyOf", (*goal.site.path, "anyOf"))]
 
-    def one_of(self, facts: Facts, goal: Node, level: int) -> Iterator[Reason]:
+    def one_of(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         wanted = alternatives_of(goal, "oneOf")
         if any(self._is_same_choice(facts, alternatives_of(node, "oneOf"), wanted, level) for node in facts):
             return
@@ -344,7 +353,9 @@ class _Proof:
             tries.append(reasons or [Reason("oneOf", (*goal.site.path, "oneOf"))])
         yield from nearest(tries) or [Reason("oneOf", (*goal.site.path, "oneOf"))]
 
-    def _is_same_choice(self, facts: Facts, there: list[Node], wanted: list[Node], level: int) -> bool:
+    def _is_same_choice(
+        self, facts: Facts, there: list[ComparedNode], wanted: list[ComparedNode], level: int
+    ) -> bool:
         """Whether two lists of alternatives are the same one by one, so that just one of both fits."""
         if not 0 < len(there) == len(wanted):
             return False
@@ -355,7 +366,7 @@ class _Proof:
                 for one, other in zip(there, wanted, strict=True)
             )
 
-    def negated(self, facts: Facts, goal: Node, level: int) -> Iterator[Reason]:
+    def negated(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         wanted = goal.under("not")
         if wanted is None or is_impossible(expanded((*facts, wanted))):
             return
@@ -365,7 +376,7 @@ class _Proof:
         if not follows:
             yield Reason("not", (*goal.site.path, "not"))
 
-    def conditional(self, facts: Facts, goal: Node, level: int) -> Iterator[Reason]:
+    def conditional(self, facts: Facts, goal: ComparedNode, level: int) -> Iterator[Reason]:
         condition = goal.under("if")
         if condition is None:
             return
@@ -382,7 +393,7 @@ class _Proof:
                     reasons = self.follows(there, wanted, level)
                 yield from reasons
 
-    def unevaluated(self, _facts: Facts, goal: Node, _level: int) -> Iterator[Reason]:
+    def unevaluated(self, _facts: Facts, goal: ComparedNode, _level: int) -> Iterator[Reason]:
         for keyword in ("unevaluatedProperties", "unevaluatedItems"):
             if keyword in goal.said and goal.said[keyword] is not True:
                 yield Reason(keyword, (*goal.site.path, keyword))
@@ -395,7 +406,7 @@ _NUMBER_BOUNDS: Final[tuple[tuple[str, Literal[1, -1], bool], ...]] = (
     ("exclusiveMinimum", -1, True),
 )
 
-_Check = Callable[[_Proof, Facts, Node, int], Iterator[Reason]]
+_Check = Callable[[_Proof, Facts, ComparedNode, int], Iterator[Reason]]
 
 _CHECKS: Final[tuple[tuple[tuple[str, ...], _Check], ...]] = (
     (("type",), _Proof.types),

@@ -1,6 +1,7 @@
-"""What is known of a value that several JSON Schemas take at once: its types, its bounds, its members.
+"""The constraints that several JSON Schemas put on a value at once: its types, bounds, members and alternatives.
 
-Nothing here guesses: what can't be read of a schema is not known, so less is proved and never too much.
+Nothing here guesses: a keyword that can't be read is unknown, so less is proved and never too much. `Reason` says
+why it can't be shown that a schema accepts everything that another one accepts.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Bound: TypeAlias = tuple[float, bool]
 """A number, and whether it is itself left out."""
 
 
-class Side:
+class ComparedSchema:
     """One of two schemas that are compared.
 
     Attributes:
@@ -51,9 +52,9 @@ class Side:
         self.dialect = DIALECTS.get(str(named).removesuffix("#"), default)
 
     @property
-    def root(self) -> Node:
+    def root(self) -> ComparedNode:
         """The whole schema."""
-        return Node(self, self.index.root)
+        return ComparedNode(self, self.index.root)
 
     @property
     def is_comparable(self) -> bool:
@@ -64,13 +65,13 @@ class Side:
         return bool(self.dialect) and not moving and not mixed
 
 
-_MADE: Final = Side(True)
+_MADE: Final = ComparedSchema(True)
 
 
-class Node(NamedTuple):
+class ComparedNode(NamedTuple):
     """A subschema, and which of the two schemas it stands in."""
 
-    side: Side
+    side: ComparedSchema
     site: Site
 
     @property
@@ -84,7 +85,7 @@ class Node(NamedTuple):
         schema = self.site.schema
         return {} if isinstance(schema, bool) or self.side.index.is_overridden(self.site) else schema
 
-    def under(self, *path: str | int) -> Node | None:
+    def under(self, *path: str | int) -> ComparedNode | None:
         """The subschema at a path below it; None where there is none."""
         schema: Any = self.said
         for key in path:
@@ -92,17 +93,21 @@ class Node(NamedTuple):
                 schema = schema[key]
             except (KeyError, IndexError, TypeError):
                 return None
-        return Node(self.side, self.side.index.child(self.site, path, schema)) if is_schema(schema) else None
+        return (
+            ComparedNode(self.side, self.side.index.child(self.site, path, schema))
+            if is_schema(schema)
+            else None
+        )
 
-    def without(self, keyword: str) -> Node:
+    def without(self, keyword: str) -> ComparedNode:
         """The same without a keyword that was dealt with, what `expanded` has followed, and what depends on either."""
         gone = {keyword, *_FOLLOWED, "unevaluatedProperties", "unevaluatedItems"}
         schema = {key: item for key, item in self.said.items() if key not in gone}
-        return Node(
+        return ComparedNode(
             self.side, self.site._replace(schema=schema, path=(*self.site.path, f"without {keyword}"))
         )
 
-    def flat(self) -> Node:
+    def flat(self) -> ComparedNode:
         """The same, so that what `expanded` has followed is not followed once more."""
         there = isinstance(self.site.schema, dict) and any(key in self.site.schema for key in _FOLLOWED)
         return self.without("allOf") if there else self
@@ -136,13 +141,13 @@ class Node(NamedTuple):
         return found if isinstance(found, dict) else {}
 
 
-Facts: TypeAlias = tuple[Node, ...]
+Facts: TypeAlias = tuple[ComparedNode, ...]
 """Schemas that all take a value."""
 
 
-def made(schema: dict[str, JSON]) -> Node:
+def made(schema: dict[str, JSON]) -> ComparedNode:
     """A fact that was not written anywhere: `{"type": "string"}`, `{"const": 3}`."""
-    return Node(_MADE, Site(schema, "", text_of(schema), ()))
+    return ComparedNode(_MADE, Site(schema, "", text_of(schema), ()))
 
 
 def text_of(schema: Schema) -> str:
@@ -153,17 +158,17 @@ def text_of(schema: Schema) -> str:
         return ""
 
 
-def expanded(nodes: Iterable[Node]) -> Facts:
+def expanded(nodes: Iterable[ComparedNode]) -> Facts:
     """Nodes with all that judges the same value in any case: what they refer to, and `allOf`."""
-    found: dict[object, Node] = {}
+    found: dict[object, ComparedNode] = {}
     for node in nodes:
         for site in node.side.index.together([node.site], ("allOf",)):
-            each = Node(node.side, site)
+            each = ComparedNode(node.side, site)
             found[each.key] = each
     return tuple(found.values())
 
 
-def knows(node: Node, keyword: str) -> bool:
+def knows(node: ComparedNode, keyword: str) -> bool:
     """Whether a keyword means something in the node's dialect, so that it may be relied on."""
     if keyword in _SINCE_2019:
         return node.side.dialect >= 2019
@@ -284,7 +289,7 @@ def most(facts: Facts, keyword: str) -> int | None:
     return min((int(node.said[keyword]) for node in facts if is_number(node.said.get(keyword))), default=None)
 
 
-def required(facts: Iterable[Node]) -> set[str]:
+def required(facts: Iterable[ComparedNode]) -> set[str]:
     """The properties that an object has in any case."""
     lists = [node.said.get("required") for node in facts]
     return {name for listed in lists if isinstance(listed, list) for name in listed if isinstance(name, str)}
@@ -303,7 +308,7 @@ def members(facts: Facts, name: str) -> tuple[Facts, bool]:
 
     An object that lists its properties and says nothing of others has told nobody of this one.
     """
-    found: list[Node] = []
+    found: list[ComparedNode] = []
     listing = False
     for node in facts:
         here = [_at(node, "properties", name)] if name in node.table("properties") else []
@@ -316,7 +321,7 @@ def members(facts: Facts, name: str) -> tuple[Facts, bool]:
     return tuple(found), bool(found) or not listing
 
 
-def _at(node: Node, keyword: str, name: str) -> Node | None:
+def _at(node: ComparedNode, keyword: str, name: str) -> ComparedNode | None:
     return node.under(keyword, name)
 
 
@@ -331,7 +336,7 @@ def named(facts: Facts) -> list[str]:
     return [*dict.fromkeys(name for node in facts for name in node.table("properties"))]
 
 
-def patterned(facts: Facts) -> Iterator[tuple[str, Node]]:
+def patterned(facts: Facts) -> Iterator[tuple[str, ComparedNode]]:
     """The patterns of names of properties, each with what judges those."""
     for node in facts:
         for pattern in node.table("patternProperties"):
@@ -340,7 +345,7 @@ def patterned(facts: Facts) -> Iterator[tuple[str, Node]]:
                 yield pattern, under
 
 
-def items_of(node: Node) -> tuple[list[Node], Node | None]:
+def items_of(node: ComparedNode) -> tuple[list[ComparedNode], ComparedNode | None]:
     """What judges the first items of a list one by one, and what judges the rest."""
     listed = node.said.get("items")
     if isinstance(listed, list):
@@ -365,7 +370,7 @@ def item(facts: Facts, at: int) -> Facts:
     return tuple(each for each in found if each is not None)
 
 
-def same(one: Node, other: Node) -> bool:
+def same(one: ComparedNode, other: ComparedNode) -> bool:
     """Whether two subschemas are the same in all that they say and refer to."""
     pairs, seen = [(one, other)], set()
     while pairs:
@@ -382,7 +387,110 @@ def same(one: Node, other: Node) -> bool:
     return True
 
 
-def _references(node: Node) -> Iterator[Node | None]:
+def _references(node: ComparedNode) -> Iterator[ComparedNode | None]:
     for site in node.side.index.walk(node.site):
         for _, _, target in node.side.index.targets(site):
-            yield None if target is None else Node(node.side, target)
+            yield None if target is None else ComparedNode(node.side, target)
+
+
+CASES: Final = 64
+"""Values that are followed one by one."""
+
+
+def is_impossible(facts: Facts, *, deep: bool = True) -> bool:
+    """Whether no value at all fits the facts: for its types or values, or those of a property that it must have."""
+    if any(node.site.schema is False for node in facts) or not types_of(facts) or values_of(facts) == {}:
+        return True
+    return (
+        deep
+        and types_of(facts) == {"object"}
+        and any(is_impossible(expanded(members(facts, name)[0]), deep=False) for name in required(facts))
+    )
+
+
+def is_closed(facts: Facts) -> bool:
+    """Whether an object has no properties but those that are named."""
+    return any(node.site.schema is False for node in others(facts)) and not any(patterned(facts))
+
+
+def alternatives_of(node: ComparedNode, keyword: str) -> list[ComparedNode]:
+    """The schemas that `anyOf` or `oneOf` lists; none where one of them is no schema."""
+    listed = node.said.get(keyword)
+    found = [node.under(keyword, at) for at in range(len(listed) if isinstance(listed, list) else 0)]
+    return [] if None in found else [each for each in found if each is not None]
+
+
+def cases_of(facts: Facts, goal: ComparedNode) -> list[Facts]:
+    """Facts with one more fact each, of which one is true in any case; none where nothing is left to tell apart."""
+    for at, node in enumerate(facts):
+        for keyword in ("anyOf", "oneOf"):
+            alternatives = alternatives_of(node, keyword)
+            if alternatives:
+                flat = [each.flat() for each in (*facts[:at], *facts[at + 1 :])] + [node.without(keyword)]
+                rest = [each for each in flat if each.said or each.site.schema is False]
+                return [(*rest, each) for each in alternatives]
+    choices = ("anyOf", "oneOf", "if", "not")
+    if not any(keyword in part.said for part in expanded((goal,)) for keyword in choices):
+        return []
+    values, types = values_of(facts), types_of(facts)
+    if values is not None and 1 < len(values) <= CASES:
+        return [(*facts, made({"const": value})) for value in values.values()]
+    if 1 < len(types) < len(TYPES) and not types <= NUMBERS:
+        kinds = sorted((types - NUMBERS) | ({"number"} if "number" in types else types & {"integer"}))
+        return [(*facts, made({"type": kind})) for kind in kinds]
+    return []
+
+
+class Reason(NamedTuple):
+    """Why it can't be shown that everything is taken.
+
+    Attributes:
+        keyword: The keyword of the wide schema that stands in the way; empty where it took too long.
+        path: Where that stands, in the wide schema.
+        detail: A type, the name of a property or a value as JSON that is not taken; empty where it is none of these.
+    """
+
+    keyword: str
+    path: Path = ()
+    detail: str = ""
+
+
+def is_multiple(facts: Facts, factor: float) -> bool:
+    """Whether facts let only multiples of a number through."""
+    if factor == 1 and "number" not in types_of(facts):
+        return True
+    there = [node.said.get("multipleOf") for node in facts]
+    whole = [each for each in there if isinstance(each, int) and not isinstance(each, bool)]
+    return factor in there or (
+        isinstance(factor, int) and factor > 0 and any(each % factor == 0 for each in whole)
+    )
+
+
+def reasons_of_size(
+    facts: Facts, goal: ComparedNode, low: str, high: str, sizes: list[int] | None
+) -> Iterator[Reason]:
+    """Why bounds of a size do not follow; `sizes` are all that there are, where that is known."""
+    bound = goal.said.get(low)
+    if is_number(bound):
+        there = least(facts, low) if sizes is None else min(sizes, default=bound)
+        if there < bound:
+            yield Reason(low, (*goal.site.path, low))
+    bound = goal.said.get(high)
+    if is_number(bound):
+        largest = most(facts, high) if sizes is None else max(sizes, default=0)
+        if largest is None or largest > bound:
+            yield Reason(high, (*goal.site.path, high))
+
+
+def says(facts: Facts, keyword: str, value: JSON) -> bool:
+    """Whether one of the facts says just this at a keyword."""
+    return any(keyword in node.said and sameness(node.said[keyword]) == sameness(value) for node in facts)
+
+
+def nearest(tries: list[list[Reason]]) -> list[Reason]:
+    """The reasons of the alternative that is nearest: of the right type, and with the fewest faults."""
+    if len(tries) > 1 and all(any(reason.keyword == "type" for reason in each) for each in tries):
+        return []
+    return min(
+        tries, key=lambda each: (any(reason.keyword == "type" for reason in each), len(each)), default=[]
+    )

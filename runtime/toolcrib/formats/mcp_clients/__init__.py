@@ -1,1 +1,0 @@
-"""The files in which MCP clients write their servers."""

@@ -1,1 +1,0 @@
-"""Whether one JSON Schema takes everything that another one takes."""
